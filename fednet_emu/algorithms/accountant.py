@@ -110,7 +110,7 @@ def noise_for(target: float, *, delta: float, rounds: int, rate: float = 1.0, ac
         return epsilon(math.exp(log_z), delta=delta, rounds=rounds, rate=rate, accountant=accountant) - target
 
     low, high = math.log(_LEAST), math.log(_LARGEST)
-    if rounded:  # near what divergences ask for, as little noise has many losses
+    if rounded:  # start near the noise by RDP: with little noise the grid of losses is large
         high = math.log(noise_for(target, delta=delta, rounds=rounds, rate=rate))
         while high > low and too_much(high - 1) <= 0:
             high -= 1

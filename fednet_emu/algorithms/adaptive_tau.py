@@ -1,4 +1,4 @@
-"""Adaptive federated learning: the number of local steps by the budget that is left.
+"""Adaptive federated learning: the number of local steps by the remaining budget.
 
 Wang, Tuor, Salonidis, Leung, Makaya, He, Chan: "Adaptive Federated Learning in Resource Constrained Edge Computing
 Systems", IEEE Journal on Selected Areas in Communications 37(6), 2019, https://arxiv.org/abs/1804.05271
@@ -13,9 +13,9 @@ beta ((eta beta + 1)^tau - 1) - eta delta tau. The last steps fill the budget R;
 last model with the best, and the model with the least loss at the start of a round is returned.
 
 Differences from the paper: c and b are measured on the emulated network. The batch of the estimates is drawn for each
-round, apart from those of the steps, and its gradients, at w_i and at w, are computed and sent: one gradient more on
-the uplink, and two more steps in a round, which count to b. A step of weight decay lambda is one of the term lambda / 2
-|w|^2 of the loss. A device whose message is lost is left out of means. The budget is time or energy.
+round, separately from the batches of the steps, and its gradients, at w_i and at w, are computed and sent: one gradient
+more on the uplink, and two more steps in a round, which count to b. A step of weight decay lambda is one of the term
+lambda / 2 |w|^2 of the loss. A device whose message is lost is left out of means. The budget is time or energy.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NOMINAL = (0.0, _LEAST_BETA, 0.0, 1.0, 1.0)
 
 
 class Cost(NamedTuple):
-    """What one step of all devices (c) and one aggregation (b) take of the budget, in s or J."""
+    """Cost in s or J of one step of all devices (c) and of one aggregation (b)."""
 
     step: float
     aggregation: float
@@ -65,14 +65,14 @@ class Control:
     """The search for the number of local steps, and the account of the budget.
 
     Attributes:
-        budget: R, in s or J; `spent` of it is gone.
+        budget: R, in s or J; `spent` is the used part.
         lr: step size eta.
         phi: weight of the convergence bound against its constant.
         growth: largest factor between the numbers of steps of successive rounds.
         tau_max: largest number of steps.
         tau: number of steps of the present round.
         cost: costs in the round before; None in the first round.
-        ending: number of rounds since the steps were first cut to what is left of the budget.
+        ending: number of rounds since the steps were first cut to the remaining budget; 0 before.
     """
 
     budget: float
@@ -86,7 +86,7 @@ class Control:
     ending: int = 0
 
     def searched(self, found: Estimates | None) -> int:
-        """The best number of steps for the next round; that of the present one without estimates or costs."""
+        """The best number of steps for the next round; without estimates or costs, the present number."""
         if found is None or self.cost is None:
             return min(self.tau, self.tau_max)
         step, aggregation = self.cost

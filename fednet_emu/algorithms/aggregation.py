@@ -50,7 +50,7 @@ class Aggregation(Component):
         """The reply of a `LocalStep`, by `reply`; None where devices send their trained parameters."""
         if type(self).reply is Aggregation.reply:
             return None
-        return lambda fed, k, params, w, *more: self.reply(fed, k, w, params, *more[:-1])  # the round comes last
+        return lambda fed, k, params, w, *more: self.reply(fed, k, w, params, *more[:-1])  # `more` ends with the round
 
     def of(self, fed: Federation, arrived: Arrived, weights: Sequence[float], rate: float | None) -> Deferred:
         """The aggregated update of the model that was sent.
@@ -70,7 +70,7 @@ class Aggregation(Component):
 
 
 class Mean(Aggregation):
-    """The mean, weighted as the algorithm says; one bad update can move it anywhere."""
+    """The mean, with the weights of the algorithm; one bad update can move it anywhere."""
 
     needs_singles = False
 
@@ -150,7 +150,7 @@ class MultiKrum(DistanceBased):
 def krum_scores(updates: Tensor, byzantine: int) -> Tensor:
     """The sum of the squared distances of each update [n, P] to its n - byzantine - 2 nearest others, [n]."""
     distances = torch.stack([(updates - one).square().sum(1, dtype=torch.float64) for one in updates])
-    distances.fill_diagonal_(-1.0)  # itself comes first, and is left out
+    distances.fill_diagonal_(-1.0)  # the update itself sorts first, and is left out
     return distances.sort(1).values[:, 1 : len(updates) - byzantine - 1].sum(1)
 
 

@@ -276,7 +276,7 @@ class Synchronous(LocalTraining):
                 of several parts.
             client: process `client(fed, k, *parts, t, *args)` of a device.
             args: further arguments of `client`.
-            down: scalars that a device receives, for estimates of times; by default those of the message.
+            down: scalars that a device receives, for estimates of times; by default the size of the message or model.
             up: scalars that a device sends; by default as many as it receives.
         """
         fed.graph.begin_wavefront()

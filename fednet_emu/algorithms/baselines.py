@@ -1,4 +1,4 @@
-"""Baselines without a paper: every device trains alone, one does, or none. Nothing is sent."""
+"""Baselines without a paper: every device trains alone, one device trains, or no device. Nothing is sent."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LONGEST_S = 1e9
 class Idle(Algorithm):
     """No federation: nothing is trained or sent until `stop.simulated_s`.
 
-    With `traffic`, the other users send the same files as in a run of an algorithm with the same seed, so that both
-    runs together show what the federation costs them.
+    With `traffic`, the other users send the same files as in a run of an algorithm with the same seed, so that the
+    difference of the runs is the cost of the federation to them.
     """
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -26,7 +26,7 @@ class Idle(Algorithm):
             yield "kind", "has no rounds that could end the run, got idle; give stop.simulated_s"
 
     def events(self, n_samples: int | None) -> int:
-        """None."""
+        """0: no transfers and no computations."""
         return 0
 
     def run(self, fed: Federation) -> Process:

@@ -34,7 +34,7 @@ AnyAggregation = Annotated[Aggregation, Slot("aggregation", AGGREGATIONS)]
 
 
 class FedAvg(Synchronous):
-    """Each round a cohort trains locally, random unless chosen otherwise, and the server averages what arrives."""
+    """Each round a cohort, random by default, trains locally, and the server averages the updates that arrive."""
 
     kind = "fedavg"
     sends_models: ClassVar[bool] = True
@@ -43,8 +43,8 @@ class FedAvg(Synchronous):
     weighting: Literal["samples", "uniform"] = "samples"
     """Weight of a device in the mean update: its number of samples, as in the paper, or the same for all devices."""
     aggregation: AnyAggregation = Mean()
-    """How the server aggregates the updates that arrive. Any kind but the mean counts them alike, holds all models
-    of a round in memory, and leaves the model as it is in a round with fewer than it needs."""
+    """How the server aggregates the updates that arrive. Kinds other than the mean weigh them equally. Kinds that
+    compare updates hold them all in memory, and skip a round with too few."""
     server_optimizer: AnyServerOptimizer | None = None
     """How the server moves its model by the aggregated update; null makes plain steps of size `server_lr`."""
     server_lr: float | None = Field(None, ge=0)

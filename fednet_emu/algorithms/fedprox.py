@@ -4,8 +4,8 @@ Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: "Federated Optimization in Heteroge
 https://arxiv.org/abs/1812.06127, Algorithm 2
 
 Line by line: the server sends w^t to a random cohort; device k finds a gamma-inexact minimiser of h_k(w; w^t) = F_k(w)
-+ mu/2 ||w - w^t||^2, here by the local steps of its plan, of which it may make only a part (`partial_work`), so that
-gamma differs between devices and rounds; the server averages the models that arrive.
++ mu/2 ||w - w^t||^2, here by all or some of the local steps of its plan (`partial_work`), so that gamma differs between
+devices and rounds; the server averages the models that arrive.
 
 Differences from the paper: devices are drawn uniformly, or by another `selection`, and weighted by their samples, as in
 the paper's experiments, where Algorithm 2 draws them by their shares of the samples and weights them alike (`weighting:
@@ -29,7 +29,7 @@ from fednet_emu.federation import Deferred, Device, Federation, LocalStep, Proce
 
 
 class FedProx(FedAvg):
-    """Each round a random cohort trains around the received model, as far as it gets, and the server averages."""
+    """Each round a random cohort trains near the received model, fully or in part, and the server averages."""
 
     kind = "fedprox"
     mu: float = Field(0.01, ge=0)

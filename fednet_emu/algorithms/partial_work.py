@@ -44,7 +44,7 @@ class UntilDeadline(PartialWork):
     """As many steps as fit before the deadline, less the time to upload the result, and one at least.
 
     A device knows its nominal speed and the mean rate of its link; it knows neither its slowdowns (`straggler`, fading)
-    nor the other senders, so that it may be late all the same.
+    nor the other senders, so that it may still be late.
     """
 
     kind = "deadline"

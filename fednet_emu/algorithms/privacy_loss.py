@@ -1,13 +1,13 @@
-"""The epsilon of rounds with Poisson sampling by their privacy loss distribution, which is less than RDP can bound.
+"""Epsilon of rounds with Poisson sampling, by the privacy loss distribution: a tighter bound than RDP.
 
 The loss of a round is ln(p / q), where the noisy sum has density p with a device and q without it, or the reverse; the
 losses of rounds add up, so that their distribution is a convolution. Koskela, Jälkö and Honkela, "Computing Tight
 Differential Privacy Guarantees Using FFT", AISTATS 2020, https://arxiv.org/abs/1906.03049. On a grid, the masses of p
-and q between two points go to these so that both sums are kept, which makes the pair only easier to tell apart:
+and q between two points move to these points with both sums preserved, which only makes the pair more distinguishable:
 Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, "Connect the Dots: Tighter Discrete Approximations of Privacy Loss
 Distributions", PoPETs 2022, https://arxiv.org/abs/2207.04380.
 
-Ignored here: what of a round lies beyond ten deviations of the noise, a probability of 1e-23, and rounding in the
+Ignored here: the part of a round beyond ten deviations of the noise, of probability 1e-23, and rounding in the
 transform, which is below 1e-10.
 """
 
@@ -24,7 +24,7 @@ from scipy.special import logsumexp, ndtr
 from fednet_emu.arrays import Array
 
 STEP = 1e-4
-"""Distance of two losses on the grid, unless that takes too many of them."""
+"""Step of the grid of losses; larger if the grid would have too many points."""
 LEAST_DELTA = 1e-9
 """Least delta for which rounding in the transform does not matter."""
 _MOST, _REACH, _BEYOND = 2**20, 10.0, 1e-6
@@ -53,7 +53,7 @@ def epsilon(noise_multiplier: float, *, delta: float, rounds: int, rate: float) 
 
 @lru_cache(8)
 def losses(noise_multiplier: float, rate: float, step: float, *, adding: bool) -> Losses:
-    """The loss of a round whose sum has a device, against one that has not; or the reverse, if `adding`."""
+    """The loss of a round with a device against the round without it; or the reverse, if `adding`."""
     z, q = noise_multiplier, rate
     low, high = _ends(z, q)
     grid = np.arange(math.floor(low / step), math.ceil(high / step) + 1)
@@ -73,7 +73,7 @@ def losses(noise_multiplier: float, rate: float, step: float, *, adding: bool) -
 
 
 def _ends(z: float, q: float) -> tuple[float, float]:
-    """The losses of a sum ten deviations below all others, and of one as far above."""
+    """The losses at a sum ten deviations below 0, and at a sum ten deviations above 1."""
     low, high = (
         np.logaddexp(math.log1p(-q), math.log(q) + (2 * x - 1) / (2 * z * z)) for x in (-_REACH * z, 1 + _REACH * z)
     )

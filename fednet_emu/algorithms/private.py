@@ -58,9 +58,9 @@ class LocalPrivacy(_Private):
     """Local privacy: each device clips its update and adds the noise itself, so that it need not trust the server.
 
     The mean of n updates then has noise of n times the variance that a server would need to add. Epsilon holds for all
-    rounds, as if the device had been invited to each, against having sent no update; sampling does not lower it, as the
-    server knows the sender of each update. All weigh 1. Later processing of an update, compression or a sum over the
-    air, reveals nothing more.
+    rounds, as if the device had been invited to each, compared with sending no update; sampling does not lower it, as
+    the server knows the sender of each update. All weights are 1. Post-processing of an update (compression, a sum over
+    the air) does not increase epsilon.
     """
 
     kind = "local-dp"
@@ -102,21 +102,21 @@ class CentralPrivacy(_Private):
 
     McMahan, Ramage, Talwar, Zhang, ICLR 2018. Each device scales its update, as a whole, down to at most `clip_norm`;
     all weigh 1. It needs devices that are invited independently of each other: `selection: poisson`, or `all`. A round
-    without invitations or replies has its noise all the same. `fednet check` gives the privacy loss of `stop.rounds`
-    rounds; `epsilon` in the summary and the series `privacy` give the loss so far. Where devices can be away, epsilon
-    is calculated without the gain of sampling, as participation then depends on more than the draw.
+    without invitations or replies also has noise. `fednet check` gives the privacy loss of `stop.rounds` rounds;
+    `epsilon` in the summary and the series `privacy` give the loss so far. Where devices can be away, epsilon is
+    calculated without the gain of sampling, as participation then depends on more than the draw.
     """
 
     kind = "dp"
     least = 0  # noise is added in any case
 
     accountant: Accountant = "rdp"
-    """How epsilon is calculated where devices are drawn. rdp: by Renyi divergences, at once; pld: by privacy loss
-    distributions, a smaller epsilon, which takes tenths of a second for each round."""
+    """How epsilon is calculated where devices are drawn. rdp: by Renyi divergences, in a short time; pld: by privacy
+    loss distributions, a smaller epsilon, which takes tenths of a second for each round."""
     adaptive: AdaptiveClipping | None = None
     """How the limit follows the norms, from `clip_norm` on: each device receives the limit with the model, and sends
-    with its update whether that was within it, one scalar each way. `noise_multiplier` then holds for both noises
-    together, so that epsilon is the same. Null keeps the limit."""
+    with its update whether its norm was within the limit, one scalar each way. `noise_multiplier` then holds for both
+    noises together, so that epsilon is the same. Null keeps the limit."""
 
     @property
     def needs_singles(self) -> bool:  # type: ignore[override]
@@ -212,6 +212,6 @@ def is_within(params: Tensor, w: Tensor, limit: float) -> float:
 
 
 def noised(params: Tensor, w: Tensor, limit: float, noise_multiplier: float, streams: Streams, name: Any) -> Tensor:
-    """The parameters [P] with a clipped update of w [P] and noise of its own."""
+    """The parameters [P] with a clipped update of w [P], and noise from the stream `name`."""
     noise = torch.from_numpy(streams(*name).standard_normal(w.numel())).to(w)
     return clipped(params, w, limit) + noise * (noise_multiplier * limit)

@@ -74,7 +74,7 @@ class ServerMomentum(ServerOptimizer):
 
 
 class AdaptiveServer(ServerOptimizer):
-    """Algorithm 2 of Reddi et al.: steps m / (sqrt(v) + tau), with a size of its own for every parameter."""
+    """Algorithm 2 of Reddi et al.: steps m / (sqrt(v) + tau), with a separate size for each parameter."""
 
     lr: float = Field(0.01, ge=0)
     """Step size of the server (eta)."""
@@ -95,7 +95,7 @@ class AdaptiveServer(ServerOptimizer):
 
     @abstractmethod
     def spread(self, v: Tensor, square: Tensor) -> Tensor:
-        """The new v [P], from the one before and the squared update [P]."""
+        """The new v [P], from the previous v and the squared update [P]."""
 
 
 class ServerAdagrad(AdaptiveServer):

@@ -1,1 +1,1 @@
-"""LoRA adapters of several ranks: each device trains as many rows as suit it."""
+"""LoRA adapters of several ranks: each device trains the rows up to its rank."""

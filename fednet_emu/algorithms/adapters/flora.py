@@ -8,9 +8,9 @@ for any ranks. Each device adds (alpha / rank) B A to its own copy of the weight
 
 Differences from the paper: a device that was away is sent all stacks that it lacks when it takes part again, or the
 weights themselves if these are fewer scalars. New adapters have one A for all devices, and each device takes the rows
-up to its rank; A is drawn from a seed that all know, and takes no bits. A first B that is not zero is added before the
-first round. All devices have the factor alpha / rank of the model. Trained parameters outside adapters are averaged,
-and sent in each round.
+up to its rank; A is drawn from a shared seed, and takes no bits. A first B that is not zero is added before the first
+round. All devices have the factor alpha / rank of the model. Trained parameters outside adapters are averaged, and sent
+in each round.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Flora(Ranks):
             start = {part: fed.defer(part.only, w) for part in dict.fromkeys(parts)}
             own = [(part, start[part]) for part in parts]
             lacks = np.minimum(size - has, base.size).tolist()
-            # a message has the bits of the stacks, which nobody reads: devices train on the base of the server
+            # a message has the size of the stacks, not their values: devices train on the base of the server
             sent = {n: fed.defer(rest.take, w, size=rest.size + n) for n in dict.fromkeys(lacks)}
             message = partial(own_message, lacks, sent)
             arrived = yield from self.round(fed, t, message, self.client, own, base, has, size, down=down, up=w.size)

@@ -1,4 +1,4 @@
-"""Rounds in which each device has the adapters of the server's model up to a rank of its own."""
+"""Rounds in which each device has the adapters of the server's model up to its own rank."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Ranks(Synchronous):
     ranks: tuple[Annotated[int, Field(gt=0)], ...] = Field(min_length=1)
     """Ranks of the devices; at most the rank of the model's adapters."""
     dealt: Literal["by-speed", "in-turn"] = "by-speed"
-    """Assignment of the ranks to devices. by-speed: the slowest devices have the lowest, as many devices each; in-turn:
+    """Assignment of the ranks to devices. by-speed: the slowest devices have the lowest, in equal groups; in-turn:
     device 0 the first, device 1 the second, and so on, cyclically."""
 
     def parts(self, fed: Federation, adapters: Adapters) -> list[Part]:

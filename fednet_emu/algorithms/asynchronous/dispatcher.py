@@ -75,8 +75,8 @@ class Dispatcher:
         self._came: deque[Arrival] = deque()
         self._trips = self._draws = self._tries = self._ended = 0
         self._fruitful_s = fed.now_s
-        self._started: list[Started] = []  # trips, of which some may be over
-        self._since: dict[int, int] = {}  # by device at work: how many trips had ended when it was asked
+        self._started: list[Started] = []  # trips, including ended ones
+        self._since: dict[int, int] = {}  # by device at work: number of ended trips at its invitation
         self._history: History | None = None
         if "dispatch" in fed.outside.questions:
             self._history = History(fed, ())

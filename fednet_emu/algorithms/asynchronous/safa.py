@@ -162,7 +162,7 @@ class Safa(LocalTraining):
 def mean(w: Tensor, entries: Sequence[Tensor], shares: Sequence[float]) -> Tensor:
     """The mean of the entries [P] by their shares, summed as differences to w [P], which leaves w itself bit-identical.
 
-    A device's entry may be w: then it changes nothing.
+    An entry equal to w adds zero.
     """
     update = w.new_zeros(w.shape)
     for entry, share in zip(entries, shares, strict=True):

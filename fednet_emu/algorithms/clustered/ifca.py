@@ -25,7 +25,7 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Ifca(Synchronous):
-    """Each round a cohort receives all models; each device trains the one that fits it best and reports its number."""
+    """Each round a cohort receives all models; each device trains its best model and reports the number."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "plans"})
     clusters: int = Field(gt=0)

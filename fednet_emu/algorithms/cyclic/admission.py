@@ -1,7 +1,7 @@
-"""Admission: which senders may be on the air together so that all are decoded, and with which powers.
+"""Admission: sets of senders that are all decoded when they send together, and their powers.
 
 Finding the largest such set is NP-hard, so sets are grown greedily, or taken from a colouring of the graph of pairs
-that cannot be together. Powers are the lowest that serve all of a set at once (see `power_control`).
+that cannot send together. Powers are the lowest at which a set is decoded together (see `power_control`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def candidate_senders(fed: Federation, sinr_db: float | None = None, margin_db: 
 
 
 def greedy_group(rivals: CandidateSenders, candidates: Iterable[int], most: int | None = None) -> list[int]:
-    """A large set of candidates that can send together: always add the one that leaves the most room for others.
+    """A large set of candidates that can send together: each step adds the one that leaves the most room.
 
     The room is the spare power of the most loaded member. The set is empty when no candidate is decoded even alone.
     """
@@ -103,7 +103,7 @@ def greedy_groups(rivals: CandidateSenders, candidates: Iterable[int], most: int
 def coloured_groups(rivals: CandidateSenders, candidates: Iterable[int], most: int | None = None) -> list[list[int]]:
     """Groups from a colouring (DSATUR) of the graph whose edges are the pairs that cannot send together.
 
-    Interference adds up, so a colour may still be too much; it is then split greedily.
+    Interference adds up, so the senders of a colour may not all be decoded; the colour is then split greedily.
     """
     import networkx as nx
 
@@ -120,7 +120,7 @@ def coloured_groups(rivals: CandidateSenders, candidates: Iterable[int], most: i
 def with_further_seats(
     rivals: CandidateSenders, groups: Sequence[Sequence[int]], seats: int, most: int | None = None
 ) -> list[list[int]]:
-    """Add devices to further groups: each is in up to `seats` groups, as long as all members are still decoded.
+    """Add devices to further groups: each device is in up to `seats` groups, as long as all members are still decoded.
 
     The device with the best link chooses first, and joins the smallest groups first.
     """

@@ -228,12 +228,12 @@ class CyclicFedAvg(Algorithm):
 
 
 def part_of_the_way(w: Tensor, trained: Tensor, factor: float, statistics: int = 0) -> Tensor:
-    """The model w + factor (trained - w) [P]; its last `statistics` entries, running statistics, are the trained."""
+    """The model w + factor (trained - w) [P]; its last `statistics` entries, running statistics, are from `trained`."""
     return moved(w, trained - w, factor, statistics)
 
 
 def server_step(w: Tensor, arrived: int, rho: float, statistics: int = 0) -> Accumulation:
-    """The model w [P] moved by rho times the sum of the differences to it of the models that come one by one.
+    """The model w [P] plus rho times the sum of the models' differences to w; models are received one by one.
 
     The last `statistics` entries, running statistics, become their mean. Summing differences instead of models leaves w
     bit-identical when all models equal w.

@@ -138,7 +138,7 @@ class CopiedNeighbours(NumberedGroups):
 
 
 class CommonDeviceAndNewGroup(NumberedGroups):
-    """Scenario 4, more groups: device 0 replaces a device of every other group; those form a new group with it."""
+    """Scenario 4, more groups: device 0 replaces a device of each other group; it forms a new group with them."""
 
     kind = "scenario-4"
     groups: int = Field(gt=0)

@@ -121,7 +121,7 @@ class ClusterRounds:
         return ClusterRound(edges, uploads, not told.lost, models, senders, control_bit, imbalance(shares))
 
     def push_all(self, members: Sequence[int]) -> Process:
-        """All devices of a cluster push; the result is the trained models, and (sender, receiver) of those received."""
+        """All devices of a cluster push; the result is the trained models, and (sender, receiver) of arrivals."""
         pushes = yield self.fed.gather(self.push(self.fed.device(k)) for k in members)
         models = {k: model for k, (model, _) in zip(members, pushes, strict=True) if model is not None}
         heard = [(j, i) for j, (_, reached) in zip(members, pushes, strict=True) for i in reached if i in models]
@@ -167,7 +167,7 @@ class ClusterRounds:
 
 
 def pushed(fed: Federation, graph: Digraph, k: Device, x: Deferred, size_bit: int | None = None) -> Process:
-    """Send a model from a device to its out-neighbours; the result is the numbers of those that have received it."""
+    """Send a model from a device to its out-neighbours; the result is the numbers of receivers with the model."""
     receivers = [fed.device(i) for i in graph.receivers(k.index)]
     deliveries = yield fed.sidelink(k, receivers, x, size_bit, int(graph.cluster[k.index]))
     return [delivery.receiver for delivery in deliveries if not delivery.lost]

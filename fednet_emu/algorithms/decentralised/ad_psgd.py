@@ -2,8 +2,8 @@
 
 Lian, Zhang, Zhang, Liu: "Asynchronous Decentralized Parallel Stochastic Gradient Descent", ICML 2018,
 https://arxiv.org/abs/1710.06952, Algorithm 1: a device computes a gradient at its model, sets its own and a random
-neighbour's model to their mean, and steps along the gradient, which belongs to the older model. Active devices ask,
-passive ones answer, and only edges between the two are used, so that there is no circular wait.
+neighbour's model to their mean, and steps along the gradient, which belongs to the older model. Active devices start
+exchanges with passive neighbours only, so that there is no circular wait.
 
 Differences from the paper: devices with even numbers are active. A device makes all its local steps, adds their change
 of its model, and only then averages. A passive device continues to compute while others average with it, but it starts
@@ -112,7 +112,7 @@ def added(x: Tensor, trained: Tensor, start: Tensor, statistics: int = 0) -> Ten
 
 
 def halfway(x: Tensor, own: Tensor, other: Tensor, statistics: int = 0) -> Tensor:
-    """The model x [P] after averaging its sent value `own` with `other`: later steps of x stay whole.
+    """The model x [P] after averaging its sent value `own` with `other`: later steps of x are not averaged.
 
     Its last `statistics` entries, running statistics, become the mean of x and `other`.
     """

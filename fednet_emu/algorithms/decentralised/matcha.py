@@ -38,7 +38,7 @@ class Matcha(Mixing):
     """
 
     budget: float = Field(0.5, gt=0, le=1)
-    """Part of the matchings that is used per round, on average: the communication that is left, from 0 to 1."""
+    """Mean share of the matchings that is used per round, from 0 to 1."""
 
     def links(self, fed: Federation, graph: Digraph, t: int) -> Digraph:
         graph = graph.mutual()
@@ -58,7 +58,7 @@ class Matcha(Mixing):
 
 
 def matchings(graph: Digraph) -> IntArray:
-    """The colour of each edge [edges], from 0, of a graph whose edges go both ways; both directions have the same one.
+    """The colour of each edge [edges], from 0, of a graph whose edges go both ways, one colour for both directions.
 
     Each edge in order gets the first colour that no edge of its devices has.
     """
@@ -108,7 +108,7 @@ def activation(laplacians: Array, budget: float) -> Array:
 def on_budget(p: Array, total: float) -> Array:
     """The point nearest to p [matchings] whose entries are from 0 to 1 and sum to `total` at most: clip(p - shift).
 
-    The sum falls with the shift, along a line between the shifts at which an entry comes to 0 or 1.
+    The sum decreases with the shift, linearly between the shifts at which an entry becomes 0 or 1.
     """
     inside = np.clip(p, 0, 1)
     if inside.sum() <= total:

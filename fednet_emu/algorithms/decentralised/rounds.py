@@ -84,7 +84,7 @@ class Mixing(Decentralised):
         return trained
 
     def usable(self, heard: Digraph) -> Digraph:
-        """The used edges, among those over which a model has arrived; acknowledged ones are used in both directions."""
+        """The used edges, among edges with an arrived model; if `acknowledged`, only edges with an arrived opposite."""
         return heard.mutual() if self.acknowledged else heard
 
     def run(self, fed: Federation) -> Process:
@@ -99,7 +99,7 @@ class Mixing(Decentralised):
             fed.end_of_round(models, invited=len(cohort), arrived=len(turn.stepped))
 
     def device(self, fed: Federation, k: Device, turn: Turn) -> Process:
-        """A device: make the local steps and send the model, one after the other or at once."""
+        """A device: make the local steps and send the model, sequentially or, if `overlapped`, in parallel."""
         if self.overlapped:
             yield fed.gather([self.train(fed, k, turn), self.push(fed, k, turn.models[k.index], turn)])
         else:
@@ -112,7 +112,7 @@ class Mixing(Decentralised):
         turn.stepped[k.index] = self.step(fed, k, x, trained.params)
 
     def push(self, fed: Federation, k: Device, x: Deferred, turn: Turn) -> Process:
-        """Send a model to the neighbours of a device; those that receive it acknowledge it."""
+        """Send a model to the neighbours of a device, with acknowledgements if `acknowledged`."""
         if not turn.graph.receivers(k.index):
             return
         reached = yield from pushed(fed, turn.graph, k, x, (x.size + self.extra_scalars) * FLOAT_BIT)

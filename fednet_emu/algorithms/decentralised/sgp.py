@@ -5,12 +5,12 @@ https://arxiv.org/abs/1811.10792, Algorithm 1; push-sum: Kempe, Dobra, Gehrke, F
 
     (x, omega) <- P (x - eta g(z), omega),  z = x / omega,
 
-where column j of P holds 1 / (1 + out-degree of j) for j and each of its receivers: a sender knows these weights. Here
+where column j of P holds 1 / (1 + out-degree of j) for j and each of its receivers: each sender knows its column. Here
 a device keeps z instead of x, which is the same: z_j - eta g / omega_j is mixed with weights p_ij omega_j / omega_i,
 whose rows sum to 1. A message is a model and its weight, P + 1 numbers.
 
 Differences from the paper: the graph is the topology's of the round; a share that was not acknowledged stays with its
-sender, so that nothing of the mass sum of omega is lost; all devices wait for the end of a round.
+sender, so that the sum of omega is conserved; all devices wait for the end of a round.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fednet_emu.federation import Deferred, Device, Digraph, Federation
 
 
 class Sgp(Mixing):
-    """Every device pushes equal shares of its model and its weight along all edges, one-way edges too.
+    """Every device pushes equal shares of its model and its weight along all edges, including one-way edges.
 
     The models that are evaluated are the ratios z.
     """

@@ -1,1 +1,1 @@
-"""Methods that send or compare what models say of samples: scores of public ones, means of features."""
+"""Methods that send or compare outputs of models: scores of public samples, means of features."""

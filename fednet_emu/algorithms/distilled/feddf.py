@@ -50,7 +50,7 @@ class FedDF(PublicSamples, Synchronous):
 
 
 def ensemble(model: FlatModel, x: Tensor, n: int) -> Accumulation:
-    """The mean scores [M, classes] of n models that come one by one, on x [M, ...]."""
+    """The mean scores [M, classes] of n models, received one by one, on x [M, ...]."""
     total = outputs_of(model, (yield), x)
     for _ in range(n - 1):
         total = total + outputs_of(model, (yield), x)

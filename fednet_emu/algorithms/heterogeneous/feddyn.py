@@ -68,12 +68,12 @@ def own_gradient(
 
 
 def remembered(minus_g: Tensor, v: Tensor, w: Tensor, alpha: float) -> Tensor:
-    """The negative gradient [n] that a device keeps after its way from w to v [P]: -g + alpha (v - w)."""
+    """The negative gradient [n] that a device keeps after training from w to v [P]: -g + alpha (v - w)."""
     return minus_g + alpha * (v - w)[: len(minus_g)]
 
 
 def drifted(h: Tensor, w: Tensor, count: int, factor: float) -> Accumulation:
-    """The server's h [n] minus `factor` times the sum of the differences to w [P] of models that come one by one."""
+    """The server's h [n] minus `factor` times the sum of v - w [P] over the models v, received one by one."""
     total = torch.zeros_like(h)
     for _ in range(count):
         total.add_(((yield) - w)[: len(h)])

@@ -9,8 +9,8 @@ share of the samples and tau_eff = sum_i p_i tau_i. For plain steps |a_i|_1 = ta
 (1 - (1 - lr prox)^tau_i) / (lr prox). Where the optimizer is not plain, tau_eff is the mean of the |a_i|_1 without a
 proximal term; the authors' code takes sum_i p_i tau_i as soon as there is a proximal term, also with momentum.
 
-Differences from the paper: w_i is sent in place of d_i, with tau_i, from which the server computes the rest: one scalar
-more than FedAvg. The shares are among the devices whose updates arrive, also under partial participation; there is no
+Differences from the paper: w_i is sent instead of d_i, with tau_i, from which the server computes d_i: one scalar more
+than FedAvg. The shares are among the devices whose updates arrive, also under partial participation; there is no
 momentum at the server. Running statistics, as of batch norm, are averaged without normalisation.
 """
 
@@ -40,7 +40,7 @@ from fednet_emu.federation import (
 
 
 class FedNova(Synchronous):
-    """Devices may make different numbers of local steps without pulling the model towards those who make many."""
+    """Devices may make different numbers of local steps without a bias of the model towards devices with many steps."""
 
     kind = "fednova"
     prox: float = Field(0.0, ge=0)
@@ -86,7 +86,7 @@ def gradient_weight(plan: SgdPlan, steps: int, prox: float = 0.0) -> float:
     """The sum |a|_1 of the weights with which the gradients of some local steps enter their result.
 
     The weights are not negative, and are measured: the plan's optimizer, in one dimension and from 0, moves along
-    gradients of 1 by the sum of its weights. So a linear optimizer needs no formula of its own here.
+    gradients of 1 by the sum of its weights. So linear optimizers need no separate formulas.
     """
     if not plan.lr:
         return float(steps)
@@ -100,7 +100,7 @@ def gradient_weight(plan: SgdPlan, steps: int, prox: float = 0.0) -> float:
 def normalised_average(
     w: Tensor, samples: Sequence[int], steps: Sequence[float], weights: Sequence[float], n_trainable: int
 ) -> Accumulation:
-    """Move w [P] by the normalised mean of the differences to it of the models that arrive one by one.
+    """Move w [P] by the normalised mean of the models' differences to w; models arrive one by one.
 
     Of each device, in the order of their models, `samples` has the number of samples, `steps` the local steps tau in
     units of a plain step, with tau_eff as their mean, and `weights` the sum |a|_1. The first `n_trainable` entries of w

@@ -7,7 +7,7 @@ Line by line: devices are drawn with probabilities p_k, their shares of the samp
 at the received w, and w_k by local steps of size 1 / L; with D_k = L (w - w_k), the server steps to
 w - sum_k F_k^q D_k / sum_k (q F_k^(q - 1) |D_k|^2 + L F_k^q).
 
-Differences from the paper: a device sends w_k and F_k in place of F_k^q D_k and the k-th term below the line, which
+Differences from the paper: a device sends w_k and F_k instead of F_k^q D_k and the k-th term of the denominator, which
 have the same size and information. L is 1 / lr. The loss is the training loss over all samples of the device, and not
 less than 1e-10, since for q < 1 its power would be infinite at 0. A cohort is drawn without replacement, among the
 devices that are present; updates that do not arrive are left out of both sums. Running statistics, as of batch norm,
@@ -39,7 +39,7 @@ class QFfl(Synchronous):
     """Power of the losses that weighs the devices; 0 weighs all equally, as FedAvg with uniform weighting does."""
     sampling: Literal["samples", "uniform"] = "samples"
     """How the cohort is drawn: with probabilities in proportion to the numbers of samples, as in the paper, or with
-    equal ones, as by FedAvg. Nothing else weighs devices. Any `selection` but `uniform` needs `uniform`."""
+    equal ones, as by FedAvg. Step weights depend on losses only. Any `selection` but `uniform` needs `uniform`."""
 
     def _check(self) -> None:
         super()._check()
@@ -80,9 +80,9 @@ class QFfl(Synchronous):
 
 
 def fair_step(w: Tensor, count: int, q: float, lr: float, statistics: int = 0) -> Accumulation:
-    """The model after a step of q-FedAvg from w [P]; loss and model of each device come one after the other.
+    """The model after a step of q-FedAvg from w [P]; the parts are the loss and the model of each device in turn.
 
-    Both sums of the paper are taken times lr, so that they stay finite when it is 0.
+    Both sums of the paper are multiplied by lr, so that they stay finite when lr is 0.
     """
     update, total, weights, n = torch.zeros_like(w), 0.0, 0.0, len(w) - statistics
     for _ in range(count):

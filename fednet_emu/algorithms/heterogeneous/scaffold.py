@@ -7,14 +7,14 @@ Line by line: the server sends (x, c); a device makes K steps y_i <- y_i - lr (g
 variate is c_i+ = g_i(x) (option I) or c_i - c + (x - y_i) / (K lr) (option II); it sends y_i and c_i+ - c_i; the server
 moves x by `server_lr` times the mean of y_i - x, and c by the sum of c_i+ - c_i over N, the number of all devices.
 
-Differences from the paper: y_i is sent in place of y_i - x, which has the same size and information. K may differ
-between devices. Option I takes the gradient on all samples of the device. Only the means over what arrives are taken,
-and a device whose upload does not arrive, for any reason, keeps its old c_i: so c stays the mean of all c_i. The device
-is notified by an acknowledgement that costs nothing. N counts the devices that have samples. Running statistics, as of
+Differences from the paper: y_i is sent instead of y_i - x, which has the same size and information. K may differ
+between devices. Option I takes the gradient on all samples of the device. Means are over the uploads that arrive, and a
+device whose upload does not arrive, for any reason, keeps its old c_i: so c stays the mean of all c_i. The device is
+notified by an acknowledgement that costs nothing. N counts the devices that have samples. Running statistics, as of
 batch norm, have no control variates and are averaged as the parameters are.
 
-Momentum is allowed in the local steps as NIID-Bench has it (Li, Diao, Chen, He, ICDE 2022, arXiv 2102.02079), though
-the paper's analysis is for plain steps: the optimizer steps along g_i alone, then y_i moves by -lr (c - c_i), which no
+Momentum is allowed in the local steps as in NIID-Bench (Li, Diao, Chen, He, ICDE 2022, arXiv 2102.02079), though the
+paper's analysis is for plain steps: the optimizer steps along g_i alone, then y_i moves by -lr (c - c_i), which no
 momentum multiplies. Option II divides by K lr as before, so with momentum beta its c_i+ is up to 1 / (1 - beta) times a
 mean gradient. Weight decay is part of g_i. With a schedule of the step size, lr is the step size of the round.
 NIID-Bench weighs models by samples (`weighting: samples`) and moves c by 1/N for each device; Flower's reproduction

@@ -104,7 +104,7 @@ class HierFAvg(LocalTraining):
         return EdgeReply() if sent.lost else EdgeReply(sent.payload, weight, count)
 
     def client(self, fed: Federation, k: Device, w_e: Deferred, edges: EdgeServers, e: int, number: int) -> Process:
-        """A device: train the model of its edge server, send the result, which may take a detour."""
+        """A device: train the model of its edge server, send the result, possibly through another edge server."""
         trained = yield k.train(w_e, self.plan, number)
         reached = e
 

@@ -3,9 +3,9 @@
 Fallah, Mokhtari, Ozdaglar: "Personalized Federated Learning with Theoretical Guarantees: A Model-Agnostic Meta-Learning
 Approach", NeurIPS 2020, Algorithm 1, https://arxiv.org/abs/2002.07948
 
-Line by line: a device makes local steps w <- w - beta [I - alpha H(w)] g(w - alpha g(w)), whose two gradients g and
-Hessian H are of three batches of their own; the server averages. `order: first` leaves H out (FO); `hessian-free` takes
-H(w) v for (g(w + delta v) - g(w - delta v)) / (2 delta) (HF).
+Line by line: a device makes local steps w <- w - beta [I - alpha H(w)] g(w - alpha g(w)), with separate batches for
+each of the two gradients g and the Hessian H; the server averages. `order: first` leaves H out (FO); `hessian-free`
+takes H(w) v for (g(w + delta v) - g(w - delta v)) / (2 delta) (HF).
 
 Differences from the paper: none in the updates. The evaluated model of a device is the shared model after a step of
 alpha on one of its own batches, which takes no simulated time.
@@ -36,7 +36,7 @@ class PerFedAvg(Synchronous):
     order: Literal["first", "hessian-free"] = "first"
     """Whether a local step leaves the Hessian out, at two gradients a step, or estimates it, at four."""
     delta: float = Field(0.01, gt=0)
-    """How far from the model its two gradients are for the estimate, in multiples of the gradient (delta)."""
+    """Distance from the model to the two gradients of the estimate, in multiples of the gradient (delta)."""
 
     @property
     def alpha(self) -> float:

@@ -7,7 +7,7 @@ Line by line: a device sets w_k to the w that it receives; R times it finds thet
 f_k(theta) + lambda/2 ||theta - w_k||^2, by the local steps of its plan, and sets
 w_k <- w_k - eta lambda (w_k - theta_k); the server sets w <- (1 - beta) w + beta mean w_k.
 
-Differences from the paper: local steps draw batches of their own, where the paper keeps one batch for each theta_k; a
+Differences from the paper: each local step draws a new batch, whereas the paper keeps one batch for each theta_k; a
 device outside the cohort does no work, where the paper's devices all work and some do not send. theta_k is evaluated,
 and the running statistics, as of batch norm, are taken from theta_k.
 """
@@ -37,7 +37,7 @@ class PFedMe(Synchronous):
     device_steps: int = Field(1, gt=0)
     """Number of these steps in a round, each after the local steps (R)."""
     server_lr: float = Field(1.0, ge=0)
-    """Part of the way to the mean that the server goes (beta)."""
+    """Step size of the server towards the mean (beta)."""
 
     def run(self, fed: Federation) -> Process:
         w = fed.initial_model()

@@ -24,7 +24,7 @@ PerDevice = float | tuple[float, ...]
 """One number for all devices, or one for each."""
 
 _COLDEST = -700.0
-"""Logarithm of a temperature at which everything but the largest loss is gone."""
+"""Logarithm of a temperature at which only the largest losses have weight."""
 _HOT = 1e3
 """Above this temperature the tilted prior differs from the prior by at most a thousandth."""
 RESOLUTION = 4.0 * float(np.finfo(np.float64).eps)
@@ -43,14 +43,14 @@ class UncertaintySet(Component):
         a sum of 1.
 
         Raises:
-            ScenarioError: the set has no weights at all, or was made for another number of devices.
+            ScenarioError: the set is empty, or was made for another number of devices.
         """
 
 
 def relative(losses: Array) -> Array:
     """The losses [N] on a scale from -1, the smallest, to 0, the largest; all 0 when they are equal up to rounding.
 
-    A solver that works on these is none the wiser about an offset or the unit of the losses, which move no worst case.
+    This scale removes offset and unit of the losses, which do not change a worst case.
     """
     below = losses - losses.max()
     spread = -float(below.min())
@@ -209,7 +209,7 @@ class KlBall(UncertaintySet):
         return as_weights(p)
 
     def _temperature(self, prior: Array, f: Array) -> float:
-        """The eta with a divergence of `budget`, between one that is too low and one that is too high."""
+        """The eta at which the divergence is `budget`, by root finding in a bracket."""
         from scipy.optimize import brentq
 
         def excess(log_eta: float) -> float:

@@ -1,4 +1,4 @@
-"""Who is asked in a round: rules by turns, channels, estimated times, ages, charges and losses, and their table."""
+"""Device selection: rules by turns, channels, estimated times, ages, charges and losses, and their table."""
 
 from typing import Annotated
 

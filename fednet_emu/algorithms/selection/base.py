@@ -176,7 +176,7 @@ class Selection(Component):
         return min(cohort, n_devices)
 
     def rate(self, cohort: int, n_devices: int) -> float | None:
-        """Probability with which each device is selected, independently of all others; None if it is not so."""
+        """Probability with which each device is selected, independently of all others; None if not."""
         return None
 
     def problem(self, cohort: int) -> str:
@@ -188,7 +188,7 @@ class Selection(Component):
         return ()
 
     def poll_batch(self, plan: SgdPlan) -> int | None:
-        """Samples on which a polled device computes the loss; None for all of its own."""
+        """Samples on which a polled device computes the loss; None for all its samples."""
         return None
 
     @abstractmethod

@@ -22,7 +22,7 @@ NOMINAL_LOSS = 1.0
 
 
 class CohortSampler:
-    """Selects a cohort of `size` devices in every round, and keeps the results; with `uniform` it keeps nothing.
+    """Selects a cohort of `size` devices in every round; keeps a history for rules and callers that need one.
 
     The question `invite` of `Federation.outside` replaces the choice; the reports and polls of the rule remain. `work`
     is the work of a device in a round; `deadline_s` limits the wait for requested losses.

@@ -3,11 +3,11 @@
 Nishio, Yonetani: "Client Selection for Federated Learning with Heterogeneous Resources in Mobile Edge", ICC 2019,
 https://arxiv.org/abs/1804.08333, Algorithms 1 to 3
 
-Line by line: some random devices report their resources; while candidates are left, take the one that adds least to the
-time of the round, t_up + max(0, t_cmp - Theta) + the growth of the distribution time, where Theta is the time at which
-the uploads chosen so far have ended, counted from the distribution; if the round still ends before T_round, it is in.
-Uploads go one after the other, each once its device has computed, and the model is sent by one multicast at the rate of
-the slowest chosen device.
+Line by line: some random devices report their resources; while candidates are left, the next one is the candidate that
+adds least to the time of the round, t_up + max(0, t_cmp - Theta) + the growth of the distribution time, where Theta is
+the time at which the uploads chosen so far have ended, counted from the distribution; it is chosen if the round still
+ends before T_round. Uploads are sequential, each after the computation of its device, and the model is sent by one
+multicast at the rate of the slowest chosen device.
 
 Differences from the paper: no more than `cohort` devices are chosen, the first by the rule. Reports of resources take
 no time and no bits, nor does aggregation. A round is never empty: where no device fits, the fastest is selected alone.

@@ -41,14 +41,14 @@ from fednet_emu.federation import Statistic
 
 @dataclass
 class Pacer:
-    """The preferred duration, as a percentile of the known ones, and the utility that each round has brought."""
+    """The preferred duration, as a percentile of the known durations, and the utility of each past round."""
 
     percent: float
     brought: list[float] = field(default_factory=list)
 
 
 class Oort(Selection):
-    """Exploits devices of high utility, statistical and in time, and explores those that are not known yet.
+    """Exploits devices of high utility, statistical and in time, and explores unknown devices.
 
     Every device sends two metrics with its upload: the mean square of its samples' losses, and their number.
     """
@@ -140,7 +140,7 @@ class Oort(Selection):
         return float(np.percentile(known_s, pacer.percent)) if pacer.percent < _ALL else math.inf
 
     def _not_worn_out(self, view: ServerView) -> IntArray:
-        """The present devices below `most_rounds`; if these are too few, those with the fewest updates."""
+        """The present devices below `most_rounds`; if these are too few, the devices with the fewest updates."""
         if self.most_rounds is None:
             return view.there
         often = view.arrived[view.there]

@@ -1,19 +1,19 @@
-"""Power of choice: of some random devices, those with the largest losses.
+"""Power of choice: the devices with the largest losses among some random devices.
 
 Cho, Wang, Joshi: "Towards Understanding Biased Client Selection in Federated Learning", AISTATS 2022,
 https://proceedings.mlr.press/v151/jee-cho22a.html
 
 Line by line: d devices are drawn without replacement, with probabilities in proportion to their numbers of samples;
 each is sent the model and sends back its loss, of all its samples (pow-d) or of one batch (cpow-d); or the server takes
-the losses that devices had in their latest local steps (rpow-d), infinite before the first, which needs no message of
-its own; the m devices with the largest losses are selected.
+the losses of the devices' latest local steps (rpow-d), infinite before the first, without a separate message; the m
+devices with the largest losses are selected.
 
 The cost of a request counts: the model on the downlink, a forward pass on the samples, and one scalar on the uplink, in
 simulated time, bits and energy. With rpow-d an upload carries one scalar more.
 
 Differences from the paper: a selected device is sent the round's message as always, although it has received the model
 with the request. A device whose loss does not arrive, or not within the algorithm's `deadline_s`, which holds for the
-requests as it does for the round, ranks after all others. Losses that are equal are drawn at random.
+requests as it does for the round, ranks after all others. Ties are broken at random.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fednet_emu.federation import SgdPlan, Statistic
 
 
 class PowerOfChoice(Selection):
-    """Draws `candidates` devices, and selects those with the largest losses."""
+    """Draws `candidates` devices, and selects the candidates with the largest losses."""
 
     single_uploads: ClassVar[str] = "reads the losses of single devices"
     variant: Literal["pow-d", "cpow-d", "rpow-d"] = "pow-d"

@@ -37,7 +37,7 @@ class Everybody(Selection):
 
 
 class CellInterior(Selection):
-    """A uniform draw among the present devices with the highest expected uplink rates: those near the base station.
+    """A uniform draw among the present devices with the highest expected uplink rates, which are near the base station.
 
     Zhu, Wang, Huang: "Broadband Analog Aggregation for Low-Latency Federated Edge Learning", IEEE Transactions on
     Wireless Communications 19(1), 2020, https://arxiv.org/abs/1812.11494: without the devices at the edge of the cell,

@@ -87,9 +87,9 @@ class JointSteps:
         return self._model.live()
 
     def as_served(self, w: Tensor, plan: SgdPlan, served: Served, key: tuple[int, ...]) -> Tensor:
-        """The model [P] after a round in which the one part of the server makes a step for each batch, from w [P].
+        """The model [P] after a round from w [P], in which the single server part makes a step for each batch.
 
-        Each device makes the steps of its own batches on a part of its own, and the parts that arrive are averaged.
+        Each device makes the steps of its batches on its own part; the parts that arrive are averaged.
 
         Raises:
             Diverged: a parameter is not finite.
@@ -171,10 +171,10 @@ def _finite(w: Tensor, lr: float, key: tuple[int, ...]) -> Tensor:
 
 
 Queue = Literal["fifo", "parallel"]
-"""How the server computes the batches of several devices: one after the other, or at once."""
+"""How the server computes the batches of several devices: sequentially, or in parallel."""
 
 SLOWEST_BPS = 1e-3
-"""Rate that is assumed of a link that carries nothing, to compare cuts."""
+"""Least rate that is assumed of a link in the comparison of cuts."""
 
 
 @final
@@ -212,7 +212,7 @@ class CutLink:
         return (yield from self.up(k, None, size * (cut.width + self._labels)))
 
     def serve(self, cut: Cut, size: int) -> Event:
-        """Event that comes when the server has made a step on `n_samples` samples."""
+        """Event that triggers when the server has made a step on `size` samples."""
         flop, server = cut.server_flop * size, self._fed.server
         if self._queue == "parallel":
             return self._fed.sleep(flop / server.flop_per_s)
@@ -227,7 +227,7 @@ class CutLink:
         return got
 
     def up(self, k: Device, payload: Deferred | None, scalars: int) -> Process:
-        """A device sends `n_scalars` scalars; the value is the delivery."""
+        """A device sends `scalars` scalars; the value is the delivery."""
         send = partial(self._fed.uplink, k, payload, FLOAT_BIT * scalars)
         return self._fed.retry(send, attempts=self._attempts, pause_s=0.0)
 
@@ -275,10 +275,10 @@ class SplitFed(LocalTraining):
     excludes = (NO_SERVER_SPEED,)
 
     variant: Literal["sl", "v1", "v2", "psl"] = "v1"
-    """Who has which part. `sl`: devices in turn hand the first layers on, through the server. `v1`: a server part for
-    each device, both averaged after a round: learns what `fedavg` does. `v2`: one server part, which makes a step for
-    each batch as it is served; the devices' parts are averaged after a round. `psl`: one server part, which makes one
-    step on the activations of all devices together; the devices' parts are averaged after each step."""
+    """Distribution of the parts. `sl`: devices train in turn, and pass the first layers on through the server. `v1`: a
+    server part for each device, both averaged after a round: equivalent to `fedavg`. `v2`: one server part, which makes
+    a step for each batch as it is served; the devices' parts are averaged after a round. `psl`: one server part, which
+    makes one step on the activations of all devices together; the devices' parts are averaged after each step."""
     cut: Literal["least-time"] | Annotated[int, Field(gt=0)] = 1
     """Number of layers with parameters on the device, which also has the layers without any behind them. `least-time`,
     of `sl` and `v1`: the cut with the least time for a device alone, at the rates expected when it is invited."""
@@ -288,11 +288,11 @@ class SplitFed(LocalTraining):
     activations of a step, and then for the parts of the model (simulated s); late devices are cancelled and left out.
     Null waits for all devices."""
     retries: int = Field(0, ge=0)
-    """Number of times that a lost message is sent again at once, except a part of the model on its way down; then its
-    device leaves the round."""
+    """Number of immediate retries of a lost message, except for a part of the model on the downlink; then its device
+    leaves the round."""
     server_queue: Queue = "fifo"
     """How the server computes the batches of several devices. `fifo`: one after the other, as they arrive. `parallel`,
-    of `v1`: at once, each at the full speed of the server; these computations are in no record."""
+    of `v1`: in parallel, each at the full speed of the server; these computations are in no record."""
 
     def _check(self) -> None:
         super()._check()
@@ -324,7 +324,7 @@ class SplitFed(LocalTraining):
             fed.end_of_round(w)
 
     def cuts(self, fed: Federation) -> list[Cut]:
-        """Where devices may cut the model."""
+        """The possible cuts of the model."""
         model, cuts = fed.task.model, cuts_of(fed.task.model)
         if self.variant in ("v2", "psl") and model.size > model.n_trainable:
             what = f"devices share a part, so that batch norm has statistics of none, got variant {self.variant}"
@@ -337,7 +337,7 @@ class SplitFed(LocalTraining):
         return [cuts[self.cut - 1]]
 
     def in_turn(self, its: Round, cohort: Sequence[Device]) -> Process:
-        """sl: devices train one after the other; if one is lost it is as if it had had no turn."""
+        """sl: devices train one after the other; a lost device leaves the model unchanged."""
         for k in cohort:
             trained: dict[Device, Deferred] = {}
             arrived = yield from self.exchange(its, [k], self.client, trained, [])
@@ -346,14 +346,14 @@ class SplitFed(LocalTraining):
         return its.w
 
     def side_by_side(self, its: Round, cohort: Sequence[Device]) -> Process:
-        """v1: devices train side by side, each with a server part of its own; both parts of those that arrive count."""
+        """v1: devices train in parallel, each with its own server part; both parts of arrived devices are averaged."""
         trained: dict[Device, Deferred] = {}
         arrived = yield from self.exchange(its, cohort, self.client, trained, [])
         models = [trained[k] for k in arrived.devices]
         return its.fed.accumulate(average, models, its.w, arrived.weights("samples")) if models else its.w
 
     def as_served(self, its: Round, cohort: Sequence[Device]) -> Process:
-        """v2: devices train side by side; steps of the server stay valid when a device is lost after them."""
+        """v2: devices train in parallel; steps of the server stay valid when a device is lost after them."""
         order: list[tuple[int, int]] = []
         arrived = yield from self.exchange(its, cohort, self.client, None, order)
         batches = {k.index: its.batches(k) for k in cohort}

@@ -53,9 +53,9 @@ LossMode = Literal["nll", "ce_on_probs"]
 
 
 def empirical_priors(sets: IntArray, classes: IntArray, n_sets: int, n_classes: int) -> tuple[Array, Array]:
-    """Class shares Pi [M, K] of a client's M sets, and the sets' shares pib [M] of its samples; a client knows both.
+    """Class shares Pi [M, K] of a client's M sets, and the sets' shares pib [M] of its samples, both known to it.
 
-    From the set and the class of each sample [n], both from 0; the classes only count into these shares. An empty set
+    From the set and the class of each sample [n], both from 0; the classes are used for these shares only. An empty set
     has shares of zero.
     """
     counts = np.zeros((n_sets, n_classes))

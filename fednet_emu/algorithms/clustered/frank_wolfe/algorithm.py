@@ -56,13 +56,13 @@ class FrankWolfeClustering(Synchronous):
     initial_weight: float = Field(1.0, ge=0, le=1)
     """Weight w_ij of every pair before the first round."""
     n_clusters: int | None = Field(None, gt=0)
-    """Number of clusters, if known: the weights then move towards partitions into that many. At most the number of
+    """Number of clusters, if known: the weights then move towards partitions into this number. At most the number of
     devices with samples; devices without samples belong to no cluster. Null lets the weights decide."""
     tolerance: float | None = Field(None, gt=0)
     """The run ends when both the Frank-Wolfe gap and the largest norm of a client's latest change of its shared
     parameters are below this. Null never ends the run early."""
     deploy: Literal["cluster-mean", "own"] = "cluster-mean"
-    """The evaluated model of a client: the one with its cluster's mean of the shared parameters, or its own."""
+    """The evaluated model of a client: with its cluster's mean of the shared parameters, or with its own."""
     record_every: int = Field(10, gt=0)
     """Number of rounds between two records of weights, clusters and gradient norms."""
 

@@ -1,1 +1,1 @@
-"""ASPIRE-EASE and its variants: the flow, updates, planes, pace, and what master and worker keep and record."""
+"""ASPIRE-EASE and its variants: algorithm, updates, planes, pace, and the states of master and worker."""

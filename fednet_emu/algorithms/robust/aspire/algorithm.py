@@ -13,8 +13,8 @@ Differences from the paper:
 - A loss that was never sent counts as 0 in planes, and enters the level h with its prior weight when it first arrives,
   so that h starts at q'f without a wait for all workers; the paper does not specify the start.
 - c_1 and c_2 are constants unless `regularisation` is "paper": the sequences of the theorems decay too slowly to use.
-- A worker starts from a message of the master like any other. A lost message is sent again. Plane lists have versions,
-  and a worker never combines multipliers of one version with planes of another.
+- A worker starts from an ordinary message of the master. A lost message is sent again. Plane lists have versions, and a
+  worker never combines multipliers of one version with planes of another.
 - With fixed planes the multiplier stays 1, so that all workers keep their prior weights for any level h.
 - `max_delay` allows a staleness of tau, one more than the text does; `max_delay_inclusive: false` is the text's.
 - Bounds of models are off unless given, and clip a worker's model after its last step.
@@ -52,10 +52,10 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Deferred, Federation, Inbox, Process, SgdPlan
 
 MAX_LOOKS = 10_000
-"""How often the master looks at the delays, at most, before they pass a threshold in seconds."""
+"""Largest number of checks of the delays before they pass a threshold in seconds."""
 
 SHORTEST_TICK_S = 1e-3
-"""Shortest time between two looks where the threshold follows the delays."""
+"""Shortest time in s between two checks if the threshold follows the delays."""
 
 
 class Adaptive(Component):
@@ -64,8 +64,8 @@ class Adaptive(Component):
     threshold_s: float | None = Field(10.0, gt=0)
     """The paper's beta_1: the longest delay without a straggler; null takes twice the mean delay."""
     tick_s: float = Field(1.0, gt=0)
-    """How often the master looks at the delays while it waits: at most 10,000 times until they pass the threshold, so
-    not below a ten-thousandth of it, and without one not below 0.001 s."""
+    """Time in s between two checks of the delays while the master waits: at least a ten-thousandth of the threshold,
+    and without a threshold at least 0.001 s."""
 
     def _check(self) -> None:
         least_s = SHORTEST_TICK_S if self.threshold_s is None else self.threshold_s / MAX_LOOKS
@@ -83,7 +83,7 @@ class Pace:
     def __init__(self, count: int, few: int, adaptive: Adaptive | None) -> None:
         self._few, self._adaptive = few, adaptive
         self._delay_s = np.zeros(count)
-        self._since_s = np.full(count, np.inf)  # of the last reply; never, while the worker is not awaited
+        self._since_s = np.full(count, np.inf)  # time of the last reply; infinite while the worker is not awaited
 
     def replied(self, worker: int, now_s: float) -> None:
         self._since_s[worker] = now_s
@@ -105,8 +105,8 @@ class Pace:
 
         Not when `few` is the number now, and not when twice the mean delay will grow as fast as the longest does.
 
-        That is the case when half of the workers are awaited. Their delays grow once they exceed those before, so that
-        such a moment is the only one at which the longest may be ahead.
+        The second case is at least half of the workers awaited. The delay of a worker grows once it exceeds the one
+        before; only at such a moment may the longest delay exceed twice the mean.
         """
         awaited = np.isfinite(self._since_s)
         if self._adaptive is None or self.active(now_s) == self._few or not awaited.any():
@@ -117,14 +117,14 @@ class Pace:
         return any(self.active(float(time_s)) == self._few for time_s in grows_s[grows_s > now_s])
 
     def until(self, missing: int, heard: int, now_s: float) -> tuple[int, float | None]:
-        """After how many reports, or seconds, to look at the delays again; while S is small, when all are in."""
+        """Number of reports, or seconds, to the next check of the delays; while S is small, all missing reports."""
         if self._adaptive is None or missing + heard <= self._few:
             return max(missing, 1), None
         return (max(missing, 1), self._adaptive.tick_s) if self.may_ease(now_s) else (1, None)
 
 
 Last = dict[int, int]
-"""The iteration after which each worker was last replied to, the longest ago first."""
+"""The iteration of the last reply to each worker, the oldest first."""
 
 
 class Aspire(Algorithm):
@@ -181,7 +181,7 @@ class Aspire(Algorithm):
     """No plane step after this number of iterations, T_1."""
     max_planes: int = Field(20, gt=1)
     """Longest list of planes. When it is full, with cp too, the plane with the smallest multiplier makes room for a new
-    one; the series `aspire` counts in `displaced` those that had a multiplier above 0."""
+    one; `displaced` in the series `aspire` counts such planes with a multiplier above 0."""
     model_bound: float | None = Field(None, gt=0)
     """Bound of every entry of z and w_j, alpha_1; null for none."""
     level_bound: float = Field(100.0, gt=0)

@@ -73,7 +73,7 @@ class Report(NamedTuple):
 
 @dataclass(slots=True)
 class Worker:
-    """One worker; `place` counts those that have samples, from 0."""
+    """One worker; `place` is its number, from 0, among the workers with samples."""
 
     device: Device
     place: int  # its column in the planes
@@ -109,7 +109,7 @@ class Master:
         self._state = fed.defer(initial_state, self._z_0, 1)
         zero, none = fed.defer(torch.zeros_like, self._z_0), fed.defer(float, 0, size=1)
         self.models, self.slopes, self.losses = [self._z_0] * count, [zero] * count, [none] * count
-        self._shares: dict[int, Deferred] = {}  # of the workers that were heard last, until the planes change
+        self._shares: dict[int, Deferred] = {}  # of the workers that reported last, until the planes change
         self._known: set[int] = set()
         self.displaced = 0
 
