@@ -73,8 +73,8 @@ class Component(BaseModel):
     """Name of the class in scenario files, if it is one of several kinds: `kinds` derives it from the name of the
     class, unless the class sets it. The kind of a class from outside this package is the name of the class."""
     excludes: ClassVar[Sequence[Excludes]] = ()
-    """Values of other settings of the scenario that are refused together with the component, in addition to those that
-    its base classes exclude."""
+    """Values of other settings of the scenario that are refused together with the component, in addition to the values
+    that its base classes exclude."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
@@ -136,8 +136,8 @@ class Component(BaseModel):
     def conflicts(self, scenario: Any) -> Iterable[tuple[str, str]]:
         """Find settings of the component that cannot be combined with the rest of the scenario: (key, error).
 
-        A key is one of this component's, with dots for those below it; an empty one is the component as a whole. Values
-        of single other settings are better refused by `excludes`.
+        A key is a key of this component, with dots for nested keys; an empty key is the component as a whole. To refuse
+        values of single other settings, use `excludes`.
         """
         for owner in reversed(type(self).__mro__):
             for rule in vars(owner).get("excludes", ()):
@@ -158,7 +158,7 @@ def is_ours(component: type) -> bool:
 def exactly_one(*names: str, **otherwise: Any) -> Any:
     """Return a validator for a class body: exactly one of these settings, whose defaults are null, is given.
 
-    `otherwise` is the setting that holds if none is given, with its value; without it one is required. An error is
+    `otherwise` is the default setting with its value; without `otherwise`, one of the settings is required. An error is
     reported together with all other problems of the component.
     """
 

@@ -121,7 +121,7 @@ class Slot(Choice):
     def _dump(self, value: Any, handler: SerializerFunctionWrapHandler) -> Any:
         """Dump the settings of a component with its kind, so that a scenario can be loaded again."""
         if isinstance(value, Component):
-            type(value).model_rebuild()  # pydantic before 2.14 does not complete a deferred class here by itself
+            type(value).model_rebuild()  # pydantic before 2.14 does not complete a deferred class here
         settings = handler(value)
         return {"kind": self.name_of(type(value)), **settings} if isinstance(value, Component) else settings
 

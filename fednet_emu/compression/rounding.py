@@ -33,7 +33,7 @@ class Qsgd(Compression):
     to s, which is unbiased. The variance is norm^2 sum p_i (1 - p_i) / s^2, with the fractional part p_i of
     s |v_i| / norm, at most min(n / s^2, sqrt(n) / s) norm^2. Fixed coding takes 32 + n (2 + floor(log2 s)) bits.
 
-    Differences from the paper: the count of non-zero levels precedes their Elias codes, and a bit says which coding
+    Differences from the paper: the count of non-zero levels precedes their Elias codes, and a bit marks the coding that
     follows, the shorter one, so that a message is never more than one bit longer than with fixed coding.
     """
 

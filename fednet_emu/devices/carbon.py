@@ -18,7 +18,7 @@ _HOURS, _HOUR_S = 24, 3600.0
 
 @cache
 def intensities() -> dict[str, float]:
-    """Mean carbon intensity in g/kWh by place; the table beside this file has year and source of each."""
+    """Mean carbon intensity in g/kWh by place; `carbon.csv` has year and source of each."""
     with Path(__file__).with_suffix(".csv").open(encoding="utf-8", newline="") as rows:
         return {row["place"]: float(row["g_per_kwh"]) for row in csv.DictReader(rows)}
 
@@ -26,7 +26,7 @@ def intensities() -> dict[str, float]:
 class Carbon(Component):
     """The power grid of devices and base stations.
 
-    Ignored here: emissions of making the hardware, and how the energy of a run is spread over its time, which matters
+    Ignored here: emissions of hardware production, and the distribution of energy over the time of a run, which matters
     with hourly intensities only.
     """
 
@@ -39,8 +39,8 @@ class Carbon(Component):
     start_hour: float = Field(0.0, ge=0, lt=24)
     """Hour of the day at which the run starts, for hourly intensities."""
     host_w: float | None = Field(None, gt=0, le=1e6)
-    """Power in W of the host that trains, over the host time of the run; null leaves the host out. It is no part of
-    the energy of the run, and is counted apart."""
+    """Power in W of the host that trains, over the host time of the run; null leaves the host out. It is not part of
+    the energy of the run, and is counted separately."""
 
     @field_validator("place")
     @classmethod

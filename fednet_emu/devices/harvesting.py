@@ -19,7 +19,7 @@ from fednet_emu.kernel.streams import uniform
 
 
 class Piece(NamedTuple):
-    """Interval of a source: a constant power in W until `until_ns`, and then `arrival_j` at once."""
+    """Interval of a source: a constant power in W until `until_ns`, then an arrival of `arrival_j`."""
 
     power_w: float
     until_ns: int

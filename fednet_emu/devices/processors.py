@@ -105,8 +105,8 @@ class Computation(Completion):
 class Processors:
     """All processors of a run. Each processor runs its computations one by one, in the order of the requests.
 
-    When the battery of a device gets empty, the part of its computation up to then is recorded, and the rest runs when
-    the device is back. If nothing ever charges the battery, the rest is not done: the event still triggers at its
+    When the battery of a device becomes empty, the part of its computation up to then is recorded, and the rest runs
+    when the device is back. If the battery is never charged, the rest is not computed: the event still triggers at its
     scheduled time, to avoid a deadlock, and the result stays on the absent device.
     """
 

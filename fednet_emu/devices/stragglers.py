@@ -73,7 +73,7 @@ class NormalSteps(Straggler):
     """
 
     step_s: float = Field(gt=0)
-    """Nominal time of one step in s, which tells the number of steps of a computation."""
+    """Nominal time of one step in s, which determines the number of steps of a computation."""
     deviation_s: float = Field(ge=0)
     """Standard deviation of the time of one step in s."""
 

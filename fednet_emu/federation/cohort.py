@@ -62,9 +62,9 @@ def cohort_size(cohort: int | float, count: int, where: str = "cohort") -> int:
 
 
 class Cohort(Completion):
-    """Event with up to `size` devices, drawn uniformly among those that are present, in order of their numbers.
+    """Event with up to `size` devices, drawn uniformly among the present devices, in order of their numbers.
 
-    It triggers at once, or, if all are absent, as soon as a device returns. `view` turns a number into a device. `rng`
+    It triggers immediately, or, if all are absent, when a device returns. `view` turns a number into a device. `rng`
     is called only where numbers are drawn, as making a generator takes as long as drawing.
 
     Raises:
@@ -99,7 +99,7 @@ class Cohort(Completion):
             self._clock.call_at(returns_ns, self._look, COLLECT)
 
     def describe(self) -> str:
-        """Say that all devices are away, and how many for good, for deadlock messages."""
+        """Text for deadlock messages: all devices are away, and the number with empty batteries for good."""
         batteries = self._presence.batteries
         stranded = 0 if batteries is None else batteries.stranded()
         why = f", {stranded} of them with an empty battery that nothing charges" if stranded else ""

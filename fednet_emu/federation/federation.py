@@ -1,4 +1,4 @@
-"""The federation: all operations of an algorithm. Those that take simulated time return an event to `yield`."""
+"""The federation: all operations of an algorithm. Operations in simulated time return an event to `yield`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Federation:
         memory: values that an algorithm keeps during the run, by name; see `state` for objects of a class.
         kept: values that an algorithm with its own learning stores for a resumed run.
         workers: number of processes in which such an algorithm may train.
-        asks: is called for each transfer or computation that the algorithm asks for, or with the number of several.
+        asks: counter of requested transfers and computations, called for each, or with the number of several.
         outside: the decisions of the caller of `begin`.
         orders: orders for the devices of the present round, in place of the algorithm's settings.
     """
@@ -243,7 +243,7 @@ class Federation:
                 have ended, the lost ones are sent again; the value is then the list of their values.
             attempts: largest number of attempts; None for no limit except `patience_s`. A device that is out of reach
                 and does not move gets one attempt.
-            pause_s: pause in s between the first and the second attempt; it doubles each time. 0 sends again at once.
+            pause_s: pause in s between the first and the second attempt; it doubles each time. 0 for no pause.
             patience_s: timeout in s: no attempt begins later than this after the first one. The default is a week.
             to_the_gone: whether to retry when a device is away; for synchronous rounds False is better. A message to a
                 satellite that has set is always sent again at its next pass, which does not count as an attempt.
@@ -461,7 +461,7 @@ class Federation:
         return self._advance()
 
     def decision(self, question: Question) -> Decision:
-        """Event of the answer by the caller of `begin`; its event must wake the process last, see `Clock.ask`."""
+        """Event of the answer by the caller of `begin`; the process that asks must be woken last, see `Clock.ask`."""
         return self.clock.ask(question)
 
     def _start(self, algorithm: Any) -> None:
@@ -478,7 +478,7 @@ class Federation:
 
     @contextmanager
     def _running(self) -> Iterator[None]:
-        """End the algorithm's process if an error comes out; a deadlock says which transfers were lost."""
+        """Close the algorithm's process on an error; the error of a deadlock also names recently lost transfers."""
         try:
             yield
         except BaseException as error:

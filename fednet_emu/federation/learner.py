@@ -1,7 +1,7 @@
 """The learning plane of a run: local training as work, read values, and scores.
 
 Resumption of an interrupted run: generators cannot be saved, but the time plane is cheap and deterministic. A resumed
-run plays the time plane again from the start, and takes read and live values from the store of its learning program.
+run repeats the time plane from the start, and takes read and live values from the store of its learning program.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class Learner:
     """Makes the jobs of a run, and reads their results; in a timing-only run there are sizes, but no values.
 
     Attributes:
-        nominal: whether a nominal value has replaced one that a timing-only run does not compute.
+        nominal: whether a nominal value has replaced a value that a timing-only run does not compute.
     """
 
     def __init__(self, graph: Graph, task: LearningTask | None, streams: Streams, *, timing_only: bool) -> None:
         self._graph, self._streams, self._timing_only = graph, streams, timing_only
-        if task is not None:  # else the algorithm brings its own learning, and asks for none of ours
+        if task is not None:  # else the algorithm has its own learning, and does not use the learner
             self._task = task
         self._plans: set[SgdPlan] = set()
         self.nominal = False
@@ -94,7 +94,7 @@ class Learner:
         squares: bool = False,
         **terms: Any,
     ) -> Work:
-        """Local training of a device in round t, as `Device.training` says."""
+        """Local training of a device in round t, see `Device.training`."""
         model, mine = model or self._task.model, self._task.slice_of((of or device).index)
         if params.size != model.size:
             self.check(params, "k.train")
@@ -177,7 +177,7 @@ class Learner:
         )
 
     def evaluate(self, device: Device, models: Deferred | Sequence[Deferred]) -> Work:
-        """A forward pass of models over the samples of a device, as `Device.evaluate` says."""
+        """A forward pass of models over the samples of a device, see `Device.evaluate`."""
         self.check(models, "k.evaluate")
         rows = self._task.slice_of(device.index)
         flop = self._task.model.forward_flop_per_sample * (rows.stop - rows.start)

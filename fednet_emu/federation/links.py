@@ -107,7 +107,7 @@ class Links:
     ) -> Transfer:
         """Send from a device to the server; if the uplink compresses and `since` is given, as an update.
 
-        `kept` is the share of the entries that a sparse update keeps; None takes that of the scenario.
+        `kept` is the share of the entries that a sparse update keeps; None takes the share of the scenario.
 
         Raises:
             ScenarioError: the uplink only carries sums over the air.

@@ -1,9 +1,9 @@
-"""Rounds of clients that only compute, without events: where nothing sets devices apart, a round is arrays.
+"""Rounds of clients that only compute, as arrays instead of events.
 
-A client marked by `computes_only` waits for nothing but computations of its own device between the message and its
-reply. If no transfer of a round can be lost or cut, its times follow from sizes, work and links. The server then
-sends one broadcast, all clients run in the order of their events, and the uploads are computed together: the same
-events, records, energies and values as one by one, at a fraction of the cost.
+A client marked by `computes_only` waits only for computations of its own device between the message and its reply. If
+no transfer of a round can be lost or cut, its times follow from sizes, work and links. The server then sends one
+broadcast, all clients run in the order of their events, and the uploads are computed together: the same events,
+records, energies and values as one by one, at a fraction of the cost.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def computes_only(client: Function) -> Function:
-    """Mark a client that yields nothing but computations of its device, and reads neither clock nor network."""
+    """Mark a client that yields only computations of its device, and reads neither clock nor network."""
     client.computes_only = True  # type: ignore[attr-defined]
     return client
 
 
 class LocalDevice(Device):
-    """A device whose computations are handed over instead of started."""
+    """A device whose computations are returned instead of started."""
 
     __slots__ = ()
 
@@ -61,8 +61,8 @@ class LocalDevice(Device):
 class LocalStep:
     """A client as data: it trains the received model once on all its samples, and sends a function of the result.
 
-    The message is a model w, or several parts of which w is the first. Arguments of the functions are the further parts
-    of the message, the round t, and the further arguments of the exchange: `more`.
+    The message is a model w, or several parts that begin with w. Arguments of the functions are the further parts of
+    the message, the round t, and the further arguments of the exchange: `more`.
 
     Attributes:
         plan: steps and batches.
@@ -96,7 +96,7 @@ class Computed(NamedTuple):
         place: [computations] place of the device in the cohort.
         flop: [computations] operations.
         started_ns, ended_ns: [computations] times in ns.
-        input, output: [computations] numbers of the values that go in and come out.
+        input, output: [computations] numbers of the input and output values.
     """
 
     place: IntArray
@@ -122,7 +122,7 @@ class Answers(NamedTuple):
         payloads: [devices] the content of each upload.
         size_bit: [devices] bits on the air.
         number: [devices] number of each payload in the records.
-        ready_ns: [devices] when it is ready, in ns.
+        ready_ns: [devices] times in ns at which the uploads are ready.
         uploads: [devices] the uploads; None if all are replies without more.
     """
 
@@ -135,7 +135,7 @@ class Answers(NamedTuple):
 
 @final
 class LocalRounds:
-    """Decides which exchanges are rounds of arrays, and plays them.
+    """Decides which exchanges are rounds of arrays, and runs them.
 
     Attributes:
         alone: whether nothing else acts during an exchange: the algorithm is one process, and no evaluation between
@@ -163,7 +163,7 @@ class LocalRounds:
         """The reasons why an exchange is not played as arrays."""
         fed, (down, up) = self._fed, self._bands
         once = isinstance(client, LocalStep) and client.reply is None
-        if how.deadline_s is not None and not once:  # values of later computations would be made in vain
+        if how.deadline_s is not None and not once:  # values of late computations would be computed without use
             yield "the exchange has a deadline, and the client does more than train once"
         if not self.alone:
             yield "other processes or timed evaluations act during a round"

@@ -25,7 +25,7 @@ class Reply(NamedTuple):
 
 
 class Upload(NamedTuple):
-    """An upload with a reply, and behind it the statistics of the device.
+    """An upload with a reply, followed by the statistics of the device.
 
     Attributes:
         payload: the content.

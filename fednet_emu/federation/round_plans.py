@@ -64,7 +64,7 @@ class RoundPlans:
     def plan(
         self, devices: Sequence[int], flop: Array, n_samples: IntArray, down_bit: int, up_bit: int, t: int
     ) -> Process:
-        """Process that grants parts of the band, powers and clocks for a round; its value is who takes part in it.
+        """Process that grants parts of the band, powers and clocks for a round; its value is the participating devices.
 
         Args:
             devices: the chosen devices, at least one.

@@ -84,7 +84,7 @@ class Clock(simpy.Environment):
         return [RunningProcess(self, generator, start) for generator in generators]
 
     def begin(self, generators: Iterable[Process]) -> list[RunningProcess]:
-        """Start several processes in the given order, and run each of them up to its first `yield` at once."""
+        """Start several processes in the given order, and run each of them immediately up to its first `yield`."""
         return [RunningProcess(self, generator, next(generator)) for generator in generators]
 
     def sleep(self, duration_s: float) -> Sleep:
@@ -189,7 +189,7 @@ class Clock(simpy.Environment):
         """Run until a process has ended, and return its result; None if `until_s` is earlier.
 
         Raises:
-            Deadlock: no event can wake a process any more, and this one has not ended; `until_s` does not delay it.
+            Deadlock: no event can wake a process any more, and `process` has not ended; `until_s` does not delay it.
             AlgorithmError: a process asks a question, for which `run_process` has no answer.
         """
         main = self.main(process, until_s)
@@ -218,7 +218,7 @@ class Clock(simpy.Environment):
         """Answer the open question: the process that has asked continues up to its next `yield`.
 
         Raises:
-            AlgorithmError: the process asks again through another one, see `ask`.
+            AlgorithmError: the process asks again through another process, see `ask`.
         """
         decision, self.asked = self.asked, None
         assert decision is not None, "a question is open"
@@ -234,7 +234,7 @@ class Clock(simpy.Environment):
 
         Raises:
             Deadlock: as `run_process`.
-            AlgorithmError: other processes would continue before the one that asks, see `ask`.
+            AlgorithmError: other processes would continue before the process that asks, see `ask`.
         """
         queue = self._queue
         if self.asked is not None:

@@ -106,7 +106,7 @@ def not_awaited(event: object, what: str) -> AlgorithmError:
 
 
 def cancel(event: Event | None, outcome: Any) -> None:
-    """Cancel a pending event, and the events that it waits for; a process ends at once with the value `outcome`."""
+    """Cancel a pending event, and the events that it waits for; a process ends immediately with the value `outcome`."""
     if isinstance(event, Completion):
         event.cancel(outcome)
     elif isinstance(event, simpy.events.Process):

@@ -56,8 +56,8 @@ class Inbox:
     ) -> Collect:
         """Return an event that triggers when there are `at_least` items, among them one from each of `including`.
 
-        Its value has all items up to the end of the instant. With `deadline_s`, it triggers after that many seconds at
-        the latest, with the items so far. `sources` are processes that put items in; deadlock messages describe them.
+        Its value has all items up to the end of the instant. With `deadline_s`, it triggers after this time in s at the
+        latest, with the items so far. `sources` are processes that put items in; deadlock messages describe them.
         """
         if self._collector is not None:
             raise RuntimeError("an inbox serves one collector at a time")

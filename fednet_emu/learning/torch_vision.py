@@ -1,4 +1,4 @@
-"""The library torchvision, which is imported when a scenario first asks for its data sets or models."""
+"""The library torchvision, which is imported when a scenario first uses its data sets or models."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fednet_emu.errors import ScenarioError
 def torch_vision(where: str) -> Any:
     """Import the library.
 
-    Its compiled operators, for boxes in images, are made for one build of PyTorch: those for GPUs do not load beside
-    PyTorch for CPUs, as pip may install them. Data sets and models do without them, but the library declares their
+    Its compiled operators, for boxes in images, are made for one build of PyTorch: operators for GPUs do not load with
+    PyTorch for CPUs, as pip may install them. Data sets and models do not use them, but the library declares their
     shapes when it is imported, and fails there. It is then imported without these declarations. Errors name `where`.
     """
     try:

@@ -62,7 +62,7 @@ class Terminal(Component):
     height_m: float = Field(ge=0)
     """Height of the antenna above ground in m."""
     profile: TransmitterProfile | None = None
-    """A radio that exists, by the name of a file in profiles/; the profile gives its powers, but settings here win."""
+    """A radio that exists, by the name of a file in profiles/; settings here override the powers of the profile."""
     amplifier_efficiency: float | None = Field(default=None, gt=0, le=1)
     """Radiated over drawn power of the amplifier; 0.35 in hardware. Null takes the value of `profile`, for devices then
     the value of `devices.profile`, and 1, as in most papers, if no profile states a power for sending. With a profile
@@ -110,8 +110,8 @@ class DeviceRadio(Terminal):
     noise_figure_db: float = Field(default=9.0, ge=0)
     height_m: float = Field(default=1.5, ge=0)
     profile: RadioProfile | None = None
-    """A radio that exists, by the name of a file in profiles/. The profile gives its powers: settings here win over it,
-    and it wins over the powers of `devices.profile` for sending and receiving."""
+    """A radio that exists, by the name of a file in profiles/. The profile gives its powers: settings here override it,
+    and it overrides the powers of `devices.profile` for sending and receiving."""
     receive_w: float | None = Field(default=None, ge=0)
     """Power in W of the receiver while it receives, in addition to `idle_w`; 0.1 to 1 in hardware. Null takes the value
     of `profile`, else of `devices.profile`, and 0, as in most papers, if neither states one."""
@@ -130,8 +130,8 @@ class StationRadio(Terminal):
     """The radio of a base station, by default a small cell. It draws `idle_w`, and the power of its transmitter."""
 
     profile: StationProfile | None = None
-    """A base station that exists, by the name of a file in profiles/; the profile gives its powers, and a setting here
-    wins."""
+    """A base station that exists, by the name of a file in profiles/; the profile gives its powers, and settings here
+    override it."""
     idle_w: float | None = Field(default=None, ge=0)
     """Power in W that each base station draws all the time, idle or busy. Null takes the value of `profile`, and 0, as
     in most papers, if it states none."""
@@ -152,7 +152,7 @@ class Channel(Component):
     title: str = ""
     """A readable name of the environment."""
     use: str = ""
-    """Purposes for which the environment is suitable, and those for which it is not."""
+    """Purposes for which the environment is suitable, and purposes for which it is not."""
     source: str = ""
     """Source of its numbers."""
     carrier_hz: float = Field(gt=0)
@@ -358,6 +358,6 @@ def median_delay_spread_s(path_loss: str, carrier_hz: float, *, los: bool) -> fl
 def thermal_noise_w(bandwidth_hz: float, noise_figure_db: float, density_dbm_hz: float = THERMAL_NOISE_DBM_HZ) -> float:
     """Noise power in W over the part of the band that a transmission uses: density times bandwidth times noise figure.
 
-    Papers quote either the density (-174 dBm/Hz) or the power over their band (say 1e-10 W); give the density here.
+    Papers quote the density (-174 dBm/Hz) or the power over their band (for example 1e-10 W); give the density here.
     """
     return bandwidth_hz * dbm_to_watt(density_dbm_hz + noise_figure_db)

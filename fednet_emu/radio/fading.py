@@ -312,7 +312,7 @@ def independent_parts(bandwidth_hz: float, delay_spread_s: float) -> float:
 
 
 def coherence_time_s(speed_m_s: float, carrier_hz: float) -> float:
-    """Coherence time in s, 0.423 / f_D with the Doppler frequency f_D = v f / c; infinity for a terminal that is still.
+    """Coherence time in s, 0.423 / f_D with the Doppler frequency f_D = v f / c; infinity for a terminal at speed 0.
 
     This is the geometric mean of 1 / f_D and 9 / (16 pi f_D) (Rappaport, Wireless Communications): a convention, other
     texts differ by a factor of two either way.

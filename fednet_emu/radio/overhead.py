@@ -33,7 +33,7 @@ class NoOverhead(Overhead):
 
 
 class Header(Overhead):
-    """Every message carries one header, an empty message too."""
+    """Every message carries one header, including an empty message."""
 
     header_bit: int = Field(ge=0)
     """Bits per message."""

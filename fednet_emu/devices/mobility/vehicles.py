@@ -37,8 +37,8 @@ class SumoMobility(Mobility):
     path: str
     """Path of the file; a relative path is looked up in the data folder first."""
     pick: Literal["first", "longest", "random"] = "first"
-    """Choice of the vehicles that are devices: `first`, in the order of appearance; `longest`, those that are present
-    for the longest time; `random`."""
+    """Choice of the vehicles that are devices: `first`, in the order of appearance; `longest`, the vehicles that are
+    present for the longest time; `random`."""
     reuse: bool = False
     """Whether a device continues in the next vehicle that appears after its own has left; it keeps its data and
     model."""

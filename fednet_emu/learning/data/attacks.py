@@ -27,7 +27,7 @@ class Attack(Component):
     """Numbers of the malicious devices (from 0), or the number of devices, counted from the last, that are
     malicious."""
     target: int = Field(0, ge=0)
-    """Class that the attackers want the model to predict, the target."""
+    """Target class of the attack."""
     data: Literal["own", "copies"] = "own"
     """Samples that malicious devices poison. own: their share of the partition; copies: the partition serves only the
     other devices, and each malicious device poisons random copies of training samples, as many as the others have on

@@ -1,4 +1,4 @@
-"""The engine that trains many devices at once: it stacks their parameters and makes one call per step for all."""
+"""The engine that trains many devices together: it stacks their parameters and makes one call per step for all."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STACK_PAYS = 10
 """Smallest number of jobs in a stack for which PyTorch's `vmap` is faster than one job after the other on a CPU."""
 
 WORTH_FLOP = 1e8
-"""Work that is worth dividing among cores: some ms of one."""
+"""Work that is worth dividing among cores: some milliseconds of one core."""
 
 _FEW = 4
 """Smallest number of jobs in a stack, for gradients by hand, with which a second core is better than one stack."""
@@ -191,7 +191,7 @@ def _n_steps(resolved: ResolvedJob) -> int:
 
 
 def _byte_per_job(form: Form, shape: JobShape) -> int:
-    """Memory of one job (byte): parameters, the vectors of added terms, a batch, and what the form needs."""
+    """Memory of one job (byte): parameters, the vectors of added terms, a batch, and the memory of the form."""
     terms = shape.linear + shape.drift + 2 * shape.anchor
     vectors = 1 + terms + (shape.mask is not None) + 2 * (shape.rule is not None)
     batch = shape.width * shape.data.x[0].numel() * shape.data.x.element_size()
@@ -204,8 +204,8 @@ def _trained_stack(
     """Train jobs of one shape, ordered by descending number of steps, as one stack.
 
     The result is the parameters [J, P], in `out` or else in scratch memory, the mean losses, and the mean squares of
-    the samples' losses, nan where unwanted. Plain steps are added to the parameters at once; otherwise the gradients
-    are written down first.
+    the samples' losses, nan if not requested. Plain steps are added to the parameters directly; other rules store the
+    gradients first.
     """
     w = _stack([resolved.params for resolved in jobs], scratch, out)
     terms = _Terms.stack(jobs, w, scratch, plain=shape.rule is None)
@@ -238,7 +238,7 @@ def _trained_stack(
 
 
 def _noise(shape: JobShape, jobs: Sequence[ResolvedJob], w: Tensor) -> Callable[[int], Tensor] | None:
-    """What draws the noise [A, P] on the sums of a step of the first A jobs; None where there is none."""
+    """Function that draws the noise [A, P] on the sums of a step of the first A jobs; None without noise."""
     private = shape.private
     if private is None:
         return None
@@ -252,7 +252,7 @@ def _counts(batch: Batch) -> Tensor:
 
 
 def _advance(rule: Rule, w: Tensor) -> Callable[[Tensor, Tensor | None], None]:
-    """What makes a step at w [J, P] of the gradients [A, P] of the first A jobs, and sets these to zero."""
+    """Function that makes a step of w [J, P] by the gradients [A, P] of the first A jobs, and zeroes them."""
     move = rule.optimizer.start(w, rule.lr)
 
     def advance(gradient: Tensor, mask: Tensor | None) -> None:
@@ -285,7 +285,7 @@ def aligned(size: int) -> int:
 class _Terms(NamedTuple):
     """Factors [J] of the loss gradients in a step, and the additional gradient terms of the jobs.
 
-    Everything is multiplied by minus the step size where steps are plain, and by 1 where the gradient is wanted. `prox`
+    Everything is multiplied by minus the step size where steps are plain, and by 1 where gradients are stored. `prox`
     [J, 1] and `linear` [J, P] have the opposite sign; `drift` [J, P] is times the step size in any case; `taken` [J, P]
     is the buffer for the result of `pull`.
     """

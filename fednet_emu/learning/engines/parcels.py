@@ -1,4 +1,4 @@
-"""Jobs on their way: without the data and the models, which stay where they are, and each vector once."""
+"""Packed jobs for other processes: without data and models, which are sent separately, and with each vector once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Kept = FlatModel | TrainData
 class Parcel(NamedTuple):
     """Packed jobs."""
 
-    text: bytes  # the jobs, with numbers in the place of what is kept and of tensors
+    text: bytes  # the jobs, with numbers instead of models, data and tensors
     kept: list[Kept]  # models and data of the jobs
     tensors: list[Tensor]  # starting parameters, linear terms, anchors, masks, targets and bases, each once
 
@@ -88,9 +88,9 @@ def with_constants(text: bytes, constants: Sequence[Tensor]) -> FlatModel:
 
 
 def packed(jobs: Sequence[ResolvedJob], pickler: Callable[[io.BytesIO], Any]) -> Parcel:
-    """Pack jobs by a pickler of Python objects, which may be one that knows functions without a name.
+    """Pack jobs by a pickler of Python objects, which may support functions without a name.
 
-    What jobs share is written once, so that a hundred of them take a millisecond.
+    Shared values are written once, so that a hundred jobs take a millisecond.
     """
     parcel, places, shared = Parcel(b"", [], []), dict[int, int](), list[tuple[str, Any]]()
 
@@ -148,7 +148,7 @@ class _Place(int):
 
 
 def _shared(own: ResolvedJob) -> tuple[Any, ...]:
-    """What jobs may have in common; the values of Deferreds are in the resolved job."""
+    """The values that jobs may share; the values of Deferreds are in the resolved job."""
     job = own.job
     its = (job.model, job.data, job.plan, job.streams, job.loss, job.augment, job.mask)
     return (*its, own.params, own.linear, own.drift, own.anchor, own.targets, own.base)
@@ -172,11 +172,11 @@ def unpacked(text: bytes, kept: Sequence[Any], tensors: Sequence[Tensor]) -> lis
 
 
 _UNKNOWN = Deferred(0, 0)
-"""Stands for the source of the parameters of a job."""
+"""Placeholder of the source of the parameters of a job."""
 
 
 def span(resolved: ResolvedJob) -> tuple[int, int]:
-    """The first of a job's rows, and the one after the last."""
+    """The first row of a job, and the row after its last one."""
     rows = resolved.job.rows()
     return int(rows.min()), int(rows.max()) + 1
 

@@ -50,7 +50,7 @@ def choose(case: Case) -> Way:
 
 @final
 class RuleEngine(Engine):
-    """Runs jobs of each shape as `choose` says."""
+    """Runs jobs of each shape with the engine that `choose` returns."""
 
     def __init__(self) -> None:
         self._batched = BatchedEngine()

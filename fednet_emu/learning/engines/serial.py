@@ -63,7 +63,7 @@ class SerialEngine(Engine):
 
 
 def _descend(live: Live, resolved: ResolvedJob) -> list[Tensor]:
-    """Make all steps of a job in place; returns what `_step` returns of each."""
+    """Make all steps of a job in place; returns the losses of each step, as `_step`."""
     job = resolved.job
     move = job.plan.optimizer.start(live.weights, job.plan.lr)
     gradient_of = (
@@ -84,7 +84,7 @@ def _step(
 ) -> Tensor:
     """Make one step in place, and return the loss before it; no reference to the gradient is kept.
 
-    The loss is [2], with the sum of the samples' squared losses, where the job asks for squares.
+    The loss is [2], with the sum of the samples' squared losses, if the job requests squares.
     """
     job = resolved.job
     losses = (job.loss or job.model.sample_losses)(live.module(live.model.laid_out(x)), y)

@@ -24,9 +24,9 @@ class SpreadEngine(Engine):
     """Runs jobs in parallel threads, with one of the `engines` each: parallel over jobs, never within an operation.
 
     Threads that share an operation wait for each other by spinning, which slows other processes on the same core;
-    threads that share only the data do not. In the caller's thread run a single job, which may use several threads for
-    an operation, models that draw random numbers from torch, because its generator is shared by all threads, and models
-    on a GPU, to save GPU memory. An idle thread takes the next stack of jobs, so results come in about the order of the
+    threads that share only the data do not. The caller's thread runs a single job, which may use several threads for an
+    operation, models that draw random numbers from torch, because its generator is shared by all threads, and models on
+    a GPU, to save GPU memory. An idle thread takes the next stack of jobs, so results come in about the order of the
     stacks.
     """
 
@@ -103,7 +103,7 @@ def _in_one_thread(results: Results) -> Results:
 class _Wavefront:
     """The state that the threads of a wavefront share.
 
-    Several results of small models travel together, since waking the caller takes longer than taking a result. Of
+    Several results of small models are passed together, since waking the caller takes longer than taking a result. Of
     several failed stacks the first in order is reported, whichever thread is faster.
     """
 

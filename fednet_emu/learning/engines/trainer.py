@@ -1,4 +1,4 @@
-"""What trains in another process: models and data that stay there, and jobs that come in parcels."""
+"""Training in another process: models and data stay there, jobs arrive in parcels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TrainReport(NamedTuple):
 
 @final
 class Trainer:
-    """Trains the jobs of parcels, and keeps what they have in common; `get` fetches a kept value by its reference."""
+    """Trains the jobs of parcels, and keeps their models and data; `get` fetches a kept value by its reference."""
 
     def __init__(self, device: str, get: Callable[[Any], Any]) -> None:
         self._device, self._get = device, get
@@ -54,7 +54,7 @@ class Trainer:
         try:
             for place, loss, square in train():
                 losses[place] = loss, square
-        except Exception as problem:  # raised again where the run is
+        except Exception as problem:  # raised again in the process of the run
             error = problem.with_traceback(None)
         return TrainReport(losses, error, time.perf_counter() - start_s)
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar, final
 from fednet_emu.learning.graph.deferred import LATER, PENDING, Deferred, values_of
 
 Accumulation = Generator[None, Any, Any]
-"""A sum in progress: each `(yield)` is the next part, and the returned value is the result. A name for a part keeps it
-in memory until the next part: `total.add_((yield))` does without."""
+"""A sum in progress: each `(yield)` is the next part, and the returned value is the result. A variable for a part keeps
+it in memory until the next part; `total.add_((yield))` avoids that."""
 
 
 _F = TypeVar("_F", bound=Callable[..., Accumulation])
@@ -21,15 +21,14 @@ _OF_MEANS: list[Any] = []
 def of_means(function: _F) -> _F:
     """Mark an accumulation f(w, weights, ...) in which a mean may stand for parts, with the sum of their weights.
 
-    That holds where the parts matter only through their weighted mean. If it is given functions, it holds for these
-    too, or for none.
+    The result must depend on the parts through their weighted mean only; functions in its arguments must be marked.
     """
     _OF_MEANS.append(function)
     return function
 
 
 def accumulated(accumulation: Accumulation, parts: Iterable[Any]) -> Any:
-    """The result of an accumulation over known parts; a `ValueError` if it asks for more parts, or for fewer."""
+    """The result of an accumulation over known parts; a `ValueError` if it requests more parts, or fewer."""
     running = _Running(accumulation)
     for part in parts:
         running.add(part)
@@ -47,7 +46,7 @@ class _Running:
         self.add(None)  # up to the first `yield`
 
     def add(self, part: Any) -> None:
-        """Pass the next part on."""
+        """Send the next part to the generator."""
         if self._over:
             raise ValueError(f"accumulate: over after {self._added} parts, got another; make one `yield` for each")
         self._over = True  # after an error, too
@@ -79,7 +78,7 @@ class Accumulate:
 
     def __init__(self, function: Callable[..., Accumulation], args: tuple[Any, ...], parts: Sequence[Deferred]) -> None:
         self.function, self.args, self.parts = function, args, deque(parts)
-        self.known: list[Deferred] = []  # parts that are put off
+        self.known: list[Deferred] = []  # counterparts of parts
         self._running: _Running | None = None
 
     @property
@@ -91,7 +90,7 @@ class Accumulate:
         return self.parts[0]
 
     def as_mean(self) -> AsMean | None:
-        """What to know for putting parts together; None if something else needs one of them, or w is not known yet."""
+        """Values for the combination of parts; None if a part has another use, or w is not known yet."""
         functions = [self.function, *filter(callable, self.args)]
         if self.has_begun or not self.parts or any(all(own is not one for one in _OF_MEANS) for own in functions):
             return None
@@ -100,7 +99,7 @@ class Accumulate:
         return AsMean(w, weights, list(self.parts)) if may_be else None
 
     def put_together(self, groups: Sequence[Sequence[int]]) -> None:
-        """Let the first part of each group stand for the whole group; its value is to be their mean."""
+        """Replace each group by its first part, whose value must become the mean of the group."""
         w, weights, *others = self.args
         self.args = (w, [sum(weights[place] for place in group) for group in groups], *others)
         parts = list(self.parts)
@@ -123,7 +122,7 @@ class Accumulate:
         return running.result()
 
     def put_off(self, counterpart: Callable[[Deferred], Deferred]) -> Any:
-        """Note the counterparts of the parts that are known or put off; `PENDING` while one is neither."""
+        """Store the counterparts of known and postponed parts; `PENDING` while a part is neither."""
         while self.parts:
             part = self.parts[0]
             if part._value is PENDING:
@@ -139,7 +138,7 @@ class Accumulate:
         return Accumulate(self.function, args, self.known)
 
     def take_back(self) -> None:
-        """Put the counterparts, which are computed by now, in the place of the parts that were put off."""
+        """Replace the postponed parts by their counterparts, which are computed by now."""
         self.parts.extendleft(reversed(self.known))
         self.known = []
 

@@ -1,4 +1,4 @@
-"""Local training of a cohort as one record: what its devices share once, and what sets them apart in columns."""
+"""Local training of a cohort as one record: shared values once, and the values of single devices in columns."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Columns:
 
     def by_n_samples(self, function: Any) -> Array:
         """A function of the number of samples, by device [n]."""
-        if len(self) and (self.n_samples == self.n_samples[0]).all():  # as often, without a sort
+        if len(self) and (self.n_samples == self.n_samples[0]).all():  # the usual case, without a sort
             return np.full(len(self), function(int(self.n_samples[0])))
         counts, place = np.unique(self.n_samples, return_inverse=True)
         return np.asarray(np.array([function(count) for count in counts.tolist()])[place])
@@ -146,7 +146,7 @@ class CohortJob:
         return bool((np.diff(self.columns.device) > 0).all())
 
     def single(self, place: int) -> TrainJob:
-        """The training of one device as a job, which comes to the same parameters to the last bit."""
+        """The training of one device as a job, with the same parameters to the last bit."""
         shared, first = self.columns, int(self.columns.first[place])
         terms: dict[str, Any] = {**self.terms, **{name: column[place] for name, column in self.own.items()}}
         return TrainJob(

@@ -24,7 +24,7 @@ PENDING: Final = _Pending()
 
 
 class _Later:
-    """The type of `LATER`, which marks a value that could be computed, and is put off."""
+    """The type of `LATER`, which marks a value whose computation is postponed."""
 
     def __repr__(self) -> str:
         return "<later>"
@@ -38,11 +38,11 @@ class Deferred:
     """A value that is computed only when it is read: made by a `Graph`, immutable once known.
 
     A Deferred keeps its inputs alive, but not its results: a result without references is never computed. If the value
-    is a tensor and is modified in place, the next read raises an error. One that is given to an accumulation is of use
-    to accumulations only, and has its value until the last of these has added it, whoever still refers to it.
+    is a tensor and is modified in place, the next read raises an error. A Deferred in an accumulation serves
+    accumulations only, and keeps its value until the last of them has added it, even if other references remain.
 
-    `+`, `-`, `*`, `/` and a sum of several make new ones, entry by entry; a number, or a Deferred of one number, goes
-    with any size.
+    `+`, `-`, `*`, `/` and a sum of several make new Deferreds, entry by entry; a number, or a Deferred of one number,
+    fits any size.
 
     Attributes:
         number: order of creation within its graph; the same in every run of a scenario, with or without training.
@@ -67,8 +67,8 @@ class Deferred:
 
     # Private attributes belong to the Graph: `_work` makes the value, `_missing` counts the inputs not known yet, and
     # `_waiters` are weak references to the results that wait for this one. `_given` counts the accumulations that have
-    # not added this one yet, and one more if something else needs it; None if it was given to none. `_digest` says what
-    # it is; while the value is put off, `_work` is the node that would compute it.
+    # not added this one yet, and one more if something else needs it; None if it was given to none. `_digest`
+    # identifies it; while the value is postponed, `_work` is the node that would compute it.
     def __init__(self, number: int, size: int, work: Any = None, graph: Any = None) -> None:
         self._graph = graph
         self._digest = b""
@@ -103,7 +103,7 @@ class Deferred:
         self._work = None
 
     def give(self) -> None:
-        """Promise the value to an accumulation, and to nothing but accumulations from now on."""
+        """Reserve the value for an accumulation; from now on only accumulations may use it."""
         if self._given is None:
             waiters = self._waiters
             awaited = waiters is not None and any(me() is not None for me in waiters)
@@ -116,7 +116,7 @@ class Deferred:
         return self._given != 1
 
     def check_not_given(self) -> None:
-        """Raise an error if it was given to an accumulation, so that nothing else may use it."""
+        """Raise an error if the value is reserved for accumulations."""
         if self._given is not None:
             raise RuntimeError(
                 f"deferred {self.number}: was given to an accumulation, got another use of it; "
@@ -139,7 +139,7 @@ class Deferred:
     # ---- arithmetic --------------------------------------------------------------------------------------------------
 
     def _made(self, function: Callable[[Any, Any], Any], first: Any, second: Any) -> Deferred:
-        """The result of an operator on this one and another, which is a Deferred of this size or a number."""
+        """The result of an operator on this Deferred and another operand, a Deferred of this size or a number."""
         other = second if first is self else first
         if not isinstance(other, Deferred | int | float | np.generic):
             what = f"takes part in arithmetic with values and numbers, got a {type(other).__name__}"

@@ -19,7 +19,7 @@ class TrainResult(NamedTuple):
     """Parameters [size] after local training, in their own memory, and the mean loss of the steps.
 
     `square` is the mean of the squared losses of all samples of all steps, each before its step; nan unless the job
-    asks for it.
+    requests it.
     """
 
     params: Tensor
@@ -40,9 +40,9 @@ Ended = Iterator[tuple[int, float, float]]
 
 
 class Group(NamedTuple):
-    """Jobs of which only a mean is known: their places, the weighted mean [size] of their parameters, and the rest.
+    """Jobs with a known mean only: their places, the weighted mean [size] of their parameters, and their losses.
 
-    `told` is the loss and the square of each.
+    `told` has the loss and the mean square of each job.
     """
 
     places: list[int]
@@ -54,30 +54,30 @@ class Engine(ABC):
     """Runs training jobs that do not depend on each other.
 
     Up to float rounding, a result depends only on its own job, not on the other jobs, their order or their number.
-    An engine whose jobs are trained in other processes may train while the caller goes on, and add up where it trains:
-    it has `begin`, `begin_all` and `means` of its own.
+    An engine with other processes may train while the caller continues, and add up models in these processes: it
+    overrides `begin`, `begin_all` and `means`.
     """
 
     @abstractmethod
     def run(self, jobs: Sequence[ResolvedJob]) -> Results:
-        """Train the jobs; each comes with its result as soon as that is known, in any order.
+        """Train the jobs, and yield each with its result as soon as the result is known, in any order.
 
-        The engine keeps no result that it has given away. Results that are known before an error come all the same.
+        The engine keeps no result that it has yielded. Results that are known before an error are still yielded.
 
         Raises:
             Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
         """
 
     def cut(self, jobs: Sequence[ResolvedJob]) -> list[list[ResolvedJob]]:
-        """The jobs in stacks that may be trained side by side; it depends on the jobs alone, not on who trains them."""
+        """The jobs in stacks that may be trained in parallel; the division depends on the jobs only."""
         return [[resolved] for resolved in jobs]
 
     def is_alone(self, resolved: ResolvedJob) -> bool:
-        """Whether `cut` makes a stack of this job alone, whatever the other jobs are."""
+        """Whether `cut` makes a stack of this job alone, for any other jobs."""
         return True
 
     def run_stack(self, jobs: Sequence[ResolvedJob]) -> Results:
-        """Train a stack, one of those that `cut` has made, as `run`."""
+        """Train a stack that `cut` has made, as `run`."""
         return self.run(jobs)
 
     def train_into(self, jobs: Sequence[ResolvedJob], out: Tensor) -> Ended:
@@ -95,7 +95,7 @@ class Engine(ABC):
         """Begin to train a job whose inputs are known, without waiting for it; by default it waits for `run`."""
 
     def begin_all(self, jobs: Sequence[ResolvedJob]) -> None:  # noqa: B027
-        """Begin to train all jobs of a wavefront, for which `run` is called next, if later; no other is wanted by then.
+        """Begin to train all jobs of a wavefront, possibly before the `run` for them; drop all other begun jobs.
 
         Jobs that `begin` between the two belong to the next wavefront.
         """
@@ -111,7 +111,7 @@ class Engine(ABC):
         return [[place_of[resolved] for resolved in stack] for stack in self.cut(jobs)]
 
     def begin_cohort(self, columns: Columns) -> None:  # noqa: B027
-        """Begin to train a cohort that is a whole wavefront, for which `run_cohort` is called next, if later."""
+        """Begin to train a cohort that is a whole wavefront, possibly before the `run_cohort` for it."""
 
     def run_cohort(self, columns: Columns) -> CohortResults:
         """Train a cohort that is a whole wavefront; by default as single jobs.
@@ -149,7 +149,7 @@ class Engine(ABC):
 def checked_result(job: TrainJob, losses: Tensor, params: Tensor, squares: Tensor | None = None) -> TrainResult:
     """The result of a job, given the loss [steps] before each step and the parameters [size] after the last.
 
-    With `squares`, the sum [steps] of the squared losses of each batch, their mean over all samples is in it, too.
+    With `squares`, the sum [steps] of the squared losses of each batch, the result has their mean over all samples.
     """
     mean = float(losses.double().mean())
     if not torch.isfinite(params.sum() + mean) and not (torch.isfinite(losses).all() and torch.isfinite(params).all()):

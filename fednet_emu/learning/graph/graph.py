@@ -73,9 +73,9 @@ class Graph:
     graph is timing-only: results have sizes but never values. When the pending results exceed `pending_limit_byte`, all
     are computed; this changes no value. `host` measures the host time of training and of the deferred functions.
 
-    With a `program`, values that are read are kept by their digests. While an earlier run is known to have the same
-    program, values are deferred in the order in which they would be computed, and nothing is computed until a value is
-    read that is not kept.
+    With a `program`, values that are read are kept by their digests. While the program equals the program of an earlier
+    run, values are deferred in the order of their computation, and nothing is computed until a value that is not kept
+    is read.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class Graph:
         self._created = 0
         self._ready_calls: list[tuple[int, ref[Deferred]]] = []
         self._ready_jobs: list[ref[Deferred]] = []
-        self._begun: dict[Any, Deferred] = {}  # a wavefront; it is trained even if nobody refers to it
-        self._cohort: Deferred | None = None  # one whose devices are the wavefront, instead
+        self._begun: dict[Any, Deferred] = {}  # a wavefront; it is trained even without references
+        self._cohort: Deferred | None = None  # a cohort that is the wavefront, instead
         self._made: list[ref[Deferred]] = []  # includes nodes without references until the next clean-up
         self._look_at = _FEW
         self._computing = False
@@ -106,7 +106,7 @@ class Graph:
             self.use(program)
 
     def use(self, program: Program) -> None:
-        """Store read values by their digests, and compute no known value; before anything is made."""
+        """Store read values by their digests, and compute no known value; called before any node is made."""
         self.program = program
         if self.engine is not None and program.is_known:
             graph = Graph(self.engine, host=self.host)
@@ -177,9 +177,9 @@ class Graph:
         """The result of a generator function that receives the values of the parts one by one, in order.
 
         Each `(yield)` of `function(*args)` is the next part, and its return value is the result. A part is added as
-        soon as it and those before it are known. The parts are given away: only accumulations may be made of them from
-        now on, one directly after the other. So a part can be released as soon as it was added, though a list or a
-        message may still hold it; but not if an earlier node waits for it as well. `size` is as for `call`.
+        soon as it and those before it are known. From now on only accumulations may use the parts, one directly after
+        the other. So a part is released as soon as it is added, even if a list or a message still refers to it, unless
+        an earlier node also waits for it. `size` is as for `call`.
         """
         inputs = deferreds_in(args)
         if size is None:
@@ -214,7 +214,7 @@ class Graph:
         `own` makes the terms of one device, by its place.
         """
         n, size, program = len(job.columns), job.columns.model.size, self.program
-        if self._later is not None:  # what is put off is put off job by job, and computed in the same stacks
+        if self._later is not None:  # jobs are postponed one by one, and computed in the same stacks
             return [self._single(job, place, own).params for place in range(n)]
         if own is None:
             numbers: Sequence[int] = range(self._created + 2, self._created + 2 * n + 1, 2)
@@ -324,7 +324,7 @@ class Graph:
                 self._put_off_nothing(self._later)
 
     def _put_off_nothing(self, later: Later) -> None:
-        """From an unknown point of the program on, compute everything at once, as without a program."""
+        """From an unknown point of the program on, compute everything immediately, as without a program."""
         nodes = self._reachable()
         sums = [node._work for node in nodes if type(node._work) is Accumulate]
         wanted = [part for work in sums for part in work.known]
@@ -338,11 +338,11 @@ class Graph:
             self._begin_all(self.engine, list(self._begun.items()))
 
     def begin_wavefront(self) -> None:
-        """Begin to train the ready jobs, once the jobs that were begun before have ended, and return at once.
+        """Begin to train the ready jobs, once the jobs that were begun before have ended, and return without waiting.
 
         A synchronous round calls it before it invites devices, so that the clock of this round continues while the
-        models of the last one are trained where the engine can, and only one wavefront is active. These jobs run
-        together with any engine. If the results may be known, nothing is trained.
+        engine, if it can, trains the models of the last one, and only one wavefront is active. These jobs run together
+        with any engine. If the results may be known, nothing is trained.
         """
         if self.engine is None:
             return
@@ -403,7 +403,7 @@ class Graph:
         return node
 
     def _wait(self, node: Deferred, item: Deferred) -> None:
-        """Let a node wait for one value."""
+        """Make a node wait for one value."""
         node._missing = 1
         item._waiters = [*(item._waiters or ()), ref(node)]
 
@@ -521,7 +521,7 @@ class Graph:
                         self._settle(node, result)
                     else:
                         self._settle_one(node, result.params)
-                    del result  # it may be released before the next one is there
+                    del result  # it may be released before the next result exists
                     self.statistics.trained += 1
                     self.statistics.jobs += self._trains_by_itself
                     if self._ready_calls:
@@ -553,7 +553,7 @@ class Graph:
         self._end_wavefront()
 
     def _settle_one(self, node: Deferred | None, params: Tensor) -> None:
-        """Set the value of a device of a cohort, if it is still of use."""
+        """Set the value of a device of a cohort, if it is still needed."""
         self._pending_byte -= _BYTE_OF_LOSS
         if node is None or node._work is None:
             return
@@ -585,7 +585,7 @@ class Graph:
     def _settle(self, node: Deferred, value: Any) -> None:
         """Set the value of a node and of its parts, and mark as ready the nodes whose inputs are now all known.
 
-        The value of a job is its whole `TrainResult`, of which its node keeps the loss.
+        The value of a job is its whole `TrainResult`; its node keeps the loss only.
         """
         known = [(node, value)]
         while known:
@@ -632,13 +632,13 @@ _JOBS = (TrainJob, CohortJob)
 
 
 def _job_of(node: Deferred) -> Deferred | None:
-    """The node of the job that makes this one; None if it is of no use any more."""
+    """The node of the job that makes this one; None if no job makes it."""
     work = node._work
     return work.cohort if type(work) is OfCohort else node if type(work) in _JOBS else None
 
 
 def _place(one: tuple[TrainJob | ResolvedJob, Deferred]) -> Any:
-    """Round and device of a job, and what else its key says."""
+    """Order of a job: its round, its device, and the rest of its key."""
     job, _ = one
     key = (job if type(job) is TrainJob else job.job).rng_key
     return key[2:3], key[1:2], key[3:]

@@ -15,7 +15,7 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Rule(NamedTuple):
-    """How steps are made of gradients, where that is not by subtracting lr times each."""
+    """The rule that makes steps of gradients, if steps are not -lr times the gradient."""
 
     optimizer: Optimizer
     lr: float
@@ -37,12 +37,12 @@ class JobShape(NamedTuple):
     anchor: bool  # whether there is a proximal term
     mask: Tensor | None  # mask [size] of trained parameters, or None; masks are equal only if they are the same object
     rule: Rule | None  # how steps are made of gradients; None for plain steps, whose sizes may differ from job to job
-    squares: bool = False  # whether the mean square of the samples' losses is wanted
+    squares: bool = False  # whether the mean square of the samples' losses is requested
     base: Tensor | None = None  # weights under adapters, or None; equal only if they are the same object
 
     @property
     def private(self) -> PrivateSgd | None:
-        """What hides single samples; None for nothing."""
+        """The settings of DP-SGD; None without it."""
         return None if self.rule is None else self.rule.private
 
 

@@ -10,7 +10,7 @@ REST = "clock and medium"
 
 
 class Spent(NamedTuple):
-    """Host seconds of one part, and how many of them this thread waited for other threads, a GPU, or a CPU core."""
+    """Host seconds of one part, and the part in which this thread waited for other threads, a GPU, or a CPU core."""
 
     host_s: float = 0.0
     waiting_s: float = 0.0
@@ -31,7 +31,7 @@ class HostTime:
         return _Part(self, name)
 
     def brief_part(self, name: str) -> _BriefPart:
-        """The same for what never waits and may be over within microseconds; a part that begins in it interrupts it."""
+        """As `part`, for code that never waits and may take only microseconds; a part inside interrupts it."""
         return _BriefPart(self, name)
 
     def parts(self) -> dict[str, Spent]:
@@ -87,7 +87,7 @@ class _Part:
 
 @final
 class _BriefPart:
-    """A `with` block of `HostTime.brief_part`; it asks for the wall clock only, a tenth of what `part` costs."""
+    """A `with` block of `HostTime.brief_part`; it reads the wall clock only, at a tenth of the cost of `part`."""
 
     __slots__ = ("_host", "_name", "_since_s")
 

@@ -27,8 +27,8 @@ class SgdPlan:
     """Plan of stochastic gradient descent: step size, batches, their number, and the optimizer.
 
     With epochs, each epoch is a fresh permutation of the samples cut into batches, the last one smaller or
-    dropped. With steps, the same sequence of batches is used for that many steps. A batch that holds all samples is not
-    shuffled.
+    dropped. With steps, the same sequence of batches is used for this number of steps. A batch that holds all samples
+    is not shuffled.
 
     Attributes:
         lr: step size, not negative.
@@ -39,7 +39,7 @@ class SgdPlan:
         optimizer: plain steps along the gradient, momentum or Adam; its state is reset for every job.
         schedule: factor of the step size in each round.
         clip_norm: longest gradient, all terms of the job included, that reaches the optimizer; None for no limit.
-        private: limit and noise that hide single samples in the gradient of the loss; None for neither.
+        private: limit and noise for the gradients of single samples (DP-SGD); None for neither.
 
     Raises:
         ScenarioError: a field is out of range, or not exactly one of steps and epochs is given.
@@ -145,21 +145,21 @@ class Batches:
 class TrainJob:
     """One device's local training along scale * grad f(w) + linear + prox * (w - anchor) + l1 * sign(w) in every step.
 
-    Here f is the mean loss over the batch of the step; with scale 1 and nothing else the plan's plain step is SGD,
-    w <- w - lr * grad f(w). The step of the optimizer is followed by one of -lr * drift. The result is a
-    function of the fields and of the streams `streams(*rng_key)`, `streams(*rng_key, ...)` only, not of other jobs.
+    Here f is the mean loss over the batch of the step; with scale 1 and no other term a plain step of the plan is SGD,
+    w <- w - lr * grad f(w). The step of the optimizer is followed by a step of -lr * drift. The result is a function of
+    the fields and of the streams `streams(*rng_key)`, `streams(*rng_key, ...)` only, not of other jobs.
 
     Attributes:
         indices: rows of the data, an array or a slice; a slice is used in place, without a copy, for full batches.
-        drift: what every step adds after the optimizer, times -lr, [size], or None; neither momentum nor clipping acts
-            on it. With plain steps it is the same as `linear`.
+        drift: vector [size] that every step adds after the optimizer, times -lr, or None; neither momentum nor clipping
+            acts on it. With plain steps it is the same as `linear`.
         anchor: point [size] of the proximal term; None takes the parameters that the job starts from.
         mask: factors [size] of the whole step, zero where a parameter is frozen; None trains all. Jobs run
             together only if they share the same mask object.
-        targets: what `loss` is to compare the outputs with in the place of the data's own targets: values
-            [n_samples, ...], one for each row of a slice; None for those of the data.
-        base: weights under adapters [base_size] in the place of the model's own, which are used without a copy. Jobs
-            run together only if they share the same value.
+        targets: targets for `loss` instead of the data's targets: values [n_samples, ...], one for each row of a slice;
+            None for the data's targets.
+        base: weights under adapters [base_size], used without a copy; None for the model's weights. Jobs run together
+            only if they share the same value.
         flop: floating-point operations of all steps, as `FlatModel.flop_per_sample` counts them.
     """
 
@@ -169,7 +169,7 @@ class TrainJob:
     params: Deferred  # the parameters to start from
     plan: SgdPlan  # steps and batches
     streams: Streams  # the randomness of the run
-    rng_key: tuple[Any, ...]  # names the random stream of this job by who and what, such as ("batch", "dev-3", 12)
+    rng_key: tuple[Any, ...]  # name of the random stream of this job, such as ("batch", "dev-3", 12)
     label: str  # names the job in messages, such as "dev-3, round 12"
     scale: float | Deferred = 1.0  # factor of the loss gradient
     linear: Deferred | None = None  # gradient [size] of an added linear term, or None
@@ -180,7 +180,7 @@ class TrainJob:
     loss: PerSampleLoss | None = None  # loss per sample; None takes the model's own loss
     augment: Augmentation | None = None  # augmentation of the inputs of a batch; None for none
     mask: Tensor | None = None
-    squares: bool = False  # whether the mean square of the samples' losses is wanted, too
+    squares: bool = False  # whether the mean square of the samples' losses is also requested
     targets: Deferred | None = None
     base: Deferred | None = None
 
@@ -267,7 +267,7 @@ class TrainJob:
 @final
 @dataclass(slots=True, eq=False)  # as the job
 class ResolvedJob:
-    """A job whose inputs are known: what an engine runs. `anchor` is None unless there is a proximal term."""
+    """A job whose inputs are known, as an engine runs it. `anchor` is None unless there is a proximal term."""
 
     job: TrainJob
     params: Tensor

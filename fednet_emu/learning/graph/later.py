@@ -1,7 +1,7 @@
 """Postponed computations, whose read values are known: they run only if another value is read.
 
-They are nodes of a separate graph, so that values and lifetimes of a run are those of one that computes everything. A
-job that is needed is trained with all others of its wavefront, equal to the last bit.
+They are nodes of a separate graph, so that values and lifetimes are the same as in a run that computes everything. A
+required job is trained with all others of its wavefront, equal to the last bit.
 """
 
 from __future__ import annotations

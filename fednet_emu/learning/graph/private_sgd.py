@@ -1,8 +1,8 @@
-"""Local steps that hide single samples: DP-SGD.
+"""Local steps with differential privacy of single samples: DP-SGD.
 
 Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar, Zhang: "Deep Learning with Differential Privacy", CCS 2016,
-https://arxiv.org/abs/1607.00133, Algorithm 1, with C `clip_norm` and sigma `noise_multiplier`. In place of Poisson
-batches, a device takes those of its plan.
+https://arxiv.org/abs/1607.00133, Algorithm 1, with C `clip_norm` and sigma `noise_multiplier`. A device takes the
+batches of its plan instead of Poisson batches.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Memo(Protocol):
 
     @property
     def passed(self) -> Container[bytes]:
-        """Rolling digests that an earlier run has passed; not those that this run records."""
+        """Rolling digests that an earlier run has passed, without the digests of this run."""
 
     @property
     def snapshots(self) -> Container[bytes]:
@@ -76,7 +76,7 @@ class Program:
 
     Attributes:
         rolling: the current digest of the program.
-        passed: that of the last wavefront that has ended.
+        passed: the digest of the program at the end of the last wavefront.
         ended: the value or function that could not be written, if any.
     """
 
@@ -117,7 +117,7 @@ class Program:
         return self._once(digest)
 
     def cohort(self, job: CohortJob) -> list[bytes]:
-        """The digest of each device of a cohort, equal to that of its single job."""
+        """The digest of each device of a cohort, equal to the digest of its single job."""
         try:
             before, after = self._shared(job.single(0))
         except Unwritable:
@@ -172,7 +172,7 @@ class Program:
         return digest_of(b"own", self._own, b"%d" % self._unwritten)
 
     def end(self, name: str) -> None:
-        """End sharing, because this cannot be written by value."""
+        """End sharing, because `name` cannot be written by value."""
         if not self.ended:
             self.ended = name
             LOG.info("learning is not shared from here on: %s cannot be written by value", name)

@@ -1,4 +1,4 @@
-"""A wavefront: jobs that are trained together, and sums of their models that are made where they are trained."""
+"""A wavefront: jobs that are trained together, and sums of their models in the processes that train them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def trained(engine: Engine, waiting: Mapping[ResolvedJob, Deferred]) -> Results:
 
 
 def _means(engine: Engine, waiting: Mapping[ResolvedJob, Deferred]) -> Results:
-    """Jobs with the means that the engine makes of their models, each of which is a part of one sum only."""
+    """Jobs with the engine's means of their models; each model is a part of one sum only."""
     job_of: dict[Deferred | None, ResolvedJob] = {node: resolved for resolved, node in waiting.items()}
     for total in _sums_of(waiting.values()):
         mean = total.as_mean()

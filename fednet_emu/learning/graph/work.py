@@ -1,4 +1,4 @@
-"""What makes the value of a Deferred: a cheap function, or a part of another value or of the result of a job."""
+"""Work that makes the value of a Deferred: a cheap function, or a part of another value or of the result of a job."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Trained(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Result of a job that asks for squares: also the mean of the squared losses of all samples of all steps."""
+    """Result of a job that requests squares: also the mean of the squared losses of all samples of all steps."""
 
     params: Deferred
     loss: Deferred
@@ -68,5 +68,5 @@ def evaluated(node: Deferred) -> Any:
 
 
 def alive(nodes: Sequence[ref[Deferred]] | None) -> list[Deferred]:
-    """The nodes that something still refers to."""
+    """The nodes that are still referenced."""
     return [node for me in nodes or () if (node := me()) is not None]

@@ -33,7 +33,7 @@ class Model(Component):
 
     @property
     def own_loss(self) -> str | None:
-        """Name of the loss in place of the usual one of the data; None for that one."""
+        """Name of the loss instead of the usual loss of the data; None for the usual loss."""
         return None
 
     @abstractmethod
@@ -57,7 +57,7 @@ _ALONE = threading.RLock()
 
 @contextmanager
 def torch_seed(seed: int) -> Iterator[None]:
-    """Random operations inside the block are a function of `seed`; those outside are not affected."""
+    """Random operations inside the block are a function of `seed`; operations outside are not affected."""
     gpus = list(range(torch.cuda.device_count()))
     with _ALONE, torch.random.fork_rng(devices=gpus):
         torch.default_generator.manual_seed(seed)

@@ -84,8 +84,8 @@ class FlatModel:
 
     Attributes:
         size: number of scalars in the vector.
-        n_trainable: number of trainable parameters, which come first in the vector.
-        n_statistics: number of running statistics, which come last in it.
+        n_trainable: number of trainable parameters, the first part of the vector.
+        n_statistics: number of running statistics, the last part of the vector.
         base_size: number of scalars in the base.
         shipped_bit: bits of frozen weights that each device is sent once; 0 if it has them from the start.
         loss_name: the name of the loss in `LOSSES`.
@@ -161,7 +161,7 @@ class FlatModel:
             return x
         if x.shape[1] > 1:
             return x.contiguous(memory_format=torch.channels_last)
-        return x.as_strided(x.shape, (x.stride(0), 1, x.stride(2), x.stride(3)))  # PyTorch tells layouts by strides
+        return x.as_strided(x.shape, (x.stride(0), 1, x.stride(2), x.stride(3)))  # PyTorch infers layouts from strides
 
     @cached_property
     def _takes_channels_last(self) -> bool:

@@ -19,7 +19,7 @@ class D2dOutdoor(SitePathLoss):
     """Two handsets outdoors: WINNER+ B1 (D5.3) with the offsets of TR 36.843, and never less than free space.
 
     Heights are fixed at 1.5 m (0.8 m effective), distances go up to 5 km. Shadowing is 7 dB in either state; TR 36.843
-    gives no correlation distance, so the one of street canyons is used, 10 m with line of sight and 13 m without.
+    gives no correlation distance, so the distance of street canyons is used, 10 m with line of sight and 13 m without.
     Below 3 m the loss is the free-space loss, below 1 m constant.
     Ignored here: actual heights except in the 3D distance, streets, bodies that hold the handsets.
     """
@@ -44,9 +44,9 @@ class D2dIndoor(SitePathLoss):
     """Two handsets in one building: 89.5 + 16.9 log10(d_km) dB with line of sight, 147.4 + 43.3 log10(d_km) without.
 
     Shadowing: 3 dB with line of sight, 4 dB without, correlated over 10 and 6 m. Line of sight is correlated over 10 m.
-    TR 36.843 states no correlation distances; these are the ones of offices. Without line of sight the loss is never
-    less than with it; below 1 m it is constant. Corridors guide waves, so with line of sight the loss may be less than
-    in free space. Fitted at 2 GHz.
+    TR 36.843 states no correlation distances; these are the distances of offices. Without line of sight the loss is
+    never less than with it; below 1 m it is constant. Corridors guide waves, so with line of sight the loss may be less
+    than in free space. Fitted at 2 GHz.
     Ignored here: individual walls and floors, and the carrier.
     """
 

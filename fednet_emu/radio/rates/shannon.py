@@ -91,7 +91,7 @@ class FixedRate(RateLaw):
     threshold_db: float | None = None
     """SINR in dB below which a block is in outage; null for no outage at any SINR."""
     on_outage: Literal["lose", "stall"] = "lose"
-    """`lose`: one block in outage loses the whole transmission; `stall`: that block carries nothing, the others do."""
+    """`lose`: one block in outage loses the whole transmission; `stall`: only that block carries no data."""
 
     @property
     def outage_sinr(self) -> float:

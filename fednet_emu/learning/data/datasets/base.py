@@ -117,7 +117,7 @@ class Dataset(Component):
         """Read or draw the samples.
 
         Args:
-            data_dir: Folder of data files; None means the one that the environment variable FEDNET_DATA names.
+            data_dir: Folder of data files; None takes the folder in the environment variable FEDNET_DATA.
             rng: Random stream for everything drawn: generated data, or the choice of test samples.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Published files: their download into the data folder, their checksums, and the IDX format of MNIST and its like."""
+"""Published files: their download into the data folder, their checksums, and the IDX format, as of MNIST."""
 
 from __future__ import annotations
 

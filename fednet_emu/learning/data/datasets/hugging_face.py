@@ -69,8 +69,8 @@ def library() -> Any:
 def local_splits(path: Path, config: str | None, only: str, texts: Sequence[str] = ()) -> Iterator[Splits]:
     """Context manager: the tables of a file or folder, which are valid inside the block. Nothing is downloaded.
 
-    A folder is what `save_to_disk` wrote, or has data files with their splits in their names or in a README.md, as in a
-    repository of the hub; `config` names one of several configurations. A table without splits is the split `only`.
+    A folder was written by `save_to_disk`, or has data files with their splits in their names or in a README.md, as in
+    a repository of the hub; `config` names one of several configurations. A table without splits is the split `only`.
     Parquet, JSON and CSV files are converted in a temporary folder. In columns `texts` of a CSV file without numbers,
     `NA`, `None` and similar entries are words, not missing values.
     """
@@ -169,7 +169,7 @@ def _set_up(hub_cache: Path | None, *, download: bool = False) -> Iterator[None]
         bars, level = not datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()
         if not download:
             datasets.disable_progress_bars()
-            datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # what is wrong is said by the error
+            datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # the error names the cause
         try:
             for module, name, value in settings:
                 setattr(module, name, value)
@@ -218,8 +218,8 @@ class HuggingFace(Dataset):
     """
 
     path: str
-    """A Parquet, JSON, CSV or Arrow file, a folder of such files or one that `save_to_disk` wrote; a relative path is
-    looked up in the data folder first, then in the current folder. Otherwise `owner/name` on the hub."""
+    """A Parquet, JSON, CSV or Arrow file, a folder of such files or a folder written by `save_to_disk`; a relative path
+    is looked up in the data folder first, then in the current folder. Otherwise `owner/name` on the hub."""
     config: str | None = None
     """Configuration, if a data set has several."""
     revision: str | None = None

@@ -32,11 +32,11 @@ class Npz(Dataset):
 
     Inputs [n, ...] are used as they are, as float32; with a `vocabulary`, they are token numbers [n, length]. Integer
     targets [n] are class labels 0..classes-1, where `classes` is counted in train_y unless it is given; floating point
-    targets [n] or [n, targets] make a regression. Targets [n, labels] that are all 0 or 1 say which labels apply to a
-    sample; with a `vocabulary`, integer targets [n, length] are the tokens that follow each token of a sample.
+    targets [n] or [n, targets] make a regression. Targets [n, labels] that are all 0 or 1 mark the labels that apply to
+    a sample; with a `vocabulary`, integer targets [n, length] are the tokens that follow each token of a sample.
     `train_group` and `test_group` [n] are integers, the natural owner of each sample. A relative `path` is looked up in
-    the data folder first, then in the current folder. A warning says where float32 merges more than 1 % of the values
-    of an input, and what targets are taken for where they could be classes.
+    the data folder first, then in the current folder. Warnings name inputs with more than 1 % of the values merged by
+    float32, and the use of targets that could be classes.
     """
 
     path: str

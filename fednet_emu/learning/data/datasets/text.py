@@ -158,7 +158,7 @@ class Text(Dataset):
     """The text file in UTF-8, or the folder of .txt files; a relative path is looked up in the data folder first, then
     in the current folder. Text outside the begin and end lines of Project Gutenberg is left out."""
     owner: Owner = "role"
-    """Owner of a piece of text. role: each role of a play (a name on a line of its own in capitals with a full stop, or
+    """Owner of a piece of text. role: each role of a play (a name on a separate line in capitals with a full stop, or
     behind two spaces, as in the editions of Project Gutenberg); file: each file; paragraph: each paragraph between
     blank lines."""
     level: Literal["characters", "words"] = "characters"

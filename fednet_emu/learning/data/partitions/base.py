@@ -56,8 +56,8 @@ class Partition(Component):
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         """Distribute training and test samples by the same rule with the same draws.
 
-        No sample belongs to two devices, unless the rule says so. A device may have no test samples. Only the labels,
-        groups and number of the samples are used.
+        A sample belongs to one device at most, unless the rule allows more. A device may have no test samples. Only the
+        labels, groups and number of the samples are used.
 
         Raises:
             ScenarioError: The rule cannot be applied to these samples and this number of devices.

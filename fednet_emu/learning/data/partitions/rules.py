@@ -165,7 +165,7 @@ class Dirichlet(Partition):
     alpha: float = Field(gt=0)
     """Concentration of the Dirichlet distribution (alpha); a smaller one means fewer classes per device."""
     min_samples: NonNegativeInt = 1
-    """Smallest number of training samples of a device; shares are drawn again until every device has that many."""
+    """Smallest number of training samples of a device; shares are drawn again until every device has this number."""
     guard: bool = False
     """Whether a device with its even share of all samples gets no samples of later classes, as in the code of
     NIID-Bench, whose `min_samples` is 10; sizes then differ less."""
@@ -227,7 +227,7 @@ def _dealt_by_shares(labels: IntArray, shares: Array, rng: np.random.Generator) 
 
 
 class QuantitySkew(Partition):
-    """Samples are dealt at random; the shares of the devices are one draw of Dir(beta, ..., beta).
+    """Samples are distributed at random; the shares of the devices are one draw of Dir(beta, ..., beta).
 
     As `q ~ Dir(beta)` in NIID-Bench: all devices have the same mix of labels, and different numbers of samples. Shares
     are drawn again until every device owns `min_samples` training samples. Test samples are shared likewise.

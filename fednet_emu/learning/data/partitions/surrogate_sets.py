@@ -2,9 +2,9 @@
 
 Source: https://openreview.net/forum?id=WHA8009laxu and the authors' public data generator. Differences from
 it: a device's samples are drawn at random from each class also under non-iid, where the generator takes them in their
-order; where a class is short under non-iid, its owners get less, so that every device has some of every class (without,
-a device cannot tell that class from others: its transition has no inverse); and under iid with more sets than classes
-all samples are used, where the generator leaves some out.
+order; where a class is short under non-iid, its owners get less, so that every device has some of every class (a device
+cannot distinguish a missing class from others: its transition has no inverse); and under iid with more sets than
+classes all samples are used, where the generator leaves some out.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class SurrogateSets(Partition):
         ]
 
     def _draw_sets(self, pool: list[IntArray], wanted: Array, rng: np.random.Generator) -> list[IntArray]:
-        """The samples of each set, given how many of each class it wants, [sets, classes]; counts are rounded down."""
+        """The samples of each set, from the `wanted` numbers [sets, classes] of each class, rounded down."""
         available = np.array([len(members) for members in pool])
         if self.overlap == "public":
             counts = wanted.astype(np.int64)
@@ -139,8 +139,8 @@ def deal(wanted: IntArray, own: Mask, available: IntArray) -> IntArray:
     """Number of samples of each class that each device gets, [devices, classes].
 
     A device gets the number `wanted` [devices, classes], unless a class of its `own` [devices, classes] has too few
-    samples: the owners of such a class share the samples that the others leave, in proportion to their wishes (largest
-    remainder method).
+    samples: the owners of such a class share the samples that the others leave, in proportion to their requests
+    (largest remainder method).
     """
     dealt = wanted.copy()
     least = np.where(own, np.ceil(wanted / OWN_CLASS).astype(np.int64), wanted).sum(axis=0)

@@ -1,1 +1,1 @@
-"""Training elsewhere: jobs are dealt to Ray actors, which may be on other machines."""
+"""Distributed training: jobs are distributed to Ray actors, which may be on other machines."""

@@ -12,7 +12,7 @@ _ANSWER_S = 10.0
 
 
 def connected(where: str, address: str | None, cpus: int | None) -> Any:
-    """The module `ray`, connected to the cluster at `address`; `auto` is the one on this machine, None starts one here.
+    """The module `ray`, connected to the cluster at `address`: `auto` for the one on this machine, None for a new one.
 
     `where` names the setting in messages. A new cluster has `cpus` CPUs; None takes all.
     """

@@ -1,9 +1,9 @@
-"""The engine that deals jobs to Ray actors: each trains the clients whose data it has.
+"""The engine that distributes jobs to Ray actors: each actor trains the clients whose data it has.
 
-The rows of the data are cut into one shard per actor, which is sent to it once; a job goes to the actor that has its
-first row. What jobs start from is put into Ray's object store once per wavefront, from which every machine fetches it
-once. Trained parameters stay in the object store of the machine that trained them until they are read or added up.
-Ray starts an actor that dies again, and runs its calls again: each call says what the actor has to have.
+The rows of the data are cut into one shard per actor, which is sent to it once; a job is sent to the actor that has its
+first row. The tensors of jobs are put into Ray's object store once per wavefront, and every machine fetches them once.
+Trained parameters stay in the object store of the machine that trained them until they are read or added up. Ray
+restarts an actor that dies, and repeats its calls: each call lists the models and data that the actor needs.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _WHERE = "training.engine"
 
 
 class Cluster(NamedTuple):
-    """Where to train."""
+    """The cluster of a run, and its actors."""
 
     address: str | None = None  # host:port of the cluster, or `auto`; None starts one on this machine
-    actors: int | None = None  # number of actors; None takes as many as there is room for
+    actors: int | None = None  # number of actors; None takes the largest number that fits
     threads: int = 1  # cores of each actor
     device: str = "cpu"  # "cpu", or "cuda" for actors with a GPU each
     tf32: bool = False  # whether GPUs may use TF32
@@ -70,8 +70,8 @@ class _Call:
 class RayEngine(Engine):
     """Runs jobs on the actors of a Ray cluster.
 
-    A job may begin as soon as its inputs are known, while the clock goes on; `run` waits for it, and gives results in
-    the order of the jobs. `host` records the time that sending takes.
+    A job may begin as soon as its inputs are known, while simulated time continues; `run` waits for it, and yields
+    results in the order of the jobs. `host` records the time of sending.
     """
 
     def __init__(self, cluster: Cluster, host: HostTime | None = None) -> None:
@@ -187,7 +187,7 @@ class RayEngine(Engine):
         self._since = self._since or time.perf_counter()
 
     def _place(self, call: _Call) -> None:
-        """Put the models and the data of a call into the object store, unless they are there."""
+        """Put the models and the data of a call into the object store, unless already stored."""
         spans: dict[TrainData, list[tuple[int, int]]] = {}
         for resolved in call.jobs:
             model = resolved.job.model

@@ -23,7 +23,7 @@ class ChainForm:
     """A model that is a chain of dense, convolution, pooling and activation layers and a loss with a known gradient.
 
     The gradient of a layer is added to its parameters once it has been propagated to the layer below, so no gradient
-    vector is stored, unless the step is asked to add the gradients to one.
+    vector is stored, unless the step adds the gradients to `into`.
     """
 
     def __init__(self, layers: Sequence[Layer], slope: Slope, value_per_sample: int, itemsize: int) -> None:
@@ -104,7 +104,7 @@ def _mean(losses: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | float
 
 
 def _squares(losses: Tensor, weight: Tensor | None) -> Tensor:
-    """The sum [A] of the squared losses of the samples, without those that are padding."""
+    """The sum [A] of the squared losses of the samples, without padding."""
     squared = losses.square()
     return (squared if weight is None else squared * weight).sum(1)
 

@@ -91,7 +91,7 @@ class MaxPool(Unlearnt):
         return y.view(*x.shape[:2], *y.shape[1:]), (flat, places)
 
     def backward(self, own: Parameters, kept: tuple[Tensor, Tensor], d: Tensor) -> Tensor:
-        """The gradient of the input: that of the output at the maxima, zero elsewhere."""
+        """The gradient of the input: the gradient of the output at the maxima, zero elsewhere."""
         flat, places = kept
         shape = (d.shape[0], d.shape[1], *flat.shape[1:])
         d = d.reshape(places.shape)

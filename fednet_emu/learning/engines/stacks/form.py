@@ -35,7 +35,7 @@ class Form(Protocol):
     def on(self, w: Tensor, into: Tensor | None = None, *, squares: bool = False, base: Tensor | None = None) -> Step:
         """The step on the parameters w [A, P], which adds to `into` [A, P], by default to w; rows are contiguous.
 
-        `squares` asks for the sums of the samples' squared losses, too; `base` [base_size] is that of all jobs.
+        `squares` adds the sums of the samples' squared losses; all jobs have the same `base` [base_size].
         """
         ...
 
@@ -49,7 +49,7 @@ class VmapForm:
     """The form for any batchable model: PyTorch's own gradient, vectorised over the jobs.
 
     It uses its own copy of the model, because PyTorch puts the parameters of a call into the module during the call,
-    and forms run in parallel threads. With `private`, the gradient of each sample is limited by itself.
+    and forms run in parallel threads. With `private`, the gradient of each sample is scaled separately.
     """
 
     def __init__(self, model: FlatModel, private: PrivateSgd | None = None) -> None:
@@ -99,6 +99,6 @@ class VmapForm:
         return step
 
     def byte_per_job(self, width: int) -> int:
-        """Memory of two gradients of each that is made, and twice the activations of a batch (byte)."""
+        """Memory of two copies of all gradients, and twice the activations of a batch (byte)."""
         model, gradients = self._model, 1 if self._private is None else width
         return 2 * gradients * model.size * model.dtype.itemsize + 2 * width * model.activation_byte_per_sample

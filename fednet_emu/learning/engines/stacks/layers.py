@@ -105,7 +105,7 @@ class Unlearnt:
         return ()
 
     def learn(self, own: Parameters, kept: Any, d: Tensor) -> None:
-        """Nothing to learn."""
+        """No effect: the layer has no parameters."""
 
 
 @final

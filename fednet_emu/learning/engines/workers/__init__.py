@@ -1,1 +1,1 @@
-"""Training in processes of this machine, which share memory with the one that asks for it."""
+"""Training in processes of this machine, which share memory with the main process."""

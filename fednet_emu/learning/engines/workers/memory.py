@@ -1,6 +1,6 @@
 """Memory that processes share: a process refers to an array of another one by its place.
 
-The memory has no name in any folder. It is freed when the last process that uses it ends, however it ends.
+The memory has no name in any folder. It is freed when the last process that uses it ends, for any reason.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LEAST_BYTE = 2**34
 
 
 class Place(NamedTuple):
-    """Where an array lies: its first byte, its shape, and NumPy's name of its type."""
+    """The place of an array: its first byte, its shape, and NumPy's name of its type."""
 
     offset: int
     shape: tuple[int, ...]
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 @final
 class Memory:
-    """Shared memory, as much as the machine has; a page takes room once something is written to it.
+    """Shared memory, as much as the machine has; a page uses memory once it is written.
 
     It is the open file with the number `file`, made by another process; None makes one.
     """
@@ -72,7 +72,7 @@ class Memory:
         return array, place
 
     def move_here(self, tensor: Tensor) -> Place:
-        """Let a tensor, and nothing else, have its values here from now on."""
+        """Move the values of a tensor to this memory; only the tensor refers to them there."""
         array, place = self.copy_of(tensor)
         with torch.no_grad():
             tensor.set_(torch.from_numpy(array))  # type: ignore[call-overload]

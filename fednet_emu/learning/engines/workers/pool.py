@@ -1,7 +1,7 @@
-"""The workers of this process, and how orders are dealt to them: started once, kept from run to run.
+"""The workers of this process, started once and kept from run to run, and the distribution of orders to them.
 
-A worker has at most two orders, so that it need not wait for the next one; a free worker takes another. An order
-only writes where nothing else is, so that one that was cut short by the death of its worker can be carried out again.
+A worker has at most two orders, so that it need not wait for the next one; a free worker takes another. An order writes
+to its own memory only, so that it can be repeated if its worker dies.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Pool:
         self._selector = DefaultSelector()  # registers each worker once, where `connection.wait` does so in each call
 
     def warm_up(self) -> None:
-        """Let the server from which workers are forked import their modules, without waiting for it."""
+        """Start the server that forks workers, and its imports, without waiting for it."""
         context = clean_context(serve.__module__)
         if context.get_start_method() == "forkserver":
             from multiprocessing.forkserver import ensure_running
@@ -83,19 +83,19 @@ class Pool:
             self._selector.register(worker.process.connection, EVENT_READ, worker)
 
     def give(self, call: Call, workers: int) -> None:
-        """Let one of the first `workers` carry out a call, after those that were given before."""
+        """Queue a call for one of the first `workers`, after all earlier calls."""
         self._waiting.append(call)
         self._receive(0)
         self._deal(workers)
 
     def wait_for(self, call: Call, workers: int) -> None:
-        """Return when a call is done; a `FednetError` if workers have died of it again and again."""
+        """Return when a call is done; a `FednetError` if workers have died of it repeatedly."""
         while not call.done:
             self._deal(workers)
             self._receive(None)
 
     def drop(self, owner: object) -> None:
-        """Forget the calls of an owner that are not done; the workers that carry them out are ended."""
+        """Drop the pending calls of an owner, and end the workers that run them."""
         self._waiting = deque(call for call in self._waiting if call.owner is not owner)
         for worker in [its for its in self._workers if any(call.owner is owner for call in its.calls)]:
             self._remove(worker)
@@ -112,7 +112,7 @@ class Pool:
             worker.take(self._waiting.popleft())
 
     def _receive(self, timeout_s: float | None) -> None:
-        """Take what workers have sent, and replace those that have died."""
+        """Receive the reports of workers, and replace dead workers."""
         for ready, _ in self._selector.select(timeout_s):
             worker = ready.data
             try:
@@ -147,7 +147,7 @@ class _Worker:
         self.calls: deque[Call] = deque()
 
     def take(self, call: Call) -> None:
-        """Send a call; one that has died meanwhile is noticed when its answer is waited for."""
+        """Send a call; a dead worker is detected when its report is received."""
         self.calls.append(call)
         with suppress(OSError):
             self.process.connection.send_bytes(pickle.dumps(tuple(call.order)))

@@ -1,4 +1,4 @@
-"""The main function of a worker: train the stack of each message, and say when it is done."""
+"""The main function of a worker: train the stack of each message, and report its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_OF_ERROR = 200
 
 
 class KeptModel(NamedTuple):
-    """Where a model lies in shared memory: its pickle, and each constant with whether it is a parameter."""
+    """The place of a model in shared memory: its pickle, and each constant with whether it is a parameter."""
 
     pickled: Place
     constants: Sequence[tuple[Place, bool]]
@@ -34,14 +34,14 @@ class KeptModel(NamedTuple):
         return [self.pickled, *(place for place, _ in self.constants)]
 
     def load(self, memory: Memory) -> FlatModel:
-        """The model, whose constants stay where they are."""
+        """The model, whose constants stay in shared memory."""
         found = [(tensor_of(memory.at(place)), is_parameter) for place, is_parameter in self.constants]
         constants = [Parameter(its, requires_grad=False) if is_parameter else its for its, is_parameter in found]
         return with_constants(memory.at(self.pickled).tobytes(), constants)
 
 
 class KeptData(NamedTuple):
-    """Where the inputs and targets of data lie."""
+    """The places of the inputs and targets of data."""
 
     x: Place
     y: Place
@@ -55,14 +55,14 @@ class KeptData(NamedTuple):
 
 
 class Order(NamedTuple):
-    """A stack to be trained, and where everything lies."""
+    """A stack to be trained, and the places of its inputs and results."""
 
     engine: str  # name of the engine
     text: Place | bytes  # the text of the parcel with the jobs; of a record in columns, which is short, the text itself
     used: Sequence[int]  # numbers of the models and data of the parcel
-    keeps: Mapping[int, KeptModel | KeptData]  # where the models and data that are to be kept lie, by number
+    keeps: Mapping[int, KeptModel | KeptData]  # places of the models and data to keep, by number
     tensors: Sequence[Place]  # the parcel's tensors
-    results: Place  # where the parameters are to be written: [jobs, size], and what aligns rows
+    results: Place  # place of the parameters [jobs, size], with padding that aligns rows
 
 
 def serve(orders: Any, memory: Memory) -> None:
@@ -85,7 +85,7 @@ def _answer(order: Order, memory: Memory, trainer: Trainer, engines: Mapping[str
             jobs = trainer.unpack(order.text, order.used, order.keeps, arrays, unpacked_columns).jobs()
         else:
             jobs = trainer.unpack(memory.at(order.text).tobytes(), order.used, order.keeps, arrays)
-    except Exception as error:  # whatever the user's classes raise
+    except Exception as error:  # any error of the user's classes
         return described(error, MOST_OF_ERROR)
     out = tensor_of(memory.at(order.results))[:, : jobs[0].job.model.size]
     report = trainer.train(partial(engines[order.engine].train_into, jobs, out))

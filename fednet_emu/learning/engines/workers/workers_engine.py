@@ -1,9 +1,8 @@
-"""The engine that deals stacks of jobs to processes of this machine.
+"""The engine that distributes stacks of jobs to processes of this machine.
 
 The stacks follow from the jobs alone, and models are added up in this process, in the order of the jobs.
 So the numbers learnt are the same, to the last bit, on any number of processes, and in this one. Data, models and their
-frozen weights are in shared memory once, what jobs start from once per wavefront; results are read where workers wrote
-them.
+frozen weights are copied to shared memory once, the tensors of jobs once per wavefront; results are read in place.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
 
 START_FLOP = 3e10
-"""Work, in wavefronts that are worth sending, after which `auto` starts workers: about the seconds that it takes."""
+"""Operations in large wavefronts after which `auto` starts workers; they take about as long as the start."""
 
 
 @final
 class WorkersEngine(Engine):
-    """Runs stacks of jobs in processes, as long as a wavefront is worth it, and everything else here.
+    """Runs the stacks of large wavefronts in worker processes, and all other jobs in this process.
 
     The engine `name` of the scenario runs in each process, and `here` in this one; it also divides jobs into stacks.
-    With `at_once` all workers start before any training, otherwise when they would have been worth it. `host` records
-    the time that sending takes.
+    With `at_once` workers train from the first large wavefront on, otherwise after `START_FLOP`. `host` records the
+    time of sending.
     """
 
     def __init__(self, name: str, here: Engine, workers: int, *, at_once: bool, host: HostTime | None = None) -> None:
@@ -79,7 +78,7 @@ class WorkersEngine(Engine):
         return self._statistics if self._statistics["computing_s"] else {}
 
     def begin(self, job: TrainJob) -> None:
-        """Begin a large job that is trained alone in any company; the first of a wavefront waits for a second one."""
+        """Begin a large job that is always trained alone; the first job of a wavefront waits for a second one."""
         known = self._left_flop > 0 or job in self._begun or job.model in self._stay
         if known or not is_worth_dividing(job.flop) or not self._may_send():
             return
@@ -158,7 +157,7 @@ class WorkersEngine(Engine):
     def close(self) -> None:
         if self._statistics["sent_byte"] and self._may_send():
             pool().drop(self)
-            self._begun, self._first = {}, None  # what is still asked for is begun anew
+            self._begun, self._first = {}, None  # jobs that are still needed begin again
             self._wavefront = self._cohort = self._since = None
             pool().memory.trim()
         self._here.close()
@@ -169,7 +168,7 @@ class WorkersEngine(Engine):
             self._since = None
 
     def _is_worth_it(self, n: int, flop: float) -> bool:
-        """Whether processes are there for n jobs of together `flop` operations, which are enough to be sent."""
+        """Whether workers train n jobs of `flop` operations in total; counts them towards the start of workers."""
         if n < 2 or not is_worth_dividing(flop) or not self._may_send():
             return False
         if self._left_flop > 0:
@@ -180,11 +179,11 @@ class WorkersEngine(Engine):
         return True
 
     def _may_send(self) -> bool:
-        """Whether this is the one thread that workers answer to, and no copy of its process."""
+        """Whether this is the main thread of the engine's process, and not of a fork."""
         return os.getpid() == self._process and threading.current_thread() is threading.main_thread()
 
     def _given(self, stacks: Sequence[list[ResolvedJob]]) -> list[Call]:
-        """Calls of stacks, without those that cannot be sent; they begin at once."""
+        """Calls of the stacks that can be sent; they begin immediately."""
         calls = [call for stack in stacks if (call := self._packed(stack)) is not None]
         for call in calls:
             pool().give(call, self._count)
@@ -203,7 +202,7 @@ class WorkersEngine(Engine):
                 array, text = memory.copy_of(torch.frombuffer(bytearray(parcel.text), dtype=torch.uint8))
                 held.append(array)
             rows, place = memory.new((len(jobs), aligned(model.size)), start.numpy().dtype)
-        except Exception as error:  # whatever the user's classes raise
+        except Exception as error:  # any error of the user's classes
             self._keep_here(model, f"they cannot be sent: {described(error, MOST_OF_ERROR)}")
             return None
         self._statistics["sent_byte"] += len(parcel.text)
@@ -217,11 +216,11 @@ class WorkersEngine(Engine):
         self._note(model, why)
 
     def _note(self, model: FlatModel, why: str) -> None:
-        """Let `choices` say why jobs are trained in this process."""
+        """Add to `choices` the reason why jobs are trained in this process."""
         self._notes[f"jobs of {model.size} parameters are trained in the main process, as {why}"] = None
 
     def _number(self, thing: Kept) -> int:
-        """The number of a model or of data, which are in shared memory then."""
+        """The number of a model or of data, after their copy to shared memory."""
         if thing not in self._kept:
             memory = pool().memory
             if isinstance(thing, FlatModel):
@@ -244,7 +243,7 @@ class WorkersEngine(Engine):
         return self._sent[id(tensor)][1:]
 
     def _results(self, call: Call) -> Results:
-        """The results of a call; jobs that a worker cannot run are run here, where an error is raised as it is."""
+        """The results of a call; jobs that a worker cannot run are run here, where an error is raised unchanged."""
         results = self._ended(call)
         if results is None or isinstance(call.report, str):
             yield from self._here.run_stack(call.single)
@@ -253,7 +252,7 @@ class WorkersEngine(Engine):
             yield resolved, TrainResult(torch.from_numpy(results[place]), *call.report.losses[place])
 
     def _ended(self, call: Call) -> NDArray[Any] | None:
-        """The parameters [jobs, size] that a call comes to; None if its worker has failed."""
+        """The parameters [jobs, size] of a completed call; None if its worker has failed."""
         pool().wait_for(call, self._count)
         report, results = call.report, call.results
         model = call.jobs.model if isinstance(call.jobs, Columns) else call.jobs[0].job.model
