@@ -2,9 +2,9 @@
 An algorithm of one's own
 =========================
 
-A dozen lines on top of a base class: the server keeps the momentum of its averages (FedAvgM, Hsu, Qi, Brown 2019). An
-algorithm is a class whose fields are its settings, and a generator that reads like the paper's pseudo-code: what
-takes simulated time is an event, and is used with ``yield``. It is handed over as an object and needs no name.
+FedAvgM (Hsu, Qi, Brown 2019), federated averaging with momentum at the server, in a dozen lines. An algorithm is a
+class: its fields are the settings, and its generator follows the paper's pseudo-code. An operation that takes simulated
+time is an event, used with ``yield``. The run receives the algorithm as an object, so it needs no name.
 """
 
 # sphinx_gallery_tags = ["own algorithm", "averaging"]
@@ -32,7 +32,7 @@ class FedAvgM(fe.Algorithm):
             fed.end_of_round(w)
 
     def client(self, fed: fe.Federation, k: fe.Device, w, t: int) -> fe.Process:
-        """A device: train, and return what is to be sent."""
+        """A device: train, and return the parameters to send."""
         trained = yield k.train(w, fe.SgdPlan(lr=self.lr, batch_size=20, epochs=1), t)
         return trained.params
 

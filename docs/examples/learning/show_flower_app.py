@@ -2,10 +2,9 @@
 Your Flower app on a 5G cell in one command
 ===========================================
 
-A Flower app runs on the emulated network as it is. This page takes the folder of the example app, FedAvg of a small
-perceptron over ten clients, and asks what a 5G cell makes of it. It needs `pip install '.[flower]'`, whose
-packages the rest of the site does without: run it in the folder of the repository with
-`python docs/examples/learning/show_flower_app.py`. Its pictures are kept in `results/reference/flower_app`.
+A Flower app runs unchanged on the emulated network. This page runs the example app, FedAvg of a small perceptron over
+ten clients, on a 5G cell. It needs `pip install '.[flower]'`, unlike the rest of the site: run it in the folder of the
+repository with `python docs/examples/learning/show_flower_app.py`. Its pictures are in `results/reference/flower_app`.
 
 .. image:: ../../../results/reference/flower_app/accuracy.png
    :width: 560

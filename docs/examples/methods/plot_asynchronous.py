@@ -2,8 +2,8 @@
 Asynchronous against synchronous
 ================================
 
-Ten workers hold one digit each, and their computing times vary a lot. A synchronous master waits for all of them in
-each step. An asynchronous one (ASPIRE-EASE) goes on with the first to report, and waits for nobody unless its last
+Ten workers have one digit each, and their computing times vary widely. A synchronous master waits for all workers in
+each step. An asynchronous master (ASPIRE-EASE) continues with the first reports, and waits only for a worker whose last
 report is too old.
 """
 

@@ -2,9 +2,9 @@
 Device-to-device clusters
 =========================
 
-Thirty-five devices in seven clusters push scaled updates to their neighbours, over links that cost the base station
-nothing. The server then needs to hear only some of each cluster; how many, it works out from the degrees that it is
-told. The same without pushing beside it.
+Thirty-five devices in seven clusters push scaled updates to their neighbours, over links without cost for the base
+station. The server then needs uploads of only some devices of each cluster; it computes their number from the reported
+degrees. A second run has no pushes.
 """
 
 # sphinx_gallery_tags = ["device to device", "clusters"]

@@ -2,9 +2,9 @@
 Groups formed from interference
 ===============================
 
-Devices in seven small cells, one band. A group that sends at once is as fast as its signals can be told apart. Groups
-drawn at random disturb each other; groups formed from the channel send with the lowest powers that serve every
-member. A stricter target makes more groups of faster links: where is the best cycle?
+Devices in seven small cells share one band. The rate of a group that sends at once depends on the separation of its
+signals. Members of random groups interfere; groups formed from the channel send with the lowest powers that serve every
+member. A higher target SINR makes more groups of faster links: which target gives the shortest cycle?
 """
 
 # sphinx_gallery_tags = ["cyclic", "interference"]

@@ -2,8 +2,8 @@
 Means that withstand malicious devices
 ======================================
 
-Six of twenty devices call every digit a zero. A mean takes them as they are; a median, a trimmed mean and multi-Krum
-leave out what is far from the others.
+Six of twenty devices label every digit as zero. A mean includes their updates; a median, a trimmed mean and multi-Krum
+exclude updates that are far from the others.
 """
 
 # sphinx_gallery_tags = ["attack", "aggregation", "averaging"]

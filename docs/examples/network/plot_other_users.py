@@ -2,9 +2,9 @@
 What does my federation cost the others?
 ========================================
 
-No radio cell carries a federation alone. Here a hundred phones send files of 15 kB over the uplink of the same OFDMA
-cell. How slow do their files become while devices upload, how slow do rounds become next to the files, and what does
-each rule cost whom? The same files under five rules; `idle` is the cell without the federation.
+A federation shares its cell with other users. Here a hundred phones send files of 15 kB over the uplink of the same
+OFDMA cell. How much do uploads delay these files, and files the rounds? The same files run under five rules; `idle` is
+the cell without the federation.
 """
 
 # sphinx_gallery_tags = ["uplink", "traffic", "slices"]

@@ -20,7 +20,7 @@ PARTS = {"access": "wait for a grant", "air": "on the air", "gap": "slow start's
 
 
 def upload(cell, devices):
-    """The last upload of a round in which so many devices send at once, and its parts in ms."""
+    """The last upload of a round in which this number of devices sends at once, and its parts in ms."""
     run = fe.run(
         {
             "title": cell,

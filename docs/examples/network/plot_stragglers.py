@@ -2,8 +2,8 @@
 Stragglers and deadlines
 ========================
 
-Computing times with a heavy tail: most devices are done in time, one in a cohort is not. A deadline ends the round
-without it. What is gained in time is paid in updates, which have cost energy: how strict may it be?
+Computing times have a heavy tail: most devices of a cohort are fast, one is slow. A deadline ends the round without the
+slow device. It saves time and loses updates that have cost energy: which deadline is best?
 """
 
 # sphinx_gallery_tags = ["stragglers", "deadline"]

@@ -3,7 +3,7 @@ Vehicles: cars at a crossing
 ============================
 
 Forty devices ride in cars that Eclipse SUMO has moved through a crossing with a traffic light. They come, wait at red,
-and leave, often in the middle of an upload. Two small cells beside the crossing serve them.
+and leave, often in the middle of an upload. Two small cells at the crossing serve them.
 """
 
 # sphinx_gallery_tags = ["mobility", "availability"]
