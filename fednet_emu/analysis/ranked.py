@@ -246,8 +246,9 @@ class RankedSettings(TextResult):
                 f"{other.setting.label} in {other.share} of {counted(len(other.costs), 'run')}{self._share(other)}"
                 for other in ranked[:MOST_NAMED]
             )
-            rest = len(ranked) - MOST_NAMED
-            more = f"; and {counted(rest, 'other')}" if rest > 0 else ""
+            rest = ranked[MOST_NAMED:]
+            runs = counted(sum(len(other.costs) for other in rest), "run")
+            more = f"; {counted(len(rest), 'other')} in {sum(other.share for other in rest)} of {runs}" if rest else ""
             yield f"{target[0].upper()}{target[1:]}{limits_text(self.limits)} was reached by {shares}{more}."
             return
         after = self.cost.after.format(self.cost.show(its.cost.mean))

@@ -94,6 +94,14 @@ def test_limits_stop_runs_and_are_named(raced):
     ]
 
 
+def test_settings_that_are_counted_together_have_their_share_of_runs(raced):
+    """Five settings reach the target and one does not: the last two arrive in 3 of 6 runs."""
+    methods = {name: [{"at": place + 3, "until": 60}] * 3 for place, name in enumerate("ABCDE")}
+    view = raced({**methods, "F": [{"until": 60}] * 3})
+
+    assert rank(view).headline.partition(". ")[0].endswith("D in 3 of 3 runs, after 6 s; 2 others in 3 of 6 runs")
+
+
 def test_a_limit_is_inclusive_and_that_of_the_cost_itself_is_what_failures_count_as(raced):
     """What is spent exactly is still within; runs that needed longer count as the limit."""
     view = raced({"a": [{"at": 5}, {"at": 9}], "b": [{"at": 7}, {"at": 7}]})
