@@ -6,8 +6,8 @@ NumPy chooses its code for `log`, `exp`, `sin`, ... by the processor's vector in
 the last bit. That can move an event by a nanosecond once in days of simulated time. Simulated time must depend on
 scenario and seed only, so every calculation that affects it uses the functions of this file instead of NumPy's. They
 call the C library for one element at a time, or SciPy where speed matters. Sums, products, quotients and roots are
-correctly rounded by every processor. Remaining limit: other C libraries, and those of other processor families, may
-differ in the last bit.
+correctly rounded by every processor. Remaining limit: another C library, or the same one on another processor family,
+may differ in the last bit.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """Every error that a user can cause; anything else is a bug and keeps its traceback.
 
     FednetError            base: the command line prints it and ends with exit code 2
-    +-- ScenarioError      the scenario, or what it asks for, is wrong (all problems at once)
+    +-- ScenarioError      the scenario, or a file or setting it names, is wrong (all problems at once)
     |   +-- Diverged       a loss or a parameter is not finite any more: the run ends with this status
     +-- DataError          a data file or run folder is missing or corrupt
-    +-- Deadlock           the algorithm waits for something that can never come
+    +-- Deadlock           the algorithm waits for an event that can never happen
     +-- AlgorithmError     code of an algorithm uses the federation in a way that cannot be meant
     +-- AppFailed          code of a user's app raises (exit code 1)
 
 `args` are the raw positional values and the text is built in `__str__`, so that an error that is pickled on its way to
-another process reads the same there. Problems read "where: what is wrong, got value; what would be right". Texts of a
-scenario can be anything, so `__str__` shows control characters escaped (`visible`).
+another process reads the same there. Problems have the form "place: problem, got value; remedy". Texts of a scenario
+can be anything, so `__str__` shows control characters escaped (`visible`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ScenarioError(FednetError):
         return "\n".join([f"{len(self.args)} problems in the scenario:", *shown, *more])
 
 
-class Diverged(ScenarioError):  # noqa: N818  (what has happened; a run ends with it, no command fails)
+class Diverged(ScenarioError):  # noqa: N818  (an event: a run ends with it, no command fails)
     """A loss or a parameter is not finite any more; the text names the job, the step and the learning rate."""
 
 
@@ -102,7 +102,7 @@ class Deadlock(FednetError):  # noqa: N818  (the field's own word)
 
 
 class AlgorithmError(FednetError):
-    """The code of an algorithm has a mistake: `where: what is wrong; what to write`, after its line."""
+    """The code of an algorithm has a mistake: `place: problem; remedy`, after its line."""
 
     def __init__(self, where: str, problem: str, remedy: str, line: str | None = None) -> None:
         super().__init__(where, problem, remedy, _line_of_a_user() if line is None else line)
@@ -123,7 +123,7 @@ def _line_of_a_user() -> str:
 _NOT_THEIRS = ("fednet_emu", "simpy", "torch", "contextlib")
 
 
-class AppFailed(FednetError):  # noqa: N818  (what has happened)
+class AppFailed(FednetError):  # noqa: N818  (an event)
     """Code of an app raises: the part of the app, and its traceback."""
 
     def __init__(self, where: str, trace: str) -> None:

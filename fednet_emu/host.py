@@ -1,4 +1,4 @@
-"""The host: processes beside the caller's, and Python's cyclic garbage collector."""
+"""The host: child processes, and Python's cyclic garbage collector."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from typing import Any, final
 
 
 def clean_context(*preload: str) -> ForkServerContext | SpawnContext:
-    """Return the way to start processes that share nothing with this one.
+    """Return the context that starts processes without state shared with this one.
 
-    They are forked from a server that has imported the modules `preload`, or else spawned. The first caller in a
-    process decides what its server imports.
+    Processes are forked from a server that has imported the modules `preload`, or spawned where there is no fork
+    server. The first call in a process determines the modules of its server.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
@@ -46,9 +46,9 @@ def main_left_out() -> Iterator[None]:
 
 @contextmanager
 def interrupts_kept_here() -> Iterator[None]:
-    """Let processes that are started inside the `with` block, and theirs, never notice Ctrl-C, not even as they start.
+    """Block SIGINT (Ctrl-C) in processes that are started inside the `with` block, and in their child processes.
 
-    A terminal sends it to all processes at once. The one that has started them ends them.
+    A terminal sends SIGINT to all processes at once. The parent process ends its child processes.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -63,10 +63,10 @@ def interrupts_kept_here() -> Iterator[None]:
 
 @contextmanager
 def interrupts_later() -> Iterator[None]:
-    """Let an interrupt that comes inside the `with` block take effect at its end, so that nothing is half started.
+    """Delay an interrupt inside the `with` block until its end, so that no process is started incompletely.
 
-    The signals are those that interrupt this process as Ctrl-C does by default; a mask would not keep them from other
-    threads, on whose behalf Python interrupts the main thread all the same.
+    The delayed signals are SIGINT and SIGTERM, where their handler raises KeyboardInterrupt. A signal mask is not
+    enough: another thread may receive the signal, and Python then interrupts the main thread.
     """
     came, handler = list[int](), signal.default_int_handler
     in_main = threading.current_thread() is threading.main_thread()
@@ -83,21 +83,21 @@ def interrupts_later() -> Iterator[None]:
 
 
 GRACE_S = 1.0
-"""Host time in s that a process has to end by itself."""
+"""Host time in s from the request to end until a process is killed."""
 
 
 @final
 class Beside:
-    """A process beside this one that answers messages, and ends with this one.
+    """A child process that answers messages, and ends with this process.
 
     Args:
-        context: the way to start it.
-        serve: its main function, which is given its end of the connection, and `args`; it calls `end_with_parent`.
-        args: what else it is given.
-        daemon: whether it may not start processes itself, and this one does not wait for it when it ends.
+        context: the start method.
+        serve: the main function, called with the child's end of the connection and `args`; it calls `end_with_parent`.
+        args: further arguments of `serve`.
+        daemon: whether the child cannot start processes, and is ended without a wait when this process ends.
 
     Attributes:
-        connection: this end of the connection.
+        connection: the parent's end of the connection.
     """
 
     def __init__(self, context: BaseContext, serve: Callable[..., None], *args: Any, daemon: bool = False) -> None:
@@ -108,18 +108,18 @@ class Beside:
         theirs.close()
 
     def death(self) -> str:
-        """Say how it has ended."""
+        """The exit of the process in words, see `ending`."""
         self._process.join()
         return ending(self._process.exitcode)
 
     def dismiss(self, *, at_once: bool) -> None:
-        """Let it end: at once, or when it asks for the next message."""
+        """Request the end of the process: at once, or when it reads the next message."""
         if at_once:
             self._process.kill()
         self.connection.close()
 
     def end(self) -> None:
-        """Wait for its end, of which it was told by `dismiss`."""
+        """Wait for the end that `dismiss` requested; kill the process after `GRACE_S`."""
         self._process.join(GRACE_S)
         if self._process.is_alive():
             self._process.kill()
@@ -127,7 +127,7 @@ class Beside:
 
 
 def end_with_parent() -> None:
-    """End this process when the one that has started it ends, and let only that one be interrupted by the terminal."""
+    """End this process with its parent process, and exclude it from interrupts of the terminal."""
     if hasattr(os, "setpgrp"):
         os.setpgrp()
     parent = multiprocessing.parent_process()
@@ -141,7 +141,7 @@ def end_with_parent() -> None:
 
 
 def ending(code: int) -> str:
-    """Say how a process has ended, from its exit code, which is minus the signal that has killed it."""
+    """Return the exit of a process in words, from its exit code; a negative one is minus the number of a signal."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:
@@ -155,7 +155,7 @@ def ending(code: int) -> str:
 def rare_garbage_collection() -> Iterator[None]:
     """Make Python's cyclic garbage collector run rarely: nearly all objects of a run are freed without it.
 
-    Importing PyTorch and the scenario's models takes a third less time, too: they make a million objects that stay.
+    This also shortens the import of PyTorch and of the scenario's models by a third: it makes a million objects.
     """
     before = gc.get_threshold()
     gc.set_threshold(2_000_000, 50, 100)
@@ -167,10 +167,10 @@ def rare_garbage_collection() -> Iterator[None]:
 
 @contextmanager
 def frozen_before() -> Iterator[None]:
-    """Leave what is there at the beginning out of garbage collections, unless a caller has frozen objects already.
+    """Exclude the existing objects from garbage collections, unless a caller has frozen objects already.
 
-    Flower 1.x collects garbage for each array that a strategy reads (`ArrayRecord.to_numpy_ndarrays`), and would look
-    through all imported modules each time, which takes half a second.
+    Flower 1.x collects garbage for each array that a strategy reads (`ArrayRecord.to_numpy_ndarrays`). Without this,
+    each collection examines all imported modules, which takes half a second.
     """
     if gc.get_freeze_count():
         yield

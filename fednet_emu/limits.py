@@ -1,7 +1,7 @@
 """Limits of scenarios: names, sizes, numbers and nesting. See `docs/reference/limits.md`.
 
 They are far above the needs of scenarios, and low enough that any file is refused within seconds and in little memory.
-The memory of a run is limited by that of the host; see `fednet_emu.emulation.outlook`.
+The memory of a run is limited by the host's memory; see `fednet_emu.emulation.outlook`.
 """
 
 from __future__ import annotations

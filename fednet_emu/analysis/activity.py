@@ -144,7 +144,7 @@ def time_split(bars: pd.DataFrame, devices: int, simulated_s: float) -> dict[str
     """Seconds of each device in each category of SPENT, [devices]; they add up to `simulated_s`.
 
     Args:
-        bars: the activities within the run, see `activity_bars`; those of the server are ignored.
+        bars: the activities within the run, see `activity_bars`; activities of the server are ignored.
         devices: number of devices.
         simulated_s: duration of the run in simulated seconds.
     """

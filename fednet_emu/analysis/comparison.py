@@ -237,7 +237,7 @@ def between(
     loss: float | None = None,
     within: Within = (),
 ) -> Comparison:
-    """Compare the settings A and B of one study; the arguments are those of `Study.compare`.
+    """Compare the settings A and B of one study; `Study.compare` describes the arguments.
 
     Raises:
         FednetError: a condition or cost is malformed, or an axis, level or cost does not exist.

@@ -46,7 +46,7 @@ def confidence_set(costs: Array, ended: Mask | None = None, reached: Mask | None
 
     Args:
         costs: the cost of each setting on each seed, [seeds, settings]; less is better.
-        ended: which costs are those of runs that ended without the target, [seeds, settings]; by default none.
+        ended: which runs ended without the target, [seeds, settings]; by default none.
         reached: which runs reached the target, [seeds, settings]; by default all that have not ended.
     """
     seeds, settings = costs.shape

@@ -91,13 +91,13 @@ class Activity:
     setup_ns: int = 0
     access_ns: int = 0
     gap_ns: int = 0
-    """Air time without bits of a transfer; fixed time of a computation, which comes first."""
+    """Air time without bits of a transfer; fixed time at the start of a computation."""
     tail_ns: int = 0
     others_ns: int = 0
     """Time lost to files of other users: in the wait for a turn if there was one, else on the air."""
 
     def before(self, since: int, until: int) -> Iterator[tuple[str, int, int, float]]:
-        """Activities between two instants, backwards: (what, start, end, energy in J); gaps come first."""
+        """Activities between two instants, latest first: (what, start, end, energy in J); gaps precede the air time."""
         left_ns = min(until, self.ended_ns - self.tail_ns)
         yield TAIL, max(since, left_ns), until, 0.0
         begun_ns = min(since + self.gap_ns, left_ns)
@@ -218,7 +218,7 @@ class _Walk:
     def _cause(self, now: int, actor: int, used: set[int]) -> Activity | None:
         """The activity that ended now and allowed the actor to continue.
 
-        Activities of the actor alone, and those not cancelled, come first.
+        Activities that were not cancelled have priority, then activities with a single receiver.
         """
         found = [its for its in self._ended_at.get(now, ()) if id(its) not in used and its.lets_go_on(actor)]
         return max(found, key=lambda its: (not its.given_up, its.receiver != SEVERAL), default=None)

@@ -72,7 +72,7 @@ class Part:
     def order(self) -> IntArray:
         """An order of the devices in which similar ones are adjacent [devices].
 
-        By most frequent label and its share, by median target, or by size, largest first; devices without samples come
+        By most frequent label and its share, by median target, or by size, largest first; devices without samples are
         last.
         """
         if self.counts is not None:

@@ -70,7 +70,7 @@ class Remedy:
     simulated_s: float | None = None
     """Time until as many updates have arrived as in the run, in simulated seconds; None if unknown."""
     rounds: int | None = None
-    """Number of rounds until then; None if equal to that of the run."""
+    """Number of rounds until then; None if equal to the number in the run."""
     problem: str = ""
     """The reason why the time is unknown, or the part that takes longer than without the remedy."""
 

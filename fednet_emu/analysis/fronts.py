@@ -26,8 +26,8 @@ def points_of(view: StudyRecords, settings: Sequence[Setting]) -> pd.DataFrame:
     The initial model, which costs nothing, is left out.
 
     Returns:
-        A table with the columns `COLUMNS`: `setting` is its position, and `learnt` whether the model has come a tenth
-        of the way from an untrained one to the best of its data set. Points that have not learnt are on no front.
+        A table with `COLUMNS`, where `setting` is a position, and `learnt`: whether the accuracy gain over an untrained
+        model exceeds a tenth of the largest gain with the same data set. Other points are on no front.
     """
     known = view.evaluations[np.isfinite(view.evaluations["accuracy"])]
     parts = [
@@ -59,8 +59,8 @@ def mean_progress(evaluations: pd.DataFrame) -> pd.DataFrame:
 def ends_of(view: StudyRecords, settings: Sequence[Setting]) -> pd.DataFrame:
     """Return one point per setting, with the columns of `points_of`: the means over seeds of its costs.
 
-    With a target these are the costs of reaching it, for settings whose every seed reached it, and the accuracy is NaN;
-    otherwise they are those of whole runs.
+    With a target, its costs are taken, for settings that reached it with every seed; otherwise the costs of whole runs.
+    The accuracy is NaN.
     """
     columns = {cost.to_target if view.target else cost.column: cost.column for cost in TRADED.values()}
     rows = []

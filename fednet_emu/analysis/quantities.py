@@ -104,7 +104,7 @@ def format_seconds(duration_s: float) -> str:
 
 
 def format_alike(amounts: Sequence[float], units: tuple[Unit, ...]) -> list[str]:
-    """Return quantities as text in one unit, that of an axis up to the largest: `38.9 s`, `-88.2 s`, `166 s`."""
+    """Return quantities as text in one unit, the unit of an axis up to the largest: `38.9 s`, `-88.2 s`, `166 s`."""
     known = [abs(each) for each in amounts if math.isfinite(each)]
     unit = axis_unit(float(f"{max(known, default=0.0):.3g}"), units)
     return [_in_unit(each, unit) if math.isfinite(each) else UNKNOWN for each in amounts]

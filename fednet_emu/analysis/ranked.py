@@ -123,7 +123,7 @@ class RankedSettings(TextResult):
     seeds: Sequence[int]
     """The seeds that all settings have."""
     settings: Sequence[Ranked]
-    """The settings in order; settings that are not ranked come last."""
+    """The settings in order; settings that are not ranked are last."""
     most: float
     """The cost assigned to diverged runs and exceeded limits: the limit of the cost, or the highest cost of any run."""
     first_ended: tuple[str, int, float] | None

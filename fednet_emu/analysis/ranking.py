@@ -39,7 +39,7 @@ class Course:
     cost: float
     """Cost of the target within the limits; infinite if it was missed."""
     watched: float
-    """Cost up to which the run was observed: that of the target, or of the last evaluation within the limits."""
+    """Cost up to which the run was observed: the cost of the target, or of the last evaluation within the limits."""
     stopped_by: tuple[str, ...]
     """The costs whose limits were exceeded first, `ended`, or `diverged`; none if the target was reached."""
     score: float

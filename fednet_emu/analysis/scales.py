@@ -109,7 +109,7 @@ class Cost:
         return axis_unit(largest, self.units)
 
     def row(self, amounts: Iterable[float]) -> list[str]:
-        """Amounts in one unit, that of the largest, for one row of a table."""
+        """Amounts in the unit of the largest, for one row of a table."""
         given = list(amounts)
         return [self.show(each) for each in given] if self.name == "rounds" else format_alike(given, self.units)
 
@@ -165,9 +165,9 @@ _CARBON = Cost(
 PER_RUN = {its.name: its for its in (_NEIGHBOURS, _CARBON)}
 """Costs of a whole run, which are columns of cells: they do not grow from one evaluation to the next."""
 COSTS = {its.name: its for its in (_TIME, _BITS, _ENERGY, _DEVICE_ENERGY, _ROUNDS)} | PER_RUN
-"""The costs of a run, by short names. `energy` is that of all devices and base stations, `device-energy` this energy
-over the number of devices, which is no column of evaluations. `neighbours` is the largest 95 % quantile of the delays
-of a class of other users, and `carbon` the CO2 of a whole run in g.
+"""The costs of a run, by short names. `energy` is the energy of all devices and base stations. `device-energy` is this
+energy divided by the number of devices; evaluations have no column of it. `neighbours` is the largest 95 % quantile of
+the delays of a class of other users, and `carbon` the CO2 of a whole run in g.
 """
 RECORDED = {name: its for name, its in COSTS.items() if name != DEVICE_ENERGY and name not in PER_RUN}
 """The costs with a column in evaluations."""

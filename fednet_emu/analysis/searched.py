@@ -36,7 +36,7 @@ class SearchRecords(TextResult):
     limits: Mapping[str, float]
     """The limits of costs."""
     target: Mapping[str, float]
-    """Measure and level of the target; empty if the costs are those of whole runs."""
+    """Measure and level of the target; empty for costs of whole runs."""
     trials: pd.DataFrame
     """One row for each tried setting."""
     finalists: Sequence[int]

@@ -151,7 +151,7 @@ class StudyRecords:
 
     @property
     def metrics(self) -> dict[str, str]:
-        """The measured scores with their titles; that of the target comes first."""
+        """The measured scores with their titles; the score of the target is first."""
         known = measured([self.evaluations])
         return {name: known[name] for name in (*self.target, *known) if name in known}
 
@@ -179,7 +179,7 @@ class StudyRecords:
     def within(self, cost: str, amount: float) -> Self:
         """Return the study as if every run had ended at its last evaluation within a limit of a cost.
 
-        Scores and totals are those at this evaluation; the costs of the target are those of whole runs.
+        Scores and totals are taken at this evaluation; the costs of the target remain as in whole runs.
 
         Raises:
             FednetError: the cost does not exist.

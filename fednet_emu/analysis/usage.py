@@ -49,7 +49,7 @@ class Usage:
 
     @cached_property
     def transfers(self) -> pd.DataFrame:
-        """All transfers with an end; those of old runs without cells are in cell 0."""
+        """All transfers with an end; in old runs without cells, the cell is 0."""
         whole = self.run.table("transfers")
         whole = whole.assign(cell=whole.get("cell", 0))
         columns = [*TRANSFERS, *(name for name in OFF_AIR if name in whole)]

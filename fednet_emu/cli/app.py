@@ -1,4 +1,4 @@
-"""The command `fednet`: run, flower and check, and those of other files; with an example in each help text."""
+"""The command `fednet`: run, flower, check, and the commands of other files; with an example in each help text."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def kinds(
         ),
     ] = None,
 ) -> None:
-    """List the kinds of every slot of a scenario, also those of plug-ins, or the settings of one kind."""
+    """List the kinds of every slot of a scenario, including plug-ins, or the settings of one kind."""
     with outcome():
         from fednet_emu.scenario.slots import described, slots
 

@@ -22,7 +22,7 @@ from fednet_emu.screen.console import PlainConsole
 ERRORS = PlainConsole(stderr=True)
 
 NO_ROOM = {errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EDQUOT}
-"""Errors of the operating system that the user can mend wherever they occur."""
+"""Errors of the operating system that the user can resolve, whichever operation fails."""
 
 MISTAKE, INTERRUPTED, BUG, FAILED = 2, 130, 1, 1
 

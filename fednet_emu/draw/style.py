@@ -92,7 +92,7 @@ class PaperFigure(Figure):
 
     Attributes:
         numbers: the content of the figure as a table; None if its lines are complete.
-        entries: those of its legend; None without a legend.
+        entries: the entries of its legend; None without a legend.
     """
 
     numbers: pd.DataFrame | None = None

@@ -94,7 +94,7 @@ def learning_head(scenario: Scenario, task: LearningTask, speller: Speller) -> d
 
 
 def _checksums(files: Read) -> dict[str, str]:
-    """Checksums of data files by name; those of large ones are stored with size and time of change."""
+    """Checksums of data files by name; for large files they are stored with size and time of change."""
     found, folder = {}, cache_folder()
     notes = None if folder is None else folder.parent / "checksums.json"
     known: dict[str, list[Any]] = {}

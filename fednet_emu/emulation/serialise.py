@@ -23,7 +23,7 @@ CONTENT = "content"
 _AS_THEY_ARE = (type(None), bool, int, float, str)
 
 
-class NotPlain(TypeError):  # noqa: N818  (says what the value is)
+class NotPlain(TypeError):  # noqa: N818  (a property of the value)
     """A value of a kind that cannot be written; the text names it."""
 
 

@@ -55,7 +55,7 @@ class Refused(ValueError):  # noqa: N818  (what happens to the entry)
 
 
 def to_bytes(name: str, content: Any, tensors: dict[str, Tensor]) -> bytes:
-    """Return the content of an entry's file; the tensors are those of a `Writer`."""
+    """Return the content of an entry's file; a `Writer` collected the tensors."""
     body = packed({"name": name, "content": content}, tensors)
     return b"%b %b %b\n%b" % (MAGIC, FORMAT, _hash(body), body)
 
@@ -449,7 +449,7 @@ VARIABLE, LIMIT, MOST = "FEDNET_CACHE", "limit.txt", 2_000_000_000
 
 
 def cache_folder() -> Path | None:
-    """The shared folder of single runs: that of FEDNET_CACHE, or the user's; None for an empty name."""
+    """The shared folder of single runs: from FEDNET_CACHE, or the user's cache; None for an empty FEDNET_CACHE."""
     named = os.environ.get(VARIABLE)
     if named is None:
         return user_cache_path("fednet_emu", appauthor=False) / "learning"

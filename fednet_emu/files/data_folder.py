@@ -70,10 +70,10 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def data_folder(data_dir: Path | str | None) -> Path | None:
-    """Return the folder of data files: the given one, or that of FEDNET_DATA, or None.
+    """Return the folder of data files: `data_dir`, or the value of FEDNET_DATA, or None.
 
     Raises:
-        DataError: it begins with the `~user` of an unknown user.
+        DataError: the folder begins with the `~user` of an unknown user.
     """
     named = data_dir or os.environ.get(DATA_VARIABLE)
     if not named:

@@ -183,7 +183,7 @@ def _chosen(names: list[str]) -> dict[str, str]:
 def _columns(table: pd.DataFrame, chosen: dict[str, str]) -> Columns:
     """Columns of a table of SUMO; a row without an id is a time step.
 
-    A vehicle has a lane, a person or container an edge instead, whatever the names of the columns. A table with neither
+    A vehicle has a lane, a person or container an edge instead; names of columns do not matter. A table with neither
     has vehicles only.
 
     Raises:

@@ -32,7 +32,7 @@ _HEADER = re.compile(
 _LENGTH_BYTE = {1: 2, 2: 4, 3: 4}
 """Bytes of a header's length, by the version of the format."""
 _LONGEST_BYTE = 2_000
-"""Longest header; that of an array of numbers has about 100 bytes, with 64 axes 1,500."""
+"""Longest header; the header of an array of numbers has about 100 bytes, with 64 axes 1,500."""
 _MAGIC_BYTE = 8
 """Bytes at the start of a member: the name of the format, and its version."""
 _BLOCK_BYTE = 1 << 20

@@ -24,7 +24,7 @@ _UNPACKS: Mapping[str, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {".
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file, unpacked if it is gzip, whatever its name, or its name ends in .gz or .xz.
+    """The content of a file; gzip content, and files named .gz or .xz, are unpacked.
 
     Raises:
         DataError: It cannot be read or unpacked, or is too large.
@@ -39,8 +39,8 @@ def read_bytes(path: Path) -> bytes:
 def read_texts(path: Path, select: str = "*") -> Iterator[tuple[str, str]]:
     """Names and texts of the selected files of a folder or archive (.zip, .tar, .tar.gz, .tar.xz), by name.
 
-    A single file, plain, gzip or .xz, is one text, whatever `select` is; in that pattern of the names inside, with /
-    between folders, `*` matches any characters, including /. Texts are those of `decoded`.
+    A single file, plain, gzip or .xz, is one text; `select` does not apply. `select` is a pattern of the names inside,
+    with / between folders; `*` matches any characters, including /. `decoded` decodes the texts.
 
     Raises:
         DataError: A file cannot be read, is no text or too large, or no file is selected.

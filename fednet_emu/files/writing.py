@@ -61,7 +61,7 @@ def csv_text(table: pd.DataFrame, digits: int) -> str:
 
 
 def read_csv(path: Path, **options: Any) -> pd.DataFrame:
-    """Read a file of `csv_text`; the options are those of `pandas.read_csv`."""
+    """Read a file of `csv_text`; the options are passed to `pandas.read_csv`."""
     import pandas as pd
 
     found = pd.read_csv(path, **options)

@@ -1,7 +1,7 @@
 """A Flower app as an algorithm.
 
 Beutel, Topal, Mathur, Qiu, Fernandez-Marques, Gao, Sani, Li, Parcollet, de Gusmão, Lane: "Flower: A Friendly Federated
-Learning Framework", 2020, https://arxiv.org/abs/2007.14390; the interface is that of https://flower.ai, 1.26 and later.
+Learning Framework", 2020, https://arxiv.org/abs/2007.14390; interface of https://flower.ai, version 1.26 and later.
 
 The app runs without changes. Its messages travel over the emulated network, its clients compute at the speed of their
 devices, and its `time.sleep` and `time.time` are simulated time.
@@ -170,6 +170,6 @@ def flower(server_app: Any, client_app: Any, **settings: Any) -> GivenFlower:
     Args:
         server_app: a `flwr.serverapp.ServerApp`.
         client_app: a `flwr.clientapp.ClientApp`; it trains on the device whose number is the `partition-id`.
-        settings: those of the algorithm `flower` in scenario files except `app`; `run_config` is the whole one.
+        settings: the settings of the algorithm `flower` in scenario files except `app`; `run_config` is complete.
     """
     return GivenFlower(server_app=server_app, client_app=client_app, **settings)

@@ -28,7 +28,7 @@ class Task(NamedTuple):
     Attributes:
         where: the device and the message, for errors.
         node: Flower's number of the device.
-        seed: that of the random generators, 64 bits.
+        seed: the seed of the random generators, 64 bits.
         now_ns: arrival of the message, in simulated time.
         message: the message.
         content: its records.

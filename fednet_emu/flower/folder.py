@@ -19,7 +19,7 @@ Config = dict[str, bool | int | float | str]
 """A run configuration: keys of nested tables are joined by dots, as in Flower."""
 
 
-class NoApp(ValueError):  # noqa: N818  (what is wrong with the folder)
+class NoApp(ValueError):  # noqa: N818  (a property of the folder)
     """A folder without a Flower app; the text follows the name of the setting."""
 
 

@@ -26,7 +26,7 @@ ERROR_BYTE = 8
 """Size of the code of an error; its reason is added, a byte per character in UTF-8."""
 
 
-class Over(Exception):  # noqa: N818  (what has happened)
+class Over(Exception):  # noqa: N818  (an event)
     """A stop rule ends the app."""
 
 
@@ -120,7 +120,7 @@ class Post:
         self.under_way = 0
 
     def letters(self, messages: Sequence[Message]) -> list[Letter]:
-        """Number messages, and copy their content; those of equal records can be one broadcast.
+        """Number messages, and copy their content; messages with equal records can be one broadcast.
 
         Raises:
             ValueError: a node does not exist.
@@ -275,7 +275,7 @@ class Post:
 
 
 def size_bit(message: Message) -> int:
-    """Size of a message: that of its records, counted as in `flwr.clientapp.mod.message_size_mod`, or of its error.
+    """Size of a message: of its records, counted as in `flwr.clientapp.mod.message_size_mod`, or of its error.
 
     The metadata of a message and the framing of the transport are not included; `network.overhead` can add them.
     """

@@ -52,7 +52,7 @@ def _task_identity() -> Any:
 
 
 def empty_run() -> Any:
-    """Flower's description of a run, of which an app may read the number."""
+    """Flower's description of a run; an app may read the number of the run in it."""
     for place in ("flwr.supercore.run", "flwr.common.typing"):
         try:
             return import_module(place).Run.create_empty(RUN_ID)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
 
 EXAMPLES = ("num-examples", "num_examples")
-"""The metrics with the number of examples of a reply; the second is that of the classic interface."""
+"""The metrics with the number of examples of a reply; the classic interface uses the second name."""
 
 
 FLOP_PER_PARAMETER = {"train": 6.0, "evaluate": 2.0}
@@ -48,7 +48,7 @@ class Toll:
         self._warned = False
 
     def counts(self, device: Device, kind: str) -> bool:
-        """Whether the operations of this message are counted: those of the first of its type at the device."""
+        """Whether the operations of this message are counted: only for the first message of its type at the device."""
         return self._work.flop_per_example is None and (device.index, kind) not in self._counted
 
     def learn(self, device: Device, kind: str, counted: int | None) -> None:

@@ -21,7 +21,7 @@ from fednet_emu.records.rows import DIRECTIONS, BackhaulRow
 
 
 class BackhaulSettings(Component):
-    """What connects each base station with the cloud: a line of its own in each direction, first come, first served.
+    """Lines between each base station and the cloud: one line per direction, first come, first served.
 
     A message of b bits that finds its line free arrives after b / rate_bps + delay_s. The defaults are ideal: a message
     arrives at once and costs nothing. Messages have the headers of `network.overhead`.

@@ -36,7 +36,7 @@ class Delay(Component):
 
 
 class NoDelay(Delay):
-    """What leaves the antenna has arrived."""
+    """No delay: a message arrives when its transmission ends."""
 
     kind = "none"
 

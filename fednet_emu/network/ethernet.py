@@ -39,8 +39,8 @@ class Switch(RatedAccess):
 
     All present transfers of a direction share the port of the server equally, TCP within 1 to 3 % in
     measurements of Linux at 10 Mbit/s; uplink and downlink do not disturb each other (full duplex). A broadcast passes
-    that port once. Nothing of the channel matters but what devices draw: `idle_w`, `receive_w` and the energies of
-    bits, which should describe a network card; no power is radiated, so that `circuit_w` does not act.
+    that port once. Of the channel only the power of devices applies: `idle_w`, `receive_w` and the energies of bits,
+    which should describe a network card; no power is radiated, so that `circuit_w` does not act.
     Ignored here: queues and losses in the switch, and the delay of frames.
     """
 

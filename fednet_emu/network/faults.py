@@ -1,6 +1,6 @@
-"""Faults lose transfers independently of their links; the medium asks each in turn, and the first verdict counts.
+"""Faults lose transfers independently of their links; the medium queries them in order, and the first loss counts.
 
-A fault has its say twice: when a transfer starts, until when it may last, and when the radio has delivered it.
+A fault is queried twice: at the start of a transfer, for its latest end, and when the radio has delivered it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fednet_emu.records.reasons import add_reason
 
 
 class Sent(Protocol):
-    """What every message has, over the air or on the backhaul."""
+    """Attributes of every message, over the air or on the backhaul."""
 
     size_bit: int
     requested_ns: int
@@ -36,10 +36,10 @@ class SentOnAir(Sent, Protocol):
 
 
 class Fault:
-    """Something that loses transfers."""
+    """A cause of lost transfers."""
 
     reason: ClassVar[str]
-    """Why a transfer was lost, as the records have it; a word of its own needs no entry anywhere else."""
+    """The reason of a loss in the records; a new reason is registered automatically."""
 
     @classmethod
     def __init_subclass__(cls, **options: Any) -> None:
@@ -49,11 +49,11 @@ class Fault:
 
     @property
     def unsent(self) -> str:
-        """The reason of a transfer that it does not let start; by default the same."""
+        """The reason of a transfer that the fault prevents from starting; by default `reason`."""
         return self.reason
 
     def until_ns(self, transfer: Transfer, now_ns: int) -> int:
-        """When it ends a transfer over the air that would start now; now, and the transfer is never on the air."""
+        """Time at which the fault ends a transfer that would start now; if it is now, the transfer does not start."""
         return FOREVER_NS
 
     def fate(self, transfer: Sent, draw: float) -> str:
@@ -87,7 +87,7 @@ class Absence(Fault):
 
 
 class Loss(Fault, Component):
-    """A fault that a scenario asks for: it loses transfers although the radio delivers them."""
+    """A fault of the scenario: it loses transfers although the radio delivers them."""
 
     reason: ClassVar[str] = "erased"
 

@@ -69,7 +69,7 @@ class Network:
         superposition: the bursts of an uplink that carries over-the-air sums; None for any other.
 
     Args:
-        traffic: classes of other users, which are placed as `placement` says unless they say so themselves.
+        traffic: classes of other users; `placement` applies to classes without a placement.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class Network:
 
     @property
     def changes(self) -> bool:
-        """Whether anything about where devices are, and what their links carry, changes over time."""
+        """Whether positions, presence or rates of devices change over time."""
         recorded = self.uplink.rates is not None or self.downlink.rates is not None
         return self.moving or recorded or self._presence.scheduled
 
@@ -255,7 +255,7 @@ class Network:
         key, down = streams.key("access", kind), kind == "downlink"
         band = Band.of(channel.usable_hz, law, channel.medium_fading, key, reception, down=down)
         powers = self._powers
-        if self._users is not None:  # what they draw is not counted
+        if self._users is not None:  # their energy is not counted
             powers = replace(powers, which=powers.which + bytes(len(self._users.numbers)))
         radios = Radios(
             channel.device if sends_up else channel.base_station,

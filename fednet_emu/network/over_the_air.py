@@ -118,7 +118,7 @@ class OverTheAir(Access):
     Null for the highest that all devices of a burst can reach, so that the weakest link decides."""
 
     csi_error: float = Field(0.0, ge=0, lt=1)
-    """Part of the channel's power that devices do not know, as it has changed since they measured it."""
+    """Part of the channel's power that has changed since devices measured it, and is unknown to them."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -157,12 +157,12 @@ _TIE = 1 + 1e-12
 
 
 class Sending(NamedTuple):
-    """What devices do in a burst.
+    """States of devices in a burst.
 
     Attributes:
-        silent: [devices] why each does not send: "outage" in a deep fade, "unreachable" if its budget never suffices;
-            empty for those that send.
-        power_part: [devices] power of each that sends, as a multiple of the full power of its radio.
+        silent: [devices] reason of not sending: "outage" in a deep fade, "unreachable" if the budget never suffices;
+            empty for devices that send.
+        power_part: [devices] power of each sending device, as a multiple of the full power of its radio.
         factor: [devices] factor with which each signal arrives; 1 if devices know their channels.
         snr: eta / sigma^2, linear, at which each signal should arrive.
     """
@@ -178,7 +178,7 @@ class Superposition:
     """The uplink of one cell on which signals add up.
 
     Raises:
-        ScenarioError: no link ever reaches the cutoff.
+        ScenarioError: no link can reach the cutoff.
     """
 
     def __init__(self, access: OverTheAir, channel: Channel, links: LinksOverTime, streams: Streams) -> None:
@@ -196,7 +196,7 @@ class Superposition:
         return self._access.burst_s(entries, self._band.bandwidth_hz)
 
     def sending(self, devices: IntArray, now_ns: int, burst: int) -> Sending:
-        """What these devices [devices], at least one, do in a burst that starts now; `burst` is its number."""
+        """States of these devices [devices], at least one, in a burst that starts now; `burst` is its number."""
         access, server = self._access, np.full(len(devices), SERVER)
         links = self._links.now()
         keys = links.fading_keys(devices, server)

@@ -1,4 +1,4 @@
-"""Secure aggregation: which messages hide the updates from a server that shall read nothing but their sum.
+"""Secure aggregation: messages and masks with which the server reads only the sum of the updates.
 
 Bonawitz, Ivanov, Kreuter, Marcedone, McMahan, Patel, Ramage, Segal, Seth: "Practical Secure Aggregation for
 Privacy-Preserving Machine Learning", CCS 2017, https://eprint.iacr.org/2017/281, with honest but curious parties. On a
@@ -35,22 +35,22 @@ REVEALS, STUCK = 2.0**-40, 2.0**-30
 
 
 class SecureAggregation(Component):
-    """Masks that cancel in the sum of the uploads, so that the server reads nothing but that sum.
+    """Masks that cancel in the sum of the uploads, so that the server reads only that sum.
 
-    A round has four steps. `keys`: each device sends two public keys, and receives those of its neighbours. `shares`:
-    it sends shares of its two secrets to each neighbour by way of the server. `vectors`: it receives the model, trains,
-    and sends its masked update. `unmask`: each whose vector has come sends its shares of the secrets that open the sum.
-    Who is lost in one step is left out of the next; with fewer than `threshold` left the attempt ends, and the model
-    stays. `deadline_s` is for the first three steps; the last comes on top. Satellites, which send again at their next
-    pass, are refused.
+    A round has four steps. `keys`: each device sends two public keys, and receives the keys of its neighbours.
+    `shares`: it sends shares of its two secrets to each neighbour through the server. `vectors`: it receives the model,
+    trains, and sends its masked update. `unmask`: each device whose vector arrived sends its shares of the secrets that
+    open the sum. A device that is lost in one step is left out of the next. With fewer than `threshold` devices left
+    the attempt ends, and the model stays. `deadline_s` covers the first three steps only. Satellites, which send again
+    at their next pass, are refused.
     An update, as a difference to the model that was sent, is limited to `clip` in every entry and rounded towards zero,
-    so that it never grows. Ignored here: key agreement itself, signatures, and a server that lies.
+    so that it never grows. Ignored here: key agreement itself, signatures, and a dishonest server.
     """
 
     threshold: int | None = Field(None, ge=2)
     """Shares that open a secret (t). Null for floor(2 n / 3) + 1 of n devices; on a sparse graph by its rule."""
     input_bits: int = Field(16, ge=2, le=32)
-    """Bits of an entry before it is masked (B); masked it has ceil(log2(n (2^B - 1) + 1))."""
+    """Bits of an entry before masking (B); a masked entry has ceil(log2(n (2^B - 1) + 1))."""
     clip: float = Field(1.0, gt=0)
     """Largest magnitude of an entry of an update; larger ones are cut."""
     key_bit: int = Field(256, ge=0)
@@ -58,10 +58,10 @@ class SecureAggregation(Component):
     share_bit: int = Field(256, ge=0)
     """Size of a share of a secret in bits, as it is sent (a_S)."""
     prg_flop_per_entry: float = Field(0.0, ge=0)
-    """Work of the server in FLOP for each entry of each mask that it expands to open the sum."""
+    """Work of the server in FLOP per entry of each mask that it expands to open the sum."""
     masks: Literal["none", "real"] = "none"
-    """Whether vectors are really masked, and opened with shares that are put together: `real` takes much longer and
-    comes to the same model, to the last bit."""
+    """Whether vectors are really masked, and opened with combined shares: `real` takes much longer and gives the same
+    model, to the last bit."""
 
     @abstractmethod
     def sized(self, n: int) -> tuple[int, int]:
@@ -81,7 +81,7 @@ class SecureAggregation(Component):
         return (n * ((1 << self.input_bits) - 1)).bit_length()
 
     def total_bit(self, n: int, m: int) -> int:
-        """Bits that each of n devices sends and receives for a sum of m entries if nobody is lost, the model aside."""
+        """Bits that each of n devices sends and receives for a sum of m entries without losses, the model aside."""
         k, _ = self.sized(n)
         return 2 * (k + 1) * self.key_bit + (5 * k + 1) * self.share_bit + m * self.entry_bit(n)
 

@@ -54,8 +54,8 @@ class Uplink(Component):
     access: AnyAccess = Tdma()
     loss: AnyLoss = NoLoss()
     compression: AnyCompression = NoCompression()
-    """How models are compressed: sent as the update since the model that both ends know, in fewer bits. All else that
-    an algorithm sends travels whole."""
+    """How models are compressed: sent as the update since the model that both ends know, in fewer bits. Other messages
+    of an algorithm are not compressed."""
     secure_aggregation: AnySecureAggregation | None = None
     """Messages and masks by which the server reads the sum of the uploads of a round only; null sends them openly."""
     trace: AnyRateTraces | None = None
@@ -65,9 +65,9 @@ class Uplink(Component):
     delay: AnyDelay = NoDelay()
     timeout_s: float | None = Field(None, gt=0)
     """Timeout in s: a transfer that is on the air for longer is lost; waiting for a turn does not count. Null takes 20
-    times the expected time of the message at the mean rate of its link, from 60 s to 3600 s; one that is expected
-    to take more than 3600 s is not tried, and lost as `unreachable`. Where devices move, that goes by the link at the
-    start, and a link that carries nothing waits for a better place until its timeout."""
+    times the expected time of the message at the mean rate of its link, from 60 s to 3600 s; a message that is expected
+    to take more than 3600 s is not sent, and lost as `unreachable`. With moving devices the link at the start counts,
+    and a link that carries nothing waits for a better position until its timeout."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -171,7 +171,7 @@ class NetworkSettings(Component):
     power_control: AnyPowerControl = FullPower()
     """How devices choose their uplink power, each from its own link; downlink and sidelink use full power."""
     reception: AnyReception = ONE_ANTENNA
-    """What base stations make of the signals of their antennas, on the uplink; the downlink has one antenna."""
+    """Combining of the signals of a base station's antennas on the uplink; the downlink has one antenna."""
     overhead: AnyOverhead = NoOverhead()
     """Header bits that are added to each payload."""
     transport: AnyTransport = NoTransport()
@@ -215,7 +215,7 @@ class NetworkSettings(Component):
                 yield "reception", what
 
     def _not_during(self, algorithm: Any) -> Iterator[str]:
-        """Find what handovers in the middle of transfers do not go with."""
+        """Find settings that cannot be combined with handovers during transfers."""
         for way in (self.uplink, self.downlink):
             if way.access.capacity is not None:
                 got = f"during with the turns of network.{way.DIRECTION}.access {way.access.kind}"
@@ -225,7 +225,7 @@ class NetworkSettings(Component):
             yield f"an upload belongs to the edge server where it began, got during with {algorithm.kind};"
 
     def _not_with_antennas(self, devices: int, channel: Channel) -> Iterator[str]:
-        """Find what several antennas of the base stations do not go with."""
+        """Find settings that cannot be combined with several antennas of the base stations."""
         access, reception = self.uplink.access, self.reception
         if conflict := access.conflict_with_antennas(reception):
             yield conflict

@@ -17,27 +17,27 @@ from fednet_emu.network.air.sharing import Active, Allocation, RateInputs, Shari
 from fednet_emu.network.air.transfer import FileTransfer, Transfer
 
 FEDERATION, OTHERS = "fl", "others"
-"""Slices of the federation, and of traffic that names no slice."""
+"""Slices of the federation, and of traffic without a slice."""
 _NOISE = 1e-12
 
 
 class Slice(Component):
-    """A part of the uplink and of the downlink, in the words of RRMPolicyRatio (3GPP TS 28.541, 4.3.36).
+    """A part of the uplink and of the downlink, with the attributes of RRMPolicyRatio (3GPP TS 28.541, 4.3.36).
 
-    Parts are of the band, not of bits. Transmissions of one slice have equal parts of it.
+    Parts are fractions of the band, not of bits. Transmissions of one slice share its part equally.
     Ignored here: admission control, and rates in bit/s instead of parts.
     """
 
     priority: int = Field(0, ge=0, le=100)
-    """Order in which slices get what guarantees leave; 0 is first. With access tdma, the order of turns."""
+    """Order in which slices receive the band beyond guarantees; 0 is first. With access tdma, the order of turns."""
     weight: float = Field(1.0, gt=0, le=1e6)
-    """Part of what is left that a slice gets, relative to the others of its priority."""
+    """Weight among slices of one priority: parts are proportional to weights, from the guarantee to `max`."""
     dedicated: float = Field(0.0, ge=0, le=1)
-    """Part that is kept free for the slice, even when it sends nothing."""
+    """Part that is reserved for the slice, even while it sends nothing."""
     min: float = Field(0.0, ge=0, le=1)
-    """Part that is guaranteed while the slice sends, and lent to others otherwise; at least `dedicated`."""
+    """Part that is guaranteed while the slice sends, else available to other slices; at least `dedicated`."""
     max: float = Field(1.0, gt=0, le=1)
-    """Largest part, even when the rest of the band is free."""
+    """Largest part, even while the rest of the band is free."""
 
     @model_validator(mode="after")
     def _is_in_order(self) -> Self:
@@ -56,7 +56,7 @@ class Slices:
     """The slices of a run, in the order of the scenario.
 
     Attributes:
-        names: names; `others` and `fl` are slices with defaults where they are not given.
+        names: names of the slices. `others` and `fl` have default settings if the scenario does not define them.
     """
 
     def __init__(self, given: Mapping[str, Slice]) -> None:
@@ -74,10 +74,10 @@ class Slices:
         return self._all[self.of(transfer)].priority
 
     def parts(self, active: Sequence[bool]) -> list[float]:
-        """Part of the band of each slice, of which `active` ones have transmissions on the air.
+        """Part of the band of each slice; `active` slices have transmissions on the air.
 
-        Each active slice gets its guarantee. What is left, without what is dedicated to inactive slices, is shared
-        priority by priority in proportion to weights, up to the largest parts.
+        Each active slice has its guarantee. The rest, without the dedicated parts of inactive slices, is given in order
+        of priority. Parts of one priority are proportional to weights, within guarantees and largest parts.
         """
         own = [(number, its) for number, its in enumerate(self._all) if active[number]]
         part = [0.0] * len(self._all)
@@ -94,7 +94,7 @@ class Slices:
         return part
 
     def taken(self, own: int, files: Mapping[int, int]) -> float:
-        """Part of its band that the federation loses to files of others, with these numbers of bursts on the air."""
+        """Part of its band that the federation loses, by its bursts (`own`) and `files` by slice on the air."""
         if not self.given:
             others = sum(files.values())
             return others / (own + others) if others else 0.0
@@ -107,7 +107,7 @@ class Slices:
 
 
 def _shared(level: Sequence[Slice], room: float) -> list[float]:
-    """Parts clamp(weight t, guaranteed, max) of slices, with t such that they add up to `room`, or all have the max."""
+    """Parts clamp(weight t, guaranteed, max) of slices, with t such that their sum is `room`, or else all are `max`."""
     for edge in sorted({edge / its.weight for its in level for edge in (its.guaranteed, its.max)}):
         if sum(min(max(its.weight * edge, its.guaranteed), its.max) for its in level) >= room - _NOISE:
             free = [its for its in level if its.guaranteed / its.weight < edge <= its.max / its.weight]
@@ -121,10 +121,10 @@ def _shared(level: Sequence[Slice], room: float) -> list[float]:
 
 @final
 class Sliced(Sharing):
-    """Senders of a band whose parts follow from slices.
+    """Sharing of a band whose parts follow from slices.
 
     Args:
-        access: the access scheme, which gives all senders equal parts without slices.
+        access: the access scheme; without slices it divides the band equally.
     """
 
     overlapping: ClassVar[bool] = False
@@ -141,12 +141,12 @@ class Sliced(Sharing):
         return part
 
     def power(self, inputs: RateInputs) -> Array:
-        """A burst without a part of the band is silent, and draws nothing."""
+        """Power of each burst; a burst without a part of the band draws none."""
         own = self._access.power(inputs)
         return (inputs.active.part[:, None] if own is None else own) * (self._part(inputs.active) > 0)[:, None]
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Equal parts within each slice; without a part, a transmission waits on the air and carries nothing."""
+        """Equal parts within each slice; a transmission without a part stays on the air and carries no bits."""
         active, part = inputs.active, self._part(inputs.active)
         share = np.where(part > 0, part, 1.0 / len(part))[active.burst]  # a part of 0 would have an infinite SINR
         carries = np.broadcast_to((part > 0)[active.burst][:, None], inputs.own.shape)
@@ -156,7 +156,7 @@ class Sliced(Sharing):
 
 
 def problems(slices: Mapping[str, Slice], scenario: Any) -> Iterator[tuple[str, str]]:
-    """Find slices that cannot be: (key, error)."""
+    """Find slices that are invalid or cannot be combined with the scenario: (key, error)."""
     classes = scenario.traffic
     for place, its in enumerate(classes):
         if its.slice is not None and its.slice not in {*slices, OTHERS, FEDERATION}:

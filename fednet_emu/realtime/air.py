@@ -151,7 +151,7 @@ class LiveAir:
             self.awaited_ns = FOREVER_NS
 
     def _begin(self, link: _Link, now_ns: int, done: int) -> None:
-        """Put the head of a queue on the air, of which `done` work is complete."""
+        """Put the head of a queue on the air; `done` work of it is complete."""
         link.left = len(link.queue[0][0]) * 8 * BIT - done
         link.since_ns = link.started_ns = now_ns
         link.dry_ns, link.power_ns = FOREVER_NS, 0.0
@@ -192,7 +192,7 @@ class LiveAir:
             self._rate(now_ns)
 
     def _take_turns(self, link: _Link, gone: bytes, now_ns: int, surplus: int) -> None:
-        """After a packet of a link with a place: the link continues, unless it is silent or another comes first."""
+        """After a packet of a link with a place: the link continues, unless it is silent or another has priority."""
         if len(gone) > CONTROL_BYTE:
             link.data_ns = now_ns
         waiting = self._cells[link.cell].waiting

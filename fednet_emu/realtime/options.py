@@ -40,10 +40,10 @@ class Commands:
 
     @classmethod
     def of(cls, server: str | None, client: Sequence[str]) -> Commands:
-        """The commands from text; without one for the server that of the clients is used.
+        """The commands from text; without a command of the server, the command of the clients is used.
 
         Raises:
-            FednetError: there is none for the clients, or that of the server cannot be parsed.
+            FednetError: the command of the clients is missing, or the command of the server cannot be parsed.
         """
         if not client:
             raise FednetError("live: takes the command of the clients, got none; add -- COMMAND at the end")

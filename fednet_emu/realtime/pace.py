@@ -72,7 +72,7 @@ class RatedPace:
         self._known: dict[tuple[int, ...], list[Paced]] = {}  # of the next blocks, the last one first
 
     def rates(self, links: tuple[int, ...], now_ns: int) -> Paced:
-        """Rates from now on of these links; those of moving devices are the links of the current period."""
+        """Rates from now on of these links; moving devices have the links of the current period."""
         self._look_at(now_ns)
         known = self._known.get(links)
         if known is None or known[0].until_ns <= now_ns:

@@ -29,7 +29,7 @@ class Segment(NamedTuple):
     """A TCP packet.
 
     Attributes:
-        ports: those of its sender and of its receiver.
+        ports: the ports of its sender and of its receiver.
         sequence: number of its first byte in the stream.
         size_byte: its payload.
         opens: whether it opens a connection.

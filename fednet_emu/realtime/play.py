@@ -58,7 +58,7 @@ def play_live(
         outlook: the scenario and the location of its data.
         name: its name, for the records.
         out: the run folder.
-        commands: the programs; None for those of the Flower app that is the scenario's algorithm.
+        commands: the programs; None for the programs of the Flower app that is the scenario's algorithm.
         options: options of the live run.
         force: whether to replace an existing run of the folder, once the new one is done.
         on_start: receives a sentence for each step of the start.

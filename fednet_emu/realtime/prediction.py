@@ -60,8 +60,8 @@ def predicted(
     """Simulate transfers of the payload of messages, requested when their first packets arrived; None for endless ones.
 
     Only the payload and the start of each message are taken from the live run. A message on the downlink is for one
-    device: programs do not broadcast, whatever `downlink.mode` is. Data of a session are in the payload. `way_s` is the
-    one-way delay of the live run in addition to the air, for a transport.
+    device: programs do not broadcast, and `downlink.mode` does not act. Data of a session are in the payload. `way_s`
+    is the one-way delay of the live run in addition to the air, for a transport.
     """
     bare, transport = beneath(scenario), scenario.network.transport
     if has_headers := isinstance(transport, Tcp):

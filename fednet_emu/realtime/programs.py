@@ -22,7 +22,7 @@ _ANSWER_S = 30.0
 _KEEPER = "import sys; sys.path.insert(0, sys.argv[2]); from fednet_emu.realtime.keeper import main; main()"
 
 
-class Missing(FednetError):  # noqa: N818  (what the machine is)
+class Missing(FednetError):  # noqa: N818  (a property of the machine)
     """This machine cannot play scenarios live; the text names the missing requirement."""
 
 
@@ -102,7 +102,7 @@ class Programs:
     ) -> None:
         """Start a program in the namespace of a node, with these variables in its environment.
 
-        Its number is that of the node, unless `node` is given. `watch` requests a report when a program listens there.
+        The node has the number of the program unless `node` is given. `watch` requests a report of a listening program.
         """
         where = program if node is None else node
         self._tell(program=program, node=where, command=list(command), more=more, output=str(output), watch=watch)
@@ -191,7 +191,7 @@ def _given_environment() -> dict[bytes, bytes]:
 
 
 def programs_user() -> tuple[int, int]:
-    """User and group of the programs: those of the caller of `sudo`, or of this process."""
+    """User and group of the programs: of the caller of `sudo`, else of this process."""
     if os.geteuid() == 0 and "SUDO_UID" in os.environ:
         return int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID", os.environ["SUDO_UID"]))
     return os.getuid(), os.getgid()

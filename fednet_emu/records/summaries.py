@@ -174,8 +174,8 @@ def other_users(ledger: Ledger, ended_ns: int) -> dict[str, dict[str, Any]]:
     """Bits, files and delays of each class of other users, by the ledger of a run that ended at this time.
 
     A delay lasts from the arrival of a file to its end; an unfinished file has at least its time until the end of the
-    run. `while_sending` are the delays of files that arrived while the federation had a transmission of the same
-    direction on the air, `otherwise` those of the others, and `sending_share` is the share of that time.
+    run. `while_sending` has the delays of files that arrived while the federation had a transmission of the same
+    direction on the air, and `otherwise` all other delays. `sending_share` is the share of time with a transmission.
     """
     if not ledger.is_shared:
         return {}

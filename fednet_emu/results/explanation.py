@@ -99,7 +99,7 @@ def remedies(scenario: Scenario, path: Explanation) -> Iterator[Remedy]:
 
 
 def _of_other_users(scenario: Scenario) -> Iterator[Remedy]:
-    """Yield what a band without other users, or a slice before theirs, could give."""
+    """Yield remedies of other users: a band without them, and a slice with priority over their slices."""
     if not scenario.traffic:
         return
     yield Remedy("without other users", {"traffic": [], "network.slices": {}})

@@ -109,7 +109,7 @@ def channels(names: Sequence[str] | None = None) -> pd.DataFrame:
 
 
 def profiles(names: Sequence[str] | None = None) -> pd.DataFrame:
-    """Return a table of existing devices, radios and base stations, with the evidence of each number.
+    """Return a table of existing devices, radios and base stations, with the evidence for each number.
 
     Args:
         names: names of profiles; None for all of the library.
@@ -117,8 +117,8 @@ def profiles(names: Sequence[str] | None = None) -> pd.DataFrame:
     Returns:
         One row for each profile: name, kind (device, radio or station), title, year, its numbers (of devices
         `flop_per_s`, `overhead_s`, `active_w`, `idle_w`, `transmit_w`, `receive_w`, `most_dbm`, `amplifier_efficiency`
-        and `memory_bytes`; of others `circuit_w` and more; NaN for unknown numbers, and for those of other kinds), and
-        the evidence of each, such as `flop_per_s_evidence`.
+        and `memory_bytes`; of others `circuit_w` and more; NaN for unknown numbers, and for numbers of other kinds),
+        and the evidence for each, such as `flop_per_s_evidence`.
 
     Raises:
         ScenarioError: a profile does not exist, or is invalid.
@@ -148,7 +148,7 @@ def kinds(slot: None = None) -> dict[str, dict[str, str]]: ...
 @overload
 def kinds(slot: str) -> dict[str, str]: ...
 def kinds(slot: str | None = None) -> dict[str, Any]:
-    """Return the kinds of a slot, including those of installed plug-ins, each with a descriptive sentence.
+    """Return the kinds of a slot, including installed plug-ins, each with a descriptive sentence.
 
     Args:
         slot: a slot, for example `access`, or a key that holds one, for example `network.uplink.access`; a kind of it,

@@ -21,9 +21,9 @@ class LivePlan(NamedTuple):
     """A planned live run.
 
     Attributes:
-        name: that of the scenario, for records.
+        name: the name of the scenario, for records.
         outlook: the scenario.
-        commands: the programs; None for those of a Flower app.
+        commands: the programs; None for the programs of a Flower app.
         folder: the run folder.
     """
 
@@ -45,7 +45,7 @@ class LivePlan(NamedTuple):
         data_dir: str | Path | None = None,
         out: str | Path | None = None,
     ) -> LivePlan:
-        """Read a scenario and the commands; the arguments are those of `live`."""
+        """Read a scenario and the commands; `live` describes the arguments."""
         own: list[str | Setting] = []
         name, commands = None, None
         if flower is None:
@@ -96,7 +96,7 @@ def live(
         scenario: a name of the library, a path, a mapping with the keys of a scenario file, or a `Scenario`.
         client: the command of each client, as a list of words; `{server}`, `{device}`, `{devices}` and `{role}` are
             filled in.
-        server: that of the server, as typed in a shell; None takes the clients'.
+        server: the command of the server, as typed in a shell; None takes the clients'.
         flower: the folder of a Flower app, whose processes are the programs, instead of `client` and `server`.
         seed: a seed that replaces the scenario's.
         settings: changes, for example `{"network.uplink.access": "ofdma"}`.

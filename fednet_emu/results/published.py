@@ -1,6 +1,6 @@
-"""Published numbers beside our own: one row for each, with a tolerance that was set before the comparison.
+"""Comparison of published numbers with our own: one row for each, with a tolerance set before the comparison.
 
-`scenarios/papers/published.csv` has what is published, where it was read, and the tolerance. A program for each paper
+`scenarios/papers/published.csv` has the published numbers, their source, and the tolerance. A program for each paper
 in the same folder computes our numbers, by its function `ours`. Arrays without a licence are read from the user's own
 clone of their repository.
 """
@@ -111,7 +111,7 @@ def judged(check: str, published: str, ours: float, tolerance: str) -> tuple[str
 
 
 def number(value: float) -> str:
-    """A number with five digits; what is below 1e-9 depends on the host, and is given as that."""
+    """A number with five digits; magnitudes below 1e-9, which depend on the host, as `below 1e-9`."""
     if math.isnan(value):
         return "none"
     if value and abs(value) < _NOISE:

@@ -321,7 +321,7 @@ def plot(
     settings: Settings | None = None,
     **timeline: Unpack[Timeline],
 ) -> Figure:
-    """Draw one figure of a run, or of several runs overlaid; the arguments after the first are those of `Run.plot`.
+    """Draw one figure of a run, or of several runs overlaid.
 
     Args:
         runs: a run or its folder, or a list of several; for the figures of the data, which need no run, a scenario too.
@@ -352,7 +352,7 @@ def plot(
 
 
 def _data_figure(sources: Sequence[Run | ScenarioLike], what: str, settings: Settings | None) -> Figure:
-    """The figure of the data split of one run or scenario, of which some settings may be changed."""
+    """The figure of the data split of one run or scenario; `settings` changes settings of the scenario."""
     if len(sources) != 1:
         raise FednetError(f"plot: '{what}' shows the data of one run or scenario, got {len(sources)}; give one")
     from fednet_emu.draw.figures.data_split import split_figures
@@ -381,7 +381,7 @@ def _refuse_unused(what: str | None, given: Mapping[str, Any]) -> None:
 def figures(
     runs: Sequence[Run | str | Path], labels: Sequence[str] = (), **timeline: Unpack[Timeline]
 ) -> dict[str, Figure]:
-    """Draw all figures of several runs, overlaid, by name; the arguments are those of `plot`."""
+    """Draw all figures of several runs, overlaid, by name; `plot` describes the arguments."""
     from fednet_emu.draw.figures.run_figures import figures as drawn
 
     return drawn(opened(runs, labels), Window.of(**timeline))

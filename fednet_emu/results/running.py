@@ -56,7 +56,7 @@ def run(
         out: the run folder, as of `fednet run`; None keeps all results in memory. An unfinished run of the same
             scenario in the folder is continued.
         algorithm: an algorithm object that replaces the scenario's algorithm; or another kind, such as `"fedprox"`,
-            which keeps those of its settings that fit.
+            which keeps the settings that fit.
         model: a model that replaces the scenario's: a component, or another kind; a `torch.nn.Module`, whose parameters
             are the initial model; or a function or class that makes one (called with `input_shape` and `outputs` if it
             has such parameters), whose initial parameters follow from the seed.
@@ -213,7 +213,7 @@ def swept(
 
 
 def _prepared(track: str | Iterable[str], out: str | Path | None) -> tuple[tuple[str, ...], Path]:
-    """The names of trackers for many runs, each of which can be created, and the folder, a temporary one for None."""
+    """The names of trackers for many runs, and the folder, a temporary one for None; check that trackers exist."""
     names = (track,) if isinstance(track, str) else tuple(track)
     if not all(isinstance(name, str) for name in names):
         raise FednetError(f"track: a sweep takes names, got {names!r}; give an import path, package.module:Class")

@@ -227,7 +227,7 @@ class Study(StudyRecords):
         """Draw a metric against a cost, as means and 95 % bands over the seeds.
 
         Args:
-            metric: `accuracy`, `loss`, `worst_accuracy`, ...; by default that of the target, or the accuracy.
+            metric: `accuracy`, `loss`, `worst_accuracy`, ...; by default the metric of the target, or the accuracy.
             against: the cost: `time`, `bits`, `energy` or `rounds`.
             panels: the axes whose levels have a panel each, at most two; by default the second and third axis.
             rename: other names for axes, levels and metrics, for example `{"tdma": "TDMA", "devices.count=20": "few"}`.
@@ -246,7 +246,7 @@ class Study(StudyRecords):
         panels: Sequence[str] | None = None,
         rename: Mapping[str, str] | None = None,
     ) -> dict[str, Figure]:
-        """Draw all figures of the study, by name; the arguments are those of `plot`.
+        """Draw all figures of the study, by name; `plot` describes the arguments.
 
         If `against` is given, only the figure of the metric against this cost is drawn.
         """
@@ -373,7 +373,7 @@ def report(paths: Sequence[str | Path], out: str | Path | None = None) -> Path:
     """Write the page of a run, of a study, or of several runs overlaid, and return its file.
 
     Args:
-        paths: the folder of a run, that of a study, or those of several runs.
+        paths: the folder of a run or of a study, or the folders of several runs.
         out: the file; None for `report.html` in the folder, of several runs in the current folder.
 
     Raises:

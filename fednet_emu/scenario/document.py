@@ -59,7 +59,7 @@ class Document:
         return dict(self.root.walk())
 
     def place(self, path: KeyPath) -> Place:
-        """The place of a setting; if it was not written, that of the nearest written mapping or list around it."""
+        """The place of a setting; if it was not written, the place of the nearest written mapping or list around it."""
         while path not in self.places:
             path = path[:-1]
         return self.places[path]
@@ -69,7 +69,7 @@ def load(name: str | Path, folder: Folder = "scenarios", short_forms: ShortForms
     """Read a scenario by path or name, together with its included files.
 
     Raises:
-        ScenarioError: The file does not exist, or its text or that of an included file has problems; all are listed.
+        ScenarioError: The file does not exist, or the text of it or of an included file has problems; all are listed.
     """
     path = find(str(name), folder)
     root = parse(read_text(path), file_text(path))
@@ -117,7 +117,7 @@ def apply_overrides(document: Document, overrides: Iterable[str | Setting]) -> D
 def filled(document: Document) -> Document:
     """Return the document of a scenario with the channel and the profile of the library where it has none.
 
-    A channel or profile without a required key changes that of the library, whose other keys it keeps.
+    A channel or profile without a required key overrides keys of the library's channel or profile.
     """
     root, reader = document.root, Reader(document.short_forms, [])
     if not isinstance(root.value, dict):
@@ -140,7 +140,7 @@ def filled(document: Document) -> Document:
 
 
 def _states_speed(devices: Mapping[str, Node]) -> bool:
-    """Whether the speed of devices is given in FLOP/s, rather than as a spread around that of the profile."""
+    """Whether the speed of devices is given in FLOP/s, rather than as a spread around the profile's speed."""
     speed = devices["speed"].value if "speed" in devices else None
     if isinstance(speed, dict) and "median_flop_per_s" not in speed:
         return "kind" in speed and speed["kind"].value != LogNormalSpeed.kind

@@ -1,6 +1,6 @@
 """Includes: a mapping takes its missing keys from another file.
 
-Any mapping may contain `include: NAME`; its own keys override those of the file. For the keys in a table of short
+Any mapping may contain `include: NAME`; its own keys override keys of the file. For the keys in a table of short
 forms a plain text does the same: `channel: urban-micro` means `channel: {include: urban-micro}`. For `profile`,
 names with shares mean a list of files: `{pi-4b: 0.5, jetson-nano: 0.5}` is `[{include: pi-4b, share: 0.5}, ...]`.
 """
@@ -153,7 +153,7 @@ class Reader:
 
 
 def _mixture(node: Node) -> Node | None:
-    """Write names with shares as a list of files; None for a mapping whose keys are those of the setting itself."""
+    """Write names with shares as a list of files; None for a mapping with keys of the setting itself."""
     shares: dict[str, Node] = node.value
     numbers = all(isinstance(share.value, int | float) for share in shares.values())
     if not shares or not numbers or shares.keys() & Profile.model_fields.keys():

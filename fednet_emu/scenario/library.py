@@ -106,7 +106,7 @@ def another_kind(name: str, what: str) -> str:
 
 
 def is_study(root: Node) -> bool:
-    """Whether the content of a file is that of a study, which has a base, rather than of a scenario."""
+    """Whether a file contains a study, which has a base, rather than a scenario."""
     return isinstance(root.value, dict) and "base" in root.value
 
 

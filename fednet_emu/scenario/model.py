@@ -66,9 +66,9 @@ class Devices(Component):
     time and power; other settings override it.
     """
     speed: AnySpeeds | None = None
-    """Computing speed of devices; null takes that of `profile`."""
+    """Computing speed of devices; null takes the speed of `profile`."""
     overhead_s: float | None = Field(None, ge=0, le=1e6)
-    """Fixed time in s of each computation, added to operations over speed; null takes that of `profile`, or 0."""
+    """Fixed time in s of each computation, added to operations over speed; null takes the time of `profile`, or 0."""
     slowdown: Slowdowns = Field(default_factory=dict)
     """Factors on the computing time of single devices, by number or name: `{0: 10, dev-3: 2}`. They apply to speed and
     `overhead_s` of any kind or profile; below 1 a device is faster. Measured powers are drawn for the longer time.
@@ -108,7 +108,7 @@ class Devices(Component):
 
 
 class Server(Component):
-    """The server at the base station. Its samples are taken from the training data before those of the devices."""
+    """The server at the base station. It takes its samples from the training data before the devices."""
 
     flop_per_s: float | None = Field(None, gt=1e-3, le=1e21)
     """Computing speed in FLOP/s; null for a server that does not compute. Algorithms that train on the server need it.
@@ -162,7 +162,7 @@ class Training(Component):
     """
     workers: Literal["auto"] | Annotated[int, Field(gt=0, le=1024)] = "auto"
     """Number of processes that train several jobs in parallel; learnt numbers are the same with any number. 1 trains in
-    the main process, which also trains jobs that are too small to send, those of a sweep, and those on a GPU. auto
+    the main process, which also trains jobs that are too small to send, of a sweep, or on a GPU. auto
     takes one process per thread, in sufficiently long runs; with engine: serial it is 1.
     With engine: ray it is the number of actors; auto takes the capacity of the cluster. Clients of a Flower app train
     in these processes if they have messages at the same instant, or if their operations are known; there auto is 1.

@@ -1,7 +1,7 @@
 """Validate a document, with one readable sentence for each problem in it.
 
 One error lists all problems of the document, in the order of the file, each as
-`file:line  key.path: what is wrong, got VALUE; what would be right`.
+`file:line  key.path: problem, got VALUE; remedy`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def validate(model_class: type[Model], document: Document, tell: Callable[[str],
 
     Args:
         model_class: its class.
-        document: the settings; after a change of kind, those of the old kind that fit the new one are kept.
+        document: the settings; after a change of kind, settings of the old kind that fit the new one are kept.
         tell: receives one line for each changed kind, with the settings that do not fit it and are left out.
 
     Raises:
@@ -65,7 +65,7 @@ def _settled(model_class: type[BaseModel], details: list[ErrorDetails]) -> Itera
     """Reduce the errors that pydantic reports for the members of a union to the helpful ones.
 
     If the value has the right type for one member of the union, only that member's error is kept; otherwise one error
-    about the union replaces those of all members.
+    about the union replaces the errors of all members.
     """
     spots = [(walk(model_class, tuple(detail["loc"])), detail) for detail in map(_pointed, details)]
     seen: set[KeyPath] = set()

@@ -1,8 +1,8 @@
 """The JSON schema of scenario and study files, with which editors complete and check the YAML while it is written.
 
-It is derived from the component classes, and also accepts what a document may contain before it is validated: the short
-form of a component, `include` in any mapping, and file names. Each mapping has two versions: the complete one, and
-`<name>.partial`, in which no key is required, because a mapping with `include` may omit what the included file defines.
+It is derived from the component classes, and also accepts forms that are resolved before validation: the short form of
+a component, `include` in any mapping, and file names. Each mapping has two versions: the complete one, and
+`<name>.partial`, in which no key is required, because a mapping with `include` may omit keys of the included file.
 
 Where a value may have one of several forms, `if` and `then` select the form by the value's type or its `kind`, so that
 an editor reports a problem at the exact key. With `anyOf` it would report the whole mapping as "not valid under any".
@@ -31,7 +31,7 @@ from fednet_emu.units import unit_of
 
 
 def documented_fields(model_class: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return the fields of a class by name, each with its docstring, or that of the field it overrides."""
+    """Return the fields of a class by name, each with its docstring, or the docstring of the field it overrides."""
     texts: dict[str, str] = {}
     for owner in reversed(model_class.__mro__):
         if issubclass(owner, BaseModel):
@@ -228,9 +228,9 @@ class _Builder:
         }
 
     def _without_kind(self, slot: str, kinds: Mapping[str, type[BaseModel]], kind: str | None, default: Any) -> Schema:
-        """Describe a mapping without a kind, as `Slot.meant` takes it; `kind` is that of the default, if it has one."""
+        """Describe a mapping without a kind, as `Slot.meant` takes it; `kind` is the kind of the default, if any."""
         required = {"required": ["kind"]}
-        if kind and kind not in kinds:  # that of a package which has no kind of this name
+        if kind and kind not in kinds:  # of another package, which has no kind of this name
             return {"type": "object"}
         if kind and kinds[kind].model_fields:
             return self.reference(f"{slot}.{kind}", kinds[kind], kind, partial=True)

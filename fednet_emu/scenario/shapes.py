@@ -1,4 +1,4 @@
-"""What each setting of a scenario may contain, read from the type annotations of the component classes.
+"""The valid content of each setting of a scenario, read from the type annotations of the component classes.
 
 Pydantic locates a problem by a path of keys mixed with tags (the kind of a component, the member of a union). Following
 the annotations along that path separates keys from tags, and yields the settings, kinds and bounds allowed there.
@@ -91,7 +91,7 @@ class Shape:
 
     @property
     def model(self) -> type[BaseModel] | None:
-        """The class, if it is that of a component; otherwise None."""
+        """The class, if it is a component; otherwise None."""
         return self.annotation if isinstance(self.annotation, type) and issubclass(self.annotation, BaseModel) else None
 
     @property

@@ -166,7 +166,7 @@ def _slots_of(shape: Shape) -> list[Slot]:
 
 
 def _inside(shapes: Iterable[Shape]) -> dict[str, list[Shape]]:
-    """The settings inside values of these shapes: for a slot those of every kind in its table."""
+    """The settings inside values of these shapes: for a slot the settings of every kind in its table."""
     found: dict[str, list[Shape]] = {}
     for shape in shapes:
         for part in _classes(shape):

@@ -1,4 +1,4 @@
-"""Convert an error of pydantic to a sentence: what is wrong, got VALUE; what would be right."""
+"""Convert an error of pydantic to a sentence: `problem, got VALUE; remedy`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Parse YAML text into a tree of values and their places.
 
-The rules are those of YAML 1.2: `1e6` is a number, `on` and `12:30` are text. Dates are text too. Duplicate keys, keys
+The rules of YAML 1.2 apply: `1e6` is a number, `on` and `12:30` are text. Dates are text too. Duplicate keys, keys
 that are not text, tags and merge keys `<<` are errors; anchors and aliases are allowed, as long as the text with all
 aliases written out stays within the limits of `fednet_emu.limits`.
 """
@@ -247,7 +247,7 @@ def _written(settings: str) -> str:
 
 
 class _Representer(SafeRepresenter):
-    """Defines how `dump` writes values; the keys of a mapping keep their order, except that `kind` comes first."""
+    """Defines how `dump` writes values; the keys of a mapping keep their order, except that `kind` is first."""
 
     def represent_dict(self, data: dict[str, Any]) -> Any:
         ordered = {key: data[key] for key in sorted(data, key=lambda key: key != "kind")}

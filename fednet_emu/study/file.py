@@ -84,7 +84,7 @@ class Search(Component):
     """
     behind: float | None = Field(None, gt=0, le=0.5)
     """A trial also ends if, after a quarter, a half or three quarters of its cap, its accuracy is below this quantile
-    of those of earlier settings; null for no such end. Only for a target accuracy.
+    of the accuracies of earlier settings; null for no such end. Only for a target accuracy.
     """
     least_rounds: int = Field(1, gt=0)
     """Smallest number of rounds in which a setting could reach the target. Their cost is computed without training, and
@@ -266,7 +266,7 @@ def opened(name: str | Path) -> Document | StudyFile:
     """Read a scenario or a study by path or name, one without the key `base` as a scenario, which takes precedence.
 
     Raises:
-        ScenarioError: there is no such file, or every problem of it; of a scenario also those of its includes.
+        ScenarioError: there is no such file, or all problems of the file, for a scenario with its includes.
     """
     path = locate(str(name), "scenarios") or locate(str(name), STUDIES) or find(str(name))
     text = read_text(path)

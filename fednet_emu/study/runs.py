@@ -34,7 +34,7 @@ _REACH = ("seed", "devices", "channel", "network")
 
 
 _LEARNT = ("seed", "scene_seed", "data", "partition", "groups", "feature_noise", "attack", "model")
-"""Sections of a scenario that determine learning, whatever the network."""
+"""Sections of a scenario that determine learning, independently of the network."""
 _MAYBE_LEARNT = ("deadline_s", "retries")
 """Settings of an algorithm that only determine which replies arrive."""
 
@@ -74,7 +74,7 @@ class StudyRun:
 
     @property
     def group(self) -> str:
-        """The program of a run whose rounds are those of other networks; empty if the network orders them."""
+        """The program of a run whose rounds do not depend on the network; empty if the network orders its updates."""
         return "" if self.scenario.algorithm.asynchronous else self.program
 
     @property
@@ -187,7 +187,7 @@ def run_of(
     Args:
         study: the study; or its path, or the name of a file in scenarios/studies/.
         levels: the label of a level, in any case, on each axis that has several.
-        overrides: settings of the run; they override those of the study and of the levels.
+        overrides: settings of the run; they override settings of the study and of the levels.
         seed: the seed, also one that the study does not use; None for the first of the study.
         data_dir: as in `runs_of`.
         timing_only: whether the run leaves out training.
@@ -244,7 +244,7 @@ def _cell(axes: Sequence[Axis], levels: Sequence[Level]) -> tuple[str, dict[str,
 class RunMaker:
     """Makes the runs of settings; settings with equal devices, channel and network are checked once for reachability.
 
-    All runs share the settings that make them repeatable, those of the study, and the overrides.
+    All runs share the settings that make them repeatable, the settings of the study, and the overrides.
 
     Args:
         study: the study.

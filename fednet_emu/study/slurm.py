@@ -4,7 +4,7 @@ Nothing waits while they run: each element of the array runs its share as a swee
 files, which `collected` reads.
 
     fednet sweep STUDY --slurm        # writes and submits
-    fednet sweep STUDY --collect      # what the last job does: tables, figures and the report
+    fednet sweep STUDY --collect      # as the last job: writes tables, figures and the report
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from fednet_emu.study.runs import StudyRun
 TABLES = ("study.parquet", "cells.parquet")
 """The tables of figures and comparisons; the separate host times differ from sweep to sweep."""
 KEYS = ("seed", "cell")
-"""Columns that identify a run, in addition to those of the axes."""
+"""Columns that identify a run, in addition to the axes."""
 TOTALS = ("rounds", "simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j")
 BACKHAUL = ("backhaul_bit", "backhaul_j")
 """Totals of runs that use a backhaul; its energy is part of `energy_j`, its bits are not part of `total_bit`."""
@@ -51,7 +51,7 @@ def write_tables(
     """Write the tables of a study into its folder.
 
     These are `study.parquet` with all evaluations, `cells.parquet` with one row for each run, and, separate from them,
-    `hosts.parquet` with host times. The rows are in the order of the study, whatever the order in which runs finished:
+    `hosts.parquet` with host times. The rows are in the order of the study, not in the order in which runs finished.
     `finished` has the run folders, and `failures` the reasons, by the run's position in `runs`.
     """
     summaries: dict[int, dict[str, Any]] = {
@@ -161,15 +161,15 @@ class Sweep:
     failures: dict[int, str] = field(default_factory=dict)
     """Reasons of failed runs."""
     host_s: list[float] = field(default_factory=list)
-    """Host times of the finished runs, including those of earlier sweeps."""
+    """Host times of the finished runs, including earlier sweeps."""
     at_once: int = 0
     """The largest number of simultaneous runs, at most one per core of this machine."""
 
     def add(self, runs: Sequence[StudyRun]) -> list[int]:
-        """Add runs, some of which may be finished, and return their places."""
+        """Add runs, finished or not, and return their places."""
         places = list(range(len(self.runs), len(self.runs) + len(runs)))
         self.runs.extend(runs)
-        folder = self.out / "cells"  # a run is identified by its digest, whatever its name was
+        folder = self.out / "cells"  # a run is identified by its digest, not by its name
         there = {path.name.rpartition("__")[2]: path for path in sorted(folder.glob("*__*"), reverse=True)}
         self.folder_of.extend(there.get(run.digest, folder / run.name) for run in runs)
         for place in places:

@@ -25,8 +25,8 @@ SHOWN = ("scenario.yaml", "summary.json")
 class TensorBoard(Tracker):
     """Writes scalars over rounds, whose wall time is simulated time, settings as hyperparameters, and texts.
 
-    The files are in `tensorboard/ID` of the run folder. TensorBoard cannot remove points, so those of a resumed run are
-    written again from the start. Those of a run that another one replaces stay until that one has finished.
+    The files are in `tensorboard/ID` of the run folder. TensorBoard cannot remove points, so all points of a resumed
+    run are written again. The files of a run that another run replaces stay until the new run has finished.
     """
 
     def __init__(self) -> None:

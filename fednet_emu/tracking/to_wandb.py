@@ -21,8 +21,8 @@ PROJECT = "fednet_emu"
 class WeightsAndBiases(Tracker):
     """Logs a run to W&B: settings as its configuration, metrics over rounds, the files of the run folder.
 
-    It is in `wandb/` of the run folder or the study's folder, in the project `fednet_emu` or that of WANDB_PROJECT, in
-    a group with the name of the study or scenario. The step of W&B counts log calls, because several can belong to one
+    Its files are in `wandb/` of the run folder or the study's folder. The project is WANDB_PROJECT or `fednet_emu`, the
+    group has the name of the study or scenario. The step of W&B counts log calls, because several can belong to one
     round; the axis of all charts is the metric `round`. The offline files of a resumed run are written again, unless
     they have been uploaded; repeated uploads have the same steps, which W&B stores once.
     """

@@ -35,7 +35,7 @@ class RunInfo:
     folder: Path | None
     """The run folder; None for a run in memory."""
     store: Path | None
-    """The common folder of several runs: that of the study, or the run folder."""
+    """The common folder of several runs: the folder of the study, or else the run folder."""
 
 
 class Costs(NamedTuple):

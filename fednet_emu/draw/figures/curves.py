@@ -39,7 +39,7 @@ def progress_figures(evaluations: Labelled, target: float | None = None) -> dict
         target: an accuracy at which a line is drawn.
 
     Returns:
-        The figures by name, without those of costs that are zero in all runs; empty without evaluations.
+        The figures by name, without costs that are zero in all runs; empty without evaluations.
     """
     evaluated = [rows for _, rows in evaluations if len(rows)]
     measure = "accuracy" if all(np.isfinite(rows["accuracy"]).any() for rows in evaluated) else "loss"

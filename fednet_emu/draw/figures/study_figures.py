@@ -31,13 +31,13 @@ def study_figures(
 ) -> dict[str, Figure]:
     """Draw all figures of a study, and return them by name.
 
-    These are `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `accuracy-rounds` (or those of another metric),
+    These are `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `accuracy-rounds` (or another metric instead),
     `time-to-target`, `bits-to-target` and `energy-to-target`, `differences` from the first setting, `pareto`,
     `front-energy-time`, `final` with device evaluations, and `cycle-groups` for cyclic participation.
 
     Args:
         view: the study.
-        metric: the metric to draw; by default that of the target, or the accuracy, or the loss.
+        metric: the metric to draw; by default the metric of the target, or the accuracy, or the loss.
         against: draw only the metric against this cost; by default all figures are drawn, with the metric against all
             four costs unless a panel would have more than 8 lines.
         panels: the axes whose levels have a panel each, at most two; by default the second and third axis.

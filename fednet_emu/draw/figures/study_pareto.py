@@ -73,7 +73,7 @@ def pareto_figure(view: StudyRecords, names: Names | None = None) -> Figure | No
 def cost_front_figure(view: StudyRecords, names: Names | None = None) -> Figure | None:
     """Draw the energy and the time of the target of each setting, and their front as a line.
 
-    Points are means over seeds, for settings whose every run reached the target; without a target those of whole runs.
+    Points are means over seeds, for settings whose every run reached the target; without a target, of whole runs.
     Different data have separate fronts.
 
     Returns:

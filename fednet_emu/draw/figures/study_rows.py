@@ -90,7 +90,7 @@ def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure
     """Draw the difference of each setting to the first one at the end of the runs, paired by seed.
 
     Points are seeds; zero is no difference. Common effects of a seed, such as channels and data, cancel, unlike in
-    curves with bands. Intervals are those of `compare`: fewer than six seeds have none.
+    curves with bands. Intervals are computed as in `compare`; with fewer than six seeds there is none.
 
     Args:
         view: the study.
@@ -191,7 +191,7 @@ def draw_runs(
         values: the values.
         row: their vertical position.
         colour: the colour of points and mean.
-        interval: mean and interval, if not those of the values.
+        interval: mean and interval; by default computed from the values.
         least: smallest possible value, at which the interval ends.
         most: largest possible value.
     """
@@ -234,7 +234,7 @@ def entry(label: str, look: Mapping[str, Any], colour: str = "0.4") -> Line2D:
 
 
 def interval_entry(*, cut: bool) -> Line2D:
-    """Return the legend entry of intervals, some of which were clipped."""
+    """Return the legend entry of intervals; `cut` if some were clipped."""
     label = "95 % interval over seeds" + (" (arrow: clipped)" if cut else "")
     return entry(label, {**LINE, "marker": "|", "markersize": ARROW, "markeredgewidth": 0.8})
 

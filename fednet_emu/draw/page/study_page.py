@@ -28,7 +28,7 @@ SCRIPTS = ("lines.js", "study.js", "search.js", "fronts.js")
 MEANS = dict.fromkeys(("accuracy", "loss"), mean_interval) | {its.column: cost_interval for its in TRADED.values()}
 """Columns of the cells whose means and intervals are in the table of settings."""
 FIRST = ("time", "bits", "energy")
-"""The costs whose rankings come first."""
+"""The costs whose rankings are first."""
 POINTS, FEWEST_POINTS, ALL_POINTS = 120, 40, 40_000
 """Largest and smallest number of points of a line, and of all lines of a page together."""
 MOST_POINTS = 250
@@ -231,7 +231,7 @@ def _ranking_columns(ranking: RankedSettings) -> list[dict[str, Any]]:
 def pareto(study: StudyRecords, settings: Sequence[Setting]) -> dict[str, Any]:
     """Return the points and fronts of a study.
 
-    Fronts with accuracy are over all rounds; those of two costs are over settings, by the costs of the target.
+    Fronts with accuracy are over all rounds; fronts of two costs are over settings, by the costs of the target.
     """
     names = list(dict.fromkeys(setting.data_set for setting in settings))
     costs = [cost.column for cost in TRADED.values()]

@@ -50,7 +50,7 @@ class Activity:
         self.slices = 0
 
     def write(self, rows: Rows, sent: Rows, receivers: Mapping[int, IntArray]) -> None:
-        """Write slices of devices and of media; slices of a later call may not start before those of this one.
+        """Write slices of devices and of media, in order of time: a later call may not have earlier starts.
 
         Args:
             rows: device slices, of type `ROW`.
@@ -195,7 +195,7 @@ class Lanes:
     def of(self, track: IntArray, started_ns: IntArray, ended_ns: IntArray) -> IntArray:
         """Lane of each slice, [slices]; slices are ordered by track, then by start.
 
-        Slices of a later call may not start before those of an earlier call on the same track.
+        On one track, slices of a later call may not start before slices of an earlier call.
         """
         lane = np.zeros(len(track), np.int64)
         earlier_ns = self._reach.before(track, ended_ns)

@@ -12,7 +12,7 @@ from fednet_emu.records.ledger import SCORES, SERVER, device_label
 from fednet_emu.records.reasons import REASONS
 from fednet_emu.records.rows import KINDS
 
-# ---- tracks: a number is the kind of track, the index of what it belongs to, and the lane ---------------------------
+# ---- tracks: a number is the kind of track, the index of its owner, and the lane ------------------------------------
 
 RUN, ROUNDS, SCORE, CELL, MEDIUM, ON_AIR, COUNTER, DEVICES, DEVICE = range(1, 10)
 """Kinds of tracks: the process of the run with its rounds and scores; the process of each cell with the group of its
@@ -57,7 +57,7 @@ def counter_parts(number: int) -> tuple[int, int, int]:
 _DIRECTIONS = ("uplink", "downlink", "sidelink out", "downlink", "downlink", "sidelink in")
 """Names of a sender's and a receiver's slice, for each direction; the server is no device."""
 _REASONS = 28
-"""Reserved number of reasons of losses, including those of plug-ins."""
+"""Reserved number of reasons of losses, including reasons of plug-ins."""
 COMPUTE_NAME = 1 + len(_DIRECTIONS) * _REASONS
 WAIT_NAME = COMPUTE_NAME + _REASONS
 """Numbers of the names of computations and of waits for the channel; the number of the reason is added for stopped

@@ -1,6 +1,6 @@
 """The packets of a Perfetto trace: tracks, names, slices, instants and counters, single or in batches of equal form.
 
-A trace is a sequence of `TracePacket` messages. Field numbers are those of google/perfetto,
+A trace is a sequence of `TracePacket` messages. Field numbers are defined in google/perfetto,
 protos/perfetto/trace/trace_packet.proto and protos/perfetto/trace/track_event/.
 
 Two properties of the reader determine this file. An END closes the last opened slice of its track, so slices on one

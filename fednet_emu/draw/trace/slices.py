@@ -22,7 +22,7 @@ ROW = np.dtype([
     ("comes", np.int64), ("goes", np.int64), ("rank", np.int64),
 ])  # fmt: skip
 """A slice of a device: its row in the table of transfers or computations, its size in bits or FLOP, incoming and
-outgoing flows. Of slices with equal starts a flow goes to that of the higher rank; media have rank 1.
+outgoing flows. Of slices with equal starts a flow ends at the slice of the higher rank; media have rank 1.
 """
 
 ON_MEDIUM = np.dtype([
@@ -46,7 +46,7 @@ def device_slices(part: Part) -> Rows:
 
 
 def medium_slices(part: Part, cell: IntArray) -> Rows:
-    """Transmissions; `cell` is that of each transfer."""
+    """Transmissions; `cell` is the cell of each transfer."""
     sent = part.transfers
     chosen = sent["started_ns"] != NEVER_NS
     rows = np.empty(int(chosen.sum()), ON_MEDIUM)
@@ -123,7 +123,7 @@ def _rows(device: IntArray, started_ns: IntArray, ended_ns: IntArray, form: int,
 
 
 def steps(part: Part, cell: IntArray) -> Rows:
-    """All changes of counters, unordered; `cell` is that of each transfer."""
+    """All changes of counters, unordered; `cell` is the cell of each transfer."""
     sent, made = part.transfers, part.computes
     senders, queue, bits = (names.counter_number(what, cell, sent["kind"]) for what in range(len(names.COUNTERS)))
     started_ns, ended_ns = sent["started_ns"], sent["ended_ns"]
@@ -154,7 +154,7 @@ class Counters:
         """For each changing counter: its number, instants in ns, and its value from each instant on.
 
         Args:
-            changes: all changes up to some time, without those of earlier batches.
+            changes: all changes up to some time, without changes of earlier batches.
             from_ns: earlier changes are one change at this time.
         """
         changes = changes[np.lexsort((changes["at_ns"], changes["counter"]))]

@@ -239,7 +239,7 @@ class ActiveSet:
         station = radio_of(leg.cell)
         return (leg.sender, station) if leg.receiver < 0 else (station, leg.receiver)
 
-    # ---- who shares a band with whom ---------------------------------------------------------------------------------
+    # ---- sharing of bands --------------------------------------------------------------------------------------------
 
     def gather(self) -> None:
         """Rebuild `cells` after a change: the members of each cell and the bits each leg has left."""

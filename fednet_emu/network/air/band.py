@@ -117,7 +117,7 @@ class Band:
         return needed * share / min(fading.peak(los) for los in (False, True)) * (1 + ROUGHLY)
 
     def carries(self, snr: float, *, los: bool) -> bool:
-        """Whether a link alone, of a mean SNR, ever carries anything: in more than one fading block in 10^8."""
+        """Whether a link alone, of a mean SNR, carries bits in more than one fading block in 10^8."""
         share, bandwidth_hz, threshold, _, rate_of, _, _ = self.for_one
         sinr = snr * self.fading.combined(self.reception.branches(1)).peak(los) / share
         return sinr >= threshold and work_per_ns(rate_of(sinr, bandwidth_hz)) > 0
@@ -200,7 +200,7 @@ class Band:
             blocks = min(2 * blocks, _MANY_BLOCKS)
 
     def soon_through(self, snr: Array, fading_key: Keys, size_bit: float, start_ns: int) -> QuickEnds:
-        """Compute what `alone` gives for many links [links], up to rounding, if they end within a few blocks."""
+        """Compute the result of `alone` for many links [links], up to rounding, if they end within a few blocks."""
         edges_ns, sinr, rate_bps = self.pace(snr, fading_key, start_ns, 1 if self.constant else _FEW_BLOCKS // 4)
         needed = needed_ns(edges_ns, rate_bps, np.full(len(snr), size_bit * NS_PER_S))
         after_ns = edges_ns[1:] - float(start_ns)

@@ -49,10 +49,10 @@ def _expected_s(pace: Pace, size_bit: float) -> Array:
 class Patience:
     """Timeouts of the transfers of a band.
 
-    A transfer gets `TIMES` its expected duration, in whole seconds, from `LEAST_S` to `MOST_S`. Where bursts have parts
-    of the band, this assumes the largest number on the air. Where they disturb each other, their rates are not known
-    before, and all have `MOST_S`. A transfer that would take more than `MOST_S` even alone and undisturbed is not
-    worth trying.
+    A timeout is `TIMES` the expected duration, in whole seconds, from `LEAST_S` to `MOST_S`. Where bursts have parts of
+    the band, this assumes the largest number on the air. Where bursts disturb each other, their rates are not known
+    before, and all timeouts are `MOST_S`. A transfer that would take more than `MOST_S` alone and undisturbed is not
+    tried.
 
     Args:
         least_share: fraction of the band that a burst has when as many as possible are on the air; None for a
@@ -134,12 +134,12 @@ def _place(snr: Array) -> Array:
 
 @lru_cache(maxsize=256)
 def _pace(band: Band, share: float, block_s: float, los: bool) -> Pace:
-    """What links with a share of a band carry on average, at each level of their mean SNR.
+    """Average rates and waits of links with a share of a band, at each level of their mean SNR.
 
     Args:
         band: the band, with the fading of all antennas combined.
         share: the share.
-        block_s: how long the gain of a link stays the same; infinity for ever.
+        block_s: duration in s of a constant gain; infinity if the gain never changes.
         los: whether the links have line of sight.
     """
     snr = db_to_linear(_LOW_DB + _STEP_DB * np.arange(_LEVELS, dtype=np.float64))[:, None]

@@ -1,4 +1,4 @@
-"""Arrays with room to spare: entries come at the end and go from anywhere, while all others stay in place."""
+"""Arrays with spare capacity: entries are added at the end and removed anywhere; other entries keep their places."""
 
 from __future__ import annotations
 

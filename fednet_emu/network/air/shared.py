@@ -242,7 +242,7 @@ class SharedAir(Air):
         if band.slotted and since_ns % band.slot_ns:
             rated = self._resume_slot(rated)
         if self._moving:
-            rated = rated._replace(dead=None)  # who is out of reach may come back
+            rated = rated._replace(dead=None)  # a moving device out of reach may return
         on_air.mark_dead(rated.dead)
         needed = needed_ns(edges_ns, rated.rate_bps, on_air.leg["left_nbit"])
         ends = on_air.of_bursts(np.maximum, needed)

@@ -167,7 +167,7 @@ class Transfer(Completion):
 
     @property
     def payload(self) -> Any:
-        """What arrives is in the delivery, the value of this event.
+        """Not available: the payload is in the delivery, the value of this event.
 
         Raises:
             AlgorithmError: always.

@@ -33,8 +33,8 @@ def moving_draws(
     """Draws of moving devices, for which line of sight and shadowing are random functions of position.
 
     Both are correlated over distance as exp(-d / d_corr), shadowing with the distance of the link's state (Gudmundson,
-    Electronics Letters 1991; TR 38.901 Table 7.5-6), line of sight with the one of the path loss (Table 7.6.3.1-2), so
-    they change smoothly along a path and are the same again at the same place.
+    Electronics Letters 1991; TR 38.901 Table 7.5-6), line of sight with the distance of the path loss (Table
+    7.6.3.1-2). They change smoothly along a path, and are equal again at the same position.
 
     Args:
         hop: geometry of the links.

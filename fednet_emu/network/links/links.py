@@ -95,7 +95,7 @@ class CellLinks(Links):
         serving: [devices] the cell of each device; None for the one whose `snr` is highest.
         los: [stations, devices] whether each link has line of sight; None for no link.
         power_w: [devices] transmit power of each device in W if power control sets it, else None.
-        numbers: [devices] numbers by which fading is keyed; None for those of the devices.
+        numbers: [devices] numbers by which fading is keyed; None for the device numbers.
 
     Attributes:
         mean_snr: [devices] SNR of each device's link with the station that serves it.
@@ -175,7 +175,7 @@ class CellEnvironment:
         power_control: how devices choose their power for the uplink.
         moving: whether shadowing and line of sight depend on the devices' positions rather than on their numbers only.
         antennas: antennas of each base station, combined on the uplink.
-        numbers: [devices] numbers by which random draws are keyed; None for those of the devices.
+        numbers: [devices] numbers by which random draws are keyed; None for the device numbers.
     """
 
     channel: Channel

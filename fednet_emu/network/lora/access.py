@@ -92,7 +92,7 @@ class LoneLora(Staircase):
 
 
 class Lora(Access):
-    """LoRa: messages are cut into frames of LoRaWAN, and the sender is silent after each as its duty cycle says.
+    """LoRa: messages are cut into frames of LoRaWAN, and the sender is silent after each according to its duty cycle.
 
     A frame of T on the air is followed by a silence of T (1 / duty_cycle - 1), before the next frame and before the
     next message of the same sender. Frames last as Semtech's data sheets have it, with a code rate of 4/5 and 13 bytes
@@ -109,8 +109,8 @@ class Lora(Access):
     overlapping: ClassVar[bool] = True
 
     spreading: Literal["adr", 7, 8, 9, 10, 11, 12] = "adr"
-    """Spreading factor of all; `adr` gives each link the one that adaptation of LoRaWAN leaves it, and a broadcast
-    the one of the weakest receiver."""
+    """Spreading factor of all links; `adr` gives each link the factor to which LoRaWAN adapts, and a broadcast the
+    factor of the weakest receiver."""
 
     duty_cycle: float = Field(0.01, gt=0, le=1)
     """Largest share of the time that a sender is on the air; 0.01 in most of the European band at 868 MHz."""

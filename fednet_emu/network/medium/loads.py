@@ -46,13 +46,13 @@ class RadioLoads:
                     self._received_bits[leg] = load(leg.receiver, RECEIVING, bits_w, _lose_nothing)
 
     def follow(self, powers: Iterable[Power]) -> None:
-        """Let senders draw the planned powers of the next blocks from now on."""
+        """Load the batteries of senders with the planned powers of the next blocks."""
         for first, from_ns, shares in powers:
             if first in self._sending:
                 self._batteries.change(self._sending[first], from_ns, [first.drawn_w * share for share in shares])
 
     def follow_bits(self, rates: Iterable[Rates]) -> None:
-        """Let bits draw from now on at the rates that are planned for the next blocks."""
+        """Load the batteries with the energies of bits, at the planned rates of the next blocks."""
         if not self._sent_bits and not self._received_bits:
             return
         change, radios = self._batteries.change, self._radios

@@ -312,7 +312,7 @@ class Medium:
             self.clock.trigger_now(came)
 
     def _draw(self, started: list[Burst]) -> None:
-        """Let the senders of bursts that have started draw their powers, and batteries carry all loads."""
+        """Set the powers of the senders of bursts that have started, and update the loads of batteries."""
         for burst in started:
             first = burst[0]
             if self._powers_differ or first.power_part != 1.0:
@@ -363,7 +363,7 @@ class Medium:
             self.turns.add(burst)
 
     def _start(self, burst: Burst) -> bool:
-        """Let a burst start, without the transfers one of whose ends is away; False if no transfer is left."""
+        """Start a burst, without transfers that have an absent end; False if no transfer is left."""
         now_ns, gaps_ns, on_air, some_are_gone = self.clock.now, 0, self._on_air, False
         if self._connections is not None:
             gaps_ns = max([self._connections.start(transfer, now_ns) for transfer in burst])

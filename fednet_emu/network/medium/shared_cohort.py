@@ -21,7 +21,7 @@ from fednet_emu.network.air.band import MOST_BLOCKS, Band
 from fednet_emu.network.air.shared import MOST_GAINS, NEAR_NS, blocks_after
 from fednet_emu.network.air.sharing import Allocation
 
-_ROUNDING = 2.0**-49  # some times that of a product and a quotient
+_ROUNDING = 2.0**-49  # some times the rounding error of a product and a quotient
 _MOST_CHANGES = 8
 """Largest number of starts and ends for which rates are computed ahead."""
 _SPARE = 16

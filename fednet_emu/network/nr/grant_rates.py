@@ -93,8 +93,8 @@ class InSlots(OfLaw):
     """Another law on the whole band in a share of all slots, for senders that take turns in slots.
 
     A sender with the part x of the band has that part of the slots: its rate is x times the rate of the whole band.
-    As with parts of the band its SINR is the one of its power on its part alone, s / x, so that any two schemes see the
-    same SINR for the same mean power.
+    As with parts of the band its SINR assumes all power in its part, s / x, so that any two schemes have the same SINR
+    for the same mean power.
     """
 
     law: RateLaw

@@ -27,7 +27,7 @@ class TddPattern:
         spacing_khz: 15, 30, 60 or 120, by which a slot lasts 1 to 1/8 ms (TS 38.211 clause 4.3.2).
 
     Raises:
-        ValueError: no such pattern; the message says what would be one.
+        ValueError: there is no such pattern; the message suggests one.
     """
 
     slots: str

@@ -51,7 +51,7 @@ class Planned(RatedAccess):
 
     @property
     def capacity(self) -> int | None:
-        """One where the planner lets devices send in turns, else no limit."""
+        """One if the planner makes devices send in turns, else no limit."""
         return 1 if self.planner.IN_TURNS else None
 
     @override

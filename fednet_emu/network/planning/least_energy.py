@@ -5,9 +5,9 @@ Transactions on Wireless Communications 20(3), 2021, https://arxiv.org/abs/1911.
 given local accuracy: minimise the sum of kappa C D f^2 + p t over bandwidths, powers, clocks and times to send, where
 each device computes and sends within T, the bandwidths add up to at most B, and powers and clocks have limits.
 
-Line by line: the bandwidth of a device for a price of the band is its closed form by Lambert's W, between the one of
-full power and the one of the highest efficiency; its clock is f = C D / (T - t); bisection finds the price at which all
-of the band is used.
+Line by line: the bandwidth of a device for a price of the band is its closed form by Lambert's W, between the bandwidth
+at full power and the bandwidth at the highest efficiency. Its clock is f = C D / (T - t). Bisection finds the price at
+which all of the band is used.
 
 Differences from the paper: the paper alternates between times (with the local accuracy) and the rest. For given local
 steps the problem is jointly convex in times and bandwidths (the energy to send depends on their product z only, by

@@ -20,14 +20,14 @@ AnyEdges = Annotated[Edges, Slot("edges", EDGES)]
 
 
 class Topology(Component):
-    """Who may send to whom from device to device, and in which clusters."""
+    """The edges between devices, and the clusters."""
 
     edges: AnyEdges
     clusters: AnyClusters = EqualClusters(count=1)
 
 
 class Graphs:
-    """The digraphs of one run, each worked out when asked for.
+    """The digraphs of one run, each computed on request.
 
     Raises:
         DataError: recorded contacts cannot be read.
@@ -38,7 +38,7 @@ class Graphs:
         self._edges = topology.edges.source(inputs)
 
     def at(self, at_s: float, *name: int) -> Digraph:
-        """The digraph at a simulated time; `name` names what is drawn by chance, the number of the round first.
+        """The digraph at a simulated time; `name` is the name of its random draws, with the number of the round first.
 
         Raises:
             ScenarioError: the clusters are impossible, or no draw was strongly connected.

@@ -35,7 +35,7 @@ class EqualClusters(Clusters):
     """Number of clusters."""
 
     def group(self, inputs: TopologyInputs, at_s: float) -> IntArray:
-        """Device k of n is in cluster k count // n, but for rounding.
+        """Clusters of consecutive devices; with a remainder of r, the first r clusters have one more device.
 
         Raises:
             ScenarioError: there are more clusters than devices.
@@ -51,7 +51,7 @@ class EqualClusters(Clusters):
 
 
 class ListedClusters(Clusters):
-    """Given sets of devices; a device in none of them is a cluster by itself."""
+    """Given sets of devices; a device in none of them is a cluster of one."""
 
     kind = "sets"
 

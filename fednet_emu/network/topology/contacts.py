@@ -100,9 +100,9 @@ class ContactTrace:
 def read_contacts(where: str, text: str, *, directed: bool = False) -> ContactTrace:
     """Contacts of a text in the StandardEvents format; those without an end last until the last line.
 
-    Repeated events are those of the ONE's reader: a pair that is up stays up and one that is down stays down, whichever
-    node is named first; interfaces are apart. With `directed`, `a b` and `b a` are two contacts, unless only one of
-    them is up, which then goes down in either order. Lines of messages are ignored.
+    Repeated events have no effect, as in the reader of the ONE: a pair that is up stays up, and a pair that is down
+    stays down. The order of the nodes does not matter; interfaces are separate. With `directed`, `a b` and `b a` are
+    two contacts; if only one of them is up, a down event in either order ends it. Lines of messages are ignored.
 
     Raises:
         DataError: A line is not of this form, a node meets itself, or time goes back.
@@ -156,7 +156,7 @@ def read_intervals(where: str, text: str, *, directed: bool = False) -> ContactT
 
 
 def read_snapshots(where: str, text: str, *, directed: bool = False) -> ContactTrace:
-    """Contacts of a text of lines `t a b`, each of which says that a and b met in the 20 s up to t.
+    """Contacts of a text of lines `t a b`: a and b met in the 20 s up to t.
 
     Raises:
         DataError: A line is not of this form, a node meets itself, or time goes back.

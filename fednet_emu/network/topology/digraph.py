@@ -1,4 +1,4 @@
-"""Who can send to whom from device to device: a directed graph that falls into clusters."""
+"""Transmissions from device to device: a directed graph that consists of clusters."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Digraph:
 
     @classmethod
     def of(cls, cluster: IntArray, sender: IntArray, receiver: IntArray) -> Digraph:
-        """A graph of these edges in any order, without those between clusters; clusters are numbered anew.
+        """A graph of these edges in any order, without edges between clusters; clusters are renumbered.
 
         Clusters keep the order of their first devices.
         """

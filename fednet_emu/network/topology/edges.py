@@ -29,12 +29,12 @@ MAX_REDRAWS = 200
 
 @dataclass(frozen=True, slots=True)
 class TopologyInputs:
-    """What edges and clusters may look at.
+    """Inputs of edges and clusters.
 
     Attributes:
         count: number of devices.
         streams: randomness.
-        paths: where devices are.
+        paths: positions of the devices.
         links_at: the links between devices at a time in seconds.
         data_dir: folder of recorded data.
     """
@@ -55,7 +55,7 @@ a name of the draw: the number of the round first.
 
 
 class Edges(Component):
-    """Where the edges of the graph come from."""
+    """The source of the edges of the graph."""
 
     @abstractmethod
     def source(self, inputs: TopologyInputs) -> EdgeSource:
@@ -113,7 +113,7 @@ def fixed(pairs: Sequence[tuple[int, int]], *, directed: bool) -> EdgeSource:
 
 
 class RandomRegular(Edges):
-    """In each group a random regular digraph drawn anew each time, of which edges then fail independently.
+    """In each group a random regular digraph for each draw, whose edges then fail independently.
 
     The digraph is circulant under a random relabelling: each device sends to the devices `degree - 1` distinct random
     steps ahead of it. Smaller groups are complete. This is the generator that the literature on semi-decentralised
@@ -176,7 +176,7 @@ class RandomRegular(Edges):
     def _attempt(
         self, streams: Streams, groups: int, size: int, name: tuple[int, ...]
     ) -> tuple[IntArray, IntArray, IntArray]:
-        """Edges of one draw for so many groups: the group, and the places of sender and receiver in it."""
+        """Edges of one draw for a number of groups: the group, and the places of sender and receiver in it."""
         steps_each = min(self.degree, size) - 1
 
         def draws(what: str, *shape: int) -> Array:

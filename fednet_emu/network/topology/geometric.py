@@ -13,11 +13,11 @@ from fednet_emu.units import db_to_linear
 
 
 class Geometric(Edges):
-    """An edge for every link whose SINR, averaged over fading, reaches a threshold where the devices are now.
+    """An edge for every link whose SINR, averaged over fading, reaches a threshold at the devices' present positions.
 
     With `slots`, each draw assigns one of that many slots to every device at random. A device cannot receive in its own
-    slot (half duplex), and other senders of the same slot are noise. Without, there is no interference.
-    Links are those of the sidelink, with its asymmetry.
+    slot (half duplex), and other senders of the same slot are noise. Without `slots` there is no interference.
+    Links have the parameters of the sidelink, with its asymmetry.
     Ignored here: fading, and senders beyond `reach_m`, as receivers and as interference.
     """
 
@@ -31,7 +31,7 @@ class Geometric(Edges):
     """Number of slots that devices share; null gives each device its own slot, without interference."""
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
-        """Worked out from positions when asked for."""
+        """Edges computed from positions on request."""
         return partial(self._good, inputs)
 
     def _good(self, inputs: TopologyInputs, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
@@ -52,14 +52,14 @@ class Geometric(Edges):
 
 
 def sinr_in_slots(snr: Array, receiver: IntArray, slot: IntArray) -> Array:
-    """SINR of links [links] whose senders transmit in slots: all others heard in the slot are noise.
+    """SINR of links [links] whose senders transmit in slots: other links with the same receiver and slot are noise.
 
-    Ignored here: everybody who is not among the links.
+    Ignored here: senders without a link to the receiver.
 
     Args:
         snr: [links] SNR of each link alone.
-        receiver: [links] who receives.
-        slot: [links] the slot of its sender.
+        receiver: [links] the receiver.
+        slot: [links] the slot of the sender.
     """
     if not len(snr):
         return snr

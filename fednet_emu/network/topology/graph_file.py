@@ -22,11 +22,11 @@ class GraphFile(Edges):
 
     path: str
     """The file, plain or .gz; in the data folder, or where the program was started. `.graphml` is GraphML; any other
-    name is a list of edges, one in each line: two nodes, separated by blanks, tabs or a comma, and what follows them is
-    not read, nor is what follows `#`."""
+    name is a list of edges, one in each line: two nodes, separated by blanks, tabs or a comma. Further columns and text
+    after `#` are not read."""
 
     directed: bool | None = None
-    """Whether an edge leads from its first node to its second only, or both ways; null takes what GraphML says, and
+    """Whether an edge leads from its first node to its second only, or both ways; null takes the value of GraphML, and
     both ways for a list."""
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:

@@ -25,8 +25,8 @@ class SatelliteEdges(Edges):
     kind = "satellites"
 
     neighbours: Literal["ring", "grid", "all"] = "ring"
-    """ring: the two next ones in the plane; grid: also those at the same place in the planes beside, without a seam
-    between the first and the last plane of a `star`; all: everybody in sight."""
+    """ring: the two next satellites in the plane; grid: also the satellites at the same place in adjacent planes, but
+    not between the first and the last plane of a `star`; all: every satellite in sight."""
     least_height_m: float = Field(8.0e4, ge=0, le=1e6)
     """Least height in m of the line between two satellites above a sphere of 6371 km; the air bends and absorbs below.
     """

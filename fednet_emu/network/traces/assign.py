@@ -48,7 +48,7 @@ class DeviceRates:
         return series.bits_between(offset_ns + start_ns, offset_ns + end_ns)
 
     def needed_ns(self, device: int, size_bit: int, start_ns: int) -> int:
-        """Nanoseconds from an instant on until the device's link has carried so many bits."""
+        """Nanoseconds from an instant on until the device's link has carried `size_bit` bits."""
         return self._series[self.trace.item(device)].needed_ns(size_bit, self._offset_ns[device] + start_ns)
 
     def _of(self, device: int) -> tuple[RateSeries, float]:

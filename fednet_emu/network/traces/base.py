@@ -34,7 +34,7 @@ class RateTraces(Component):
         """The traces by name, in the order of their names, as recorded: `scale` is not applied yet.
 
         Args:
-            data_dir: The data folder; None means the one that the environment variable FEDNET_DATA names.
+            data_dir: The data folder; None means the folder in the environment variable FEDNET_DATA.
 
         Raises:
             DataError: A file is missing or cannot be used.
@@ -42,7 +42,7 @@ class RateTraces(Component):
 
 
 def holding_until_next(where: str, time_s: Array, rate_bps: Array, last_s: float | None = None) -> RateSeries:
-    """A series in which the rate of each row [rows] holds from its time until that of the next row.
+    """A series in which the rate of each row [rows] holds from its time until the time of the next row.
 
     Times do not decrease, and are counted from the first row. Rows of the same time are averaged. The last row holds
     for `last_s`; None means as long as the row before it, or 1 s when it is alone.

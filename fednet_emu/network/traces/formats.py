@@ -1,4 +1,4 @@
-"""The formats of recorded rates: the user's own CSV files, and those of public data sets."""
+"""The formats of recorded rates: the user's own CSV files, and formats of public data sets."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class CsvTraces(FileTraces):
     """CSV files whose header names `time_s`, seconds, and `rate_bps`, bit/s; further columns are ignored.
 
     Commas, semicolons or tabs separate, and lines that begin with `#` are comments. A rate holds from the time of its
-    row until that of the next row; the last one for as long as the one before it. Times count from the first row.
+    row until the time of the next row; the last rate as long as the previous one. Times count from the first row.
     """
 
     kind = "csv"
@@ -77,8 +77,8 @@ class FlashTraces(RateTraces):
     """The mean Wi-Fi speed of each of FLASH's 19 users, one trace per user, constant over time.
 
     From Yang et al., "Characterizing impacts of heterogeneity in federated learning upon large-scale smartphone data",
-    WWW 2021. Uplink and downlink have the users in the same order, so a device's two speeds are those of one user.
-    Ignored here: the spread of a user's speed, for which FLASH draws anew for each transfer (`link_speeds` has it).
+    WWW 2021. Uplink and downlink have the users in the same order, so a device's two speeds belong to one user.
+    Ignored here: the spread of a user's speed, from which FLASH draws for each transfer (`link_speeds` has it).
     """
 
     kind = "flash"
@@ -184,8 +184,8 @@ class MahimahiTraces(FileTraces):
     select: str = "*.down*"
     """Which files of the folder: uplinks are `*.up*`."""
     packet_byte: int = Field(1504, gt=0)
-    """Bytes of a packet: 1504 is what mahimahi drains per line, an IP packet of 1500 and 4 of its tunnel's header; 1500
-    counts IP bytes only, and every rate is 0.27 % lower."""
+    """Bytes of a packet: mahimahi drains 1504 per line, an IP packet of 1500 and 4 of its tunnel's header; 1500 counts
+    IP bytes only, and every rate is 0.27 % lower."""
     window_s: float = Field(0.1, ge=0.001)
     """Opportunities are averaged over windows of this length; the bits stay the same. 0.001 is as recorded."""
 
@@ -227,8 +227,8 @@ class PensieveTraces(FileTraces):
     kind = "pensieve"
     path: str = "net_fcc_norway3g/comyco_traces.tar.gz"
     select: str = "cooked_traces/*.log"
-    """Which files: by default the 68 of Norway; `cooked_traces/trace_*` are those of the FCC, and
-    `cooked_traces/tram*` those in trams, for example."""
+    """Which files: by default the 68 of Norway; `cooked_traces/trace_*` selects the files of the FCC, and
+    `cooked_traces/tram*` files recorded in trams, for example."""
 
     @override
     def series(self, where: str, text: str) -> RateSeries:

@@ -88,9 +88,9 @@ class RateSeries:
         return (self._done_until(end_ns) - self._done_until(start_ns)) / BIT
 
     def needed_ns(self, size_bit: int, start_ns: int) -> int:
-        """Nanoseconds from an instant on until so many bits are carried, the least such time; 0 for no bits.
+        """Least nanoseconds from an instant on until `size_bit` bits are carried; 0 for no bits.
 
-        Whole numbers throughout, so that a transfer late in a long run takes as long as one at its start.
+        All numbers are integers, so that a transfer late in a long run takes as long as one at its start.
         """
         if size_bit <= 0:
             return 0

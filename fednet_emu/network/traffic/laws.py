@@ -1,4 +1,4 @@
-"""Laws of the sizes of files and of the gaps between them, by their quantile functions."""
+"""Distributions of the sizes of files and of the gaps between files, by quantile functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fednet_emu.component.slot import Slot, kinds
 
 
 class Law(Component):
-    """A law of positive numbers: bytes of a file, or seconds of a gap."""
+    """A distribution of the size of a file in byte, or of a gap in s."""
 
     UNIT: ClassVar[str]
     """Unit in the names of the settings."""
@@ -31,12 +31,12 @@ class Law(Component):
         """The mean."""
 
     def of(self, what: str) -> Any:
-        """The value of the setting `what` in the unit of the law."""
+        """The setting `what`, whose name ends in the unit."""
         return getattr(self, f"{what}_{self.UNIT}")
 
 
 class FixedLaw(Law):
-    """All values are equal."""
+    """A constant."""
 
     @override
     def quantiles(self, uniform: Array) -> Array:
@@ -44,7 +44,7 @@ class FixedLaw(Law):
 
 
 class ExponentialLaw(Law):
-    """Exponential values."""
+    """The exponential distribution."""
 
     @override
     def quantiles(self, uniform: Array) -> Array:
@@ -57,7 +57,7 @@ class ExponentialLaw(Law):
 
 
 class LogNormalLaw(Law):
-    """Log-normal values, given that they are at most a limit."""
+    """The log-normal distribution, truncated at an upper limit."""
 
     sigma: float = Field(gt=0, le=10)
     """Standard deviation of the natural logarithm."""
@@ -81,7 +81,7 @@ class LogNormalLaw(Law):
 
 
 class ParetoLaw(Law):
-    """Values by a Pareto law between two limits: most are small, and few large ones have most of the sum."""
+    """The bounded Pareto distribution: most values are small, and few large values make up most of the sum."""
 
     shape: float = Field(gt=0, le=10)
     """Exponent of the tail; 1.1 to 1.5 are heavy tails."""
@@ -113,7 +113,7 @@ _MOST = 1e15
 
 
 class FixedSize(FixedLaw):
-    """All files have the same size."""
+    """Equal sizes."""
 
     kind, UNIT = "fixed", "byte"
     byte: float = Field(gt=0, le=_MOST)
@@ -126,7 +126,7 @@ class FixedSize(FixedLaw):
 
 
 class ExponentialSize(ExponentialLaw):
-    """Exponential sizes."""
+    """Exponentially distributed sizes."""
 
     kind, UNIT = "exponential", "byte"
     mean_byte: float = Field(gt=0, le=_MOST)
@@ -134,17 +134,17 @@ class ExponentialSize(ExponentialLaw):
 
 
 class LogNormalSize(LogNormalLaw):
-    """Log-normal sizes."""
+    """Log-normally distributed sizes."""
 
     kind, UNIT = "log-normal", "byte"
     mean_byte: float = Field(gt=0, le=_MOST)
-    """Mean size in byte without the limit `most_byte`."""
+    """Mean size in byte of the distribution without the limit `most_byte`."""
     most_byte: float | None = Field(None, gt=0, le=_MOST)
-    """Largest size in byte: sizes follow the law given that they are at most this; null for no limit."""
+    """Upper limit in byte, at which the distribution is truncated; null for no limit."""
 
 
 class ParetoSize(ParetoLaw):
-    """Sizes by a Pareto law between two limits: many small files, and most bytes in few large ones."""
+    """Sizes with a bounded Pareto distribution: many small files, and most bytes in few large files."""
 
     kind, UNIT = "bounded-pareto", "byte"
     least_byte: float = Field(gt=0, le=_MOST)
@@ -154,7 +154,7 @@ class ParetoSize(ParetoLaw):
 
 
 class FixedGap(FixedLaw):
-    """All gaps are equal."""
+    """Equal gaps."""
 
     kind, UNIT = "fixed", "s"
     mean_s: float = Field(ge=0, le=1e9)
@@ -167,7 +167,7 @@ class FixedGap(FixedLaw):
 
 
 class ExponentialGap(ExponentialLaw):
-    """Exponential gaps: with `after: arrival`, files arrive by a Poisson process."""
+    """Exponentially distributed gaps: with `after: arrival`, files arrive by a Poisson process."""
 
     kind, UNIT = "exponential", "s"
     mean_s: float = Field(gt=0, le=1e9)
@@ -175,17 +175,17 @@ class ExponentialGap(ExponentialLaw):
 
 
 class LogNormalGap(LogNormalLaw):
-    """Log-normal gaps."""
+    """Log-normally distributed gaps."""
 
     kind, UNIT = "log-normal", "s"
     mean_s: float = Field(gt=0, le=1e9)
-    """Mean gap in s without the limit `most_s`."""
+    """Mean gap in s of the distribution without the limit `most_s`."""
     most_s: float | None = Field(None, gt=0, le=1e9)
-    """Longest gap in s: gaps follow the law given that they are at most this; null for no limit."""
+    """Upper limit in s, at which the distribution is truncated; null for no limit."""
 
 
 class ParetoGap(ParetoLaw):
-    """Gaps by a Pareto law between two limits."""
+    """Gaps with a bounded Pareto distribution."""
 
     kind, UNIT = "bounded-pareto", "s"
     least_s: float = Field(gt=0, le=1e9)

@@ -1,4 +1,4 @@
-"""Files of other users over time: each arrives, waits for its user's earlier files, and is a transfer of a medium."""
+"""Files of other users over time: a file arrives, waits for its user's earlier files, and is then a transfer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS, TrafficRow
 
 MOST_FILES = 10_000
-"""Number of files waiting or on the air at which a run ends."""
+"""Number of files of one class, waiting or on the air, at which a run ends."""
 _SOME = 1000
 """Number of arrivals after which a run is examined for a deadlock of its algorithm."""
 
@@ -27,11 +27,11 @@ class OtherUsers:
     """Sends the files of all sources.
 
     Args:
-        media: the media, `Medium`, by the code of their direction.
+        media: the media, of class `Medium`, by the code of their direction.
         names: names of the classes.
 
     Attributes:
-        under_way: files in the media.
+        under_way: the source of each file in the media.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class OtherUsers:
         self._arm()
 
     def _expect(self, source: Source, since_ns: int) -> None:
-        """Draw the next file of a source, whose gap begins at a time."""
+        """Draw the next file of a source; its gap begins at `since_ns`."""
         drawn = next(source.files, None)
         if drawn is not None:
             gap_ns, source.size_bit = drawn
@@ -83,7 +83,7 @@ class OtherUsers:
         self._arm()
         self._arrived += 1
         if not self._arrived % _SOME and self._is_alone():
-            arrivals.clear()  # the algorithm waits for ever, which the clock notices once the air is empty
+            arrivals.clear()  # a deadlock of the algorithm, which the clock finds once the air is empty
 
     def _send(self, source: Source, size_bit: int, arrived_ns: int) -> None:
         medium, place = self._media[source.kind], source.sent % source.places
@@ -96,7 +96,7 @@ class OtherUsers:
         self.under_way[transfer] = source
 
     def _end(self, transfer: Any) -> None:
-        """Record a file that has ended, and continue with the next file of its source."""
+        """Record a file that has ended, and send the next file of its source."""
         source, now_ns = self.under_way.pop(transfer), self._clock.now
         self._record(source, transfer, now_ns)
         source.busy = False
@@ -127,12 +127,12 @@ class OtherUsers:
             raise ScenarioError(f"traffic: {what}; lower their load, or shorten the run")
 
     def _is_alone(self) -> bool:
-        """Whether nothing but the media can wake a process, and they carry nothing but files."""
+        """Whether only timers of the media are left, and the media carry only files of other users."""
         timers = sum(medium.is_timed for medium in self._media.values())
         return self._clock.waking <= timers and all(medium.is_foreign for medium in self._media.values())
 
     def close(self) -> None:
-        """Record the files that the end of the run cuts off; the media are closed."""
+        """Record the unfinished files at the end of the run; the media are closed."""
         if self._closed:
             return
         self._closed, now_ns = True, self._clock.now

@@ -17,37 +17,36 @@ NAMED = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 class Traffic(Component):
     """A class of other users, which send or receive files in a band of the federation.
 
-    Users are at rest, keep their radio connection, have the radio of `channel.device`, and are served by the cell with
+    Users do not move, keep their radio connection, have the radio of `channel.device`, and are served by the cell with
     the strongest signal. Their files use the access scheme, the transport and the session of the direction, without a
-    timeout. Energy that users draw, and that base stations draw for them, is not counted.
+    timeout. The energy of users, and of base stations for their files, is not counted.
     Ignored here: requests and answers of an application, batteries and movement of users.
     """
 
     name: str = Field(pattern=NAMED)
     """Name of the class in records and reports."""
     users: int = 1
-    """Number of users; a trace has its own. With `place: per-file`, the number of places that files come from in turn.
-    """
+    """Number of users; a trace defines its own. With `place: per-file`, number of places that have files in turn."""
     direction: Literal["uplink", "downlink"] = "uplink"
     """uplink: users send; downlink: users receive."""
     placement: AnyPlacement | None = None
-    """Where users are; null takes the placement of the devices."""
+    """Positions of the users; null takes the placement of the devices."""
     size: AnySize | None = None
-    """Law of the sizes of files, rounded to whole bytes, to which `network.overhead` adds headers. Required unless
-    there is a trace."""
+    """Distribution of the sizes of files, rounded to whole bytes; `network.overhead` adds headers. Required without a
+    trace."""
     gap: AnyGap | None = None
-    """Law of the gaps between files, of each user, or of the class with `place: per-file`. Required unless there is a
+    """Distribution of the gaps between files of a user, or of the class with `place: per-file`. Required without a
     trace."""
     after: Literal["arrival", "end"] = "arrival"
-    """Start of a gap. arrival: the arrival of the file before, so that files may wait for their user's earlier files.
-    end: the end of the file before, as for a user who reads a page before the next one."""
+    """Start of a gap. arrival: the arrival of the previous file, so that files may wait for earlier files of the user.
+    end: the end of the previous file, as for a user who reads a page before the next one."""
     place: Literal["per-user", "per-file"] = "per-user"
-    """per-user: files of a user are sent one after the other. per-file: each file comes from the next of `users` places
-    and waits for no other."""
+    """per-user: files of a user are sent one after the other. per-file: each file belongs to the next of `users` places
+    and does not wait for other files."""
     slice: str | None = Field(None, pattern=NAMED)
-    """Slice of `network.slices` of the files; null takes `others`."""
+    """Slice of the files, from `network.slices`; null takes `others`."""
     warm_up_s: float = Field(0.0, ge=0, le=1e9)
-    """Simulated time in s before which arriving files are left out of the delays of the summary."""
+    """Simulated time in s; files that arrive earlier are left out of the delays in the summary."""
     trace: str | None = None
     """Recorded files instead of `size` and `gap`: a CSV file with the columns user, start_s and size_byte, or the
     folder of another run, whose messages in this direction are the files."""

@@ -1,4 +1,4 @@
-"""Turns of a band that other users share: who waits, by the level of its slice, and what the files of others take."""
+"""Turns of a band shared with other users: waiting bursts by the priority of their slice, and the part of files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fednet_emu.network.slices import Slices
 
 
 class CellUse:
-    """Bursts on the air of one cell, and the part of the band that files of others take from the federation.
+    """Bursts on the air of one cell, and the part of the band that the federation loses to files of other users.
 
     Attributes:
         own: number of the federation's bursts on the air.
         files: number of files on the air, by slice.
-        queues: waiting bursts by level.
+        queues: waiting bursts by priority.
     """
 
     def __init__(self) -> None:
@@ -39,14 +39,14 @@ class CellUse:
 
 @final
 class SharedTurns(TurnQueue):
-    """Turns by level and then by request, and the time that each transfer of the federation loses to files of others.
+    """Turns by priority and then by request, and the time that each transfer of the federation loses to files.
 
     A transfer that divides the band with others loses the integral of 1 - share / (share without the files) over its
     time on the air. A transfer that waits for its turn loses the integral of the part of files among the bursts on the
-    air. With handovers, it counts in the cell where it started.
+    air. With handovers, a transfer counts in the cell where it started.
 
     Args:
-        divides: whether bursts on the air divide the band among them.
+        divides: whether bursts on the air divide the band.
         slices: priorities of transfers, and the part of the band that files take.
     """
 
@@ -124,12 +124,12 @@ class SharedTurns(TurnQueue):
         cell.part = self._slices.taken(cell.own, cell.files)
 
     def _mark(self, burst: Burst, cell: CellUse) -> None:
-        """Note the integral at the beginning of the time that a burst may lose to files."""
+        """Record the integral at the start of the time in which a burst can lose time to files."""
         if type(burst[0]) is not FileTransfer:
             self._since_s.update(dict.fromkeys(burst, cell.taken_s(self._clock.now)))
 
     def _note(self, burst: Burst, cell: CellUse) -> None:
-        """Note the time in s that a burst has lost to files."""
+        """Record the time in s that a burst has lost to files."""
         if type(burst[0]) is not FileTransfer:
             taken_s = cell.taken_s(self._clock.now)
             self._lost_s[burst[0]] = taken_s - self._since_s[burst[0]]
@@ -137,7 +137,7 @@ class SharedTurns(TurnQueue):
                 del self._since_s[leg]
 
     def lost_s(self, first: Transfer) -> float:
-        """Time in s that a transfer has lost to files of others; asked once, when it is recorded."""
+        """Time in s that a transfer has lost to files of other users; read once, when the transfer is recorded."""
         since_s = self._since_s.pop(first, None)
         if since_s is not None:
             return self._cells[first.cell].taken_s(self._clock.now) - since_s

@@ -33,23 +33,23 @@ Files = Iterator[tuple[int, int]]
 
 @dataclass
 class Source:
-    """Files of one user, or of a class whose files come from places in turn.
+    """Files of one user, or of a class whose places have files in turn.
 
     Attributes:
         of: number of the class.
         kind: code of the direction.
         user: number of the first user within the class.
-        radio: number of the first user's radio, after those of the devices.
-        places: number of radios that files come from in turn.
+        radio: number of the first user's radio, after all device numbers.
+        places: number of radios that have files in turn.
         slice: number of the slice.
-        files: the files to come.
-        follows: whether a gap begins at the end of the file before.
-        queues: whether a file waits until the file before has ended.
+        files: the future files.
+        follows: whether a gap begins at the end of the previous file.
+        queues: whether a file waits until the previous file has ended.
         waiting: sizes in bits and arrival times in ns of files that wait.
         busy: whether a file of the source is in the medium.
-        sent: number of files so far.
+        sent: number of files sent.
         size_bit: size of the file that arrives next.
-        order: number of the source among all.
+        order: number of the source among all sources.
     """
 
     of: int
@@ -73,7 +73,7 @@ class Users(NamedTuple):
 
     Attributes:
         xy_m: coordinates [users, 2] in m.
-        numbers: [users] keys of their random draws, which depend on class and number only.
+        numbers: [users] keys of their random draws, which depend only on the class name and the user's number.
         sources: their files.
     """
 
@@ -91,10 +91,10 @@ def users_of(
     data_dir: Path | None = None,
     slices: Sequence[str] = (OTHERS,),
 ) -> Users:
-    """The users of all classes, whose radios have the numbers after those of the devices.
+    """The users of all classes; their radios are numbered after the devices.
 
     Args:
-        placement: where users are whose class does not say so.
+        placement: placement of the users whose class has none.
         devices: number of devices.
         wire_bit: adds headers to a size in bits.
         slices: names of the slices.
@@ -120,7 +120,7 @@ def users_of(
 
 
 def _places_m(placement: Placement, name: str, count: int, streams: Streams) -> Array:
-    """Coordinates [count, 2] in m, drawn for each user by itself; listed places of devices are used again in turn."""
+    """Coordinates [count, 2] in m, drawn separately for each user; listed places are used cyclically."""
     if isinstance(placement, Listed):
         listed_m = placement.positions_m(count, streams("placement", "traffic", name))
         return listed_m[np.arange(count) % len(listed_m)]
@@ -144,7 +144,7 @@ def _flows(its: Traffic, streams: Streams, wire_bit: Callable[[int], int], data_
 
 
 def drawn_files(size: Law, gap: Law, keys: tuple[int, int], wire_bit: Callable[[int], int]) -> Files:
-    """Files without end, by the laws of their sizes and gaps."""
+    """An infinite sequence of files, by the distributions of sizes and gaps."""
     first, batch = 0, 4
     while True:
         numbers = np.arange(first, first + batch)
@@ -188,7 +188,7 @@ def _of_csv(path: Path) -> Iterator[tuple[str, float, int]]:
 
 
 def _of_run(folder: Path, kind: int) -> Iterator[tuple[int, float, int]]:
-    """Messages of another run in one direction, in the order of their requests, by the device at their end."""
+    """Messages of another run in one direction, in the order of their requests: device, request in s, size in bits."""
     import pandas as pd
 
     try:

@@ -1,4 +1,4 @@
-"""Connections: which pairs of ends have one, and what their windows are."""
+"""Connections: the connected pairs of ends, and their windows."""
 
 from __future__ import annotations
 

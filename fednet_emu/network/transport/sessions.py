@@ -17,7 +17,7 @@ _FRAME_BYTE = 16_384
 
 
 class Session(Component):
-    """Messages are given to the transport as they are: without framing, and without handshakes of its own."""
+    """Messages are given to the transport unchanged: without framing, and without further handshakes."""
 
     kind = "none"
 
@@ -28,7 +28,7 @@ class Session(Component):
 
     @property
     def patience_ns(self) -> int:
-        """Time in ns within which a connection must stand."""
+        """Time limit in ns for establishing a connection."""
         return FOREVER_NS
 
     @property
@@ -41,11 +41,11 @@ class Session(Component):
         return (transport.handshakes + self.handshakes) * transport.rtt_ns
 
     def refuses(self, transport: Transport) -> bool:
-        """Whether no connection ever stands in time."""
+        """Whether every connection exceeds the time limit."""
         return self.connect_ns(transport) >= self.patience_ns
 
     def framed_bit(self, size_bit: int) -> int:
-        """Bits of a message that the transport is given to carry."""
+        """Bits of a message including framing."""
         return size_bit
 
 

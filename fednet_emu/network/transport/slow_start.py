@@ -83,7 +83,7 @@ class Flow:
         sent_bit: bits of earlier bursts.
         power_s: time on the air in earlier bursts, times share of the sender's power.
         silent_ns: begin of the present gap; `FOREVER_NS` while it is on the air.
-        early_bit: bits that the air was given beyond the present burst before its acknowledgements come.
+        early_bit: bits beyond the present burst that were given to the air before its acknowledgements arrive.
     """
 
     burst: Burst
@@ -106,7 +106,7 @@ class Flow:
 
     @property
     def resumes_ns(self) -> int:
-        """When the acknowledgements of the present burst come."""
+        """When the acknowledgements of the present burst arrive."""
         return self.released_ns + self.rtt_ns
 
     @property
@@ -117,11 +117,11 @@ class Flow:
 
 @final
 class SlowStartAir(Air):
-    """An air on which each burst that a window releases is a transmission of its own; transfers see the whole.
+    """An air on which each burst that a window releases is a separate transmission; a transfer has all of them.
 
-    A burst that has kept the line busy for a round trip is followed at once by all that is left. They are one from the
-    instant on at which that is sure: nothing else ends before its acknowledgements come, and what starts until then
-    makes it last longer.
+    A burst that has kept the line busy for a round trip is followed at once by all remaining bits. Both are one
+    transmission from the instant at which this is certain: no other transmission ends before the acknowledgements of
+    the burst arrive, and a transmission that starts until then makes the burst last longer.
     """
 
     def __init__(self, air: Air, window: Window) -> None:
@@ -203,7 +203,7 @@ class SlowStartAir(Air):
         return ended
 
     def _extend(self, until_ns: int) -> bool:
-        """Give the air all bits of transfers whose acknowledgements come by an instant until which nothing ends.
+        """Give the air all bits of transfers with acknowledgements by `until_ns`; no transmission ends before it.
 
         Returns whether there were any.
         """

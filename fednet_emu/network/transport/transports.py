@@ -23,7 +23,7 @@ each segment; measured with Linux 6.18."""
 
 
 class Transport(Component):
-    """What carries messages from end to end, between the payload and the radio."""
+    """The protocol that carries messages from end to end, between the payload and the radio."""
 
     handshakes: ClassVar[int] = 0
     """Round trips until a new connection may carry data."""
@@ -83,7 +83,7 @@ class Udp(EndToEndTransport):
 
 
 class ConnectedTransport(EndToEndTransport):
-    """A transport between two ends that know each other, with a window.
+    """A transport with connections between two ends, and a window.
 
     Ignored here: packet loss, which HARQ hides on 5G and Wi-Fi; queues in the wired part; how flows share a bottleneck
     beyond equal parts; and that a window may bind again once it has kept the line busy for a round trip.
@@ -93,7 +93,7 @@ class ConnectedTransport(EndToEndTransport):
     """Packets that the first round trip of a new connection may carry."""
     reuse: bool = True
     """Whether two ends keep their connection for further messages, in both directions, until one is lost on it; else
-    each message has a connection of its own."""
+    each message has a separate connection."""
     idle_restart: bool = True
     """Whether a connection that was silent for some retransmission timeouts (`rtt_s` and 0.2 s) has its window halved
     for each of them, down to the initial one (RFC 2861); after seconds of training it starts again."""

@@ -19,7 +19,7 @@ _HALVINGS = 60
 
 
 class Slots(NamedTuple):
-    """What happens in a slot of the backoff of n stations, a busy period counting as one slot: probabilities.
+    """Probabilities of the events in a slot of the backoff of n stations; a busy period counts as one slot.
 
     A *request* is a block-ack request: the missed acknowledgement of aggregated frames is requested before the next
     ones are sent, so that a share p of all attempts, the probability of a collision, are requests.

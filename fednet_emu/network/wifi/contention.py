@@ -1,4 +1,4 @@
-"""What Wi-Fi stations get of a channel for which they contend: frame exchanges, and the rates that follow from them."""
+"""Rates of Wi-Fi stations that contend for a channel, from their frame exchanges."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _psdu_byte(mode: Mode, frames: int) -> int:
 
 
 class Shares(NamedTuple):
-    """What contention leaves to bursts [bursts, blocks]: rates in bit/s, and shares of the time that they radiate."""
+    """Results of contention for bursts [bursts, blocks]: rates in bit/s, and shares of the time that they radiate."""
 
     rate_bps: Array
     airtime: Array
@@ -131,8 +131,8 @@ class Shares(NamedTuple):
 def contend(mode: Mode, scheme: IntArray, station: IntArray) -> Shares:
     """Rates of bursts of stations that contend for one channel.
 
-    All stations have the same probability to send, so equally many frames, and the longest frame of a collision
-    says how long it lasts. The bursts of one station have equal turns; its frames count as long as they are on average.
+    All stations have the same probability to send, so equally many frames. A collision lasts as long as its longest
+    frame. The bursts of one station have equal turns; its frames count with their mean duration.
 
     Args:
         mode: how they send.

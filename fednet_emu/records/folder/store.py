@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SCENARIO = "scenario.yaml"
 LOG_FILE = "log.txt"
 LEARNING = "learning"
-"""The sub-folder with what an unfinished run has learnt."""
+"""The sub-folder with the learnt values of an unfinished run."""
 LOCK = ".lock"
 STAGED = "unfinished"
 """Sub-folder of a run that replaces another one when it has ended."""

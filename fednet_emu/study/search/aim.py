@@ -58,7 +58,7 @@ class Aim:
     limits: Mapping[str, float]
     """The limits of costs."""
     measure: Measure | None
-    """The measure of the target; None if the costs are those of whole runs."""
+    """The measure of the target; None for costs of whole runs."""
     level: float
     """The level of the target."""
 

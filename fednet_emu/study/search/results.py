@@ -1,6 +1,6 @@
 """The files of a search: tables of the finalists, all trials, and the best scenarios.
 
-The folder is that of a study with the single axis `setting`, whose levels are the remaining finalists, so `best`,
+The folder has the form of a study with the single axis `setting`, whose levels are the remaining finalists, so `best`,
 `compare`, `plot` and `report` can read it. Further files are `trials.csv` with a row for each tried setting,
 `search.json` with their evaluation, and `best/` with scenario files.
 """
@@ -104,7 +104,7 @@ def _rows(trials: Trials, ended: Sequence[Trial]) -> Iterator[dict[str, Any]]:
 
 
 def _write_best(folder: Path, name: str, left: Sequence[Trial]) -> None:
-    """Write the scenarios of the best settings, best first, and remove those of an earlier search."""
+    """Write the scenarios of the best settings, best first, and remove the scenarios of an earlier search."""
     with file_errors(folder, "written"):
         folder.mkdir(exist_ok=True)
         for path in folder.glob("*.yaml"):

@@ -4,8 +4,8 @@ The race drops a setting as soon as it cannot be the best (Maron, Moore, "Hoeffd
 Stuetzle, Paquete, Varrentrapp, "A Racing Algorithm for Configuring Metaheuristics", GECCO 2002), by the model
 confidence set of `fednet best` instead of the Friedman test. A trial ends when it has cost a multiple of the best
 setting's cost with the same seed (adaptive capping: Hutter, Hoos, Leyton-Brown, Stuetzle, "ParamILS: An Automatic
-Algorithm Configuration Framework", JAIR 36, 2009), and optionally when its accuracy is behind that of earlier settings
-(like the median stopping rule: Golovin et al., "Google Vizier", KDD 2017).
+Algorithm Configuration Framework", JAIR 36, 2009), and optionally when its accuracy is below a quantile of the
+accuracies of earlier settings (like the median stopping rule: Golovin et al., "Google Vizier", KDD 2017).
 
 All decisions follow from the study's file and the outcomes of the runs in their folders: a killed search that is
 started again makes the same decisions, and finished runs are not repeated.

@@ -1,4 +1,4 @@
-"""The space of a search: what is varied, over which values, and where.
+"""The space of a search: the varied settings, their values, and conditions.
 
 access: {tdma: {network.uplink.access: tdma}, ofdma: ...}       # choices as in a grid: values, variants, lists together
 algorithm.lr: {low: 0.01, high: 1, log: true}                   # a range

@@ -118,7 +118,7 @@ class Trials:
         return [self._outcome(trial.runs[seed]) for seed in self.seeds if seed in trial.runs]
 
     def raced(self, trial: Trial) -> list[Outcome]:
-        """Return the outcomes of all runs of a trial by seed, those of the race included."""
+        """Return the outcomes of all runs of a trial by seed, including the race."""
         return [self._outcome(trial.runs[seed]) for seed in sorted(trial.runs)]
 
     def _outcome(self, place: int) -> Outcome:
@@ -145,7 +145,7 @@ def too_costly(
     """Return the reason why a scenario cannot reach the target within the limits, or below a cap; empty if it might.
 
     Its first `rounds` rounds, the fewest that could reach the target, are played without training, which takes
-    milliseconds. Their time, bits and energy are those of the run, unless events or sizes of messages depend on
+    milliseconds. Their time, bits and energy equal the run with training, unless events or sizes of messages depend on
     learning; such scenarios always pass.
     """
     limits = dict(aim.limits)

@@ -31,7 +31,7 @@ PANEL_IN, SPAN = 1.7, 10.0
 def cycle_figure(tables: Tables) -> Figure:
     """Draw the mean cycle time against the number of groups, one line per grouping and access scheme.
 
-    Runs with equal grouping, access scheme and number of groups, such as those of several seeds, are averaged.
+    Runs with equal grouping, access scheme and number of groups, such as runs of several seeds, are averaged.
     """
     runs = cycle_times([table for _, table in tables])
     unit = axis_unit(float(runs["cycle_s"].max()), LONG_TIMES)
