@@ -91,7 +91,7 @@ class DataError(FednetError):
 
 
 class Deadlock(FednetError):  # noqa: N818  (the field's own word)
-    """The algorithm still waits, but no event is left that could wake it; `waits` says who waits for what."""
+    """The algorithm waits, but no event is left that could wake it; `waits` describes the waiting processes."""
 
     def __init__(self, now_s: float, waits: str) -> None:
         super().__init__(now_s, waits)

@@ -118,7 +118,7 @@ def play(
 
 
 def _remember(fed: Federation, scenario: Scenario, own: Path | None, store: Path | None) -> list[Saver]:
-    """Let a run read learnt values from its folder and from a store, and write its own there."""
+    """Make a run read learnt values from its folder and from a store, and write new values there."""
     if scenario.algorithm.own_learning:
         LOG.info("learning is not shared: %s has its own learning", scenario.algorithm.kind)
         return []
@@ -144,7 +144,7 @@ MOST_TRIED_BYTE, MOST_TRIED_DEVICES = 1e9, 20_000
 
 
 def tried(outlook: Outlook) -> str:
-    """Build a scenario and run its first round without training, so that a check refuses what its run would refuse.
+    """Build a scenario and run its first round without training, so that a check finds the errors of a run.
 
     Returns:
         The reason why it was not tried; empty if it was. Large scenarios, external algorithms and apps, and scenarios

@@ -120,7 +120,7 @@ def unpacked(body: bytes) -> tuple[Any, dict[str, Tensor]]:
 
 
 class Reader:
-    """Converts JSON to the values of a `Writer`; each tensor gets memory of its own."""
+    """Converts JSON to the values of a `Writer`; each tensor has separate memory."""
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
         self._tensors = tensors

@@ -110,7 +110,7 @@ class Loops:
         self._free_ns[device] = self._fed.clock.now
 
     def unnoticed_s(self, announced_ns: int | None) -> float:
-        """Time from now until the server knows of a loss, of a reply announced at `announced_ns` or of a device."""
+        """Time from now until the server detects a loss, of a reply announced at `announced_ns` or of a device."""
         if announced_ns is None:
             return OFFLINE_S
         return PUSH_SESSION_S - (self._fed.clock.now - announced_ns) / NS_PER_S

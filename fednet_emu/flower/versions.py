@@ -30,7 +30,7 @@ def stamp(message: Message, number: int) -> None:
 
 @contextmanager
 def identity(node: int) -> Iterator[None]:
-    """Messages made in this block come from this node (Flower 1.37 and later read it from a class)."""
+    """Messages made in this block have this node as source (Flower 1.37 and later read it from a class)."""
     known = _task_identity()
     if known is None:
         yield

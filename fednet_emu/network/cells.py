@@ -162,8 +162,8 @@ class Serving:
     """Chooses the cell of each transfer; all of a device are in one.
 
     Args:
-        during: whether a device takes its transfers to another cell on the way; if not, it changes cells only while no
-            transfer of it waits or is on the air.
+        during: whether a device can change cells during its transfers, which it keeps; if not, it changes cells only
+            while none of its transfers waits or is on the air.
     """
 
     def __init__(self, links: LinksOverTime, ledger: Ledger, *, during: bool) -> None:

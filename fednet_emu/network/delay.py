@@ -1,4 +1,4 @@
-"""Propagation: how long the last bit of a transfer is on its way after it has left the antenna."""
+"""Propagation delay: the time from the last bit of a transfer at the sender's antenna to its arrival."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LIGHT_M_S = 299_792_458.0
 
 
 class Delay(Component):
-    """Time from the antenna of the sender to the receiver; the band is free meanwhile. A broadcast arrives last."""
+    """Time from the sender's antenna to the receiver, in which the band is free; in a broadcast the longest counts."""
 
     def delay_ns(self, range_m: Callable[[], float]) -> int:
-        """Time in ns on the way; `range_m` tells the distance of both ends when the transfer started."""
+        """Propagation time in ns; `range_m` returns the distance of both ends at the start of the transfer."""
         return 0
 
     @override
@@ -42,7 +42,7 @@ class NoDelay(Delay):
 
 
 class FixedDelay(Delay):
-    """The same for every transfer."""
+    """A delay that is equal for every transfer."""
 
     kind = "fixed"
     time_s: float = Field(ge=0, le=3600)

@@ -309,7 +309,7 @@ class Network:
         return way_ns + (0 if access_ns is None else access_ns(transfer, now_ns))
 
     def _beside_others(self, use: Use, access: Access, links: LinksOverTime, cells: int) -> Use:
-        """The use of a band that other users share; who sends when is not known, so that nothing times out early."""
+        """The use of a band that other users share; as their loads are unknown, expected durations set no timeout."""
         slices, places = self._slices, use.turns.places
         divides = places is None and not access.overlapping
         turns = SharedTurns(places, cells, self._clock, divides=divides, slices=slices)

@@ -122,7 +122,7 @@ class Downlink(Uplink):
 
 
 class Sidelink(Downlink):
-    """From device to device, in a band of its own."""
+    """From device to device, in a separate band."""
 
     DIRECTION: ClassVar[str] = "sidelink"
 
@@ -164,7 +164,7 @@ class NetworkSettings(Component):
     downlink: Downlink = Downlink()
     sidelink: Sidelink | None = None
     cells: AnyCells = SingleCell()
-    """Where base stations are."""
+    """Positions of the base stations."""
     edges: EdgeServers | None = None
     """Edge servers, one in each base station, and the backhaul between them and the cloud, for algorithms that average
     there first; null takes the defaults for these."""
@@ -180,16 +180,16 @@ class NetworkSettings(Component):
     session: AnySession = Session()
     """The session above the transport: framing, further handshakes, and the software's time for each message."""
     movement_s: float = Field(1.0, gt=0)
-    """Period of movement in s: when devices move, links are recomputed after each, and transfers on the air continue
-    at the rate of its new link; they are computed only when used."""
+    """Period of movement in s: with moving devices, links are recomputed after each period, and transfers on the air
+    continue at the rate of their new link. A link is computed only when used."""
     slices: dict[Annotated[str, Field(pattern=NAMED)], Slice] = Field(default_factory=dict)
     """Slices of the bands that other users share, by name: the federation is in `fl`, and traffic in `others` unless it
-    names another. Without slices all transmissions have equal parts."""
+    names another slice. Without slices all transmissions have equal parts."""
     handover: Literal["between-transfers", "during"] = "between-transfers"
     """When a device that moves changes to the strongest cell. between-transfers: a transfer stays in its cell to its
-    end, and so do later requests of its device until then. during: they continue in the new cell from the next period
-    of movement on, without a gap, and the table `handovers` has a row for each; a device to which a broadcast is
-    under way stays until that is over. For access schemes without turns."""
+    end, and later requests of the device until then use the same cell. during: transfers continue in the new cell from
+    the next period of movement on, without a gap, and the table `handovers` has a row for each; a device changes cells
+    only after the end of a broadcast to it. For access schemes without turns."""
 
     @field_validator("power_control", mode="before")
     @classmethod

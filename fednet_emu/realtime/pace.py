@@ -47,7 +47,7 @@ class Pace(Protocol):
 class RatedPace:
     """Rates of an access scheme, from its SINRs and shares of the band.
 
-    They are computed for several fading blocks at once, and kept, because links that only acknowledge come and go.
+    They are computed for several fading blocks at once, and kept, because links that only acknowledge change often.
 
     Args:
         medium: the medium of one direction without transmissions; its access scheme is not a planned one.

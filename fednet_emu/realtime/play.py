@@ -331,7 +331,7 @@ class _LiveFlower(_Live):
 
 @contextmanager
 def exactly() -> Iterator[bool]:
-    """Let this thread wake up exactly, and before all others where the host allows it; return whether it does."""
+    """Set exact timers for this thread, and real-time priority if the host permits it; yield whether it does."""
     linux.wake_exactly()
     before = os.sched_getscheduler(0), os.sched_getparam(0)
     try:

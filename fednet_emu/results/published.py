@@ -82,7 +82,7 @@ def program(paper: str) -> ModuleType:
 
 
 def _row(row: Mapping[Any, str], values: Mapping[str, float]) -> tuple[str, ...]:
-    """A row of the table; `check` says how the numbers are compared."""
+    """A row of the table; `check` is the rule by which the numbers are compared."""
     ours = values[row["key"]]
     difference, verdict = judged(row["check"], row["published"], ours, row["tolerance"])
     setting = f"{row['setting']} ({row['unit']})" if row["unit"] else row["setting"]

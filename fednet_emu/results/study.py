@@ -198,8 +198,8 @@ class Study(StudyRecords):
     def front(self, one: str = "time", other: str = "accuracy") -> pd.DataFrame:
         """Return the Pareto front of two quantities: points that no other point dominates.
 
-        With the accuracy, points are rounds that every seed has evaluated; a model that has not come a tenth of the way
-        from an untrained one to the best is on no front. With two costs, points are settings, by the costs of the
+        With the accuracy, points are rounds that every seed has evaluated; a model with less than a tenth of the best
+        accuracy gain over an untrained model is on no front. With two costs, points are settings, by the costs of the
         target, or of whole runs without a target. Data sets have separate fronts. The figure `pareto` and the page of
         the study show the same points.
 

@@ -62,7 +62,7 @@ def locate(name: str, folder: Folder, beside: Path | None = None) -> Path | None
 
 
 def names(folder: Folder = "scenarios") -> list[str]:
-    """Return the sorted names that `find` knows in the search folders; those in a subfolder are `subfolder/name`.
+    """Return the sorted names that `find` finds in the search folders; names in a subfolder are `subfolder/name`.
 
     The names of scenarios include neither studies nor networks, which are in subfolders.
     """

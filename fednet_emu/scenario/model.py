@@ -150,7 +150,7 @@ class Training(Component):
     for the time of the run.
     """
     device: Literal["cpu", "cuda"] = "cpu"
-    """Where models are trained and data are kept: cpu is the processor, cuda a GPU. With engine: ray, cuda gives each
+    """Device that trains models and stores data: cpu is the processor, cuda a GPU. With engine: ray, cuda gives each
     actor a GPU of the cluster; models are then evaluated on the processor."""
     tf32: bool = False
     """Whether a GPU may round the factors of products to TF32 (10 bits of mantissa). This is faster, but results of
@@ -162,8 +162,8 @@ class Training(Component):
     """
     workers: Literal["auto"] | Annotated[int, Field(gt=0, le=1024)] = "auto"
     """Number of processes that train several jobs in parallel; learnt numbers are the same with any number. 1 trains in
-    the main process, which also trains jobs that are too small to send, of a sweep, or on a GPU. auto
-    takes one process per thread, in sufficiently long runs; with engine: serial it is 1.
+    the main process, which also trains jobs that are too small to send, jobs of a sweep, and jobs on a GPU. auto takes
+    one process per thread, in sufficiently long runs; with engine: serial it is 1.
     With engine: ray it is the number of actors; auto takes the capacity of the cluster. Clients of a Flower app train
     in these processes if they have messages at the same instant, or if their operations are known; there auto is 1.
     """
@@ -213,7 +213,7 @@ class Scenario(Component):
     """Seed of all random numbers of the run; runs with equal seeds have equal channels, stragglers and data."""
     scene_seed: int | None = Field(None, ge=0)
     """Seed of the scene: data, split, initial model, placement, speeds, profiles and shadowing. null takes `seed`; with
-    a number, runs with different seeds meet different random events in one scene.
+    a number, runs with different seeds have different random events in one scene.
     """
     devices: Devices = Devices()
     server: Server = Server()

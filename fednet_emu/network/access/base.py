@@ -97,13 +97,13 @@ class Access(Component):
 
     @abstractmethod
     def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
-        """How a medium uses a band of the channel, with these numbers of cells and devices; asked once, when built."""
+        """How a medium uses a band of the channel, with these numbers of cells and devices; called once, when built."""
 
 
 class RatedAccess(Access, Sharing):
     """An access scheme in which each burst has a rate, from its SINR and its share of the band: see `allocate`.
 
-    A scheme with slots, delays or a flow of bits of its own extends `use`.
+    A scheme with its own slots, delays or flow of bits extends `use`.
     """
 
     def share(self, active: int) -> float:

@@ -203,7 +203,7 @@ class SlottedAloha(RatedAccess):
 class SpatialReuse(WholeBand):
     """All clusters use the whole band at the same time, with turns inside each cluster; other senders count as noise.
 
-    `turns: cluster` lets one device of a cluster send at a time, in the order of requests. `turns: coloured` lets
+    With `turns: cluster` one device of a cluster sends at a time, in the order of requests. With `turns: coloured`
     transmissions of a cluster run together as long as no device takes part in two of them, as sender or as receiver;
     with bursts of equal duration this is a greedy distance-2 colouring of the cluster's graph in the order of requests.
     In either case no device takes part in two transmissions at once, even if it belongs to two clusters (half duplex).

@@ -116,7 +116,7 @@ class ActiveSet:
         self._changed()
 
     def _changed(self) -> None:
-        """Look at who is on the air now."""
+        """Update the arrays of legs and bursts on the air."""
         self.leg, self.burst = self._of_leg.now[0], self._of_burst.now[0]
         self.plain = len(self.legs) == len(self.bursts)
 

@@ -72,7 +72,7 @@ class Patience:
         self._limit_ns = lru_cache(maxsize=4096)(self._limit_of_step_ns)
 
     def limit_ns(self, size_bit: int, snr: float, *, los: bool) -> int:
-        """Longest time on the air in ns of a message at a mean SNR; 0 if the message is not worth trying."""
+        """Longest time on the air in ns of a message at a mean SNR; 0 if the message is not tried."""
         if size_bit <= 0:
             return round(LEAST_S) * NS_PER_S
         digits = size_bit.bit_length()

@@ -91,7 +91,7 @@ class RadioLoads:
 
 
 def _mean_bps(legs: Burst, power_s: float) -> float:
-    """Mean rate in bit/s of a burst whose end has been computed; 0 of one that is planned as it goes."""
+    """Mean rate in bit/s of a burst whose end has been computed; 0 for a burst that is planned in steps."""
     return max(leg.air_bit for leg in legs) / power_s if power_s else 0.0
 
 

@@ -403,7 +403,7 @@ class Medium:
         return True
 
     def _limit(self, transfer: Transfer, patience: Patience, gaps_ns: int) -> None:
-        """Choose the timeout of a transfer that starts now; one that is not worth trying ends at once."""
+        """Set the timeout of a transfer that starts now; a transfer with a limit of 0 ends at once, as unreachable."""
         limit_ns = patience.limit_ns(transfer.size_bit, transfer.snr, los=transfer.fading_key & 1 == 1)
         transfer.until_ns = self.clock.now + limit_ns + (gaps_ns if limit_ns else 0)
         if not limit_ns:
@@ -436,7 +436,7 @@ class Medium:
         self._deliver([transfer])
 
     def _end_alone(self, burst: Burst, now_ns: int) -> None:
-        """The same as `_end`, in one go, for a lone leg without delays that the radio has delivered."""
+        """Equivalent of `_end` in one step, for a single leg without delays that the radio has delivered."""
         leg = burst[0]
         if len(burst) > 1 or leg.lost or leg.cancelled:
             self._end(burst, now_ns)

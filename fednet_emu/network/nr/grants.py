@@ -1,4 +1,4 @@
-"""5G NR in time-division duplex: turns in slots, the way to the first grant, and the tail of the last block."""
+"""5G NR in time-division duplex: turns in slots, the access to the first grant, and the tail of the last block."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class NrGrants(RatedAccess):
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
 
     pattern: str = "DDDSU"
-    """Slots of a period: D for the downlink, U for the uplink, S for the special slot between, in which no data goes;
+    """Slots of a period: D for the downlink, U for the uplink, S for the special slot between, which carries no data;
     whole periods fit into 10 ms."""
 
     spacing_khz: Literal[15, 30, 60, 120] = 30
@@ -66,8 +66,8 @@ class NrGrants(RatedAccess):
     """Share of first transmissions that fail, by which the last block of a transfer takes further round trips."""
 
     scheduler: Literal["round-robin", "proportional-fair"] = "round-robin"
-    """Who has a slot. round-robin: all in turn, equal shares of the slots. proportional-fair: in each fading block the
-    link whose gain is best relative to its own mean, the limit of slow fading; equal shares without fading."""
+    """Assignment of slots. round-robin: all in turn, equal shares of the slots. proportional-fair: in each fading block
+    the link whose gain is best relative to its own mean, the limit of slow fading; equal shares without fading."""
 
     @model_validator(mode="after")
     def _frame_fits(self) -> Self:

@@ -1,4 +1,4 @@
-"""Slots of 5G NR in time-division duplex: who has which slot, and how long a device waits for its first one.
+"""Slots of 5G NR in time-division duplex: their directions, and the wait of a device for its first slot.
 
 A pattern names the slots of a period: D for the downlink, U for the uplink, S for the special slot between them. Times
 count in slots from the start of a period.
@@ -97,9 +97,9 @@ class Latency(NamedTuple):
 class UplinkAccess:
     """Scheduling request, buffer status report and grant (TS 38.321 clauses 5.4.4 and 5.4.5).
 
-    An arrival waits for an occasion of the request, an uplink slot. Decoding takes some slots, the grant goes out in
-    the next downlink or special slot, and the granted slot is the first uplink slot at least k2 later. It carries the
-    report and little else; the same way again leads to the slot with which the bulk begins.
+    An arrival waits for an occasion of the request, an uplink slot. Decoding takes some slots, the grant is sent in the
+    next downlink or special slot, and the granted slot is the first uplink slot at least k2 later. This slot carries
+    the report. The same procedure then grants the slot in which the bulk begins.
     Ignored here: requests that are lost, other devices' grants, the time within a slot.
 
     Attributes:

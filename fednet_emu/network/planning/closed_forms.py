@@ -57,8 +57,8 @@ def priced_efficiency(y: Array) -> Array:
 def root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
     """Return where an increasing function of each element crosses zero between `low` and `high`.
 
-    The upper end where it is negative all the way, the lower end where it is positive all the way. By inverse quadratic
-    interpolation or bisection, as Chandrupatla (Advances in Engineering Software 28(3), 1997) chooses between them.
+    It is `high` where the function is negative everywhere, and `low` where it is positive everywhere. Chandrupatla's
+    method (Advances in Engineering Software 28(3), 1997): inverse quadratic interpolation or bisection.
     """
     a, b = low, high
     f_a, f_b = function(a), function(b)

@@ -34,7 +34,7 @@ class Fedl(Planner):
     IN_TURNS: ClassVar[bool] = True
 
     j_per_s: float = Field(1.0, gt=0)
-    """Joules that a second of the round is worth (kappa in the paper)."""
+    """Weight of a second of the round in J (kappa in the paper)."""
     least_power_w: float = Field(0.0, ge=0)
     """Lowest transmit power in W; a device whose full power is lower sends at full power."""
 

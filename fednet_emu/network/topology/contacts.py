@@ -34,7 +34,7 @@ class Contacts(Edges):
 
     format: Literal["one", "intervals", "snapshots"] = "one"
     """`one`: lines `t CONN a b up` and `down` of the ONE simulator (StandardEvents); device k is node k, also named
-    `pk`. A pair that comes up twice is one contact until it goes down once, as in that simulator. `intervals`:
+    `pk`. A pair with two up events is one contact until the first down event, as in that simulator. `intervals`:
     lines `a b begin end` in s, further columns ignored; device k is node k + 1. `snapshots`: lines `t a b` of contacts
     in the 20 s up to t, further columns ignored, as SocioPatterns publishes them; time begins 20 s before the first
     line, and devices are the nodes in the order of their numbers."""

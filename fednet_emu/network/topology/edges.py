@@ -77,7 +77,7 @@ class NoEdges(Edges):
 
 
 class ListedEdges(Edges):
-    """Edges that are given: a ring or a star for example, which stays as it is."""
+    """Given edges that do not change, for example a ring or a star."""
 
     kind = "list"
 
@@ -106,7 +106,7 @@ class ListedEdges(Edges):
 
 
 def fixed(pairs: Sequence[tuple[int, int]], *, directed: bool) -> EdgeSource:
-    """Return the source of edges that stay as they are, each once; both ways unless `directed`."""
+    """Return the source of edges that do not change, each once; both ways unless `directed`."""
     ends = np.array(pairs, np.int64).reshape(-1, 2)
     sender, receiver = np.unique(ends if directed else np.concatenate((ends, ends[:, ::-1])), axis=0).T
     return lambda group, at_s, name: (sender, receiver)

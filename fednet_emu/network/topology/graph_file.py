@@ -13,7 +13,7 @@ from fednet_emu.network.topology.edges import Edges, EdgeSource, TopologyInputs,
 
 
 class GraphFile(Edges):
-    """The edges of a graph in a file, which stay as they are; whole numbers as names order the devices.
+    """The edges of a graph in a file, which do not change; nodes with integer names are devices in ascending order.
 
     With other names device k is node k in the order of the file. Attributes of nodes and edges are not read.
     """

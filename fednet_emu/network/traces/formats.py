@@ -174,7 +174,7 @@ _BIT_PER_BYTE = 8
 class MahimahiTraces(FileTraces):
     """Packet opportunities, one whole number of milliseconds per line.
 
-    The data are of Winstein, Sivaraman and Balakrishnan, NSDI 2013. A line t lets one packet cross in the
+    The data are of Winstein, Sivaraman and Balakrishnan, NSDI 2013. A line t permits one packet in the
     millisecond that ends at t, and the trace repeats after its last line, as in mahimahi: a file of the one line "1"
     is a link of one packet per millisecond. A line 0 counts in the first millisecond.
     """

@@ -1,9 +1,9 @@
 """TCP slow start: the window, and senders that release their bits in bursts over any air.
 
-A sender sends a window and waits for the acknowledgements, which arrive a round trip after the window began; each lets
-it send twice as much. Once a window keeps the line busy for a whole round trip, acknowledgements arrive as fast as bits
-leave, and the rest follows without a pause. RFC 5681 (slow start), RFC 6928 (initial window of 10 packets), RFC 9293
-(receive window).
+A sender sends a window and waits for the acknowledgements, which arrive a round trip after the window began and double
+the window. Once a window keeps the line busy for a whole round trip, acknowledgements arrive as fast as bits leave, and
+the rest follows without a pause. RFC 5681 (slow start), RFC 6928 (initial window of 10 packets), RFC 9293 (receive
+window).
 """
 
 from __future__ import annotations

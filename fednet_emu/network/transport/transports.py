@@ -43,13 +43,13 @@ class Transport(Component):
 
 
 class NoTransport(Transport):
-    """Messages travel as they are: without connections, waits for acknowledgements, or a way beyond the radio."""
+    """No transport: messages have no connections, no waits for acknowledgements, and no path beyond the radio."""
 
     kind = "none"
 
 
 class EndToEndTransport(Transport):
-    """A transport with headers of its own, over a path that includes the radio."""
+    """A transport with its own headers, over a path that includes the radio."""
 
     rtt_s: float = Field(0.02, ge=0, le=3600)
     """Round trip in s of the wired part of the path, without queues; half of it follows the last bit on the air."""

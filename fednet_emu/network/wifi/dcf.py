@@ -53,10 +53,10 @@ class Uncontended(Staircase):
 class Dcf(RatedAccess):
     """Wi-Fi: all stations of one channel contend, each with the fastest scheme that its SNR allows in a fading block.
 
-    The rates of all present transmissions assume backlogged stations (Bianchi, IEEE JSAC 18, 2000), worked out
-    again whenever one starts or ends: every station sends equally many frames, so that slow ones slow down all. Single
+    The rates of all present transmissions assume backlogged stations (Bianchi, IEEE JSAC 18, 2000), and are computed
+    whenever one starts or ends: every station sends equally many frames, so that slow ones slow down all. Single
     frames and RTS/CTS have the correction for frozen backoff of Tinnirello, Bianchi and Xiao (IEEE TVT 59, 2010). After
-    a missed block acknowledgement a station asks for it before it sends again (`block_ack_request`). Within 5 % of runs
+    a missed block acknowledgement a station requests it before it sends again (`block_ack_request`). Within 5 % of runs
     of ns-3 3.44 with 1 to 20 stations (10 % with a slow one among them); with aggregation not validated above 20, where
     ns-3 lets some stations starve. A base station is one station, and those it sends to have equal turns.
 

@@ -64,7 +64,7 @@ class Dropped:
 
 
 class Trials:
-    """Makes the trials of a search, and their runs with the first seeds of the study, and knows their outcomes."""
+    """Makes the trials of a search, and their runs with the first seeds of the study, and holds their outcomes."""
 
     def __init__(
         self, aim: Aim, parameters: Sequence[Parameter], maker: RunMaker, sweep: Sweep, seeds: Sequence[int]
