@@ -169,8 +169,8 @@ class _Edges:
         self._order = np.lexsort((at_s, both))
         self.device = both[self._order]
         at_s = at_s[self._order]
-        self.took_s = np.append(np.diff(at_s), 0.0)
-        self.took_s[np.append(self.device[1:] != self.device[:-1], True)] = 0.0
+        self.took_s = np.append(np.diff(at_s), 0.0)[: len(at_s)]  # none without any activity
+        self.took_s[:-1][self.device[1:] != self.device[:-1]] = 0.0
 
     def covered(self, chosen: Mask) -> Mask:
         """Whether at least one of the chosen activities [bars] is active in each piece, [2 bars]."""

@@ -24,7 +24,7 @@ import scipy
 from fednet_emu.analysis.confidence_set import confidence_set, horizons, restricted, seeds_needed
 from fednet_emu.analysis.quantities import counted
 from fednet_emu.analysis.ranked import DIVERGED, ENDED, Ranked, RankedSettings
-from fednet_emu.analysis.scales import COSTS, limits_text
+from fednet_emu.analysis.scales import COSTS, PER_RUN, limits_text
 from fednet_emu.analysis.settings import Setting, settings_of
 from fednet_emu.analysis.statistics import Interval, Paired, cost_interval, sign_test
 from fednet_emu.analysis.study import Condition, StudyRecords, Within, conditions, limits_of, target_text
@@ -101,6 +101,8 @@ def _why_not(place: int, courses: Sequence[Sequence[Course]], target: Mapping[st
     untrained = sum(run.cost <= 0 for run in runs)
     if untrained:
         return f"the untrained model meets {aim} in {untrained} of {counted(len(runs), 'run')}; raise the target"
+    if minimised in PER_RUN:  # a cost of the whole run says nothing about budgets
+        return "" if any(math.isfinite(run.cost) for run in runs) else f"no run reached {aim}"
     others = [run.cost for other, its in enumerate(courses) if other != place for run in its if run.cost > 0]
     first, ends = min(others, default=math.inf), [run.watched for run in runs if ENDED in run.stopped_by]
     if len(ends) + diverged < len(runs) or not max(ends) < first:

@@ -169,13 +169,13 @@ def problems(slices: Mapping[str, Slice], scenario: Any) -> Iterator[tuple[str, 
         yield "network.slices", f"guarantees add up to {total:g}, must be at most 1"
     used = {its.slice or OTHERS for its in classes} | {FEDERATION}
     for name in slices.keys() - used if classes else ():
-        yield f"network.slices.{name}", "nobody is in it; name it in traffic, or leave it out"
+        yield f"network.slices.{name}", "has no traffic; name it in traffic, or leave it out"
     for direction in sorted({its.direction for its in classes}):
         access = getattr(scenario.network, direction).access
         in_parts = (
             isinstance(access, Ofdma) and access.subchannels is None and access.scheduler == "equal"
         ) or access.wired
-        given = sorted({key for its in slices.values() for key in its.model_fields_set - {"priority"}})
+        given = sorted({key for its in slices.values() for key in its.model_dump(exclude_defaults=True)} - {"priority"})
         if isinstance(access, Tdma) and given:
             what = f"turns cannot be weighed, got {given[0]} with network.{direction}.access tdma"
             yield "network.slices", f"{what}; leave it out, or choose ofdma"

@@ -67,14 +67,14 @@ def test_a_mixture_has_what_it_must_and_keeps_every_law(monkeypatch: pytest.Monk
     """Mixtures differ from the plain draws; one with a planner in several cells is sound."""
     wanted = {"algorithm": "fedavg", "network.cells": "list", "network.uplink.access": "planned"}
     monkeypatch.setattr("qa.swarm.draw.mixture", lambda rng: wanted)
-    mixed = drawn(0, mixed=True).settings
+    mixed = drawn(5, mixed=True).settings
 
-    assert mixed == drawn(0, mixed=True).settings
+    assert mixed == drawn(5, mixed=True).settings
     assert mixed["network"]["uplink"]["access"]["kind"] == "planned"
     assert mixed["network"]["cells"]["kind"] == "list"
     assert mixed["algorithm"]["kind"] == "fedavg"
-    assert mixed != drawn(0).settings
-    assert not tried(0, mixed=True).failures
+    assert mixed != drawn(5).settings
+    assert not tried(5, mixed=True).failures
 
 
 def test_every_fourth_seed_has_a_mixture_which_the_report_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,8 +95,7 @@ def test_pairs_are_those_that_can_meet() -> None:
     assert places()[inside] == {"algorithm": "aspire"}
     assert (aspire, inside) in possible()
     assert (fedavg, inside) not in possible()
-    of_adapters = "model", "module"  # algorithms with adapters bring a model that no other scenario draws
-    assert {pair for pair in pairs_of(drawn(3).picks) if of_adapters not in pair} <= possible()
+    assert set(pairs_of(drawn(1).picks)) <= possible()
 
 
 def test_a_broken_law_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -> None:

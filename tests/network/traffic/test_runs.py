@@ -256,3 +256,17 @@ def test_an_overload_is_foreseen() -> None:
 def test_a_live_run_refuses_other_users() -> None:
     """Real programs have no files of users that are not there."""
     assert "traffic" in {path[0] for path, _ in unfit(small_scenario(BOTH))}
+
+
+def test_a_run_without_a_federation_has_a_report_and_no_rank(tmp_path: Path) -> None:
+    """The report of an idle run is written; a study by `neighbours` says that it never reaches the target."""
+    idle = fe.run(small_scenario("algorithm=idle", "stop={simulated_s: 0.05}", BOTH), out=tmp_path / "idle")
+    assert idle.report(tmp_path / "page.html").stat().st_size > 0
+
+    fedavg = {"kind": "fedavg", "cohort": 3, "lr": 0.1, "local_steps": 2, "batch_size": 8}
+    study = fe.sweep(
+        small_scenario("stop={simulated_s: 0.5}", BOTH), grid={"algorithm": [{"kind": "idle"}, fedavg]}, seeds=[1, 2],
+        out=tmp_path / "study", target={"loss": 5.0},
+    )  # fmt: skip
+    best = study.best(minimise="neighbours")
+    assert [its.not_ranked for its in best.settings] == ["", "no run reached loss 5"]

@@ -11,7 +11,7 @@ from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.slices import Slice, Slices
 from fednet_emu.network.traffic.laws import ExponentialGap, ExponentialSize, FixedSize
 from fednet_emu.records.ledger import SERVER
-from fednet_emu.testing import run_small
+from fednet_emu.testing import run_small, small_scenario
 from tests.network.traffic.playing import Played, by_laws, files, mean_and_error, source
 from tests.network.traffic.test_runs import PHONES, refusals
 
@@ -149,6 +149,12 @@ def test_uploads_that_give_way_lose_what_their_slice_loses() -> None:
 OFDMA = ("network.uplink.access=ofdma", f"traffic=[{PHONES}]")
 
 
+def test_slices_of_turns_may_state_defaults() -> None:
+    """A saved scenario has all keys of its slices; only other values than the defaults are refused with turns."""
+    slices = "network.slices={fl: {priority: 2, dedicated: 0, min: 0, max: 1, weight: 1}}"
+    assert not list(small_scenario(OFDMA[1], "network.uplink.access=tdma", slices).contradictions())
+
+
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
@@ -157,7 +163,7 @@ OFDMA = ("network.uplink.access=ofdma", f"traffic=[{PHONES}]")
             "guarantees add up to 1.2, must be at most 1",
         ),
         ((*OFDMA, "network.slices={fl: {min: 0.3, max: 0.2}}"), "max is below min, got 0.2 and 0.3"),
-        ((*OFDMA, "network.slices={gold: {}}"), "network.slices.gold: nobody is in it; name it in traffic"),
+        ((*OFDMA, "network.slices={gold: {}}"), "network.slices.gold: has no traffic; name it in traffic"),
         (
             (OFDMA[1], "network.slices={fl: {weight: 2}}"),
             "turns cannot be weighed, got weight with network.uplink.access",
