@@ -164,9 +164,11 @@ def cache(
             set_limit(where, _bytes(most))
         if empty or most is not None:
             bound(where, 0 if empty else limit_of(where))
+        from fednet_emu.analysis.quantities import counted
+
         entries = list(entries_in(where))
         programs, size_mb = len({entry.path.parent for entry in entries}), sum(entry.byte for entry in entries) / 1e6
-        OUTPUT.out(f"{where}: {programs} heads of learning programs, {len(entries)} files")
+        OUTPUT.out(f"{where}: {counted(programs, 'group')} of learning programs, {len(entries)} files")
         OUTPUT.out(f"{size_mb:.1f} MB of at most {limit_of(where) / 1e6:,.0f} MB")
 
 

@@ -126,7 +126,11 @@ def search(
 
 def reproduce(
     paper: Annotated[
-        str | None, typer.Argument(help="A paper whose published numbers are compared; leave it out to run studies.")
+        str | None,
+        typer.Argument(
+            help="Paper to compare: adaptive-tau, analog-aggregation, completion-time, fedl or joint-learning; leave "
+            "it out to run studies."
+        ),
     ] = None,
     clone: Annotated[
         Path | None, typer.Option("--clone", help="Your clone of the repository with the paper's public arrays.")

@@ -40,6 +40,13 @@ def test_the_list_of_commands_is_not_cut():
     assert "name those that may be the best." in told
 
 
+def test_the_papers_of_reproduce_are_listed():
+    """Each program of `scenarios/papers` is in the help."""
+    told = " ".join(fednet("reproduce", "--help").stdout.split())
+
+    assert [its for its in (ROOT / "scenarios/papers").glob("*.py") if its.stem.replace("_", "-") not in told] == []
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_has_an_example_and_a_page(command):
     """The example is a command line of that command, with options that it has; the page is there."""

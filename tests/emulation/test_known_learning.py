@@ -243,7 +243,7 @@ def test_the_cache_is_listed_bounded_and_emptied(cache: Path) -> None:
     """`fednet cache` says what is there; a size without a unit is refused."""
     for seed in range(3):
         play(small_scenario(*SIX, f"seed={seed}"), "small", None)
-    assert fednet("cache").stdout.startswith(f"{cache}: 3 heads of learning programs, ")
+    assert fednet("cache").stdout.startswith(f"{cache}: 3 groups of learning programs, ")
     assert "of at most 5,000 MB" in fednet("cache", "--most", "5GB").stdout
     assert fednet("cache", "--most", "5").exit_code == 2
     assert fednet("cache", "--most", "5GB", "--empty").stdout.startswith(f"{cache}: 0 heads")
