@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -67,6 +68,7 @@ def _run_until_killed(scenario: Scenario, out: Path, rows: int) -> None:
         extend(table, **columns)
 
     end_with_parent()
+    import_module("tests")  # the package of drawn modules; an imported package is not refused
     torch.set_num_threads(1)
     with (
         suppress(Deadlock),
