@@ -246,7 +246,7 @@ def test_the_cache_is_listed_bounded_and_emptied(cache: Path) -> None:
     assert fednet("cache").stdout.startswith(f"{cache}: 3 groups of learning programs, ")
     assert "of at most 5,000 MB" in fednet("cache", "--most", "5GB").stdout
     assert fednet("cache", "--most", "5").exit_code == 2
-    assert fednet("cache", "--most", "5GB", "--empty").stdout.startswith(f"{cache}: 0 heads")
+    assert fednet("cache", "--most", "5GB", "--empty").stdout.startswith(f"{cache}: 0 groups of learning programs")
     assert not list(cache.glob("*/"))
     assert play(small_scenario(*SIX), "small", None).summary["known_jobs"] == 0
 
