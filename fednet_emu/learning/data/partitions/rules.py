@@ -70,7 +70,7 @@ def _dealt_shards(labels: IntArray, holders: IntArray, n_devices: int) -> Partit
 
 
 class OneClass(Partition):
-    """Of K classes, device d owns only samples of class d mod K. Devices of one class share its samples equally at random.
+    """Of K classes, device d owns samples of class d mod K only; devices of one class share its samples equally.
 
     With fewer devices than classes, the samples of the last classes belong to no device.
     """
