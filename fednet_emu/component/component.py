@@ -1,7 +1,6 @@
 """Components: frozen pydantic models of the parts of a scenario file.
 
-The fields of a component are its YAML keys, its `kind` names its class in a table of kinds, and its methods implement
-its behaviour.
+The fields of a component are its YAML keys. `kind` names its class in a table, and methods implement its behaviour.
 """
 
 from __future__ import annotations
@@ -70,9 +69,8 @@ class Component(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     kind: ClassVar[str] = ""
-    """Name of the class in scenario files, for a class that is one of several kinds. `kinds` derives the name from the
-    name of the class, unless the class sets its own. The kind of a class from outside this package is the unchanged
-    class name."""
+    """Name of the class in scenario files, for a class that is one of several kinds. By default, `kinds` derives the
+    name from the class name. The kind of a class from outside this package is the unchanged class name."""
     excludes: ClassVar[Sequence[Excludes]] = ()
     """Values of other settings that cannot be combined with the component, in addition to the values that its base
     classes exclude."""
@@ -111,7 +109,7 @@ class Component(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _as_meant(cls, value: Any, info: ValidationInfo) -> Any:
-        """Reject booleans for settings that are not boolean; complete a mapping without `kind` from the default."""
+        """Reject booleans for other settings; complete a mapping without `kind` from the default of its setting."""
         field = cls.model_fields[str(info.field_name)]
         if isinstance(value, Mapping) and "kind" not in value and (choice := _choice_of(field)) is not None:
             return choice.meant(value, field.get_default(call_default_factory=True))
@@ -137,8 +135,8 @@ class Component(BaseModel):
     def conflicts(self, scenario: Any) -> Iterable[tuple[str, str]]:
         """Yield a pair (key, error message) for each setting of the component that is incompatible with the scenario.
 
-        A key of this component has dots for nested keys; an empty key is the component as a whole. To exclude values of
-        one other setting, use the class attribute `excludes`.
+        A key has dots for nested keys; an empty key is the component as a whole. To exclude values of one other
+        setting, use the class attribute `excludes`.
         """
         for owner in reversed(type(self).__mro__):
             for rule in vars(owner).get("excludes", ()):
@@ -159,9 +157,9 @@ def is_ours(component: type) -> bool:
 def exactly_one(*names: str, **otherwise: Any) -> Any:
     """Return a validator, for use in a class body, which requires exactly one of the settings `names`.
 
-    The defaults of these settings are null. `otherwise` is the setting, with its value, that applies if none of them is
-    given; without `otherwise`, one of them is required. The validator reports its error together with all other errors
-    of the component.
+    The defaults of these settings are null. If none of them is given, the setting in `otherwise` applies; without
+    `otherwise`, one of them is required. The validator reports its error together with all other errors of the
+    component.
     """
 
     def checked(cls: type[Component], given: Any, validated: ModelWrapValidatorHandler[Component]) -> Component:

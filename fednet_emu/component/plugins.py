@@ -64,7 +64,7 @@ def offered(slot: str, kind: str) -> Any:
 
 
 def imported(path: str) -> Any:
-    """Import the object at an import path; raises a `ScenarioError` if that fails or needs the current folder."""
+    """Import the object at an import path. Raises a `ScenarioError` on failure or for modules of the current folder."""
     module_name, _, name = path.partition(":")
     if module_name not in sys.modules:
         _refuse_current_folder(path)
@@ -109,7 +109,7 @@ def _refuse_current_folder(path: str) -> None:
 
 
 def _place(top: str, folders: list[str]) -> tuple[str | None, list[str]] | None:
-    """Return the file and the folders of the module `top` if `sys.path` were `folders`; None without such a module."""
+    """Return the file and the folders of the module `top`, searched in `folders` instead of `sys.path`, or None."""
     for finder in sys.meta_path:
         searches_folders = getattr(finder, "__name__", "") == "PathFinder"
         spec = finder.find_spec(top, folders if searches_folders else None)
@@ -119,7 +119,7 @@ def _place(top: str, folders: list[str]) -> tuple[str | None, list[str]] | None:
 
 
 def _deliberate_folders() -> Iterator[str]:
-    """Yield the folders of `sys.path`. The current folder needs PYTHONPATH or a running script in it."""
+    """Yield the folders of `sys.path`; the current folder only if PYTHONPATH or the running script adds it."""
     current = Path.cwd()
     asked = {Path(folder).resolve() for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder}
     main = sys.modules.get("__main__")

@@ -81,10 +81,10 @@ class Slot(Choice):
         return core_schema.no_info_plain_validator_function(self._validate, serialization=dumped)
 
     def meant(self, given: Mapping[str, Any], default: Any) -> Mapping[str, Any]:
-        """Return a mapping without a kind, completed from the default of the field, whose settings it changes.
+        """Return the mapping `given`, which has no key `kind`, completed from the `default` of the field.
 
         If the default is null or a kind without settings, and exactly one kind in the table has all given settings, the
-        mapping belongs to that kind.
+        mapping belongs to that kind. Otherwise, the given settings override those of the default.
         """
         if default is None or (isinstance(default, Component) and not type(default).model_fields):
             fits = [kind for kind, its in self.table.items() if given.keys() <= its.model_fields.keys()]
@@ -130,7 +130,7 @@ Kind = TypeVar("Kind", bound=Component)
 
 
 def kinds(*components: type[Kind]) -> dict[str, type[Kind]]:
-    """Return the table of a slot, from kind to class. A class without a kind gets one: `FixedRate` is `fixed-rate`."""
+    """Return the table of a slot, from kind to class. A missing kind is derived: `FixedRate` becomes `fixed-rate`."""
     for component in components:
         if "kind" not in vars(component):
             component.kind = _WORDS.sub("-", component.__name__).lower()

@@ -187,9 +187,8 @@ class AveragePrecision(Metric):
 class RocAuc(Metric):
     """The area under the ROC curve: how often a sample of a class has a higher score for it than another sample.
 
-    With several classes, the area is the unweighted mean over classes, each class against all others (one-vs-rest,
-    macro). With labels, the area is the unweighted mean over labels. Classes and labels that no sample has, or that all
-    samples have, are left out.
+    With several classes, the area is the unweighted mean over classes, each against all others (one-vs-rest, macro);
+    with labels, the unweighted mean over labels. Classes or labels that no sample or all samples have are left out.
     """
 
     suits: ClassVar[tuple[TaskName, ...]] = ("classification", "multi-label")
@@ -230,8 +229,7 @@ class Rmse(Metric):
 class R2(Metric):
     """The coefficient of determination, 1 - squared error / variance, averaged over the targets of a sample.
 
-    A value of 1 is a perfect prediction; 0 is as good as predicting the mean of the targets. The metric is undefined
-    (nan) if a target is constant.
+    1 is a perfect prediction, and 0 is as good as the mean of the targets. Undefined (nan) if a target is constant.
     """
 
     suits: ClassVar[tuple[TaskName, ...]] = ("regression",)

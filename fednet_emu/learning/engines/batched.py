@@ -39,7 +39,7 @@ WORTH_FLOP = 1e8
 """Minimum number of floating-point operations that are worth dividing among cores: some milliseconds of one core."""
 
 _FEW = 4
-"""Minimum number of jobs in each of two stacks, with hand-written gradients, for which two cores beat one."""
+"""Minimum number of jobs per stack, with hand-written gradients, at which two cores are faster than one."""
 
 _MANY = 25
 """Maximum number of jobs in a stack on a CPU. Larger stacks are no faster, and leave less for other cores."""
@@ -55,10 +55,9 @@ def best_form(model: FlatModel) -> Form:
 class BatchedEngine(Engine):
     """Trains jobs of the same shape together. Jobs of models that cannot share a vectorised call run one by one.
 
-    Narrower batches are padded with samples of weight zero, and jobs with fewer steps drop out early. Groups of jobs
-    are divided so that parameters, batches and activations of a stack stay near `memory_limit_byte`. None uses a limit
-    that fits into a CPU's caches, or an eighth of a GPU's memory. `form` makes the implementation of a training step
-    for a model.
+    Narrower batches are padded with samples of weight zero, and jobs with fewer steps drop out early. Stacks are
+    limited so that parameters, batches and activations need about `memory_limit_byte`; None uses a limit that fits into
+    a CPU's caches, or an eighth of a GPU's memory. `form` makes the implementation of a training step for a model.
     """
 
     def __init__(
@@ -107,7 +106,7 @@ class BatchedEngine(Engine):
         return [stack for shape, group in shapes_of(columns) for stack in self.stacks_of(columns, shape, group)]
 
     def stacks_of(self, columns: Columns, shape: JobShape, group: IntArray) -> list[list[int]]:
-        """Return the indices of the jobs in each stack, divided as by `stacks`. `group` holds the jobs of one shape."""
+        """Return stacks of job indices, divided as by `stacks`. `group` holds the indices of jobs with one shape."""
         own = columns.part(group)
         ordered: list[int] = group[np.lexsort((own.first, -own.steps))].tolist()
         bounds = self._bounds(self.form_of(shape), shape, len(group), sum(own.flop.tolist()))
@@ -206,9 +205,8 @@ def _trained_stack(
 ) -> tuple[Tensor, list[float], list[float]]:
     """Train jobs of one shape, ordered by descending number of steps, as one stack.
 
-    Returns the parameters [J, P], in `out` or else in scratch memory, the mean losses, and the mean squared losses of
-    the samples (nan if not requested). Plain steps are added to the parameters directly; other rules store the
-    gradients first.
+    Returns the parameters [J, P], in `out` or else in scratch memory, the mean losses, and the mean squared losses (nan
+    if not requested). Plain steps are added to the parameters directly; other rules store the gradients first.
     """
     w = _stack([resolved.params for resolved in jobs], scratch, out)
     terms = _Terms.stack(jobs, w, scratch, plain=shape.rule is None)
@@ -336,7 +334,7 @@ class _Terms(NamedTuple):
 
 
 def _mean_losses(jobs: Sequence[ResolvedJob], steps: np.ndarray, losses: Tensor, w: Tensor) -> list[float]:
-    """Return mean losses of jobs from losses [S, J] (zero after a job's end); check losses and `w` [J, P]."""
+    """Return mean losses of jobs from losses [S, J], zero after a job's end. Losses and `w` [J, P] must be finite."""
     total = losses.sum(0, dtype=torch.float64)
     *totals, finite = torch.cat([total, (total.sum() + w.sum())[None]]).tolist()
     if not np.isfinite(finite):

@@ -134,7 +134,7 @@ def packed_columns(columns: Columns) -> Parcel:
 
 
 def unpacked_columns(text: bytes, kept: Sequence[Any], tensors: Sequence[Tensor]) -> Columns:
-    """Return the record from such a parcel, with the given models, data and tensors."""
+    """Return the record in columns from the text of a parcel, with the given models, data and tensors."""
     plan, streams, key, t, table, terms, own = pickle.loads(text)
     device, first, n_samples = np.frombuffer(table, np.int64).reshape(3, -1)
     terms = {name: tensors[value] if type(value) is _Place else value for name, value in terms.items()}

@@ -24,10 +24,10 @@ class SpreadEngine(Engine):
     """Runs jobs in parallel threads, each with one of the `engines`: parallel over jobs, never within an operation.
 
     Threads that divide an operation wait for each other by spinning, which slows other processes on the same core;
-    threads that share only data do not. Three kinds of jobs run in the caller's thread: a single job, which may use
-    several intra-op threads; models that draw random numbers from torch, because all threads have the same generator;
-    and models on a GPU, to save GPU memory. An idle thread takes the next stack of jobs, so that results arrive
-    approximately in the order of the stacks.
+    threads that share only data do not. Some jobs run in the caller's thread: a single job, which may use several
+    intra-op threads; models that draw random numbers from torch, because all threads have the same generator; and
+    models on a GPU, to save GPU memory. An idle thread takes the next stack, so that results arrive roughly in stack
+    order.
     """
 
     def __init__(self, engines: Sequence[Engine]) -> None:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar, final
 from fednet_emu.learning.graph.deferred import LATER, PENDING, Deferred, values_of
 
 Accumulation = Generator[None, Any, Any]
-"""A sum in progress. Each `(yield)` is the next part, and the returned value is the result. A variable that refers to a
-part keeps the part in memory until the next part arrives; `total.add_((yield))` avoids the variable."""
+"""A sum in progress. Each `(yield)` is the next part, and the returned value is the result. A variable for a part would
+keep the part in memory until the next part arrives; `total.add_((yield))` avoids the variable."""
 
 
 _F = TypeVar("_F", bound=Callable[..., Accumulation])
@@ -21,15 +21,15 @@ _OF_MEANS: list[Any] = []
 def of_means(function: _F) -> _F:
     """Decorator for an accumulation f(w, weights, ...) in which a weighted mean may replace several parts.
 
-    The result must depend on the parts only through their weighted mean. The mean has the sum of the parts' weights.
-    Functions among the arguments must be decorated, too.
+    The result must depend on the parts only through their weighted mean. The weight of a replacing mean is the sum of
+    the weights of its parts. Functions among the arguments must be decorated, too.
     """
     _OF_MEANS.append(function)
     return function
 
 
 def accumulated(accumulation: Accumulation, parts: Iterable[Any]) -> Any:
-    """Return the result of an accumulation over known parts; raises a `ValueError` if their number does not fit."""
+    """Return the result of an accumulation over known parts; raises a `ValueError` for a wrong number of parts."""
     running = _Running(accumulation)
     for part in parts:
         running.add(part)
@@ -47,7 +47,6 @@ class _Running:
         self.add(None)  # run up to the first `yield`
 
     def add(self, part: Any) -> None:
-        """Send the next part to the generator."""
         if self._over:
             raise ValueError(f"accumulate: over after {self._added} parts, got another; make one `yield` for each")
         self._over = True  # also after an error
@@ -59,7 +58,6 @@ class _Running:
         self._added += 1
 
     def result(self) -> Any:
-        """Return the value that the generator returned after the last part."""
         if not self._over:
             raise ValueError(f"accumulate: requests more parts, got all {self._added} parts; make one `yield` for each")
         return self._result
@@ -79,7 +77,7 @@ class Accumulate:
 
     def __init__(self, function: Callable[..., Accumulation], args: tuple[Any, ...], parts: Sequence[Deferred]) -> None:
         self.function, self.args, self.parts = function, args, deque(parts)
-        self.known: list[Deferred] = []  # counterparts of parts that were already handled
+        self.known: list[Deferred] = []  # counterparts of parts in the postponed graph
         self._running: _Running | None = None
 
     @property
@@ -123,7 +121,7 @@ class Accumulate:
         return running.result()
 
     def put_off(self, counterpart: Callable[[Deferred], Deferred]) -> Any:
-        """Store the counterparts of known and postponed parts; return `PENDING` while a part is neither."""
+        """Store counterparts of the parts in the postponed graph; return `PENDING` while the next part is pending."""
         while self.parts:
             part = self.parts[0]
             if part._value is PENDING:
@@ -135,11 +133,11 @@ class Accumulate:
         return LATER
 
     def postponed(self, args: tuple[Any, ...]) -> Accumulate:
-        """Return the same accumulation of the counterparts of its parts, with the given arguments."""
+        """Return this accumulation for the postponed graph, with the given arguments and the parts' counterparts."""
         return Accumulate(self.function, args, self.known)
 
     def take_back(self) -> None:
-        """Replace the postponed parts by their counterparts, whose values are computed by now."""
+        """Replace the postponed parts by their counterparts in the postponed graph, which are computed by now."""
         self.parts.extendleft(reversed(self.known))
         self.known = []
 

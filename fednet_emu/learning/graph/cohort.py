@@ -68,7 +68,7 @@ class Columns:
         return self.by_n_samples(self.plan.n_steps).astype(np.int64)
 
     def by_n_samples(self, function: Any) -> Array:
-        """Return `function` of each device's number of samples, as an array [n]."""
+        """Apply `function` to the number of samples of each device; return the results as an array [n]."""
         if len(self) and (self.n_samples == self.n_samples[0]).all():  # the common case, which needs no sort
             return np.full(len(self), function(int(self.n_samples[0])))
         counts, place = np.unique(self.n_samples, return_inverse=True)

@@ -101,7 +101,7 @@ class Engine(ABC):
         """
 
     def takes(self, columns: Columns) -> bool:
-        """Return True if a record in columns describes stacks of such jobs faster than single jobs would."""
+        """Return True if stacks of such jobs are packed faster as a record in columns than as single jobs."""
         return False
 
     def cut_cohort(self, columns: Columns) -> list[list[int]]:
@@ -127,8 +127,8 @@ class Engine(ABC):
     def means(self, jobs: Sequence[ResolvedJob], w: Tensor, weights: Sequence[float]) -> list[Group]:
         """Return weighted means of the results of started jobs, each with the indices of its jobs.
 
-        A mean is summed as differences from `w`. `run` is not called for jobs in a group. By default, or if a job
-        fails, there are no groups, and `run` yields every result.
+        A mean is computed from the differences between the results and `w`. `run` is not called for jobs in a group. By
+        default, or if a job fails, there are no groups, and `run` yields every result.
         """
         return []
 
@@ -137,7 +137,7 @@ class Engine(ABC):
 
     @property
     def choices(self) -> Sequence[str]:
-        """The choices that the engine has made, as text, in order."""
+        """The choices that the engine has made, as texts in chronological order."""
         return ()
 
     @property

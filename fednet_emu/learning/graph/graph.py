@@ -1,8 +1,8 @@
 """The deferred graph: cheap computations and training jobs that run only when a value is read.
 
-A read runs the nodes that are ready, until the value is known. The order is that of agenda batching in DyNet (Neubig,
-Goldberg and Dyer, "On-the-fly Operation Batching in Dynamic Computation Graphs", NeurIPS 2017). Cheap nodes run first.
-When only training jobs are ready, they run together as one wavefront, which is as large as causality allows.
+A read runs ready nodes until the value is known, by agenda batching as in DyNet (Neubig, Goldberg and Dyer, "On-the-fly
+Operation Batching in Dynamic Computation Graphs", NeurIPS 2017). Cheap nodes run first. When only training jobs are
+ready, they run together as one wavefront, which is as large as causality allows.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _BYTE_OF_LOSS = _BYTE_PER_SCALAR + _BYTE_PER_NODE
 @final
 @dataclass(slots=True)
 class GraphStatistics:
-    """Number of wavefronts (sets of jobs that run together), of the jobs in them, and of the jobs actually trained."""
+    """Numbers of wavefronts (sets of jobs that run together), of their jobs, and of the jobs actually trained."""
 
     wavefronts: int = 0
     jobs: int = 0
@@ -71,12 +71,11 @@ class Graph:
 
     The graph keeps no references: a pending result without other references is never computed. Without an `engine`, the
     graph is timing-only: results have sizes but no values. If the pending results exceed `pending_limit_byte`, all of
-    them are computed; the limit changes no value. `host` measures the host time of training and of the deferred
-    functions.
+    them are computed, which changes no value. `host` measures the host time of training and of deferred functions.
 
-    With a `program` (the digest of all that determines the learnt values), values that are read are cached by their
-    digests. While the program equals that of an earlier run, values are postponed in the order of their computation.
-    Nothing is computed until a value is read that is not in the cache.
+    With a `program` (a digest of all that determines the learnt values), values that are read are cached by digest.
+    While the program equals that of an earlier run, values are postponed in the order of their computation, and nothing
+    is computed until a value is read that is not in the cache.
     """
 
     def __init__(
@@ -107,7 +106,7 @@ class Graph:
             self.use(program)
 
     def use(self, program: Program) -> None:
-        """Cache read values by their digests, and do not compute cached values. Call this before any node is made."""
+        """Cache the values that are read, and do not compute cached values. Call this before any node is made."""
         self.program = program
         if self.engine is not None and program.is_known:
             graph = Graph(self.engine, host=self.host)
@@ -276,7 +275,7 @@ class Graph:
     def recall(self, what: Any, nodes: Sequence[Deferred], compute: Callable[[], Any]) -> Any:
         """Return the cached result of `compute` for these nodes, or call `compute`, which reads them in this order.
 
-        `what` identifies the computation. It is compared by value.
+        `what` identifies the computation and is compared by value.
         """
         program = self.program
         if program is None:
@@ -307,7 +306,6 @@ class Graph:
             self._computing = False
 
     def _compute(self, nodes: Sequence[Deferred]) -> None:
-        """Compute postponed values."""
         assert self._later is not None
         self._computing = True
         with self.host.part("deferred functions"):
@@ -342,8 +340,8 @@ class Graph:
     def begin_wavefront(self) -> None:
         """Start training the ready jobs, after the jobs started before have ended. Return without waiting.
 
-        A synchronous round calls this before it invites devices. The simulated clock of the round then continues while
-        the engine, if it can, trains the models of the previous round, and only one wavefront is active. The started
+        A synchronous round calls this method before it invites devices. The simulated clock of the round then continues
+        while the engine, if it can, trains the models of the previous round. Only one wavefront is active. The started
         jobs run together with any engine. Nothing is trained if the results may be in the cache.
         """
         if self.engine is None:
@@ -585,7 +583,7 @@ class Graph:
             self.program.over()
 
     def _settle(self, node: Deferred, value: Any) -> None:
-        """Set the value of a node and of its parts, and mark as ready the nodes whose last unknown input this was.
+        """Set the value of a node and of its parts; mark nodes as ready if all their inputs are now known.
 
         The `value` of a job is its whole `TrainResult`; the node of the job stores only the loss.
         """

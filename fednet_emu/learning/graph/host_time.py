@@ -10,7 +10,7 @@ REST = "clock and medium"
 
 
 class Spent(NamedTuple):
-    """Host time of one part, and the time in it that the thread waited for other threads, a GPU, or a CPU core."""
+    """Host seconds in one part, and the seconds in which the thread waited for other threads, a GPU, or a CPU core."""
 
     host_s: float = 0.0
     waiting_s: float = 0.0

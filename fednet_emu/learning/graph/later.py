@@ -42,7 +42,7 @@ class Step(NamedTuple):
 
 @final
 class Later:
-    """Postponed computations as nodes of `graph`, which trains only the jobs that are needed."""
+    """Postponed computations: each is a node of `graph`, the counterpart of a node in the run's own graph."""
 
     def __init__(self, graph: Computes, memo: Memo) -> None:
         self._graph, self._memo = graph, memo
@@ -50,7 +50,7 @@ class Later:
         self._taken: set[bytes] = set()
 
     def put_off(self, node: Deferred) -> Deferred:
-        """Return the counterpart that can compute the value of `node`, whose inputs are known or postponed."""
+        """Add the counterpart of `node` to the postponed graph; inputs of `node` must be known or postponed."""
         work, inputs = node._work, []
         if type(work) is TrainJob:
             job = copy.copy(work)
@@ -66,7 +66,7 @@ class Later:
         return self._graph._node(node.size, work, inputs, node._digest)
 
     def counterpart(self, node: Deferred) -> Deferred:
-        """Return the counterpart of `node`, which has the same value or can compute it."""
+        """Return the counterpart of `node` in the postponed graph, which has the same value or can compute it."""
         if node._value is LATER:
             its: Deferred = node._work
             return its
@@ -89,11 +89,11 @@ class Later:
         return type(items)(*moved) if hasattr(items, "_fields") else tuple(moved)
 
     def step(self, rolling: bytes, jobs: list[Deferred]) -> None:
-        """Record a wavefront of counterparts or, without jobs, another change of the rolling digest."""
+        """Record a postponed wavefront or, without jobs, another change of the program's rolling digest."""
         self._steps.append(Step(rolling, jobs))
 
     def compute(self, wanted: Iterable[Deferred]) -> None:
-        """Compute the wanted counterparts, starting from stored snapshots of values if possible."""
+        """Compute the wanted nodes of the postponed graph, starting from stored snapshots of values if possible."""
         targets = [node for node in wanted if node._value is PENDING]
         if not targets:
             return
@@ -133,7 +133,7 @@ class Later:
         return found
 
     def _settle(self, values: dict[bytes, Any]) -> None:
-        """Set the values of counterparts. A job counts as known only if all its requested results are known."""
+        """Set values in the postponed graph. A job counts as known only if all its requested results are known."""
         jobs = []
         for node in self._graph._reachable():
             if node._value is not PENDING or node._digest not in values:

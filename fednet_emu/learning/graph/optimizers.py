@@ -30,7 +30,7 @@ class Sgd(Optimizer):
     """Plain gradient descent: a step is -lr times the gradient."""
 
     weight_decay: float = Field(0.0, ge=0)
-    """Factor of the parameters in the term that is added to the gradient; 0 for no weight decay."""
+    """Weight decay: this factor times the parameters is added to the gradient. 0 means no weight decay."""
 
     def start(self, weights: Tensor, lr: float) -> Callable[[Tensor], None]:
         def move(gradient: Tensor) -> None:
@@ -48,7 +48,7 @@ class Momentum(Optimizer):
     nesterov: bool = False
     """Whether a step is -lr (gradient + beta v), Nesterov's variant, instead of -lr v."""
     weight_decay: float = Field(0.0, ge=0)
-    """Factor of the parameters in the term that is added to the gradient; 0 for no weight decay."""
+    """Weight decay: this factor times the parameters is added to the gradient. 0 means no weight decay."""
 
     def start(self, weights: Tensor, lr: float) -> Callable[[Tensor], None]:
         velocity = torch.zeros_like(weights)
@@ -79,7 +79,7 @@ class Adam(Optimizer):
     eps: float = Field(1e-8, gt=0)
     """Constant added to the denominator for numerical stability (epsilon)."""
     weight_decay: float = Field(0.0, ge=0)
-    """Factor of the parameters in the term that is added to the gradient; 0 for no weight decay."""
+    """Weight decay: this factor times the parameters is added to the gradient. 0 means no weight decay."""
 
     @model_validator(mode="before")
     @classmethod

@@ -39,11 +39,11 @@ def _digest_of_job(before: bytes, where: bytes, rng_key: tuple[Any, ...], after:
 
 
 class Memo(Protocol):
-    """Cached values of learning programs, a program being the digest of all that determines a run's learnt values."""
+    """Cached values of learning programs. A program is the digest of all that determines a run's learnt values."""
 
     @property
     def passed(self) -> Container[bytes]:
-        """Rolling digests that an earlier run has passed, without the digests of this run."""
+        """Rolling digests that earlier runs have passed, which exclude those of this run."""
 
     @property
     def snapshots(self) -> Container[bytes]:

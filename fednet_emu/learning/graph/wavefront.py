@@ -18,7 +18,7 @@ def trained(engine: Engine, waiting: Mapping[ResolvedJob, Deferred]) -> Results:
 
 
 def _means(engine: Engine, waiting: Mapping[ResolvedJob, Deferred]) -> Results:
-    """Yield jobs with the engine's means of their models in place of single results; each model is part of one sum."""
+    """Yield the jobs of sums, with means that the engine computes; each model is part of one sum only."""
     job_of: dict[Deferred | None, ResolvedJob] = {node: resolved for resolved, node in waiting.items()}
     for total in _sums_of(waiting.values()):
         mean = total.as_mean()

@@ -11,7 +11,7 @@ from fednet_emu.learning.graph.accumulation import Accumulate
 from fednet_emu.learning.graph.deferred import Deferred, values_of
 
 PARAMS, SQUARE = attrgetter("params"), attrgetter("square")
-"""Functions that take the parameters or the mean squared loss from the result of a job; the node itself is the loss."""
+"""Functions that return a part of a job's result. The loss needs none, because it is the value of the job's node."""
 
 
 class Call(NamedTuple):

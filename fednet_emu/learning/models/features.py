@@ -35,7 +35,6 @@ class _Exposed(nn.Module):
         self.last = [name.rpartition(".")[0] for name, _ in module.named_parameters()][-1]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map a batch to outputs and features [B, outputs + size]."""
         received: list[Tensor] = []
 
         def keep(_layer: nn.Module, given: tuple[Any, ...]) -> None:

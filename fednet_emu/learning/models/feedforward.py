@@ -79,7 +79,6 @@ class McMahanCnn(Model):
     kind = "mcmahan-cnn"
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """Build the network for images [channels, height, width] of at least 4x4 pixels."""
         if len(input_shape) != 3 or min(input_shape[1:]) < 4:
             wanted = "samples must be images [channels, height, width] of at least 4x4 pixels"
             remedy = "use image data, or a model such as mlp or softmax"
@@ -168,7 +167,6 @@ class DigitModel(Model):
     """Number of units of each of the two hidden dense layers."""
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """Build the network for images [1 or 3, height, width] of at least 4x4 pixels."""
         if len(input_shape) != 3 or input_shape[0] not in (1, COLOURS) or min(input_shape[1:]) < 4:
             wanted = "samples must be images [1 or 3, height, width] of at least 4x4 pixels"
             remedy = "use image data, or a model such as mlp or softmax"

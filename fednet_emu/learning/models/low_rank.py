@@ -26,7 +26,7 @@ class Factors(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class Part:
-    """The part of a flat vector that a device with a given adapter rank holds, and the position of the part."""
+    """The part of a flat vector that a device with a given adapter rank holds, with its position in the vector."""
 
     rank: int  # rank of the adapters on the device
     places: Tensor  # int64 [n], indices in the vector of the scalars of the part

@@ -31,7 +31,6 @@ class CharLstm(Model):
     """Number of different tokens. Null uses the number of outputs, which is right if the next token is predicted."""
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """Build the network for windows [length] of tokens."""
         if len(input_shape) != 1:
             raise ScenarioError(
                 f"model: samples must be windows [length] of tokens for {self.kind}, got shape {list(input_shape)}; "

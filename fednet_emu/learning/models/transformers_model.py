@@ -22,8 +22,8 @@ from fednet_emu.learning.models.user_module import try_out
 _DROPOUT = ("dropout", "pdrop")
 """Substrings of the names of settings that are dropout rates."""
 _ATTENTION = "eager"
-"""Implementation of attention as two matrix products, which PyTorch can vectorise over devices. PyTorch's fused kernel
-has the same operation count, but cannot be vectorised."""
+"""Attention as two matrix products, which PyTorch can vectorise over devices. PyTorch's fused kernel has the same
+operation count, but cannot be vectorised."""
 _NO_TOKEN = -1
 """An id that no token of any data has."""
 
@@ -50,8 +50,8 @@ class TransformersModel(Model):
     """Outputs. tokens: scores of the next token at every position of a window, for `data.predict: every`; classes:
     scores of the classes of a sample, which is a window of tokens or an image."""
     dropout: float = Field(0.0, ge=0, lt=1)
-    """Value of all dropout rates of the network. With dropout, a model draws random numbers, and devices are then
-    trained one at a time."""
+    """Value of all dropout rates of the network. Dropout draws random numbers, so that devices are trained one at a
+    time."""
     adapters: AnyAdapters | None = None
     """Adapters that are trained instead of the weights. Null trains all weights."""
 

@@ -70,10 +70,9 @@ def local_splits(path: Path, config: str | None, only: str, texts: Sequence[str]
     """Context manager that opens the tables of a file or folder; the tables are valid only inside the block.
 
     Nothing is downloaded. A folder was written by `save_to_disk`, or contains data files whose splits are given by file
-    names or a README.md, as in a repository of the hub. `config` names one of several configurations. A table without
-    splits becomes the split named `only`. Parquet, JSON and CSV files are converted in a temporary folder. In CSV
-    files, a column listed in `texts` that holds any non-number has `NA`, `None` and similar entries read as words, not
-    as missing values.
+    names or a README.md, as on the hub. `config` names one of several configurations. A table without splits becomes
+    the split named `only`. Parquet, JSON and CSV files are converted in a temporary folder. In CSV files, entries such
+    as `NA` and `None` are words, not missing values, in columns listed in `texts` that hold more than numbers.
     """
     datasets, saved = library(), any((path / name).is_file() for name in _SAVED)
     reader = _reader(path) if path.is_file() else None
@@ -214,14 +213,14 @@ class HuggingFace(Dataset):
 
     `input` is a column of images, columns of numbers, or, with `text`, a column of strings. `target` is a column of
     classes (integers, or strings that are numbered in alphabetical order) or, for a regression, of real numbers.
-    `group` is a column with the owner of each row; owners are numbered from 0 in the order of the rows. Needs the extra
+    `group` is a column with the owner of each row; owners are numbered in the order of the rows. Needs the extra
     `hugging-face`.
     """
 
     path: str
-    """A Parquet, JSON, CSV or Arrow file, a folder of such files, or a folder written by `save_to_disk`. A relative
-    path is looked up in the data folder first, then in the current folder. Otherwise, `path` is the name `owner/name`
-    of a data set on the hub."""
+    """A Parquet, JSON, CSV or Arrow file, a folder of such files, or a folder written by `save_to_disk`; a relative
+    path is looked up in the data folder first, then in the current folder. Otherwise, the name `owner/name` on the
+    hub."""
     config: str | None = None
     """Name of the configuration; required if the data set has several configurations."""
     revision: str | None = None
@@ -300,7 +299,6 @@ class HuggingFace(Dataset):
         return [Table(splits[name], f"{self.path} ({name})") for name in wanted]
 
     def _rows(self, tables: list[Table], rng: np.random.Generator) -> Samples:
-        """Return one sample for each row of the tables."""
         inputs, names = self._inputs(tables)
         targets, stated = labels(tables, str(self.target))
         if self.classes is not None:
@@ -340,7 +338,6 @@ class HuggingFace(Dataset):
         return [array for array, _ in read], read[0][1]
 
     def _windows(self, text: TextWindows, tables: list[Table]) -> Samples:
-        """Return one sample for each window of each row's string."""
         column = self._columns[0]
         for table in tables:
             if not table.is_text(column):

@@ -37,8 +37,7 @@ class ImageFolder(Dataset):
     grey: bool = False
     """Whether images are converted to greyscale, with one channel instead of three."""
     normalise: bool = True
-    """Whether each channel is standardised to mean 0 and standard deviation 1 over the training images. false: values
-    from 0 to 1."""
+    """Whether each channel has mean 0 and standard deviation 1 over the training images. false: values from 0 to 1."""
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         path = locate(self.path, data_dir)
@@ -83,7 +82,6 @@ class ImageFolder(Dataset):
         return np.stack(found), np.array(classes, np.int64)
 
     def _picture(self, file: Path) -> NDArray[np.uint8]:
-        """Return one image [channels, height, width]."""
         Image = _pillow()  # noqa: N806  (the name of the library's module)
         try:
             with Image.open(file) as opened:

@@ -62,7 +62,7 @@ class Leaf(Dataset):
     """
 
     path: str
-    """A folder with the folders `train` and `test`, a folder of .json files, or one .json file; files may be gzipped. A
+    """A folder with the folders `train` and `test`, a folder of .json files, or one .json file, gzipped or not. A
     relative path is looked up in the data folder first, then in the current folder."""
     test_share: float = Field(0.1, gt=0, lt=1)
     """Share of each user's samples for testing, taken from the end, if there is no folder `test`."""
@@ -73,8 +73,8 @@ class Leaf(Dataset):
     length: int = Field(25, gt=0, le=10_000)
     """Number of words of a string that are used."""
     vocabulary: int = Field(10_000, gt=0, le=1_000_000)
-    """Number of different words: the most frequent words of the training samples. All other words share one token
-    more."""
+    """Number of different words: the most frequent words of the training samples. All other words have one more
+    token."""
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         path, users = locate(self.path, data_dir), dict[str, int]()

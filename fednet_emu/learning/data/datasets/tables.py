@@ -178,7 +178,6 @@ def _numbers(where: str, table: pd.DataFrame, columns: tuple[str, ...]) -> Array
 
 
 def _texts(where: str, table: pd.DataFrame, column: str) -> NDArray[np.str_]:
-    """Return a column of targets or owners as strings."""
     missing = (table[column].isna() | (table[column].astype(str).str.strip() == "")).to_numpy(np.bool_)
     if missing.any():
         raise DataError(where, f"{_at(table, missing)} has no {column}, got nothing", _REMEDY)

@@ -168,7 +168,7 @@ class Text(Dataset):
     """Number of tokens in a window."""
     stride: int | None = Field(None, gt=0)
     """Number of tokens between the starts of two successive windows of an owner. Null means `length`, without gaps or
-    overlap. LEAF uses 1."""
+    overlap; LEAF uses 1."""
     predict: Predict = "last"
     """Prediction target. last: the token after the window, as its class; every: the token after each token of the
     window, for models with scores at every position. Loss and accuracy are then means over positions."""
@@ -227,7 +227,6 @@ _OWNED: Mapping[Owner, Callable[[Iterable[str]], list[str]]] = {
 
 
 def _read(path: Path) -> list[str]:
-    """Return the texts of a file, or of the .txt files in a folder in the order of their paths."""
     files = sorted(path.rglob("*.txt")) if path.is_dir() else [path]
     if not files:
         raise DataError(

@@ -142,7 +142,6 @@ class TorchvisionImages(Dataset):
         return home
 
     def _part(self, library: Any, folder: Path, known: _Known, part: Literal["train", "test", "extra"]) -> _Images:
-        """Return the images and labels of one part after checks."""
         which: dict[str, Any] = {"split": part} if known.parts == "split" else {"train": part == "train"}
         if self.name == "EMNIST":
             which["split"] = self.split or _EMNIST_SPLIT

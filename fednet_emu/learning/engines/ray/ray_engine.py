@@ -2,9 +2,8 @@
 
 The rows of the data are cut into one shard per actor, which is sent to the actor once. A job is sent to the actor that
 holds the job's first row. The tensors of jobs are put into Ray's object store once per wavefront, and every machine
-fetches them once. Trained parameters stay in the object store of the machine that trained them until they are read or
-averaged. Ray restarts an actor that dies, and repeats its calls: each call lists the models and data that the actor
-needs.
+fetches them once. Trained parameters stay on the machine that trained them until they are read or averaged. Ray
+restarts an actor that dies, and repeats its calls: each call lists the models and data that the actor needs.
 """
 
 from __future__ import annotations
@@ -248,7 +247,6 @@ class RayEngine(Engine):
             raise FednetError(f"{_WHERE}: Ray cannot train, got '{reason}'; look at the cluster") from error
 
     def _started(self, cluster: Cluster) -> list[Any]:
-        """Return the actors, once all of them are ready."""
         demands = {"num_cpus": cluster.threads, "num_gpus": int(cluster.device == "cuda")}
         count = _count(self._ray.nodes(), cluster, demands)
         make = self._ray.remote(Actor).options(

@@ -1,4 +1,4 @@
-"""Batches of many jobs, stacked. They are drawn on the host, moved to the torch device once, and gathered in place."""
+"""Batches of many jobs, stacked: drawn on the host, moved to the torch device once, gathered into reused memory."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData
 
 
 def batches_of(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray, scratch: Scratch) -> Iterator[Batch]:
-    """Yield the batches of jobs of one shape, step by step. Jobs are in descending order of their number of steps.
+    """Yield the batches of jobs of one shape, step by step; jobs are in descending order of their number of steps.
 
-    Jobs that have made all their steps are left out of later batches. A batch may overwrite the previous batch in
-    memory.
+    Jobs that have made all their steps are left out of later batches. A batch may overwrite the previous one.
     """
     if not shape.full_batch:
         return _mini_batches(shape, jobs, steps, scratch)

@@ -55,7 +55,7 @@ class Memory:
         return np.ndarray(place.shape, place.dtype, self._map, place.offset)
 
     def new(self, shape: tuple[int, ...], dtype: Any) -> tuple[NDArray[Any], Place]:
-        """Return a new array and its place, which is freed with the last reference to the array or to parts of it."""
+        """Return a new array and its place. The memory is freed with the last reference to the array or its parts."""
         place = Place(self._take(int(np.prod(shape)) * np.dtype(dtype).itemsize), shape, np.dtype(dtype).str)
         array = self.at(place)
         finalize(array, self._give_back, place.offset, array.nbytes).atexit = False

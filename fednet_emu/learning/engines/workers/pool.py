@@ -1,4 +1,4 @@
-"""The worker processes of the current process, which serve all its runs, and the distribution of orders to them.
+"""The worker processes that serve all runs of the current process, and the distribution of orders to them.
 
 An order tells a worker to train a stack of jobs. A worker has at most two orders, so that it need not wait for the next
 one. An order writes only to its own memory, so that it can be repeated if its worker dies.
@@ -51,7 +51,7 @@ class Call:
         return self.jobs.jobs() if isinstance(self.jobs, Columns) else self.jobs
 
     def of(self, resolved: ResolvedJob) -> Call:
-        """Return this call of a single job, with the job resolved anew."""
+        """Replace the single job of the call by `resolved`, the same job resolved again, and return the call."""
         self.jobs = [resolved]
         return self
 

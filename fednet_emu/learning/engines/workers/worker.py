@@ -24,7 +24,7 @@ MOST_OF_ERROR = 200
 
 
 class KeptModel(NamedTuple):
-    """The places of a model in shared memory: of its pickle, and of each constant, which may be a parameter (True)."""
+    """The places in shared memory of a pickled model and its constants, with True for constants that are parameters."""
 
     pickled: Place
     constants: Sequence[tuple[Place, bool]]

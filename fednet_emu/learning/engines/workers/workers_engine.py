@@ -33,7 +33,7 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
 
 START_FLOP = 3e10
-"""Operations in large wavefronts after which `auto` starts workers. They take about as long as the start."""
+"""Operations in large wavefronts after which `auto` starts workers; they take about as long as starting workers."""
 
 
 @final
@@ -168,7 +168,7 @@ class WorkersEngine(Engine):
             self._since = None
 
     def _is_worth_it(self, n: int, flop: float) -> bool:
-        """Return True if workers train n jobs of `flop` operations in total; count `flop` towards their start."""
+        """Return True if workers train n jobs of `flop` operations in total; before workers start, count `flop`."""
         if n < 2 or not is_worth_dividing(flop) or not self._may_send():
             return False
         if self._left_flop > 0:
