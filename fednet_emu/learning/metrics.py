@@ -42,7 +42,7 @@ class Metric(Component):
         return f"{self.column} suits {' and '.join(self.suits)}, got data for {samples.task}; leave it out"
 
     def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
-        """Return what `value` needs of a chunk, [B, ...], from outputs [B, outputs], targets `y` and losses [B]."""
+        """Reduce outputs [B, outputs], targets `y` and losses [B] of a chunk to the values [B, ...] for `value`."""
         return outputs.reshape(y.shape)
 
     @abstractmethod

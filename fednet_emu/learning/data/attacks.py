@@ -24,7 +24,7 @@ class Attack(Component):
     """Malicious devices follow the algorithm but train on poisoned data; evaluation measures the attack's success."""
 
     malicious: int | tuple[int, ...] = 1
-    """Indices of the malicious devices, from 0; or an int n, which makes the last n devices malicious."""
+    """Indices of the malicious devices, from 0; or the number n of malicious devices, which are then the last n."""
     target: int = Field(0, ge=0)
     """Target class of the attack."""
     data: Literal["own", "copies"] = "own"

@@ -42,11 +42,11 @@ _FEW = 4
 """Minimum number of jobs per stack, with hand-written gradients, at which two cores are faster than one."""
 
 _MANY = 25
-"""Maximum number of jobs in a stack on a CPU. Larger stacks are no faster, and leave less for other cores."""
+"""Maximum number of jobs in a stack on a CPU. Larger stacks are no faster, and leave less work for other cores."""
 
 
 def best_form(model: FlatModel) -> Form:
-    """Return hand-written gradients for chains of dense layers, on a GPU for all chains; `vmap` for other models."""
+    """Return the step with hand-written gradients for chains of dense layers (on a GPU, any chain), or else `vmap`."""
     chain = chain_form(model)
     return chain if chain is not None and (chain.is_dense or model.device.type == "cuda") else VmapForm(model)
 
@@ -106,7 +106,7 @@ class BatchedEngine(Engine):
         return [stack for shape, group in shapes_of(columns) for stack in self.stacks_of(columns, shape, group)]
 
     def stacks_of(self, columns: Columns, shape: JobShape, group: IntArray) -> list[list[int]]:
-        """Return stacks of job indices, divided as by `stacks`. `group` holds the indices of jobs with one shape."""
+        """Return the job indices of each stack, as `stacks` would divide the jobs `group` of one shape."""
         own = columns.part(group)
         ordered: list[int] = group[np.lexsort((own.first, -own.steps))].tolist()
         bounds = self._bounds(self.form_of(shape), shape, len(group), sum(own.flop.tolist()))
@@ -129,16 +129,16 @@ class BatchedEngine(Engine):
         return zip(range(len(jobs)), losses, squares, strict=True)
 
     def _stacked(self, shape: JobShape, n: int) -> Form | None:
-        """Return the form in which n jobs of a shape are trained together; None if they run one by one."""
+        """Return the implementation of a step for n jobs of a shape together; None if jobs run one by one."""
         form = self.form_of(shape) if shape.batchable else None
         return None if isinstance(form, VmapForm) and n == 1 else form
 
     def form_of(self, shape: JobShape) -> Form:
-        """Return the form in which the engine trains jobs of a shape; always `vmap` for gradients of single samples."""
+        """Return the implementation of a step for jobs of a shape; always `vmap` for gradients of single samples."""
         return self.form_for(shape.model, shape.private)
 
     def form_for(self, model: FlatModel, private: PrivateSgd | None) -> Form:
-        """Return the form in which the engine trains a model; `private` limits the gradients of single samples."""
+        """Return the implementation of a step for a model. `private` limits the gradients of single samples."""
         key = model, private
         if key not in self._forms:
             own = self._form(model) if private is None else None
@@ -193,7 +193,7 @@ def _n_steps(resolved: ResolvedJob) -> int:
 
 
 def _byte_per_job(form: Form, shape: JobShape) -> int:
-    """Return the memory of a job in bytes: parameters, vectors of added terms, a batch, and memory of the form."""
+    """Return the memory of a job in bytes: parameters, added terms, a batch, and the memory of the training step."""
     terms = shape.linear + shape.drift + 2 * shape.anchor
     vectors = 1 + terms + (shape.mask is not None) + 2 * (shape.rule is not None)
     batch = shape.width * shape.data.x[0].numel() * shape.data.x.element_size()
@@ -253,7 +253,7 @@ def _counts(batch: Batch) -> Tensor:
 
 
 def _advance(rule: Rule, w: Tensor) -> Callable[[Tensor, Tensor | None], None]:
-    """Return a function that makes a step of `w` [J, P] from gradients [A, P] of the first A jobs, and zeroes them."""
+    """Return a function that makes a step of `w` [J, P] from gradients [A, P] of A jobs and zeroes the gradients."""
     move = rule.optimizer.start(w, rule.lr)
 
     def advance(gradient: Tensor, mask: Tensor | None) -> None:

@@ -44,7 +44,7 @@ class Rows(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Received rows, as the data of jobs."""
+    """Received rows of data, in the form that training jobs use."""
 
     data: TrainData
     first: int
@@ -65,7 +65,7 @@ class Shard:
 
 
 def without_constants(model: FlatModel, constants: Sequence[Tensor]) -> bytes:
-    """Pickle a model, with each tensor in `constants` replaced by its index there."""
+    """Pickle a model, with each tensor of `constants` replaced by the tensor's index in `constants`."""
     places, file = {id(tensor): place for place, tensor in enumerate(constants)}, io.BytesIO()
 
     class Pickler(pickle.Pickler):
@@ -115,7 +115,7 @@ def packed(jobs: Sequence[ResolvedJob], pickler: Callable[[io.BytesIO], Any]) ->
 
 
 def packed_columns(columns: Columns) -> Parcel:
-    """Pack a stack that is a record in columns."""
+    """Pack a stack of jobs that is stored as a record in columns."""
     tensors, places = [columns.params], {id(columns.params): 0}
 
     def place(value: Any) -> Any:

@@ -18,7 +18,8 @@ from fednet_emu.learning.models.base import torch_seed
 from fednet_emu.learning.models.flat import FlatModel, Live
 
 Gradient = Callable[[Tensor, Sequence[Tensor]], tuple[tuple[Tensor, ...], Tensor]]
-"""Function from the losses [B] of a batch and the parameters to the gradient, in pieces, and the mean loss."""
+"""Function from the losses [B] of a batch and the parameters to the gradient, one tensor per parameter, and the mean
+loss."""
 
 
 @final
@@ -114,7 +115,7 @@ def _gradient(losses: Tensor, parameters: Sequence[Tensor]) -> tuple[tuple[Tenso
 def _private_gradient(
     rule: PrivateSgd, rng: np.random.Generator, losses: Tensor, parameters: Sequence[Tensor]
 ) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Like `_gradient`, but return one tensor: the noisy sum of norm-limited sample gradients, over the batch size."""
+    """Like `_gradient`, in one tensor: the noisy sum of norm-limited sample gradients, divided by the batch size."""
     total = torch.zeros_like(torch.cat([p.detach().reshape(-1) for p in parameters]))
     for loss in losses:
         own = torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)

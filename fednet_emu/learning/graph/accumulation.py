@@ -64,7 +64,7 @@ class _Running:
 
 
 class AsMean(NamedTuple):
-    """The model `w`, and weighted parts, any of which may be combined."""
+    """A model `w`, and weighted parts, any of which may be combined into a mean."""
 
     w: Deferred
     weights: Sequence[float]

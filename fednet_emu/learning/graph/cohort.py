@@ -85,7 +85,7 @@ class Columns:
         return replace(self, **columns, own=own)
 
     def jobs(self) -> list[ResolvedJob]:
-        """Return the jobs as single jobs."""
+        """Return the job of each device as a `ResolvedJob`."""
         shared, params, prox = dict(self.terms), self.params, float(self.terms.get("prox", 0.0))
         mask, base, scale = shared.get("mask"), shared.get("base"), float(shared.get("scale", 1.0))
         rest = [self.own.get(name) or [shared.get(name)] * len(self) for name in ("linear", "drift", "anchor")]

@@ -114,7 +114,7 @@ class Graph:
             self._later = Later(graph, program.memo)
 
     def snapshot(self) -> dict[bytes, Any]:
-        """Return all known values with references, by digest. Requires `at_rest`."""
+        """Return all known values that are still referenced, by digest. Call this only if `at_rest` is true."""
         return {node._digest: node._value for node in self._reachable() if node.done}
 
     def at_rest(self) -> bool:
@@ -131,7 +131,7 @@ class Graph:
         return self._later is not None
 
     def known_byte(self) -> int:
-        """Return the memory of all known values with references, in bytes."""
+        """Return the memory of all known values that are still referenced, in bytes."""
         return sum(node.size * _BYTE_PER_SCALAR for node in self._reachable() if node.done)
 
     def _reachable(self) -> list[Deferred]:
@@ -209,7 +209,7 @@ class Graph:
     def train_cohort(
         self, job: CohortJob, own: Callable[[int], Mapping[str, Deferred]] | None = None
     ) -> list[Deferred]:
-        """Return the parameters after the training of each device [n], numbered as if by `train` for each device.
+        """Return the parameters after the training of each device [n], with the numbers that `train` would give them.
 
         `own` returns the terms of one device, given its index in the cohort.
         """
@@ -315,7 +315,7 @@ class Graph:
             node._settle(node._work.value)
 
     def _heed_an_end(self) -> None:
-        """When sharing ends, continue with the values that this run itself has cached, if there are any."""
+        """When sharing with other runs ends, continue with the values that this run has cached, if there are any."""
         if self._later is not None and self.program is not None and self.program.ended and not self._ended:
             self._ended = True
             if self.program.is_known:
@@ -495,7 +495,7 @@ class Graph:
         self._run_wavefront()
 
     def _run_wavefront(self) -> bool:
-        """Run the started jobs, or else the ready jobs, and then all calls, but no further jobs, that become ready.
+        """Run the started jobs, or else the ready jobs. Then run the calls that became ready, but no further jobs.
 
         Return False if there are no jobs.
         """

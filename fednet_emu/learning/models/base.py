@@ -57,7 +57,7 @@ _ALONE = threading.RLock()
 
 @contextmanager
 def torch_seed(seed: int) -> Iterator[None]:
-    """Context manager that makes random operations inside the block depend on `seed` only. Others are not affected."""
+    """Context manager in which random operations depend only on `seed`. Operations outside are not affected."""
     gpus = list(range(torch.cuda.device_count()))
     with _ALONE, torch.random.fork_rng(devices=gpus):
         torch.default_generator.manual_seed(seed)

@@ -19,7 +19,8 @@ _COLOURS = 3
 _SIDE_OUTPUTS = {"googlenet", "inception_v3"}
 """Architectures that by default have auxiliary outputs in training and warn about their initialisation."""
 _BY_VALUES = "regnet_"
-"""Name prefix of architectures that compute layer widths as tensors and so need tensors with memory."""
+"""Name prefix of architectures that compute layer widths as tensors, and so cannot be built without memory for
+tensors."""
 
 
 class TorchvisionModel(Model):

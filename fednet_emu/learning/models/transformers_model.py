@@ -61,7 +61,7 @@ class TransformersModel(Model):
         return self.model_copy(update={"path": str(locate(self.path, data_dir).absolute())})
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """Build the network for windows [length] of tokens or images [channels, height, width]; try two samples."""
+        """Build the network for windows [length] or images [channels, height, width], and try it on two samples."""
         if self.path is not None and not Path(self.path).is_absolute():
             return self.located(None).build(input_shape, outputs)
         library = _library()

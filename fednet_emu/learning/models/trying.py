@@ -42,7 +42,7 @@ def common_dtype(parameters: Mapping[str, nn.Parameter]) -> torch.dtype:
 
 
 def check_call(module: nn.Module, x: Tensor, loss: str, items: str) -> None:
-    """Call a module with a batch [B, ...], and check its outputs for the `loss`. Errors call the samples `items`."""
+    """Call a module with a batch [B, ...], and check the outputs for the `loss`. `items` names samples in errors."""
     before, shape = x.clone(), tuple(x.shape)
     try:
         outputs = module(x)

@@ -83,7 +83,7 @@ _ROUNDING = 1e-5
 
 
 def _called(module: nn.Module, batch: torch.Tensor) -> tuple[Any, torch.Tensor]:
-    """Return the output for a batch, and the batch. If the module fails, try the same batch as tokens."""
+    """Return the output for a batch, and the accepted batch: the given numbers, or else the numbers as tokens."""
     with torch.no_grad():
         try:
             return module(batch), batch

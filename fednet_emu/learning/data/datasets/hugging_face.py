@@ -103,7 +103,8 @@ def hub_splits(
 ) -> Iterator[Splits]:
     """Context manager that opens the tables of the hub's data set `owner/name`, which the data folder keeps.
 
-    With None, `config` is the only configuration and `revision` the newest. Without `download`, no connection is made.
+    A null `config` means the only configuration, a null `revision` the newest. Without `download`, no connection is
+    made.
     """
     datasets = library()
     if not _HUB_NAME.fullmatch(name):

@@ -75,7 +75,7 @@ def checked_samples(
     normalise: bool = False,
     names: Sequence[str] = (),
 ) -> Samples:
-    """Return samples from the arrays described in `Npz`. Messages call the source `where` and the inputs `names`."""
+    """Return samples from the arrays described in `Npz`. In messages, `where` names the source, `names` the inputs."""
     train_x, test_x = (_inputs(where, arrays, name, vocabulary, single=not normalise) for name in ("train_x", "test_x"))
     if train_x.shape[1:] != test_x.shape[1:]:
         problem = f"test_x has samples of shape {test_x.shape[1:]}, got {train_x.shape[1:]} in train_x"

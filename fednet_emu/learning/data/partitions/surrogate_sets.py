@@ -83,7 +83,7 @@ class SurrogateSets(Partition):
     def _pools(
         self, by_class: list[IntArray], n_devices: int, size: int, rng: np.random.Generator
     ) -> list[list[IntArray]]:
-        """Return [devices][classes] the samples of each class from which a device draws its sets."""
+        """Return the samples of each class from which each device draws its sets, as lists [devices][classes]."""
         if self.skew == "iid":
             everything = rng.permutation(np.concatenate(by_class))[: n_devices * size]
             class_of = np.repeat(np.arange(len(by_class)), [len(members) for members in by_class])

@@ -28,7 +28,7 @@ def batches_of(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray, sc
 
 
 def _active(steps: IntArray) -> list[int]:
-    """Return the number of jobs that take part in each step, from the number of steps of each job (descending)."""
+    """Return for each step how many jobs still train, from the number of steps of each job (descending)."""
     active: list[int] = np.searchsorted(-steps, -np.arange(steps[0]), side="left").tolist()
     return active
 

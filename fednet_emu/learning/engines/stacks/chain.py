@@ -1,4 +1,4 @@
-"""The form for plain chains of layers: hand-written gradients, each added to the parameters as soon as it is known."""
+"""The training step for plain chains of layers: each hand-written gradient is added to the parameters at once."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class ChainForm:
 
 
 def chain_form(model: FlatModel) -> ChainForm | None:
-    """Return the chain form of a model; None if the model is not such a chain."""
+    """Return the training step for a model that is such a chain; None for other models."""
     slope = _SLOPES.get(model.loss_name)
     if slope is None:
         return None

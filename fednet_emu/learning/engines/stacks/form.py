@@ -1,4 +1,4 @@
-"""The interface of a training step for many models at once, and the form for every batchable model: `vmap`."""
+"""The interface of a training step for many models at once, and an implementation for all batchable models: `vmap`."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class Form(Protocol):
 
 @final
 class VmapForm:
-    """The form for any batchable model: PyTorch's own gradient, vectorised over the jobs.
+    """The training step for any batchable model: PyTorch's own gradient, vectorised over the jobs.
 
-    The form has its own copy of the model, because PyTorch replaces the parameters of the module during a call, and
-    forms run in parallel threads. With `private`, the gradient of each sample is scaled separately.
+    The step has its own copy of the model, because PyTorch replaces the parameters of the module during a call, and
+    steps run in parallel threads. With `private`, the gradient of each sample is scaled separately.
     """
 
     def __init__(self, model: FlatModel, private: PrivateSgd | None = None) -> None:

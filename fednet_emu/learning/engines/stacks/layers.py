@@ -18,7 +18,10 @@ Parameters = tuple[Tensor, ...]
 
 
 class Layer(Protocol):
-    """A layer of A models. `x` is its input, `d` the gradient by its output, and `own` holds the layer's parameters."""
+    """A layer of A models.
+
+    `x` is the input, `d` the gradient of the loss with respect to the output, and `own` the layer's `parameters`.
+    """
 
     @property
     def size(self) -> int:

@@ -72,7 +72,7 @@ class Memory:
         return array, place
 
     def move_here(self, tensor: Tensor) -> Place:
-        """Move the values of a tensor to shared memory, and return their place. Only the tensor refers to them."""
+        """Move the values of a tensor to shared memory, and return their place. The tensor keeps the memory in use."""
         array, place = self.copy_of(tensor)
         with torch.no_grad():
             tensor.set_(torch.from_numpy(array))  # type: ignore[call-overload]

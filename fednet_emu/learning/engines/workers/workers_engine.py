@@ -243,7 +243,7 @@ class WorkersEngine(Engine):
         return self._sent[id(tensor)][1:]
 
     def _results(self, call: Call) -> Results:
-        """Yield the results of a call. Jobs that a worker cannot run are run here, where their errors are raised."""
+        """Yield the results of a call. The main process runs jobs that a worker cannot run, and raises their errors."""
         results = self._ended(call)
         if results is None or isinstance(call.report, str):
             yield from self._here.run_stack(call.single)
