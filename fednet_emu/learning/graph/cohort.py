@@ -166,7 +166,7 @@ class CohortJob:
         return map(self.single, range(len(self.columns)))
 
     def begin(self) -> tuple[Columns, list[Deferred]]:
-        """Record the jobs whose results are awaited as begun; return these jobs and the nodes of their results."""
+        """Mark the jobs with awaited results as begun; return these jobs and the nodes of their results."""
         columns, params = self.columns, self.params.value
         if params.numel() != columns.model.size:
             what = f"starts from {params.numel()} numbers, got a model of {columns.model.size} parameters"
