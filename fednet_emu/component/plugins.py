@@ -109,7 +109,7 @@ def _refuse_current_folder(path: str) -> None:
 
 
 def _place(top: str, folders: list[str]) -> tuple[str | None, list[str]] | None:
-    """Return the file and the folders of the module `top`, searched in `folders` instead of `sys.path`, or None."""
+    """Locate the module `top` in `folders` instead of `sys.path`; return its file and its folders, or None."""
     for finder in sys.meta_path:
         searches_folders = getattr(finder, "__name__", "") == "PathFinder"
         spec = finder.find_spec(top, folders if searches_folders else None)

@@ -118,7 +118,7 @@ def _with(split: Partitioned, devices: IntArray, rows: IntArray) -> Partitioned:
 
 
 class Backdoor(Attack):
-    """Malicious samples have a trigger and the target label. With success, models predict the target for the trigger.
+    """Malicious samples have a trigger and the target label; with success, models predict the target for the trigger.
 
     The trigger is a square in the lower right corner of all channels of an image [C, H, W], a constant at the end of
     the first channel of a series [C, T], or the last entries of a vector [F]. After Bagdasaryan et al. (AISTATS 2020)
@@ -151,7 +151,7 @@ class Backdoor(Attack):
 
 
 class LabelFlip(Attack):
-    """Malicious samples of the source class have the target label. With success, models predict the target for them."""
+    """Malicious samples of the source class have the target label; with success, models predict the target for them."""
 
     source: int | None = Field(None, ge=0)
     """Class whose labels are changed to the target. Null changes the labels of all classes."""

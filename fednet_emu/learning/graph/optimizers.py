@@ -41,7 +41,7 @@ class Sgd(Optimizer):
 
 
 class Momentum(Optimizer):
-    """SGD with momentum, as in PyTorch. A step is -lr v, with the velocity v <- beta v + gradient, initially zero."""
+    """SGD with momentum, as in PyTorch: a step is -lr v, with the velocity v <- beta v + gradient, initially zero."""
 
     beta: float = Field(0.9, ge=0, lt=1)
     """Share of the velocity that remains in the next step (PyTorch's `momentum`)."""

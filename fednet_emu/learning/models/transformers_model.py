@@ -29,7 +29,7 @@ _NO_TOKEN = -1
 
 
 class TransformersModel(Model):
-    """A network of the library transformers, such as GPT-2, BERT or ViT. Adapters or all weights are trained.
+    """A network of the library transformers, such as GPT-2, BERT or ViT, of which adapters or all weights are trained.
 
     The network has random weights if it is built from a configuration, or stored weights if it is read from a folder
     written by `save_pretrained`. Nothing is downloaded. By default, the vocabulary (`head: tokens`) or the image size

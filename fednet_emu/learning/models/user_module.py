@@ -19,7 +19,7 @@ from fednet_emu.learning.models.base import Model
 
 
 class UserModule(Model):
-    """A network from your own code. `path` is "package.module:Class", and `args` are its keyword arguments.
+    """A network from your own code: `path` is "package.module:Class", and `args` are its keyword arguments.
 
     The module must be importable: installed, or in a folder of PYTHONPATH (the current folder is not searched by
     default). It must map [n, *sample] to [n, outputs], which is checked once on two samples of zeros.

@@ -52,7 +52,7 @@ _FORMS = {
 
 
 class Leaf(Dataset):
-    """JSON files of LEAF (Caldas et al., 2018). Users are groups: `partition: group` gives each user to one device.
+    """JSON files of LEAF (Caldas et al., 2018); users are groups, and `partition: group` gives each user to one device.
 
     Inputs are arrays of numbers, where 784 numbers are an image [1, 28, 28] (FEMNIST, synthetic), or strings. Strings
     of one length with a character as target become tokens of LEAF's 80 characters (Shakespeare). Other strings, or the

@@ -121,7 +121,7 @@ class SyntheticRegression(Dataset):
 
 
 class Fcube(Dataset):
-    """Points in the cube [-1, 1]^3. The class is 0 if the first coordinate is positive, else 1.
+    """Points in the cube [-1, 1]^3; the class is 0 if the first coordinate is positive, else 1.
 
     The coordinate planes cut the cube into eight octants. Two opposite octants form a group, which has both classes.
     `partition: group` with four devices gives each device one group, so that devices differ in their features, not in

@@ -140,7 +140,7 @@ class Csv(RowTable):
 
 
 class Parquet(RowTable):
-    """Rows of a Parquet file as samples. Needs no extra."""
+    """Rows of a Parquet file as samples; needs no extra."""
 
     kind = "parquet"
 

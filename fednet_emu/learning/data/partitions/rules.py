@@ -23,7 +23,7 @@ from fednet_emu.learning.data.partitions.base import (
 
 
 class Iid(Partition):
-    """Samples drawn at random without replacement. Device sizes differ by at most one sample."""
+    """Samples drawn at random without replacement; device sizes differ by at most one sample."""
 
     per_device: PositiveInt | None = None
     """Number of training samples per device; further samples are not used. Null distributes all training samples."""
@@ -46,7 +46,7 @@ class Iid(Partition):
 
 
 class Shards(Partition):
-    """The samples, sorted by label, are cut into equal shards. Each device gets `shards_per_device` random shards.
+    """Samples sorted by label are cut into equal shards, and each device gets `shards_per_device` random shards.
 
     The test samples are sorted, cut and assigned in the same way. A device therefore has the same classes in both sets
     if the class frequencies of both sets are equal.
@@ -84,7 +84,7 @@ class OneClass(Partition):
 
 
 class LabelsPerDevice(Partition):
-    """Each device has `labels` different labels. The samples of a label are shared equally among its devices.
+    """Each device has `labels` different labels, and the devices with a label share its samples equally.
 
     As `#C=k` in NIID-Bench: of K labels, device d has label d mod K and further labels at random. With fewer devices
     than labels, the samples of a label without a device are not used.

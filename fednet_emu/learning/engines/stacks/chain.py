@@ -1,4 +1,4 @@
-"""The training step for plain chains of layers: each hand-written gradient is added to the parameters at once."""
+"""The training step for plain chains of layers: hand-written gradients are added to the parameters immediately."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ class WorkersEngine(Engine):
             self._since = None
 
     def _is_worth_it(self, n: int, flop: float) -> bool:
-        """Return True if workers train n jobs of `flop` operations in total; before workers start, count `flop`."""
+        """Return True if workers train n jobs of `flop` operations in total. Until workers start, add up `flop`."""
         if n < 2 or not is_worth_dividing(flop) or not self._may_send():
             return False
         if self._left_flop > 0:
