@@ -12,7 +12,7 @@ from fednet_emu.learning.graph.work import PARAMS, Part, alive
 
 
 def trained(engine: Engine, waiting: Mapping[ResolvedJob, Deferred]) -> Results:
-    """Yield the results of started jobs for their nodes. For jobs in a sum, an engine may return only their mean."""
+    """Yield the jobs in `waiting` with their results. For jobs in a sum, an engine may return only their mean."""
     yield from _means(engine, waiting)
     yield from engine.run(list(waiting))
 

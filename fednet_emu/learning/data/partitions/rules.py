@@ -166,7 +166,7 @@ class Dirichlet(Partition):
     min_samples: NonNegativeInt = 1
     """Minimum number of training samples per device; 0 allows devices without samples."""
     guard: bool = False
-    """Whether a device that has 1 / (number of devices) of all samples gets no samples of later classes, as in the code
+    """Whether a device with 1 / (number of devices) of all samples gets no samples of later classes, as in the code
     of NIID-Bench with a `min_samples` of 10. Device sizes then differ less."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
