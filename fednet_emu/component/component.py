@@ -1,7 +1,6 @@
-"""Components: the frozen pydantic models of a scenario file.
+"""Components: frozen pydantic models of the parts of a scenario file.
 
-The fields of a component are its YAML keys, its `kind` is the name of its class in a table, and its methods are its
-behaviour.
+The fields of a component are its YAML keys. `kind` names its class in a table, and methods implement its behaviour.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Choice(ABC):
 
     @abstractmethod
     def meant(self, given: Mapping[str, Any], default: Any) -> Mapping[str, Any]:
-        """Complete a mapping without a kind by the default of the field."""
+        """Return the mapping `given`, which has no key `kind`, completed from the `default` of the field."""
 
 
 class Excludes(NamedTuple):
@@ -43,18 +42,18 @@ class Excludes(NamedTuple):
     """
 
     path: str
-    """Path of the other setting from the root of the scenario, such as `network.transport`. A setting below null is
-    null."""
+    """Path of the other setting from the root of the scenario, such as `network.transport`. The value is null if a
+    setting along the path is null."""
     refused: Collection[Any] | Callable[[Any], Any]
-    """The kinds or values that are refused, or a predicate of the value."""
+    """The refused kinds or values, or a predicate that returns True for a refused value."""
     why: str
     remedy: str
     got: str = "{kind} with {path}: {value}"
     key: str = ""
-    """Key of the component that the error names; empty for the component as a whole."""
+    """Key of the component that the error message names; empty if the error concerns the component as a whole."""
 
     def found(self, component: Component, scenario: Any) -> Iterator[tuple[str, str]]:
-        """Yield (key, error) if the scenario has a refused value."""
+        """Yield the pair (key, error message) if the `scenario` has a refused value for the other setting."""
         value = scenario
         for name in self.path.split("."):
             value = getattr(value, name, None)
@@ -65,16 +64,16 @@ class Excludes(NamedTuple):
 
 
 class Component(BaseModel):
-    """Base of every configurable part: frozen, without unknown keys; true and false are not numbers."""
+    """Base class of all configurable parts of a scenario: frozen, without unknown keys or booleans as numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     kind: ClassVar[str] = ""
-    """Name of the class in scenario files, if it is one of several kinds: `kinds` derives it from the name of the
-    class, unless the class sets it. The kind of a class from outside this package is the name of the class."""
+    """Name of the class in scenario files, for a class that is one of several kinds. By default, `kinds` derives the
+    name from the class name. The kind of a class from outside this package is the unchanged class name."""
     excludes: ClassVar[Sequence[Excludes]] = ()
-    """Values of other settings of the scenario that are refused together with the component, in addition to the values
-    that its base classes exclude."""
+    """Values of other settings that cannot be combined with the component, in addition to the values that its base
+    classes exclude."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
@@ -90,8 +89,8 @@ class Component(BaseModel):
             """Create a component.
 
             Raises:
-                ScenarioError: problems of the settings of a class from outside this package.
-                ValidationError: problems of the settings of a class of this package.
+                ScenarioError: invalid settings for a class from outside this package.
+                ValidationError: invalid settings for a class of this package.
             """
             name = type(self).__name__
             if unnamed:
@@ -105,12 +104,12 @@ class Component(BaseModel):
                     raise
                 raise ScenarioError(*_sentences(type(self), error)) from None
 
-        __init__.__pydantic_base_init__ = True  # pydantic need not call it for data that it validates itself
+        __init__.__pydantic_base_init__ = True  # pydantic skips this call for data that it validates itself
 
     @field_validator("*", mode="before")
     @classmethod
     def _as_meant(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse true and false as numbers; complete a mapping without a kind by the default of its setting."""
+        """Reject booleans for other settings; complete a mapping without `kind` from the default of its setting."""
         field = cls.model_fields[str(info.field_name)]
         if isinstance(value, Mapping) and "kind" not in value and (choice := _choice_of(field)) is not None:
             return choice.meant(value, field.get_default(call_default_factory=True))
@@ -124,7 +123,7 @@ class Component(BaseModel):
         return self
 
     def _check(self) -> None:
-        """Raise a `ValueError` where settings contradict each other."""
+        """Raise a `ValueError` if settings of the component contradict each other."""
 
     @field_validator("*", mode="after")
     @classmethod
@@ -134,10 +133,10 @@ class Component(BaseModel):
         return value
 
     def conflicts(self, scenario: Any) -> Iterable[tuple[str, str]]:
-        """Find settings of the component that cannot be combined with the rest of the scenario: (key, error).
+        """Yield a pair (key, error message) for each setting of the component that is incompatible with the scenario.
 
-        A key is a key of this component, with dots for nested keys; an empty key is the component as a whole. To refuse
-        values of single other settings, use `excludes`.
+        A key has dots for nested keys; an empty key is the component as a whole. To exclude values of one other
+        setting, use the class attribute `excludes`.
         """
         for owner in reversed(type(self).__mro__):
             for rule in vars(owner).get("excludes", ()):
@@ -151,15 +150,16 @@ def _choice_of(field: FieldInfo) -> Choice | None:
 
 
 def is_ours(component: type) -> bool:
-    """Whether a class belongs to this package."""
+    """Return True if the class belongs to this package."""
     return component.__module__.startswith("fednet_emu.")
 
 
 def exactly_one(*names: str, **otherwise: Any) -> Any:
-    """Return a validator for a class body: exactly one of these settings, whose defaults are null, is given.
+    """Return a validator, for use in a class body, which requires exactly one of the settings `names`.
 
-    `otherwise` is the default setting with its value; without `otherwise`, one of the settings is required. An error is
-    reported together with all other problems of the component.
+    The defaults of these settings are null. If none of them is given, the setting in `otherwise` applies; without
+    `otherwise`, one of them is required. The validator reports its error together with all other errors of the
+    component.
     """
 
     def checked(cls: type[Component], given: Any, validated: ModelWrapValidatorHandler[Component]) -> Component:
@@ -183,7 +183,7 @@ def exactly_one(*names: str, **otherwise: Any) -> Any:
             raise ValidationError.from_exception_data(cls.__name__, problems)
         return made
 
-    return model_validator(mode="wrap")(classmethod(checked))  # type: ignore[arg-type]  # of any component
+    return model_validator(mode="wrap")(classmethod(checked))  # type: ignore[arg-type]  # serves every class
 
 
 def _sentences(component: type[BaseModel], error: ValidationError) -> list[str]:
@@ -205,7 +205,7 @@ def _sentences(component: type[BaseModel], error: ValidationError) -> list[str]:
 
 
 class GivenObject(Component):
-    """A component whose setting `given` is an object of Python, which no file holds."""
+    """A component whose setting `given` is a Python object, which cannot be stored in a scenario file."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -213,14 +213,14 @@ class GivenObject(Component):
     @classmethod
     def _no_text(cls, given: Any) -> Any:
         if isinstance(given, str):
-            raise ValueError(  # noqa: TRY004  (pydantic takes it for a problem of the value)
+            raise ValueError(  # noqa: TRY004  (pydantic reports a ValueError as an invalid value)
                 f"was an object of Python, which no file holds, got '{given}'; hand it over again"
             )
         return given
 
 
 _DECIBEL = re.compile(r"_db(m|i|m_hz)?$")
-"""End of the names of settings in decibels."""
+"""Pattern of the name endings of settings in decibels."""
 
 
 def _is_moderate(level: Any) -> bool:

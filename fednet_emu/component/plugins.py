@@ -1,8 +1,8 @@
-"""Plug-ins: kinds that installed packages offer, and classes with an import path.
+"""Plug-ins: component kinds that installed packages offer, and classes with an import path.
 
-A package offers kinds by entry points of the group `fednet_emu.components`, each named `<slot>.<kind>`. They are listed
-once, without any import, and only the entry point of a used kind is imported. An import path, `package.module:Class`,
-needs no entry point. Every import is logged under `fednet_emu.plugins` beforehand.
+A package offers kinds by entry points of the group `fednet_emu.components`, each named `<slot>.<kind>`. The entry
+points are listed once, without importing any; an entry point is imported when a scenario uses its kind. An import path,
+`package.module:Class`, needs no entry point. Each import is logged beforehand by the logger `fednet_emu.plugins`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 from fednet_emu.errors import ScenarioError, described, did_you_mean
 
 GROUP = "fednet_emu.components"
-"""Group of the entry points, with names such as `fading.nakagami`."""
+"""Entry point group of plug-ins, in which entry points have names such as `fading.nakagami`."""
 
 _NAME = r"[A-Za-z_]\w*"
 PATH_PATTERN = rf"^{_NAME}(\.{_NAME})*:{_NAME}(\.{_NAME})*$"
@@ -32,13 +32,13 @@ LOG = logging.getLogger("fednet_emu.plugins")
 
 
 def is_import_path(text: str) -> bool:
-    """Whether a text has the form `package.module:Class`."""
+    """Return True if `text` has the form of an import path, `package.module:Class`."""
     return re.match(PATH_PATTERN, text) is not None
 
 
 @cache
 def offers() -> Mapping[str, Mapping[str, tuple[EntryPoint, ...]]]:
-    """Map slot and kind to the entry points of installed packages; several packages may offer one kind."""
+    """Return the entry points of installed packages by slot and kind; several packages may offer the same kind."""
     found: dict[str, dict[str, tuple[EntryPoint, ...]]] = {}
     for point in dict.fromkeys(entry_points(group=GROUP)):
         slot, _, kind = point.name.partition(".")
@@ -48,7 +48,7 @@ def offers() -> Mapping[str, Mapping[str, tuple[EntryPoint, ...]]]:
 
 
 def offered(slot: str, kind: str) -> Any:
-    """Import the object of a kind; a `ScenarioError` if that fails, or several packages offer the kind."""
+    """Import the object of a kind; raises a `ScenarioError` if that fails or several packages offer the kind."""
     points = offers()[slot][kind]
     if len(points) > 1:
         told = " and ".join(f"{_package(point)} ({point.value})" for point in points)
@@ -64,7 +64,7 @@ def offered(slot: str, kind: str) -> Any:
 
 
 def imported(path: str) -> Any:
-    """Import the object at an import path; a `ScenarioError` if that fails, or the module is in the current folder."""
+    """Import the object at an import path. Raises a `ScenarioError` on failure or for modules of the current folder."""
     module_name, _, name = path.partition(":")
     if module_name not in sys.modules:
         _refuse_current_folder(path)
@@ -87,7 +87,7 @@ def imported(path: str) -> Any:
 
 @cache
 def kind_of(slot: str, component: type) -> str:
-    """Return the kind of an external class in a scenario: the kind of its entry point, else its import path."""
+    """Return the name of an external class in scenario files: the kind of its entry point, or else its import path."""
     top = component.__module__.partition(".")[0]
     for kind, points in offers().get(slot, {}).items():
         if len(points) == 1 and points[0].module.partition(".")[0] == top:
@@ -100,7 +100,7 @@ def kind_of(slot: str, component: type) -> str:
 
 
 def _refuse_current_folder(path: str) -> None:
-    """Refuse a module from the current folder, which Python adds to `sys.path` automatically."""
+    """Raise a `ScenarioError` for a module that is found only because Python adds the current folder to `sys.path`."""
     top = path.partition(":")[0].partition(".")[0]
     here = [*sys.path, str(Path.cwd())]
     if top not in sys.modules and _place(top, here) != _place(top, list(_deliberate_folders())):
@@ -109,7 +109,7 @@ def _refuse_current_folder(path: str) -> None:
 
 
 def _place(top: str, folders: list[str]) -> tuple[str | None, list[str]] | None:
-    """Return the file and the folders of a module if `sys.path` were `folders`; None without such a module."""
+    """Locate the module `top` in `folders` instead of `sys.path`; return its file and its folders, or None."""
     for finder in sys.meta_path:
         searches_folders = getattr(finder, "__name__", "") == "PathFinder"
         spec = finder.find_spec(top, folders if searches_folders else None)
@@ -119,7 +119,7 @@ def _place(top: str, folders: list[str]) -> tuple[str | None, list[str]] | None:
 
 
 def _deliberate_folders() -> Iterator[str]:
-    """Yield `sys.path` without the current folder, unless PYTHONPATH names it or the running script lies in it."""
+    """Yield the folders of `sys.path`; the current folder only if PYTHONPATH or the running script adds it."""
     current = Path.cwd()
     asked = {Path(folder).resolve() for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder}
     main = sys.modules.get("__main__")

@@ -1,4 +1,4 @@
-"""Slots: the fields of components that hold one component out of a table of kinds."""
+"""Slots: component fields that hold one component from a table of kinds."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from fednet_emu.errors import ScenarioError
 
 
 class Slot(Choice):
-    """Annotation of a field that holds one component out of a table of kinds.
+    """Annotation of a field that holds one component from a table of kinds.
 
     `Annotated[Fading, Slot("fading", FADINGS)]` accepts `{kind: rayleigh, ...}`, the short form `rayleigh`, or a
-    component. In Python, `kind` may also be the class itself. `table` is made by `kinds`. A mapping without `kind`
-    changes the default of the field, see `meant`.
+    component. In Python, `kind` may also be the class itself. The function `kinds` makes the `table`. A mapping without
+    `kind` changes the default of the field, see `meant`.
 
     A kind outside the table is looked up when a scenario uses it: among the entry points of installed packages, or as
-    the import path of a class. All kinds are validated by their classes.
+    the import path of a class. The class of a kind validates the settings.
     """
 
     def __init__(self, name: str, table: Mapping[str, type[Component]]) -> None:
         self.name = name
         self.table = table
-        self._given: dict[str, type[Component]] = {}  # classes that scenarios have given instead of a kind
-        self._base: type[Component] = Component  # the annotated class, as soon as a model with this slot is built
+        self._given: dict[str, type[Component]] = {}  # classes that scenarios give in place of a kind, by name
+        self._base: type[Component] = Component  # the annotated class, set when a model with this slot is built
 
     def names(self) -> list[str]:
-        """List the kinds in the table and the kinds of installed packages, without any import."""
+        """List the kinds in the table and the kinds of installed packages, without importing these packages."""
         return list(dict.fromkeys([*self.table, *offers().get(self.name, ())]))
 
     def kinds(self) -> dict[str, type[Component]]:
-        """Map each available kind to its class; kinds of packages that cannot be imported are left out."""
+        """Map each available kind to its class. Kinds of packages that cannot be imported are left out."""
         found = {kind: self.get(kind) for kind in self.names()}
         return {kind: component for kind, component in found.items() if component is not None}
 
     def get(self, kind: Any) -> type[Component] | None:
-        """Return the class of a kind, or a given class itself; None where `find` would raise an error."""
+        """Return the class of a kind, or `kind` itself if it is a class; None if no such class fits the slot."""
         if isinstance(kind, type):
             return kind if issubclass(kind, self._base) else None
         try:
@@ -52,10 +52,10 @@ class Slot(Choice):
             return None
 
     def find(self, kind: str) -> type[Component] | None:
-        """Look up the class of a kind: in the table, then among installed packages, then as an import path.
+        """Return the class of a kind from the table, a package or an import path; None for an unknown kind.
 
         Raises:
-            ScenarioError: the class cannot be imported, or is not a component for this slot.
+            ScenarioError: The class cannot be imported, or is not a component for this slot.
         """
         if kind in self.table:
             return self.table[kind]
@@ -81,10 +81,10 @@ class Slot(Choice):
         return core_schema.no_info_plain_validator_function(self._validate, serialization=dumped)
 
     def meant(self, given: Mapping[str, Any], default: Any) -> Mapping[str, Any]:
-        """Complete a mapping without a kind: the given settings change the default of the field.
+        """Return the mapping `given`, which has no key `kind`, completed from the `default` of the field.
 
         If the default is null or a kind without settings, and exactly one kind in the table has all given settings, the
-        mapping belongs to that kind.
+        mapping belongs to that kind. Otherwise, the given settings override those of the default.
         """
         if default is None or (isinstance(default, Component) and not type(default).model_fields):
             fits = [kind for kind, its in self.table.items() if given.keys() <= its.model_fields.keys()]
@@ -113,13 +113,13 @@ class Slot(Choice):
         return _validator(kind, component).validate_python(settings)
 
     def name_of(self, component: type[Component]) -> str:
-        """Return the kind of a class in a scenario: its kind in the table, else its kind as a plug-in."""
+        """Return the name of a class in scenario files: its kind in the table, or else its kind as a plug-in."""
         if self.table.get(component.kind) is component:
             return component.kind
         return kind_of(self.name, component)
 
     def _dump(self, value: Any, handler: SerializerFunctionWrapHandler) -> Any:
-        """Dump the settings of a component with its kind, so that a scenario can be loaded again."""
+        """Serialize a component with its kind, so that the scenario can be loaded again."""
         if isinstance(value, Component):
             type(value).model_rebuild()  # pydantic before 2.14 does not complete a deferred class here
         settings = handler(value)
@@ -130,7 +130,7 @@ Kind = TypeVar("Kind", bound=Component)
 
 
 def kinds(*components: type[Kind]) -> dict[str, type[Kind]]:
-    """Return the table of the kinds of a slot; a class without a kind gets one: `FixedRate` is `fixed-rate`."""
+    """Return the table of a slot, from kind to class. A missing kind is derived: `FixedRate` becomes `fixed-rate`."""
     for component in components:
         if "kind" not in vars(component):
             component.kind = _WORDS.sub("-", component.__name__).lower()
@@ -138,17 +138,17 @@ def kinds(*components: type[Kind]) -> dict[str, type[Kind]]:
 
 
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-"""Boundaries between the words in the name of a class."""
+"""Pattern of the boundaries between the words in a class name."""
 
 
 @cache
 def _validator(kind: str, component: type[Component]) -> TypeAdapter[Component]:
-    """Build the validator of the settings of a class; the locations of its errors contain the kind."""
+    """Return the validator for the settings of a component class. Error locations contain the kind."""
     return TypeAdapter(Annotated[component, _Only(kind)])  # type: ignore[arg-type]  # the class is known only at run time
 
 
 class _Only:
-    """Annotation of a component with a known kind, whose settings do not contain `kind`."""
+    """Annotation of a component class with a known kind, whose settings do not contain the key `kind`."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind

@@ -1,4 +1,4 @@
-"""Metrics of an evaluation in addition to loss and accuracy, as functions of outputs and targets of a test set."""
+"""Metrics of an evaluation besides loss and accuracy, as functions of model outputs and targets of a test set."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.learning.data.datasets.base import Samples, TaskName
 
 Kept = NDArray[Any]
-"""Values [n, ...] that a metric keeps of each sample."""
+"""Values [n, ...] that a metric keeps for each sample."""
 
 
 class Metric(Component):
-    """A score of a model on a set of samples, in addition to loss and accuracy.
+    """A score of a model on a set of samples, besides loss and accuracy.
 
-    Outputs are computed in chunks, and `kept` reduces each chunk to the values that the score needs, so that the
+    Model outputs are computed in chunks. `kept` reduces each chunk to the values that the score needs, so that the
     outputs of all samples need not fit into memory.
     """
 
@@ -32,26 +32,26 @@ class Metric(Component):
 
     @property
     def column(self) -> str:
-        """Name of the column in the records."""
+        """Name of the metric's column in the records."""
         return str(self.kind).replace("-", "_")
 
     def unfit(self, samples: Samples) -> str | None:
-        """Return the reason why the metric is undefined for these samples; None if it is defined."""
+        """Return the reason why the metric is undefined for these samples; None if the metric is defined."""
         if samples.task in self.suits:
             return None
         return f"{self.column} suits {' and '.join(self.suits)}, got data for {samples.task}; leave it out"
 
     def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
-        """Values [B, ...] of a chunk that `value` needs, from outputs [B, outputs], targets and losses [B]."""
+        """Reduce outputs [B, outputs], targets `y` and losses [B] of a chunk to the values [B, ...] for `value`."""
         return outputs.reshape(y.shape)
 
     @abstractmethod
     def value(self, kept: Kept, y: Kept) -> float:
-        """The score of at least one sample, from kept values [n, ...] and targets [n, ...]; nan if undefined."""
+        """Return the score of at least one sample, from kept values [n, ...] and targets [n, ...]; nan if undefined."""
 
 
 class Measured(NamedTuple):
-    """The values that a metric has kept, and the targets, on the host."""
+    """The kept values of a metric and the targets, both in host memory."""
 
     metric: Metric
     kept: Kept
@@ -61,16 +61,16 @@ class Measured(NamedTuple):
         return float(self.metric.value(self.kept, self.y)) if len(self.y) else float("nan")
 
     def by_device(self, order: IntArray, offsets: IntArray) -> Array:
-        """The scores [devices] of devices whose samples are order[offsets[d]] to order[offsets[d + 1] - 1]."""
+        """Return scores [devices]. Device d has the samples `order[offsets[d]]` to `order[offsets[d + 1] - 1]`."""
         own = np.split(order, offsets[1:-1])
         return np.array([Measured(self.metric, self.kept[rows], self.y[rows]).pooled() for rows in own], np.float64)
 
 
 class TopK(Metric):
-    """The share of samples whose class is among the k with the highest scores; its column is `top_5` for k = 5."""
+    """The share of samples whose class is among the k highest-scored classes; the column for k = 5 is `top_5`."""
 
     k: int = Field(5, ge=2, le=10)
-    """Number of classes with the highest scores, less than the number of classes."""
+    """Number k of classes with the highest outputs; must be less than the number of classes."""
     suits: ClassVar[tuple[TaskName, ...]] = ("classification",)
 
     @property
@@ -78,7 +78,7 @@ class TopK(Metric):
         return f"top_{self.k}"
 
     def unfit(self, samples: Samples) -> str | None:
-        """Also refuse a k of at least the number of classes, for which every sample counts."""
+        """Also reject a `k` of at least the number of classes, with which the metric would always be 1."""
         if samples.classes is not None and self.k >= samples.classes:
             return f"every sample is right among all {samples.classes} classes, got k = {self.k}; give fewer"
         return super().unfit(samples)
@@ -91,9 +91,9 @@ class TopK(Metric):
 
 
 class MacroF1(Metric):
-    """The F1 score of each class or label, harmonic mean of precision and recall, averaged over classes or labels.
+    """The F1 score (harmonic mean of precision and recall) of each class or label, averaged over classes or labels.
 
-    Classes and labels that neither occur nor are predicted do not count.
+    Classes and labels that neither occur nor are predicted are left out of the average.
     """
 
     suits: ClassVar[tuple[TaskName, ...]] = ("classification", "multi-label")
@@ -102,7 +102,7 @@ class MacroF1(Metric):
         return outputs.argmax(1) if y.ndim == 1 else outputs
 
     def value(self, kept: Kept, y: Kept) -> float:
-        """The mean of 2 TP / (2 TP + FP + FN); nan if no label applies or is predicted."""
+        """Return the mean of 2 TP / (2 TP + FP + FN); nan if no label applies or is predicted."""
         if y.ndim > 1:
             from sklearn.metrics import f1_score
 
@@ -115,7 +115,7 @@ class MacroF1(Metric):
 
 
 class BalancedAccuracy(Metric):
-    """The share of samples of each class that are classified right, averaged over the classes that occur."""
+    """The share of correctly classified samples of each class, averaged over the classes that occur."""
 
     suits: ClassVar[tuple[TaskName, ...]] = ("classification",)
 
@@ -128,7 +128,7 @@ class BalancedAccuracy(Metric):
 
 
 class Perplexity(Metric):
-    """The exponential of the mean loss (nats), the number of equally likely tokens with the same loss."""
+    """The exponential of the mean loss in nats: the number of equally likely tokens that gives the same loss."""
 
     suits: ClassVar[tuple[TaskName, ...]] = ("classification", "next-token")
 
@@ -136,32 +136,32 @@ class Perplexity(Metric):
         return losses
 
     def value(self, kept: Kept, y: Kept) -> float:
-        """Infinity where the loss is too large for its exponential."""
+        """Return the perplexity; infinity if the exponential of the mean loss overflows."""
         with np.errstate(over="ignore"):
             return float(np.exp(kept.astype(np.float64).mean()))
 
 
 def _counts(predicted: Kept, y: Kept) -> tuple[Kept, Kept, Kept]:
-    """Per class, the numbers of samples that are predicted right, predicted as this class, and present."""
+    """Return, per class, the numbers of correctly predicted samples, of predictions, and of samples."""
     n = int(max(predicted.max(), y.max())) + 1
     right, as_it, there = (np.bincount(labels, minlength=n) for labels in (y[predicted == y], predicted, y))
     return right, as_it, there
 
 
 class MicroF1(Metric):
-    """The F1 score of all labels of all samples together: 2 TP / (2 TP + FP + FN)."""
+    """The F1 score over all pairs of a sample and a label: 2 TP / (2 TP + FP + FN)."""
 
     suits: ClassVar[tuple[TaskName, ...]] = ("multi-label",)
 
     def value(self, kept: Kept, y: Kept) -> float:
-        """Undefined (nan) where no label applies and none is predicted."""
+        """Return the F1 score; nan if no label applies and none is predicted."""
         said, applies = kept > 0, y > 0
         either = said.sum() + applies.sum()
         return float(2 * (said & applies).sum() / either) if either else float("nan")
 
 
 class ExactMatch(Metric):
-    """The share of samples with all labels right."""
+    """The share of samples whose labels are all predicted correctly."""
 
     suits: ClassVar[tuple[TaskName, ...]] = ("multi-label",)
 
@@ -170,12 +170,12 @@ class ExactMatch(Metric):
 
 
 class AveragePrecision(Metric):
-    """The average precision (area under precision over recall) of each label, averaged over the labels that occur."""
+    """The average precision (area under the precision-recall curve) of each label that occurs, averaged over labels."""
 
     suits: ClassVar[tuple[TaskName, ...]] = ("multi-label",)
 
     def value(self, kept: Kept, y: Kept) -> float:
-        """Undefined (nan) where no label applies to any sample, or a score is not a number."""
+        """Return the average precision; nan if no label applies to any sample, or if an output is not finite."""
         from sklearn.metrics import average_precision_score
 
         occurs = (y > 0).any(0)
@@ -187,18 +187,18 @@ class AveragePrecision(Metric):
 class RocAuc(Metric):
     """The area under the ROC curve: how often a sample of a class has a higher score for it than another sample.
 
-    With several classes it is the unweighted mean over classes, each against the rest (one-vs-rest, macro); with
-    labels, the unweighted mean over labels. Classes and labels that no sample has, or all samples have, do not count.
+    With several classes, the area is the unweighted mean over classes, each against all others (one-vs-rest, macro);
+    with labels, the unweighted mean over labels. Classes or labels that no sample or all samples have are left out.
     """
 
     suits: ClassVar[tuple[TaskName, ...]] = ("classification", "multi-label")
 
     def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
-        """The probabilities of classes [B, classes], in double precision, or the scores of labels [B, labels]."""
+        """Return the class probabilities [B, classes] in double precision, or the label scores [B, labels]."""
         return outputs.double().softmax(1) if y.ndim == 1 else outputs
 
     def value(self, kept: Kept, y: Kept) -> float:
-        """Undefined (nan) where all samples are of one class, or a score is not a number."""
+        """Return the area; nan if all samples belong to one class, or if a score is not finite."""
         from sklearn.metrics import roc_auc_score
 
         applies = y > 0 if y.ndim > 1 else y[:, None] == np.arange(kept.shape[1])
@@ -229,13 +229,13 @@ class Rmse(Metric):
 class R2(Metric):
     """The coefficient of determination, 1 - squared error / variance, averaged over the targets of a sample.
 
-    1 is perfect, and 0 is as good as the mean of the targets. It is undefined (nan) if a target is constant.
+    1 is a perfect prediction, and 0 is as good as the mean of the targets. Undefined (nan) if a target is constant.
     """
 
     suits: ClassVar[tuple[TaskName, ...]] = ("regression",)
 
     def value(self, kept: Kept, y: Kept) -> float:
-        """The mean over targets; nan if one has the same value in all samples."""
+        """Return the mean over targets; nan if a target has the same value in all samples."""
         targets = y.astype(np.float64).reshape(len(y), -1)
         spread = np.square(targets - targets.mean(0)).sum(0)
         errors = np.square(_errors(kept, y).reshape(targets.shape)).sum(0)

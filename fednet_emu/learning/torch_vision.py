@@ -1,4 +1,4 @@
-"""The library torchvision, which is imported when a scenario first uses its data sets or models."""
+"""The library torchvision, imported when a scenario first uses one of its data sets or models."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fednet_emu.errors import ScenarioError
 
 
 def torch_vision(where: str) -> Any:
-    """Import the library.
+    """Import the library torchvision. Error messages begin with the path `where` of the setting that needs it.
 
-    Its compiled operators, for boxes in images, are made for one build of PyTorch: operators for GPUs do not load with
-    PyTorch for CPUs, as pip may install them. Data sets and models do not use them, but the library declares their
-    shapes when it is imported, and fails there. It is then imported without these declarations. Errors name `where`.
+    pip may install torchvision with compiled operators for GPUs, which do not load with a PyTorch build for CPUs. The
+    import then fails where torchvision declares the output shapes of these operators. Data sets and models do not use
+    them, so torchvision is then imported without these declarations.
     """
     try:
         return _imported()

@@ -1,1 +1,1 @@
-"""Training data: datasets, their partition among devices, and attacks on them."""
+"""Training data: data sets, their partition among devices, and attacks on training data."""

@@ -24,18 +24,17 @@ class Attack(Component):
     """Malicious devices follow the algorithm but train on poisoned data; evaluation measures the attack's success."""
 
     malicious: int | tuple[int, ...] = 1
-    """Numbers of the malicious devices (from 0), or the number of devices, counted from the last, that are
-    malicious."""
+    """Indices of the malicious devices, from 0; or the number n of malicious devices, which are then the last n."""
     target: int = Field(0, ge=0)
     """Target class of the attack."""
     data: Literal["own", "copies"] = "own"
-    """Samples that malicious devices poison. own: their share of the partition; copies: the partition serves only the
-    other devices, and each malicious device poisons random copies of training samples, as many as the others have on
-    average."""
+    """Samples that malicious devices poison. own: the samples that the partition assigns to them; copies: the partition
+    serves only the honest devices, and each malicious device poisons random copies of training samples, as many as an
+    honest device has on average."""
 
     @abstractmethod
     def poisoned(self, x: Tensor, y: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
-        """Poisoned training inputs and labels that replace x [n, ...] and y [n] of a malicious device.
+        """Return the poisoned training inputs and labels that replace `x` [n, ...] and `y` [n] of a malicious device.
 
         Raises:
             ScenarioError: The attack does not support such samples.
@@ -43,10 +42,10 @@ class Attack(Component):
 
     @abstractmethod
     def trial(self, samples: Samples) -> Tensor:
-        """Test inputs [n, ...] of other classes, which the model predicts as the target if the attack succeeds."""
+        """Return test inputs [n, ...] of other classes; a model predicts the target for them if the attack succeeds."""
 
     def devices(self, count: int) -> IntArray:
-        """Numbers of the malicious devices among `count`."""
+        """Return the indices of the malicious devices among `count` devices."""
         listed = range(count - self.malicious, count) if isinstance(self.malicious, int) else sorted(self.malicious)
         return np.array(listed, dtype=np.int64)
 
@@ -60,10 +59,10 @@ class Attack(Component):
 def deal_poisoned(
     attack: Attack, samples: Samples, partition: Partition, count: int, rngs: tuple[np.random.Generator, ...]
 ) -> tuple[Samples, tuple[Partitioned, Partitioned]]:
-    """Distribute clean samples among `count` devices, including malicious ones.
+    """Distribute samples among `count` devices, and poison the samples of malicious devices.
 
-    `rngs` are the random streams of the partition and of the attack. Returns the samples, in which the samples of
-    malicious devices are changed or added, and the splits of training and test samples.
+    `rngs` are the random streams of the partition and of the attack. Returns the samples, in which those of malicious
+    devices are changed or added, and the splits of training and test samples.
     """
     if samples.classes is None or attack.target >= samples.classes:
         found = (
@@ -92,7 +91,7 @@ def deal_poisoned(
 
 
 def _extended(samples: Samples, rows: IntArray) -> Samples:
-    """The samples with copies of the training samples `rows` appended."""
+    """Return the samples with copies of the training samples `rows` appended."""
     index = torch.from_numpy(rows)
     group = samples.train_group
     return replace(
@@ -110,7 +109,7 @@ def _spread(split: Partitioned, devices: IntArray, count: int) -> Partitioned:
 
 
 def _with(split: Partitioned, devices: IntArray, rows: IntArray) -> Partitioned:
-    """A copy of the split in which these devices, so far without samples, own these rows [devices, each]."""
+    """Return a copy of the split in which `devices`, so far without samples, own the samples `rows` [devices, each]."""
     owned = [split.of(device) for device in range(len(split.sizes()))]
     for device, own in zip(devices, rows, strict=True):
         owned[int(device)] = own
@@ -121,15 +120,15 @@ def _with(split: Partitioned, devices: IntArray, rows: IntArray) -> Partitioned:
 class Backdoor(Attack):
     """Malicious samples have a trigger and the target label; with success, models predict the target for the trigger.
 
-    In images [C, H, W] the trigger is a square in the lower right corner of all channels, in series [C, T] a constant
-    at the end of the first channel, in vectors [F] the last entries. After Bagdasaryan et al. (AISTATS 2020) and, for
-    series, Dai, Chen and Li (IEEE Access 2019).
+    The trigger is a square in the lower right corner of all channels of an image [C, H, W], a constant at the end of
+    the first channel of a series [C, T], or the last entries of a vector [F]. After Bagdasaryan et al. (AISTATS 2020)
+    and, for series, Dai, Chen and Li (IEEE Access 2019).
     """
 
     patch: int = Field(4, gt=0)
-    """Size of the trigger: side of the square (pixels), or number of entries in series and vectors."""
+    """Size of the trigger: the side of the square in pixels, or the number of entries in series and vectors."""
     value: float | None = None
-    """Value of the trigger's entries; null takes the largest value in the clean training inputs."""
+    """Value of the trigger's entries. Null uses the largest value in the clean training inputs."""
 
     def poisoned(self, x: Tensor, y: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
         return self._stamped(x, samples), y * 0 + self.target
@@ -155,7 +154,7 @@ class LabelFlip(Attack):
     """Malicious samples of the source class have the target label; with success, models predict the target for them."""
 
     source: int | None = Field(None, ge=0)
-    """Class whose labels are changed to the target; null takes all classes."""
+    """Class whose labels are changed to the target. Null changes the labels of all classes."""
 
     def poisoned(self, x: Tensor, y: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
         return x, y.masked_fill(self._concerned(y), self.target)

@@ -1,4 +1,4 @@
-"""Columns of a table of the library `datasets` as arrays: images, numbers, labels, texts and owners."""
+"""Columns of a table of the library `datasets` as arrays: images, numbers, labels, strings and owners."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from fednet_emu.arrays import IntArray
 from fednet_emu.errors import DataError
 
 _GREY = {"1", "L", "LA"}
-"""Modes of grey images in the library Pillow."""
+"""Modes of greyscale images in the library Pillow."""
 
 
 class Table(NamedTuple):
     """A table, and its name in error messages."""
 
     rows: Any  # a `datasets.Dataset`
-    where: str  # its file, folder or name, and its split
+    where: str  # file, folder or name of the table, and its split
 
     def feature(self, column: str) -> Any:
-        """The feature description of a column by the library."""
+        """Return the library's feature description of a column."""
         if column not in self.rows.column_names:
             known = ", ".join(self.rows.column_names) or "none"
             raise DataError(self.where, f"has no column '{column}', got {known}", "name one of its columns")
@@ -37,16 +37,16 @@ class Table(NamedTuple):
         return type(self.feature(column)).__name__ == "Image"
 
     def is_text(self, column: str) -> bool:
-        """Whether a column holds texts."""
+        """Return True if a column holds strings."""
         return getattr(self.feature(column), "dtype", None) in {"string", "large_string"}
 
     def class_names(self, column: str) -> list[str] | None:
-        """The names of the classes of a column that holds their numbers; None for any other column."""
+        """Return the class names of a column of class indices; None for any other column."""
         feature = self.feature(column)
         return list(feature.names) if type(feature).__name__ == "ClassLabel" else None
 
     def values(self, column: str) -> list[Any]:
-        """The values of a column as objects of Python."""
+        """Return the values of a column as Python objects."""
         self.feature(column)
         found: list[Any] = self.rows.select_columns([column])[:][column]
         for row, value in enumerate(found):
@@ -56,7 +56,7 @@ class Table(NamedTuple):
 
 
 def numbers(table: Table, columns: Sequence[str], *, single: bool) -> tuple[NDArray[Any], list[str]]:
-    """Columns of numbers or of lists of equal length as one array, [n, ...] or [n, features], and their names."""
+    """Return columns of numbers or equally long lists as an array [n, ...] or [n, features], and feature names."""
     parts = [_numbers(table, column, single=single) for column in columns]
     widths = [1 if part.ndim == 1 else part.shape[1] if len(parts) == 1 else part[0].size for part in parts]
     names = [
@@ -76,7 +76,7 @@ def _numbers(table: Table, column: str, *, single: bool = True) -> NDArray[Any]:
     if not _is_numeric(kind):
         raise DataError(table.where, f"{column} must hold numbers, got {feature}", remedy)
     try:
-        exact = {"dtype": np.float64} if "double" in str(kind) else {}  # else the library makes them float32
+        exact = {"dtype": np.float64} if "double" in str(kind) else {}  # without this, the library converts to float32
         array = np.asarray(table.rows.select_columns([column]).with_format("numpy", **exact)[:][column])
     except ValueError:
         array = np.empty(0, object)
@@ -87,7 +87,7 @@ def _numbers(table: Table, column: str, *, single: bool = True) -> NDArray[Any]:
 
 
 def _check_finite(table: Table, column: str, array: NDArray[Any], *, single: bool) -> None:
-    """Raise an error for a value that is missing or infinite, or with `single` too large for single precision."""
+    """Raise an error for a missing or infinite value, or with `single` for one too large for single precision."""
     with np.errstate(over="ignore"):
         wrong = np.argwhere(~np.isfinite(array.astype(np.float32) if single and array.dtype.kind == "f" else array))
     if len(wrong):
@@ -97,7 +97,7 @@ def _check_finite(table: Table, column: str, array: NDArray[Any], *, single: boo
 
 
 def _is_numeric(kind: Any) -> bool:
-    """Whether a type of Arrow is a number, or a list of numbers."""
+    """Return True if an Arrow type is a number or a list of numbers."""
     import pyarrow as pa
 
     if isinstance(kind, pa.ExtensionType):
@@ -108,15 +108,15 @@ def _is_numeric(kind: Any) -> bool:
 
 
 def images(table: Table, column: str, side: int | None, mode: str | None) -> tuple[NDArray[np.uint8], str]:
-    """Decoded images [n, channels, height, width] of a column of bytes or paths, and their mode `L` (grey) or `RGB`.
+    """Return the images [n, channels, height, width] of a column, and their mode: `L` (greyscale) or `RGB`.
 
-    Images are resized to `side` by `side` and converted to `mode`. None takes the size of the images, and the mode of
-    the first.
+    The column holds encoded images as bytes or paths. Images are resized to `side` by `side` pixels and converted to
+    `mode`. With None, `side` keeps the size of the images, and `mode` follows from the first image.
     """
     found: list[NDArray[np.uint8]] = []
     for row, image in enumerate(_decoded(table, column)):
         mode = mode or ("L" if image.mode in _GREY else "RGB")
-        image = image.convert(mode)  # noqa: PLW2901  (the same picture)
+        image = image.convert(mode)  # noqa: PLW2901  (the same image)
         pixels = np.asarray(image if side is None else image.resize((side, side)))
         if found and pixels.shape != found[0].shape:
             sizes = " and ".join("x".join(map(str, its.shape[:2])) for its in (found[0], pixels))
@@ -131,7 +131,7 @@ def images(table: Table, column: str, side: int | None, mode: str | None) -> tup
 
 
 def _decoded(table: Table, column: str) -> Iterator[Any]:
-    """The images, opened by Pillow from bytes or local files; nothing is downloaded."""
+    """Yield the images, opened by Pillow from bytes or local files. Nothing is downloaded."""
     from PIL import Image
 
     kind = type(table.feature(column))
@@ -149,9 +149,9 @@ def _decoded(table: Table, column: str) -> Iterator[Any]:
 
 
 def labels(tables: Sequence[Table], column: str) -> tuple[list[NDArray[Any]], int | None]:
-    """Targets [n] of several tables, class numbers or real numbers, and the number of classes according to the tables.
+    """Return the targets [n] of several tables, as class indices or real numbers, and the number of classes if known.
 
-    Texts of the first table are numbered from 0 in alphabetical order; False is 0.
+    The strings of the first table become class indices in alphabetical order; False becomes 0.
     """
     names = tables[0].class_names(column)
     if names is not None or not tables[0].is_text(column):
@@ -169,7 +169,7 @@ def labels(tables: Sequence[Table], column: str) -> tuple[list[NDArray[Any]], in
 
 
 def owners(tables: Sequence[Table], column: str) -> list[IntArray]:
-    """Numbers [n] of the values of a column in several tables, from 0 in the order in which they first appear."""
+    """Return the owner indices [n] of a column in each table, from 0 in the order of the owners' first appearance."""
     number: dict[Any, int] = {}
     found = []
     for table in tables:
@@ -183,14 +183,14 @@ def owners(tables: Sequence[Table], column: str) -> list[IntArray]:
 
 
 def pixels(images: NDArray[np.uint8]) -> Tensor:
-    """Images [n, channels, height, width] of bytes as float32 from 0 to 1."""
+    """Return 8-bit images [n, channels, height, width] as float32 from 0 to 1."""
     return torch.from_numpy(images.astype(np.float32)).div_(255)
 
 
 def standardise(train: Tensor, test: Tensor) -> None:
-    """Shift and scale each channel of both sets [n, channels, ...] to mean 0 and deviation 1 over the training samples.
+    """Scale each channel of both sets [n, channels, ...] to mean 0 and standard deviation 1 over the training samples.
 
-    Both change in place; a channel that is constant is only shifted.
+    Both tensors change in place. For a constant channel, only the mean is subtracted.
     """
     axes = (0, *range(2, train.ndim))
     deviation, mean = torch.std_mean(train, axes, correction=0, keepdim=True)

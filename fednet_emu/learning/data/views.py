@@ -1,4 +1,4 @@
-"""Views of samples by devices: transformations by group, and noise that grows from device to device."""
+"""Views of samples by devices: transformations per group, and noise that increases from device to device."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions.base import Partitioned
 
 View = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Transforms samples x [n, ...] and y [n] for one group."""
+"""Function that transforms the samples `x` [n, ...] and `y` [n] for one group of devices."""
 
 
 class Groups(Component):
-    """A rule that transforms the same data differently for each group of devices."""
+    """A rule that transforms samples differently for each group of devices."""
 
     count: int = Field(gt=0)
     """Number of groups."""
 
     @abstractmethod
     def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
-        """The transformation of each group for samples like these, one per group.
+        """Return one transformation per group, for samples like these.
 
         Raises:
-            ScenarioError: such samples cannot be transformed in this way.
+            ScenarioError: the rule cannot transform such samples.
         """
 
     def members(self, n_devices: int) -> IntArray:
         return np.arange(n_devices) % self.count
 
     def seen(self, samples: Samples, splits: tuple[Partitioned, Partitioned], rng: np.random.Generator) -> Samples:
-        """Training and test samples, transformed for the groups of their owners; others are unchanged."""
+        """Return the samples, transformed for the groups of their owners. Samples without owners are unchanged."""
         views, (train, test) = self.views(samples, rng), splits
         train_x, train_y = self._seen(samples.train_x, samples.train_y, train, views)
         test_x, test_y = self._seen(samples.test_x, samples.test_y, test, views)
@@ -58,10 +58,10 @@ class Groups(Component):
 
 
 class Rotated(Groups):
-    """Images turned by 360 / count degrees from one group to the next, as in rotated MNIST (Ghosh et al. 2020)."""
+    """Images rotated by 360 / count degrees from one group to the next, as in rotated MNIST (Ghosh et al. 2020)."""
 
     count: Literal[1, 2, 4]
-    """Number of groups; only 1, 2 and 4, because only quarter turns map pixels to pixels."""
+    """Number of groups: 1, 2 or 4, because only rotations by multiples of 90 degrees map pixels to pixels."""
 
     def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
         shape = samples.input_shape
@@ -71,7 +71,7 @@ class Rotated(Groups):
 
 
 class LabelPermuted(Groups):
-    """The same inputs with other labels: every group except the first permutes the classes at random."""
+    """The same inputs with permuted labels: each group except the first has its own permutation of the classes."""
 
     def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
         if samples.classes is None:
@@ -84,7 +84,7 @@ class LabelPermuted(Groups):
 class TiltedTargets(Groups):
     """Regressions whose coefficients differ: group k adds x . theta_k to the targets, with theta_0 = 0.
 
-    The theta_k have equal distances, in random directions.
+    The theta_k have equal distances from each other, in random directions.
     """
 
     distance: float = Field(gt=0)
@@ -131,8 +131,8 @@ AnyGroups = Annotated[Groups, Slot("groups", GROUPS)]
 class FeatureNoise(Component):
     """Feature skew: the inputs of device i of N (from 1) have Gaussian noise with the variance `variance` i / N.
 
-    As in NIID-Bench, x + Gau(sigma i / N). The noise of each number of a sample is independent, and fixed for the run.
-    Training and test samples of a device have the same noise variance; samples without an owner have no noise.
+    As in NIID-Bench, x + Gau(sigma i / N). The noise of each number of a sample is independent, and constant during a
+    run. Training and test samples of a device have the same noise variance; samples without an owner have no noise.
     """
 
     variance: float = Field(gt=0)
@@ -142,7 +142,7 @@ class FeatureNoise(Component):
         return [self.variance * (device + 1) / n_devices for device in range(n_devices)]
 
     def seen(self, samples: Samples, splits: tuple[Partitioned, Partitioned], streams: Streams) -> Samples:
-        """Training and test samples with the noise of their owners; each device has its own random stream."""
+        """Return the samples with the noise of the devices that own them. Each device has its own random stream."""
         if not samples.train_x.is_floating_point():
             found = f"only real numbers can be noisy, got inputs of {samples.train_x.dtype}"
             raise ScenarioError(f"feature_noise: {found}; leave it out, or use other data")
@@ -154,7 +154,7 @@ class FeatureNoise(Component):
     def _noisy(self, x: Tensor, split: Partitioned, which: str, streams: Streams) -> Tensor:
         x = x.clone()
         for device, variance in enumerate(self.variances(len(split.offsets) - 1)):
-            rows = torch.from_numpy(np.unique(split.of(device)))  # a sample in several sets has noise once
+            rows = torch.from_numpy(np.unique(split.of(device)))  # a sample in several sets gets noise once
             rng = streams("feature noise", device, which)
             drawn = rng.standard_normal((len(rows), *x.shape[1:]), dtype="float32")
             x[rows] += math.sqrt(variance) * torch.from_numpy(drawn).to(x)

@@ -28,34 +28,36 @@ from fednet_emu.learning.models.flat import FlatModel
 _ROW_ALIGNMENT = 16
 
 _CACHE_BYTE = 2**23
-"""Memory of a stack on a CPU: a core's share of the caches. Larger stacks wait for memory, smaller for Python."""
+"""Memory limit of a stack on a CPU: a core's share of the caches. Larger stacks wait for memory, smaller ones for
+Python."""
 
 STACK_PAYS = 10
-"""Smallest number of jobs in a stack for which PyTorch's `vmap` is faster than one job after the other on a CPU."""
+"""Minimum number of jobs in a stack for which PyTorch's `vmap` is faster on a CPU than training the jobs one at a
+time."""
 
 WORTH_FLOP = 1e8
-"""Work that is worth dividing among cores: some milliseconds of one core."""
+"""Minimum number of floating-point operations that are worth dividing among cores: some milliseconds of one core."""
 
 _FEW = 4
-"""Smallest number of jobs in a stack, for gradients by hand, with which a second core is better than one stack."""
+"""Minimum number of jobs per stack, with hand-written gradients, at which two cores are faster than one."""
 
 _MANY = 25
-"""Largest number of jobs in a stack on a CPU: larger ones are no faster, and leave less for other cores."""
+"""Maximum number of jobs in a stack on a CPU. Larger stacks are no faster, and leave less work for other cores."""
 
 
 def best_form(model: FlatModel) -> Form:
-    """Hand-written gradients for chains of dense layers, and on a GPU for all chains of layers; `vmap` otherwise."""
+    """Return the step with hand-written gradients for chains of dense layers (on a GPU, any chain), or else `vmap`."""
     chain = chain_form(model)
     return chain if chain is not None and (chain.is_dense or model.device.type == "cuda") else VmapForm(model)
 
 
 @final
 class BatchedEngine(Engine):
-    """Trains jobs of the same shape together; models that cannot share a vectorised call run one by one.
+    """Trains jobs of the same shape together. Jobs of models that cannot share a vectorised call run one by one.
 
-    Narrower batches are padded with samples of weight zero, and jobs with fewer steps drop out early. Groups are cut so
-    that parameters, batches and activations stay near `memory_limit_byte`; None takes a value that fits into a CPU's
-    caches, or an eighth of a GPU's memory. `form` makes the implementation of a step for a model.
+    Narrower batches are padded with samples of weight zero, and jobs with fewer steps drop out early. Stacks are
+    limited so that parameters, batches and activations need about `memory_limit_byte`; None uses a limit that fits into
+    a CPU's caches, or an eighth of a GPU's memory. `form` makes the implementation of a training step for a model.
     """
 
     def __init__(
@@ -75,9 +77,9 @@ class BatchedEngine(Engine):
         return [stack for shape, group in group_by_shape(jobs).items() for stack in self.stacks(shape, group)]
 
     def stacks(self, shape: JobShape, jobs: Sequence[ResolvedJob]) -> list[list[ResolvedJob]]:
-        """Cut jobs of one shape into stacks of about equal size that fit in memory.
+        """Divide jobs of one shape into stacks of about equal size that fit in memory.
 
-        Jobs are ordered by their numbers of steps, largest first, then by their data.
+        Jobs are ordered by their number of steps, largest first, then by the first row of their data.
         """
         form = self.form_of(shape) if shape.batchable else None
         if form is None or (isinstance(form, VmapForm) and len(jobs) > 1 and not form.works):
@@ -87,7 +89,7 @@ class BatchedEngine(Engine):
         return [ordered[a:b] for a, b in pairwise(bounds)]
 
     def _bounds(self, form: Form, shape: JobShape, n: int, flop: float) -> list[int]:
-        """Where n jobs of one shape in order, which are `flop` operations, are cut."""
+        """Return the indices at which n ordered jobs of one shape, with `flop` operations in total, are divided."""
         count = -(-n // jobs_per_stack(form, shape, self._memory_limit_byte))
         if shape.data.x.device.type == "cpu" and is_worth_dividing(flop):
             least = STACK_PAYS if isinstance(form, VmapForm) else _FEW
@@ -104,7 +106,7 @@ class BatchedEngine(Engine):
         return [stack for shape, group in shapes_of(columns) for stack in self.stacks_of(columns, shape, group)]
 
     def stacks_of(self, columns: Columns, shape: JobShape, group: IntArray) -> list[list[int]]:
-        """The stacks, as by `stacks`, of the jobs of one shape at some places, by place."""
+        """Return the job indices of each stack, as `stacks` would divide the jobs `group` of one shape."""
         own = columns.part(group)
         ordered: list[int] = group[np.lexsort((own.first, -own.steps))].tolist()
         bounds = self._bounds(self.form_of(shape), shape, len(group), sum(own.flop.tolist()))
@@ -127,16 +129,16 @@ class BatchedEngine(Engine):
         return zip(range(len(jobs)), losses, squares, strict=True)
 
     def _stacked(self, shape: JobShape, n: int) -> Form | None:
-        """The form in which n jobs of a shape are trained together; None if one by one."""
+        """Return the implementation of a step for n jobs of a shape together; None if jobs run one by one."""
         form = self.form_of(shape) if shape.batchable else None
         return None if isinstance(form, VmapForm) and n == 1 else form
 
     def form_of(self, shape: JobShape) -> Form:
-        """The form in which this engine trains jobs of a shape; with gradients by sample it is always `vmap`."""
+        """Return the implementation of a step for jobs of a shape; always `vmap` for gradients of single samples."""
         return self.form_for(shape.model, shape.private)
 
     def form_for(self, model: FlatModel, private: PrivateSgd | None) -> Form:
-        """The form in which this engine trains a model, by whether gradients are limited by sample."""
+        """Return the implementation of a step for a model. `private` limits the gradients of single samples."""
         key = model, private
         if key not in self._forms:
             own = self._form(model) if private is None else None
@@ -159,12 +161,12 @@ class BatchedEngine(Engine):
 
 
 def is_worth_dividing(flop: float) -> bool:
-    """Whether several cores do `flop` operations of training faster than one."""
+    """Return True if several cores perform `flop` operations of training faster than one core."""
     return flop >= WORTH_FLOP
 
 
 def shapes_of(columns: Columns) -> list[tuple[JobShape, IntArray]]:
-    """The shapes of the jobs of a cohort in order of first appearance, and the places of the jobs of each."""
+    """Return the shapes of a cohort's jobs in order of first appearance, each with the indices of its jobs."""
 
     def kind(n_samples: int) -> int:
         width = columns.plan.batch_width(n_samples)
@@ -178,7 +180,7 @@ def shapes_of(columns: Columns) -> list[tuple[JobShape, IntArray]]:
 
 
 def jobs_per_stack(form: Form, shape: JobShape, limit_byte: int | None = None) -> int:
-    """Number of jobs of this shape that fit into the memory limit together, at least one."""
+    """Return the number of jobs of this shape that fit together into the memory limit; at least one."""
     return max(1, (limit_byte or _memory_limit_byte(shape.data.x.device)) // _byte_per_job(form, shape))
 
 
@@ -191,7 +193,7 @@ def _n_steps(resolved: ResolvedJob) -> int:
 
 
 def _byte_per_job(form: Form, shape: JobShape) -> int:
-    """Memory of one job (byte): parameters, the vectors of added terms, a batch, and the memory of the form."""
+    """Return the memory of a job in bytes: parameters, added terms, a batch, and the memory of the training step."""
     terms = shape.linear + shape.drift + 2 * shape.anchor
     vectors = 1 + terms + (shape.mask is not None) + 2 * (shape.rule is not None)
     batch = shape.width * shape.data.x[0].numel() * shape.data.x.element_size()
@@ -203,9 +205,8 @@ def _trained_stack(
 ) -> tuple[Tensor, list[float], list[float]]:
     """Train jobs of one shape, ordered by descending number of steps, as one stack.
 
-    The result is the parameters [J, P], in `out` or else in scratch memory, the mean losses, and the mean squares of
-    the samples' losses, nan if not requested. Plain steps are added to the parameters directly; other rules store the
-    gradients first.
+    Returns the parameters [J, P], in `out` or else in scratch memory, the mean losses, and the mean squared losses (nan
+    if not requested). Plain steps are added to the parameters directly; other rules store the gradients first.
     """
     w = _stack([resolved.params for resolved in jobs], scratch, out)
     terms = _Terms.stack(jobs, w, scratch, plain=shape.rule is None)
@@ -238,7 +239,7 @@ def _trained_stack(
 
 
 def _noise(shape: JobShape, jobs: Sequence[ResolvedJob], w: Tensor) -> Callable[[int], Tensor] | None:
-    """Function that draws the noise [A, P] on the sums of a step of the first A jobs; None without noise."""
+    """Return a function that draws a step's noise [A, P] on the gradient sums of A jobs; None without noise."""
     private = shape.private
     if private is None:
         return None
@@ -247,12 +248,12 @@ def _noise(shape: JobShape, jobs: Sequence[ResolvedJob], w: Tensor) -> Callable[
 
 
 def _counts(batch: Batch) -> Tensor:
-    """Samples [A] in the batch of each job."""
+    """Return the number of samples [A] in the batch of each job."""
     return batch.x.new_full((len(batch.x),), batch.x.shape[1]) if batch.weight is None else batch.weight.sum(1)
 
 
 def _advance(rule: Rule, w: Tensor) -> Callable[[Tensor, Tensor | None], None]:
-    """Function that makes a step of w [J, P] by the gradients [A, P] of the first A jobs, and zeroes them."""
+    """Return a function that makes a step of `w` [J, P] from gradients [A, P] of A jobs and zeroes the gradients."""
     move = rule.optimizer.start(w, rule.lr)
 
     def advance(gradient: Tensor, mask: Tensor | None) -> None:
@@ -265,7 +266,7 @@ def _advance(rule: Rule, w: Tensor) -> Callable[[Tensor, Tensor | None], None]:
 
 
 def _stack(vectors: list[Tensor], scratch: Scratch, out: Tensor | None = None) -> Tensor:
-    """Copies of vectors [P] as rows [J, P], each aligned to a cache line, in `out` if there is one."""
+    """Copy vectors [P] to rows [J, P], each aligned to a cache line, in `out` or else in scratch memory."""
     w = _rows("parameters", len(vectors), vectors[0], scratch) if out is None else out
     if all(vector is vectors[0] for vector in vectors):
         return w.copy_(vectors[0])
@@ -273,21 +274,21 @@ def _stack(vectors: list[Tensor], scratch: Scratch, out: Tensor | None = None) -
 
 
 def _rows(role: str, count: int, like: Tensor, scratch: Scratch) -> Tensor:
-    """Uninitialised rows [count, P] like a vector [P], each aligned to a cache line."""
+    """Return uninitialised rows [count, P] for vectors like `like` [P], each aligned to a cache line."""
     return scratch.take(role, (count, aligned(len(like))), like)[:, : len(like)]
 
 
 def aligned(size: int) -> int:
-    """Length of a row for a vector [size], so that the next row begins at a cache line, too."""
+    """Return the row length for a vector [size] with which the next row also begins at a cache line."""
     return -(-size // _ROW_ALIGNMENT) * _ROW_ALIGNMENT
 
 
 class _Terms(NamedTuple):
     """Factors [J] of the loss gradients in a step, and the additional gradient terms of the jobs.
 
-    Everything is multiplied by minus the step size where steps are plain, and by 1 where gradients are stored. `prox`
-    [J, 1] and `linear` [J, P] have the opposite sign; `drift` [J, P] is times the step size in any case; `taken` [J, P]
-    is the buffer for the result of `pull`.
+    For plain steps, all terms are multiplied by minus the step size. If gradients are stored, `factor` is not scaled,
+    and `prox` [J, 1] and `linear` [J, P] have a minus sign. `drift` [J, P] always includes the step size. `taken` [J,
+    P] is the buffer for the result of `pull`.
     """
 
     factor: Tensor
@@ -323,7 +324,7 @@ class _Terms(NamedTuple):
         )
 
     def pull(self, w: Tensor) -> Tensor | None:
-        """The amount that the additional terms subtract from w [A, P] in one step, from w before the step."""
+        """Return what the additional terms subtract from `w` [A, P] in a step; `w` is the value before the step."""
         active = len(w)
         linear = None if self.linear is None else self.linear[:active]
         if self.anchor is None:
@@ -333,7 +334,7 @@ class _Terms(NamedTuple):
 
 
 def _mean_losses(jobs: Sequence[ResolvedJob], steps: np.ndarray, losses: Tensor, w: Tensor) -> list[float]:
-    """The mean loss of each job, from the losses [S, J] (zero where a job has ended) and the parameters w [J, P]."""
+    """Return mean losses of jobs from losses [S, J], zero after a job's end. Losses and `w` [J, P] must be finite."""
     total = losses.sum(0, dtype=torch.float64)
     *totals, finite = torch.cat([total, (total.sum() + w.sum())[None]]).tolist()
     if not np.isfinite(finite):
@@ -343,7 +344,7 @@ def _mean_losses(jobs: Sequence[ResolvedJob], steps: np.ndarray, losses: Tensor,
 
 
 def _mean_squares(jobs: Sequence[ResolvedJob], squares: Tensor) -> list[float]:
-    """The mean square of each job's sample losses, from their sums [S, 1, J]; nan from no sums, [S, 0, J]."""
+    """Return mean squared losses of jobs from their sums [S, 1, J]; nan if there are no sums ([S, 0, J])."""
     if not squares.shape[1]:
         return [math.nan] * len(jobs)
     totals = squares.sum((0, 1), dtype=torch.float64).tolist()

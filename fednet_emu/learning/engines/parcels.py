@@ -1,4 +1,4 @@
-"""Packed jobs for other processes: without data and models, which are sent separately, and with each vector once."""
+"""Jobs packed for other processes. Models and data are sent separately, and each tensor is sent once."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, TrainData, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
 
 Kept = FlatModel | TrainData
-"""Objects that are sent once."""
+"""Objects that are sent once and kept by the receiver."""
 
 
 class Parcel(NamedTuple):
-    """Packed jobs."""
+    """Packed jobs, with the objects and tensors to which they refer."""
 
-    text: bytes  # the jobs, with numbers instead of models, data and tensors
+    text: bytes  # the pickled jobs, with indices in place of models, data and tensors
     kept: list[Kept]  # models and data of the jobs
-    tensors: list[Tensor]  # starting parameters, linear terms, anchors, masks, targets and bases, each once
+    tensors: list[Tensor]  # initial parameters, linear terms, anchors, masks, targets and bases, each once
 
 
 class Rows(NamedTuple):
-    """The rows from `first` on of data that have `total` rows."""
+    """A block of rows of data: row `first` and the following rows, out of `total` rows."""
 
     x: NDArray[Any]
     y: NDArray[Any]
@@ -44,7 +44,7 @@ class Rows(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Rows that have arrived, as the data of jobs."""
+    """Received rows of data, in the form that training jobs use."""
 
     data: TrainData
     first: int
@@ -52,12 +52,12 @@ class Shard:
 
     @classmethod
     def of(cls, rows: Rows, device: str) -> Shard:
-        """The rows as tensors on a torch device; on a CPU they share memory with the arrays."""
+        """Return the rows as tensors on a torch device. On a CPU, the tensors share memory with the arrays."""
         data = TrainData(tensor_of(rows.x).to(device), tensor_of(rows.y).to(device))
         return cls(data, rows.first, rows.total)
 
     def own(self, indices: IntArray | slice) -> IntArray | slice:
-        """Rows of the shard, from rows of all data."""
+        """Convert row indices of the whole data to row indices of the shard."""
         if isinstance(indices, slice):
             start, stop, step = indices.indices(self.total)
             return slice(start - self.first, stop - self.first, step)
@@ -65,7 +65,7 @@ class Shard:
 
 
 def without_constants(model: FlatModel, constants: Sequence[Tensor]) -> bytes:
-    """A model pickled with the places of these tensors of it in their place."""
+    """Pickle a model, with each tensor of `constants` replaced by the tensor's index in `constants`."""
     places, file = {id(tensor): place for place, tensor in enumerate(constants)}, io.BytesIO()
 
     class Pickler(pickle.Pickler):
@@ -77,7 +77,7 @@ def without_constants(model: FlatModel, constants: Sequence[Tensor]) -> bytes:
 
 
 def with_constants(text: bytes, constants: Sequence[Tensor]) -> FlatModel:
-    """A model that was pickled without these tensors."""
+    """Unpickle a model that `without_constants` pickled, with its constant tensors."""
 
     class Unpickler(pickle.Unpickler):
         def persistent_load(self, place: int) -> Tensor:
@@ -88,9 +88,9 @@ def with_constants(text: bytes, constants: Sequence[Tensor]) -> FlatModel:
 
 
 def packed(jobs: Sequence[ResolvedJob], pickler: Callable[[io.BytesIO], Any]) -> Parcel:
-    """Pack jobs by a pickler of Python objects, which may support functions without a name.
+    """Pack jobs with a pickler of Python objects, which may support functions without a name.
 
-    Shared values are written once, so that a hundred jobs take a millisecond.
+    Values that jobs have in common are written once, so that packing a hundred jobs takes a millisecond.
     """
     parcel, places, shared = Parcel(b"", [], []), dict[int, int](), list[tuple[str, Any]]()
 
@@ -115,7 +115,7 @@ def packed(jobs: Sequence[ResolvedJob], pickler: Callable[[io.BytesIO], Any]) ->
 
 
 def packed_columns(columns: Columns) -> Parcel:
-    """Pack a stack that is a record in columns."""
+    """Pack a stack of jobs that is stored as a record in columns."""
     tensors, places = [columns.params], {id(columns.params): 0}
 
     def place(value: Any) -> Any:
@@ -134,7 +134,7 @@ def packed_columns(columns: Columns) -> Parcel:
 
 
 def unpacked_columns(text: bytes, kept: Sequence[Any], tensors: Sequence[Tensor]) -> Columns:
-    """The record of such a parcel, with these models, data and tensors."""
+    """Return the record in columns from the text of a parcel, with the given models, data and tensors."""
     plan, streams, key, t, table, terms, own = pickle.loads(text)
     device, first, n_samples = np.frombuffer(table, np.int64).reshape(3, -1)
     terms = {name: tensors[value] if type(value) is _Place else value for name, value in terms.items()}
@@ -144,18 +144,18 @@ def unpacked_columns(text: bytes, kept: Sequence[Any], tensors: Sequence[Tensor]
 
 
 class _Place(int):
-    """The place of a tensor in a parcel."""
+    """Index of a tensor in a parcel."""
 
 
 def _shared(own: ResolvedJob) -> tuple[Any, ...]:
-    """The values that jobs may share; the values of Deferreds are in the resolved job."""
+    """Return the values that jobs may have in common; for Deferreds, the values in the resolved job."""
     job = own.job
     its = (job.model, job.data, job.plan, job.streams, job.loss, job.augment, job.mask)
     return (*its, own.params, own.linear, own.drift, own.anchor, own.targets, own.base)
 
 
 def unpacked(text: bytes, kept: Sequence[Any], tensors: Sequence[Tensor]) -> list[ResolvedJob]:
-    """The jobs of a parcel, with these models, shards and tensors instead of the numbers."""
+    """Return the jobs of a parcel, with the given models, shards and tensors in place of their indices."""
     rows, shared = pickle.loads(text)
     sources = {"kept": kept, "tensors": tensors}
     things = [sources[kind][value] if kind else value for kind, value in shared]
@@ -172,17 +172,17 @@ def unpacked(text: bytes, kept: Sequence[Any], tensors: Sequence[Tensor]) -> lis
 
 
 _UNKNOWN = Deferred(0, 0)
-"""Placeholder of the source of the parameters of a job."""
+"""Placeholder for the source of the parameters of a job."""
 
 
 def span(resolved: ResolvedJob) -> tuple[int, int]:
-    """The first row of a job, and the row after its last one."""
+    """Return the first row of a job, and the index after its last row."""
     rows = resolved.job.rows()
     return int(rows.min()), int(rows.max()) + 1
 
 
 def tensor_of(array: NDArray[Any]) -> Tensor:
-    """A tensor in the memory of a read-only array; it is only read."""
+    """Return a tensor in the memory of a read-only array. The tensor must not be modified."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return torch.from_numpy(array)

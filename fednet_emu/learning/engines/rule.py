@@ -19,25 +19,25 @@ _MANY = 10**9
 
 
 class Case(NamedTuple):
-    """The inputs of the rule: jobs of one shape that are ready together."""
+    """The inputs of the rule, for jobs of one shape that are ready together."""
 
     device: str  # "cpu" or "cuda"
-    batchable: bool  # whether the jobs may share a vectorised call: not with dropout, batch norm or Adam
-    by_hand: bool  # whether gradients are hand-written: chains of dense layers, and on a GPU also of convolutions
-    fits: int  # number of jobs that fit together, with batches and activations, into a CPU's caches or a GPU's memory
+    batchable: bool  # whether the jobs may share a vectorised call; false with dropout, batch norm or Adam
+    by_hand: bool  # whether gradients are hand-written (dense chains, on a GPU also convolutions)
+    fits: int  # number of jobs whose stack fits into a CPU's caches or a GPU's memory
     jobs: int  # number of jobs
 
 
 def choose(case: Case) -> Way:
-    """The engine for jobs of one shape.
+    """Return the engine for jobs of one shape.
 
     1. Jobs that cannot share a call run one by one.
     2. Chains of dense layers (softmax regression, MLPs) are stacked on a CPU. On a GPU all models are stacked, except
-       a single job whose gradient is PyTorch's own.
-    3. Any other model on a CPU is stacked if at least `STACK_PAYS` jobs fit into a core's caches, which holds for small
-       models. Larger ones, such as the CNN of McMahan et al., run one by one.
+       a single job whose gradient is computed by PyTorch.
+    3. Any other model on a CPU is stacked if at least `STACK_PAYS` jobs fit into a core's caches, which is the case for
+       small models. Larger ones, such as the CNN of McMahan et al., run one by one.
 
-    `docs/concepts/engine.md` has the measurements behind it.
+    `docs/concepts/engine.md` has the measurements behind the rule.
     """
     if not case.batchable:
         return "serial"
@@ -92,7 +92,7 @@ class RuleEngine(Engine):
         return self._batched.train_into(jobs, out)
 
     def case(self, shape: JobShape, jobs: int) -> Case:
-        """The inputs of the rule for a number of jobs of one shape."""
+        """Return the inputs of the rule for `jobs` jobs of one shape."""
         form = self._batched.form_of(shape)
         by_hand = not isinstance(form, VmapForm)
         fits = jobs if by_hand else jobs_per_stack(form, shape)

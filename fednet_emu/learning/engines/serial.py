@@ -1,4 +1,4 @@
-"""The reference engine: one job after the other, plain autograd, one step after the other."""
+"""The reference engine, which trains one job after the other with plain autograd."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from fednet_emu.learning.models.base import torch_seed
 from fednet_emu.learning.models.flat import FlatModel, Live
 
 Gradient = Callable[[Tensor, Sequence[Tensor]], tuple[tuple[Tensor, ...], Tensor]]
-"""From the losses [B] of a batch and the parameters, the gradient, in pieces, and the mean loss."""
+"""Function from the losses [B] of a batch and the parameters to the gradient, one tensor per parameter, and the mean
+loss."""
 
 
 @final
 class SerialEngine(Engine):
     """Trains one job after the other, in place, in one working copy of each module.
 
-    Full batches that are slices of the data are views. The caller sets the number of threads per operation: small jobs
-    run fastest with `torch.set_num_threads(1)`.
+    Full batches that are slices of the data are views. The caller sets the number of intra-op threads: small jobs run
+    fastest with `torch.set_num_threads(1)`.
     """
 
     def __init__(self) -> None:
@@ -63,7 +64,7 @@ class SerialEngine(Engine):
 
 
 def _descend(live: Live, resolved: ResolvedJob) -> list[Tensor]:
-    """Make all steps of a job in place; returns the losses of each step, as `_step`."""
+    """Make all steps of a job in place; return the losses of each step as in `_step`."""
     job = resolved.job
     move = job.plan.optimizer.start(live.weights, job.plan.lr)
     gradient_of = (
@@ -82,16 +83,16 @@ def _step(
     x: Tensor,
     y: Tensor,
 ) -> Tensor:
-    """Make one step in place, and return the loss before it; no reference to the gradient is kept.
+    """Make one step in place, and return the loss before the step. No reference to the gradient is kept.
 
-    The loss is [2], with the sum of the samples' squared losses, if the job requests squares.
+    If the job requests squares, the result [2] is the loss and the sum of the squared losses of the samples.
     """
     job = resolved.job
     losses = (job.loss or job.model.sample_losses)(live.module(live.model.laid_out(x)), y)
     gradient, loss = gradient_of(losses, live.parameters)
     told = torch.stack((loss, losses.square().sum())).detach() if job.squares else loss.detach()
     with torch.no_grad():
-        if resolved.is_plain:  # without a copy of the gradient into one vector
+        if resolved.is_plain:  # needs no copy of the gradient into one vector
             torch._foreach_add_(live.parameters, gradient, alpha=-job.plan.lr)
             return told
         before = None if mask is None else live.weights.clone()
@@ -101,7 +102,7 @@ def _step(
         move(direction)
         if resolved.drift is not None:
             live.weights.sub_(resolved.drift[: len(live.weights)], alpha=job.plan.lr)
-        if before is not None and mask is not None:  # mask the step, not the gradient: Adam's step differs
+        if before is not None and mask is not None:  # mask the step: with Adam, masking the gradient would differ
             live.weights.copy_(before.lerp_(live.weights, mask))
     return told
 
@@ -114,7 +115,7 @@ def _gradient(losses: Tensor, parameters: Sequence[Tensor]) -> tuple[tuple[Tenso
 def _private_gradient(
     rule: PrivateSgd, rng: np.random.Generator, losses: Tensor, parameters: Sequence[Tensor]
 ) -> tuple[tuple[Tensor, ...], Tensor]:
-    """As `_gradient`, in one piece: the sum of the limited gradients of the samples, with noise."""
+    """Like `_gradient`, in one tensor: the noisy sum of norm-limited sample gradients, divided by the batch size."""
     total = torch.zeros_like(torch.cat([p.detach().reshape(-1) for p in parameters]))
     for loss in losses:
         own = torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)
@@ -124,7 +125,7 @@ def _private_gradient(
 
 
 def _direction(w: Tensor, gradient: Tensor, resolved: ResolvedJob) -> Tensor:
-    """The gradient [n_trainable] of the loss plus the job's additional terms, at the weights w [n_trainable]."""
+    """Return the gradient [n_trainable] of the loss plus the additional terms, at the weights `w` [n_trainable]."""
     if resolved.scale != 1.0:
         gradient = gradient * resolved.scale
     if resolved.linear is not None:
@@ -137,7 +138,7 @@ def _direction(w: Tensor, gradient: Tensor, resolved: ResolvedJob) -> Tensor:
 
 
 def _augmented(resolved: ResolvedJob) -> Iterator[tuple[Tensor, Tensor]]:
-    """The samples of each step after augmentation; its random draws are moved to the torch device in one copy."""
+    """Yield the augmented samples of each step. All random numbers are moved to the torch device in one copy."""
     job = resolved.job
     if job.augment is None:
         yield from _batches(job, resolved.targets)
@@ -149,7 +150,7 @@ def _augmented(resolved: ResolvedJob) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _batches(job: TrainJob, targets: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
-    """The samples of each step; a full batch is gathered only once, as a view if its rows are a slice."""
+    """Yield the samples of each step. A full batch is gathered only once, and is a view if its rows are a slice."""
     x, y, own, first = job.data.x, job.data.y, job.indices, 0
     if targets is not None:
         x, y, own, first = x[own], targets, slice(None), job.first_row

@@ -1,4 +1,4 @@
-"""The engine that divides jobs among threads, each with its own engine and one thread per operation."""
+"""The engine that divides jobs among threads, each with its own engine and a single intra-op thread."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from fednet_emu.learning.models.flat import FlatModel
 
 @final
 class SpreadEngine(Engine):
-    """Runs jobs in parallel threads, with one of the `engines` each: parallel over jobs, never within an operation.
+    """Runs jobs in parallel threads, each with one of the `engines`: parallel over jobs, never within an operation.
 
-    Threads that share an operation wait for each other by spinning, which slows other processes on the same core;
-    threads that share only the data do not. The caller's thread runs a single job, which may use several threads for an
-    operation, models that draw random numbers from torch, because its generator is shared by all threads, and models on
-    a GPU, to save GPU memory. An idle thread takes the next stack of jobs, so results come in about the order of the
-    stacks.
+    Threads that divide an operation wait for each other by spinning, which slows other processes on the same core;
+    threads that share only data do not. Some jobs run in the caller's thread: a single job, which may use several
+    intra-op threads; models that draw random numbers from torch, because all threads have the same generator; and
+    models on a GPU, to save GPU memory. An idle thread takes the next stack, so that results arrive roughly in stack
+    order.
     """
 
     def __init__(self, engines: Sequence[Engine]) -> None:
@@ -76,7 +76,7 @@ class SpreadEngine(Engine):
                     yield found.popleft()
         finally:
             wavefront.stacks.clear()
-            wait(under_way)  # also after an error: an engine must not be used by two threads at once
+            wait(under_way)  # also after an error, as two threads must not use one engine at once
         if wavefront.failed:
             raise min(wavefront.failed, key=itemgetter(0))[1]
 
@@ -87,7 +87,7 @@ class SpreadEngine(Engine):
 
 
 def _in_one_thread(results: Results) -> Results:
-    """The results, with one thread per operation while they are made, as in a thread of the pool."""
+    """Yield the results; each is computed with a single intra-op thread, as in a thread of the pool."""
     while True:
         before = torch.get_num_threads()
         torch.set_num_threads(1)
@@ -97,14 +97,15 @@ def _in_one_thread(results: Results) -> Results:
             torch.set_num_threads(before)
         if not found:
             return
-        yield found.pop()  # no reference to it is kept
+        yield found.pop()  # keep no reference to the result
 
 
 class _Wavefront:
     """The state that the threads of a wavefront share.
 
-    Several results of small models are passed together, since waking the caller takes longer than taking a result. Of
-    several failed stacks the first in order is reported, whichever thread is faster.
+    Several results of small models are passed to the caller together, because waking the caller takes longer than
+    reading a result. If several stacks fail, the error of the first stack in order is reported, whichever thread is
+    faster.
     """
 
     def __init__(self, stacks: Sequence[list[ResolvedJob]]) -> None:
@@ -113,7 +114,7 @@ class _Wavefront:
         self.failed: list[tuple[int, Exception]] = []
 
     def work(self, engine: Engine) -> None:
-        """Train stacks in this thread until none is left, or one has failed."""
+        """Train stacks in the current thread until none is left, or a stack has failed."""
         with suppress(IndexError):
             while True:
                 self._train(engine, *self.stacks.popleft())

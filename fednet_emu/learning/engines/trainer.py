@@ -1,4 +1,4 @@
-"""Training in another process: models and data stay there, jobs arrive in parcels."""
+"""Training in another process. Models and data stay in that process; jobs arrive in parcels."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from fednet_emu.learning.graph.jobs import TrainData
 
 
 class TrainReport(NamedTuple):
-    """Report of a process on a call; the trained parameters are a separate value, read when they are needed."""
+    """Report of a process on a training call. The parameters are a separate value, which is read when needed."""
 
-    losses: dict[int, tuple[float, float]]  # mean loss and mean square of each job that has ended, by its place
-    error: Exception | None  # why others have not; None if all have
-    computing_s: float  # host seconds that the call took
+    losses: dict[int, tuple[float, float]]  # mean loss and mean squared loss of each ended job, by index
+    error: Exception | None  # why other jobs have not ended; None if all have
+    computing_s: float  # duration of the call in host seconds
 
 
 @final
 class Trainer:
-    """Trains the jobs of parcels, and keeps their models and data; `get` fetches a kept value by its reference."""
+    """Trains the jobs of parcels, and keeps their models and data. `get` fetches a kept value by its reference."""
 
     def __init__(self, device: str, get: Callable[[Any], Any]) -> None:
         self._device, self._get = device, get
@@ -37,17 +37,17 @@ class Trainer:
         arrays: Sequence[NDArray[Any]],
         opened: Callable[..., Any] = unpacked,
     ) -> Any:
-        """The jobs of a parcel, from its text and its tensors.
+        """Return the jobs of a parcel from its text and its tensors.
 
-        `used` has the numbers of the models and data in the parcel. `keeps` has the references of all values to keep
-        from now on, by number; all others are released. `opened` opens the parcel.
+        `used` holds the numbers of the models and data in the parcel. `keeps` maps the numbers of all values to be kept
+        from now on to their references; all other values are released. `opened` is the function that opens the parcel.
         """
         self._kept = {key: self._kept[key] if key in self._kept else self._fetched(keeps[key]) for key in keeps}
         tensors = [tensor_of(array).to(self._device) for array in arrays]
         return opened(text, [self._kept[key] for key in used], tensors)
 
     def train(self, train: Callable[[], Ended]) -> TrainReport:
-        """Train jobs by a function, and report them."""
+        """Train jobs with the function `train`, and return the report."""
         start_s = time.perf_counter()
         losses: dict[int, tuple[float, float]] = {}
         error = None

@@ -1,4 +1,4 @@
-"""Accumulation: functions that are given their inputs one by one, so that a sum of models never holds all of them."""
+"""Accumulation: functions that receive their inputs one at a time, so that a sum of models never holds all models."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar, final
 from fednet_emu.learning.graph.deferred import LATER, PENDING, Deferred, values_of
 
 Accumulation = Generator[None, Any, Any]
-"""A sum in progress: each `(yield)` is the next part, and the returned value is the result. A variable for a part keeps
-it in memory until the next part; `total.add_((yield))` avoids that."""
+"""A sum in progress. Each `(yield)` is the next part, and the returned value is the result. A variable for a part would
+keep the part in memory until the next part arrives; `total.add_((yield))` avoids the variable."""
 
 
 _F = TypeVar("_F", bound=Callable[..., Accumulation])
@@ -19,16 +19,17 @@ _OF_MEANS: list[Any] = []
 
 
 def of_means(function: _F) -> _F:
-    """Mark an accumulation f(w, weights, ...) in which a mean may stand for parts, with the sum of their weights.
+    """Decorator for an accumulation f(w, weights, ...) in which a weighted mean may replace several parts.
 
-    The result must depend on the parts through their weighted mean only; functions in its arguments must be marked.
+    The result must depend on the parts only through their weighted mean. The weight of a replacing mean is the sum of
+    the weights of its parts. Functions among the arguments must be decorated, too.
     """
     _OF_MEANS.append(function)
     return function
 
 
 def accumulated(accumulation: Accumulation, parts: Iterable[Any]) -> Any:
-    """The result of an accumulation over known parts; a `ValueError` if it requests more parts, or fewer."""
+    """Return the result of an accumulation over known parts; raises a `ValueError` for a wrong number of parts."""
     running = _Running(accumulation)
     for part in parts:
         running.add(part)
@@ -36,20 +37,19 @@ def accumulated(accumulation: Accumulation, parts: Iterable[Any]) -> Any:
 
 
 class _Running:
-    """An accumulation and its result, once there is one."""
+    """A running accumulation, and the result after the last part."""
 
     def __init__(self, accumulation: Accumulation) -> None:
         if not isinstance(accumulation, Generator):
             raise TypeError(f"accumulate: not a generator, got {accumulation!r}; request each part with `yield`")
         self._accumulation = accumulation
         self._added, self._over, self._result = -1, False, None
-        self.add(None)  # up to the first `yield`
+        self.add(None)  # run up to the first `yield`
 
     def add(self, part: Any) -> None:
-        """Send the next part to the generator."""
         if self._over:
             raise ValueError(f"accumulate: over after {self._added} parts, got another; make one `yield` for each")
-        self._over = True  # after an error, too
+        self._over = True  # also after an error
         try:
             self._accumulation.send(part)
             self._over = False
@@ -58,14 +58,13 @@ class _Running:
         self._added += 1
 
     def result(self) -> Any:
-        """The value that was returned after the last part."""
         if not self._over:
             raise ValueError(f"accumulate: requests more parts, got all {self._added} parts; make one `yield` for each")
         return self._result
 
 
 class AsMean(NamedTuple):
-    """The model w, and weights and parts; any of the parts may be combined."""
+    """A model `w`, and weighted parts, any of which may be combined into a mean."""
 
     w: Deferred
     weights: Sequence[float]
@@ -74,11 +73,11 @@ class AsMean(NamedTuple):
 
 @final
 class Accumulate:
-    """The work of a Deferred that accumulates: parts are added in their order, each as soon as it may be."""
+    """The work of a Deferred that is an accumulation. Parts are added in order, each as soon as it is known."""
 
     def __init__(self, function: Callable[..., Accumulation], args: tuple[Any, ...], parts: Sequence[Deferred]) -> None:
         self.function, self.args, self.parts = function, args, deque(parts)
-        self.known: list[Deferred] = []  # counterparts of parts
+        self.known: list[Deferred] = []  # counterparts of parts in the postponed graph
         self._running: _Running | None = None
 
     @property
@@ -90,7 +89,7 @@ class Accumulate:
         return self.parts[0]
 
     def as_mean(self) -> AsMean | None:
-        """Values for the combination of parts; None if a part has another use, or w is not known yet."""
+        """Return the parts that may be combined; None if a part has another use, or if w is not known yet."""
         functions = [self.function, *filter(callable, self.args)]
         if self.has_begun or not self.parts or any(all(own is not one for one in _OF_MEANS) for own in functions):
             return None
@@ -99,7 +98,7 @@ class Accumulate:
         return AsMean(w, weights, list(self.parts)) if may_be else None
 
     def put_together(self, groups: Sequence[Sequence[int]]) -> None:
-        """Replace each group by its first part, whose value must become the mean of the group."""
+        """Replace each group of parts by its first part, whose value must become the weighted mean of the group."""
         w, weights, *others = self.args
         self.args = (w, [sum(weights[place] for place in group) for group in groups], *others)
         parts = list(self.parts)
@@ -109,10 +108,10 @@ class Accumulate:
                 parts[place].let_go()
 
     def advance(self) -> Any:
-        """Add the parts that are known by now; the result, or `PENDING` while a part is missing."""
+        """Add the parts that are known. Return the result, or `PENDING` while a part is missing."""
         parts = self.parts
         if parts and not parts[0].done:
-            return PENDING  # before it has begun
+            return PENDING  # do not begin before the first part is known
         running = self._run()
         while parts:
             if parts[0]._value is PENDING:
@@ -122,7 +121,7 @@ class Accumulate:
         return running.result()
 
     def put_off(self, counterpart: Callable[[Deferred], Deferred]) -> Any:
-        """Store the counterparts of known and postponed parts; `PENDING` while a part is neither."""
+        """Store counterparts of the parts in the postponed graph; return `PENDING` while the next part is pending."""
         while self.parts:
             part = self.parts[0]
             if part._value is PENDING:
@@ -134,11 +133,11 @@ class Accumulate:
         return LATER
 
     def postponed(self, args: tuple[Any, ...]) -> Accumulate:
-        """This work on the counterparts of its arguments and parts."""
+        """Return this accumulation for the postponed graph, with the given arguments and the parts' counterparts."""
         return Accumulate(self.function, args, self.known)
 
     def take_back(self) -> None:
-        """Replace the postponed parts by their counterparts, which are computed by now."""
+        """Replace the postponed parts by their counterparts in the postponed graph, which are computed by now."""
         self.parts.extendleft(reversed(self.known))
         self.known = []
 

@@ -17,29 +17,29 @@ from fednet_emu.component.slot import Slot, kinds
 
 
 class Augmentation(Component):
-    """A random change of samples; `draw` and `apply` are separate so that all draws of a job are moved at once."""
+    """A random change of samples. `draw` and `apply` are separate, so that all draws of a job are moved at once."""
 
     def unfit(self, input_shape: tuple[int, ...]) -> str | None:
-        """Return why samples of this shape cannot be changed this way; None if they can."""
+        """Return the reason why the augmentation does not fit samples of this shape; None if it does."""
         return None
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Tensor:
-        """Random numbers [steps, width, ...] for the samples [steps, width] of a job."""
+        """Draw the random numbers [steps, width, ...] for the samples [steps, width] of a job."""
 
     @abstractmethod
     def apply(self, x: Tensor, drawn: Tensor) -> Tensor:
-        """The samples x [B, ...], changed according to the random numbers `drawn` [B, ...]."""
+        """Return the samples `x` [B, ...], changed according to the random numbers `drawn` [B, ...]."""
 
 
 class Rotation(Augmentation):
-    """Each image is turned about its centre by an angle drawn uniformly between -max_degree and +max_degree.
+    """Each image is rotated about its centre by an angle drawn uniformly between -max_degree and +max_degree.
 
-    Pixels are interpolated bilinearly; pixels from outside the image repeat its border.
+    Pixels are interpolated bilinearly. Pixels from outside the image have the value of the nearest border pixel.
     """
 
     max_degree: float = Field(20.0, ge=0, le=180)
-    """Largest angle in either direction (degrees)."""
+    """Maximum angle in either direction, in degrees."""
 
     def unfit(self, input_shape: tuple[int, ...]) -> str | None:
         if len(input_shape) == 3:
@@ -47,13 +47,13 @@ class Rotation(Augmentation):
         return f"turns images [channels, height, width], got samples of shape {list(input_shape)}; leave it out"
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Tensor:
-        """Rotation matrices [steps, width, 2, 2]."""
+        """Draw rotation matrices [steps, width, 2, 2]."""
         angle = rng.uniform(-radians(self.max_degree), radians(self.max_degree), shape)
         cos, sin = np.cos(angle), np.sin(angle)
         return torch.from_numpy(np.stack([cos, -sin, sin, cos], axis=-1).reshape(*shape, 2, 2))
 
     def apply(self, x: Tensor, drawn: Tensor) -> Tensor:
-        """The images x [B, channels, height, width], rotated; `drawn` [B, 2, 2] maps output to input positions."""
+        """Rotate the images `x` [B, channels, height, width]; `drawn` [B, 2, 2] maps output to input positions."""
         height, width = x.shape[-2:]
         aspect = x.new_tensor([[1.0, height / width], [width / height, 1.0]]) if height != width else 1.0
         theta = torch.cat([drawn * aspect, drawn.new_zeros(len(x), 2, 1)], dim=2)

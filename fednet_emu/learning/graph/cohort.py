@@ -1,4 +1,4 @@
-"""Local training of a cohort as one record: shared values once, and the values of single devices in columns."""
+"""Local training of a cohort as one record: common values are stored once, values of single devices in columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData, Trai
 from fednet_emu.learning.models.flat import FlatModel
 
 SHARED = frozenset({"scale", "linear", "drift", "prox", "anchor", "mask", "base"})
-"""Terms of a job that all devices of a cohort may share."""
+"""Terms of a job that may be common to all devices of a cohort."""
 OWN = frozenset({"linear", "drift", "anchor"})
 """Terms of a job that may differ between the devices of a cohort."""
 
@@ -29,18 +29,18 @@ _UNKNOWN_PARAMS = torch.empty(0)
 @final
 @dataclass(slots=True, eq=False)
 class Columns:
-    """Training jobs of devices [n] from one model, whose inputs are known.
+    """Training jobs of n devices that start from one model. The inputs of all jobs are known.
 
     Attributes:
-        model, data, plan, streams: as of a `TrainJob`, for all devices.
-        key: name of the random stream of a device after ("batch", device).
-        t: round, for messages.
-        device: [n] numbers of the devices.
+        model, data, plan, streams: as in `TrainJob`, common to all devices.
+        key: end of the name of each device's random stream, after ("batch", device).
+        t: index of the round, for messages.
+        device: [n] indices of the devices.
         first: [n] first row of each device in the data.
-        n_samples: [n] rows of each device from there on.
-        params: [P] the parameters that all start from; empty before they are known.
-        terms: further terms for all, out of `SHARED`.
-        own: further terms by device [n], out of `OWN`.
+        n_samples: [n] number of rows of each device, from the first row on.
+        params: [P] parameters from which all jobs start; empty until they are known.
+        terms: further terms common to all devices, out of `SHARED`.
+        own: columns [n] of further terms that differ between devices, out of `OWN`.
     """
 
     model: FlatModel
@@ -68,24 +68,24 @@ class Columns:
         return self.by_n_samples(self.plan.n_steps).astype(np.int64)
 
     def by_n_samples(self, function: Any) -> Array:
-        """A function of the number of samples, by device [n]."""
-        if len(self) and (self.n_samples == self.n_samples[0]).all():  # the usual case, without a sort
+        """Apply `function` to the number of samples of each device; return the results as an array [n]."""
+        if len(self) and (self.n_samples == self.n_samples[0]).all():  # the common case, which needs no sort
             return np.full(len(self), function(int(self.n_samples[0])))
         counts, place = np.unique(self.n_samples, return_inverse=True)
         return np.asarray(np.array([function(count) for count in counts.tolist()])[place])
 
     def name_of_stream(self, device: int) -> tuple[Any, ...]:
-        """The key of the random stream of a device."""
+        """Return the name of the random stream of a device."""
         return "batch", device, *self.key
 
     def part(self, places: Sequence[int] | IntArray) -> Columns:
-        """The jobs at some places."""
+        """Return the record of the jobs at the indices `places`."""
         own = {name: [values[place] for place in places] for name, values in self.own.items()}
         columns = {name: getattr(self, name)[places] for name in ("device", "first", "n_samples")}
         return replace(self, **columns, own=own)
 
     def jobs(self) -> list[ResolvedJob]:
-        """The jobs one by one."""
+        """Return the job of each device as a `ResolvedJob`."""
         shared, params, prox = dict(self.terms), self.params, float(self.terms.get("prox", 0.0))
         mask, base, scale = shared.get("mask"), shared.get("base"), float(shared.get("scale", 1.0))
         rest = [self.own.get(name) or [shared.get(name)] * len(self) for name in ("linear", "drift", "anchor")]
@@ -101,11 +101,11 @@ class Columns:
 
 
 _UNKNOWN = Deferred(0, 0)
-"""Stand-in for the parameters of a job, which are already known."""
+"""Placeholder for the source of parameters that are already known."""
 
 
 class Begun(NamedTuple):
-    """Jobs that were begun, and the nodes of their results."""
+    """Jobs that have begun, and the nodes of their results."""
 
     columns: Columns
     results: list[ref[Deferred]]
@@ -114,18 +114,18 @@ class Begun(NamedTuple):
 @final
 @dataclass(slots=True, eq=False)
 class CohortJob:
-    """The work of a node of the graph: training that n devices begin from one model.
+    """The work of a node of the graph: local training of n devices that start from one model.
 
     Attributes:
-        terms: further terms for all, out of `SHARED`; values may be Deferreds.
+        terms: further terms common to all devices, out of `SHARED`; values may be Deferreds.
     """
 
-    columns: Columns  # the jobs, without parameters and terms that are not known yet
+    columns: Columns  # the jobs, without unknown parameters and terms
     params: Deferred  # the model that all devices start from
     terms: Mapping[str, Any] = field(default_factory=dict)
-    own: dict[str, list[Deferred]] = field(default_factory=dict)  # further terms by device [n], out of `OWN`
+    own: dict[str, list[Deferred]] = field(default_factory=dict)  # further terms per device [n], out of `OWN`
     results: list[ref[Deferred]] = field(default_factory=list)  # [n] the nodes with the parameters after training
-    begun: Begun | None = None  # the jobs that were begun; None before
+    begun: Begun | None = None  # the jobs that have begun; None if none has
 
     def add(self, own: Mapping[str, Deferred]) -> None:
         """Add the terms of the next device."""
@@ -136,17 +136,17 @@ class CohortJob:
             self.own.setdefault(name, []).append(value)
 
     def inputs(self) -> list[Deferred]:
-        """The Deferreds that must be known before a device can begin."""
+        """Return the Deferreds that must be known before any device can begin."""
         shared = [self.params, *self.terms.values()]
         return [x for x in shared if type(x) is Deferred] + [x for column in self.own.values() for x in column]
 
     @property
     def in_order(self) -> bool:
-        """Whether the devices are in the order of their numbers."""
+        """Whether the devices are in ascending order of their indices."""
         return bool((np.diff(self.columns.device) > 0).all())
 
     def single(self, place: int) -> TrainJob:
-        """The training of one device as a job, with the same parameters to the last bit."""
+        """Return the training of the device at index `place` as a single job, whose result is bit-identical."""
         shared, first = self.columns, int(self.columns.first[place])
         terms: dict[str, Any] = {**self.terms, **{name: column[place] for name, column in self.own.items()}}
         return TrainJob(
@@ -162,11 +162,11 @@ class CohortJob:
         )
 
     def singles(self) -> Iterator[TrainJob]:
-        """The training of each device."""
+        """Yield the training of each device as a single job."""
         return map(self.single, range(len(self.columns)))
 
     def begin(self) -> tuple[Columns, list[Deferred]]:
-        """Note the jobs whose results are awaited as begun; returns them and the nodes of these results."""
+        """Mark the jobs with awaited results as begun; return these jobs and the nodes of their results."""
         columns, params = self.columns, self.params.value
         if params.numel() != columns.model.size:
             what = f"starts from {params.numel()} numbers, got a model of {columns.model.size} parameters"

@@ -14,7 +14,7 @@ from fednet_emu.errors import AlgorithmError
 
 
 class _Pending:
-    """The type of `PENDING`, which marks a value that is not computed yet."""
+    """The type of `PENDING`, which stands for a value that is not computed yet."""
 
     def __repr__(self) -> str:
         return "<pending>"
@@ -24,7 +24,7 @@ PENDING: Final = _Pending()
 
 
 class _Later:
-    """The type of `LATER`, which marks a value whose computation is postponed."""
+    """The type of `LATER`, which stands for a value whose computation is postponed."""
 
     def __repr__(self) -> str:
         return "<later>"
@@ -35,18 +35,20 @@ LATER: Final = _Later()
 
 @final
 class Deferred:
-    """A value that is computed only when it is read: made by a `Graph`, immutable once known.
+    """A value that is computed only when it is read. A `Graph` makes Deferreds; a known value is immutable.
 
-    A Deferred keeps its inputs alive, but not its results: a result without references is never computed. If the value
-    is a tensor and is modified in place, the next read raises an error. A Deferred in an accumulation serves
-    accumulations only, and keeps its value until the last of them has added it, even if other references remain.
+    A Deferred keeps its inputs alive, but not the results that depend on it; a result without references is never
+    computed. If the value is a tensor that is modified in place, the next read raises an error. A Deferred that was
+    given to an accumulation may be used only by accumulations. Its value is released when the last of these
+    accumulations has added it, even if other references remain.
 
-    `+`, `-`, `*`, `/` and a sum of several make new Deferreds, entry by entry; a number, or a Deferred of one number,
-    fits any size.
+    `+`, `-`, `*`, `/` and `sum` make new Deferreds, with entrywise results. A number, or a Deferred of one number, can
+    be combined with any size.
 
     Attributes:
-        number: order of creation within its graph; the same in every run of a scenario, with or without training.
-        size: number of scalars it carries, known before its value.
+        number: index in the order of creation within the graph; the same in every run of a scenario, with or without
+            training.
+        size: number of scalars in the value, which is known before the value.
     """
 
     __slots__ = (
@@ -63,19 +65,19 @@ class Deferred:
         "size",
     )
 
-    __array_ufunc__: ClassVar[None] = None  # a number of NumPy leaves the arithmetic to the Deferred at its right
+    __array_ufunc__: ClassVar[None] = None  # NumPy scalars leave arithmetic to a Deferred on their right
 
-    # Private attributes belong to the Graph: `_work` makes the value, `_missing` counts the inputs not known yet, and
-    # `_waiters` are weak references to the results that wait for this one. `_given` counts the accumulations that have
-    # not added this one yet, and one more if something else needs it; None if it was given to none. `_digest`
-    # identifies it; while the value is postponed, `_work` is the node that would compute it.
+    # The Graph manages the private attributes. `_work` makes the value, or, while the value is postponed, is the node
+    # that would compute it. `_missing` is the number of unknown inputs. `_waiters` are weak references to the results
+    # that wait for this value. `_given` is the number of accumulations that have not added the value yet, plus one if
+    # it has another use; None if it was given to no accumulation. `_digest` identifies the value.
     def __init__(self, number: int, size: int, work: Any = None, graph: Any = None) -> None:
         self._graph = graph
         self._digest = b""
         self.number = number
         self.size = size
         self._value: Any = PENDING
-        self._version: int | None = None  # how often the tensor had been modified; inference tensors do not count
+        self._version: int | None = None  # PyTorch's count of in-place changes; None for inference tensors
         self._work = work
         self._missing = 0
         self._waiters: list[ref[Deferred]] | None = None
@@ -88,7 +90,7 @@ class Deferred:
 
     @property
     def value(self) -> Any:
-        """The value, if it is known; `Graph.read` computes it first."""
+        """The value, if it is known. `Graph.read` computes an unknown value first."""
         value = self._value
         if value is PENDING or value is LATER:
             raise RuntimeError(f"deferred {self.number}: value is not computed yet; use Graph.read")
@@ -97,13 +99,13 @@ class Deferred:
         return value
 
     def _settle(self, value: Any) -> None:
-        """Set the value, and release the inputs it was computed from."""
+        """Set the value, and release the inputs from which it was computed."""
         self._value = value
         self._version = value._version if isinstance(value, Tensor) and not value.is_inference() else None
         self._work = None
 
     def give(self) -> None:
-        """Reserve the value for an accumulation; from now on only accumulations may use it."""
+        """Reserve the value for an accumulation. From now on, only accumulations may use the value."""
         if self._given is None:
             waiters = self._waiters
             awaited = waiters is not None and any(me() is not None for me in waiters)
@@ -112,7 +114,7 @@ class Deferred:
 
     @property
     def is_shared(self) -> bool:
-        """Whether more than one accumulation needs it, or an accumulation and something else."""
+        """Whether the value has another use besides a single accumulation."""
         return self._given != 1
 
     def check_not_given(self) -> None:
@@ -124,14 +126,14 @@ class Deferred:
             )
 
     def let_go(self) -> None:
-        """Note that an accumulation has added the value; after the last of them it is released."""
+        """Record that an accumulation has added the value; after the last accumulation, release the value."""
         assert self._given is not None
         self._given -= 1
         if self._given == 0:
             self._value, self._version, self._work = PENDING, None, None
 
     def part(self, key: str | int, size: int) -> Deferred:
-        """The attribute or the entry `key` of the value, which has `size` scalars."""
+        """Return the attribute or the entry `key` of the value as a Deferred of `size` scalars."""
         getter = operator.attrgetter(key) if isinstance(key, str) else operator.itemgetter(key)
         made: Deferred = self._graph.call(getter, self, size=size)
         return made
@@ -139,7 +141,7 @@ class Deferred:
     # ---- arithmetic --------------------------------------------------------------------------------------------------
 
     def _made(self, function: Callable[[Any, Any], Any], first: Any, second: Any) -> Deferred:
-        """The result of an operator on this Deferred and another operand, a Deferred of this size or a number."""
+        """Return the result of an operator on this Deferred and a second operand: a number or a fitting Deferred."""
         other = second if first is self else first
         if not isinstance(other, Deferred | int | float | np.generic):
             what = f"takes part in arithmetic with values and numbers, got a {type(other).__name__}"
@@ -191,11 +193,11 @@ class Deferred:
 
 
 class _AttributeError(AlgorithmError, AttributeError):
-    """A value that is not computed yet is used like a tensor."""
+    """Error for a value that is not computed yet but is used like a tensor."""
 
 
 def deferreds_in(items: tuple[Any, ...] | list[Any]) -> list[Deferred]:
-    """The Deferreds among the items, in nested tuples and lists too."""
+    """Return the Deferreds among the items, including those in nested tuples and lists."""
     found: list[Deferred] = []
     for item in items:
         if type(item) is Deferred:
@@ -206,7 +208,7 @@ def deferreds_in(items: tuple[Any, ...] | list[Any]) -> list[Deferred]:
 
 
 def values_of(items: tuple[Any, ...] | list[Any]) -> list[Any]:
-    """The items with values instead of Deferreds, in nested tuples and lists too."""
+    """Return the items with Deferreds replaced by their values, also in nested tuples and lists."""
     return [
         item.value if type(item) is Deferred else _nested(item) if isinstance(item, (tuple, list)) else item
         for item in items

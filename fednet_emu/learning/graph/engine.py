@@ -18,8 +18,8 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 class TrainResult(NamedTuple):
     """Parameters [size] after local training, in their own memory, and the mean loss of the steps.
 
-    `square` is the mean of the squared losses of all samples of all steps, each before its step; nan unless the job
-    requests it.
+    `square` is the mean of the squared losses of all samples of all steps, each loss taken before its step; nan unless
+    the job requests it.
     """
 
     params: Tensor
@@ -32,17 +32,17 @@ Results = Iterator[tuple[ResolvedJob, TrainResult]]
 
 
 CohortResults = Iterator[tuple[Sequence[int], Sequence[Tensor]]]
-"""Places of the jobs of a stack, and the parameters [size] of each after training."""
+"""Indices of the jobs of a stack, and the parameters [size] of each job after training."""
 
 
 Ended = Iterator[tuple[int, float, float]]
-"""Place, mean loss and mean square of each job that has ended."""
+"""Index, mean loss and mean squared loss of each job that has ended."""
 
 
 class Group(NamedTuple):
-    """Jobs with a known mean only: their places, the weighted mean [size] of their parameters, and their losses.
+    """Jobs of which only the weighted mean of their parameters is known, with the indices of the jobs.
 
-    `told` has the loss and the mean square of each job.
+    `mean` has shape [size]. `told` holds the mean loss and the mean squared loss of each job.
     """
 
     places: list[int]
@@ -53,37 +53,37 @@ class Group(NamedTuple):
 class Engine(ABC):
     """Runs training jobs that do not depend on each other.
 
-    Up to float rounding, a result depends only on its own job, not on the other jobs, their order or their number.
-    An engine with other processes may train while the caller continues, and add up models in these processes: it
-    overrides `begin`, `begin_all` and `means`.
+    Up to floating-point rounding, a result depends only on its own job, not on the number or order of other jobs. An
+    engine that uses other processes may train while the caller continues, and may average models in these processes.
+    Such an engine overrides `begin`, `begin_all` and `means`.
     """
 
     @abstractmethod
     def run(self, jobs: Sequence[ResolvedJob]) -> Results:
-        """Train the jobs, and yield each with its result as soon as the result is known, in any order.
+        """Train the jobs, and yield each job with its result as soon as the result is known, in any order.
 
         The engine keeps no result that it has yielded. Results that are known before an error are still yielded.
 
         Raises:
-            Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
+            Diverged: a loss or a parameter is no longer finite. The message names the job and the step.
         """
 
     def cut(self, jobs: Sequence[ResolvedJob]) -> list[list[ResolvedJob]]:
-        """The jobs in stacks that may be trained in parallel; the division depends on the jobs only."""
+        """Divide the jobs into stacks that may be trained in parallel. The stacks depend only on the jobs."""
         return [[resolved] for resolved in jobs]
 
     def is_alone(self, resolved: ResolvedJob) -> bool:
-        """Whether `cut` makes a stack of this job alone, for any other jobs."""
+        """Return True if `cut` puts this job into a stack of its own, whatever the other jobs are."""
         return True
 
     def run_stack(self, jobs: Sequence[ResolvedJob]) -> Results:
-        """Train a stack that `cut` has made, as `run`."""
+        """Train one of the stacks that `cut` returned; otherwise like `run`."""
         return self.run(jobs)
 
     def train_into(self, jobs: Sequence[ResolvedJob], out: Tensor) -> Ended:
-        """Train a stack as `run_stack`, and write the parameters of each job into its row of out [jobs, size].
+        """Train a stack like `run_stack`, but write the parameters of each job into its row of `out` [jobs, size].
 
-        Rows of `out` begin at cache lines of the memory of the torch device of the jobs.
+        Each row of `out` must begin at a cache line, in memory of the torch device of the jobs.
         """
         place_of = {resolved: place for place, resolved in enumerate(jobs)}
         for resolved, result in self.run_stack(jobs):
@@ -92,32 +92,32 @@ class Engine(ABC):
             yield place, result.loss, result.square
 
     def begin(self, job: TrainJob) -> None:  # noqa: B027
-        """Begin to train a job whose inputs are known, without waiting for it; by default it waits for `run`."""
+        """Start a job whose inputs are known, without waiting for its end. By default, only `run` trains the job."""
 
     def begin_all(self, jobs: Sequence[ResolvedJob]) -> None:  # noqa: B027
-        """Begin to train all jobs of a wavefront, possibly before the `run` for them; drop all other begun jobs.
+        """Start all jobs of a wavefront, possibly before `run` is called for them; drop all other started jobs.
 
-        Jobs that `begin` between the two belong to the next wavefront.
+        Jobs started by `begin` between `begin_all` and `run` belong to the next wavefront.
         """
 
     def takes(self, columns: Columns) -> bool:
-        """Whether jobs like these are trained in stacks that a record in columns describes faster than single jobs."""
+        """Return True if stacks of such jobs are packed faster as a record in columns than as single jobs."""
         return False
 
     def cut_cohort(self, columns: Columns) -> list[list[int]]:
-        """The places of the jobs of each stack, the same stacks as by `cut`."""
+        """Return the job indices of each stack. The stacks are the same as those of `cut`."""
         jobs = columns.jobs()
         place_of = {resolved: place for place, resolved in enumerate(jobs)}
         return [[place_of[resolved] for resolved in stack] for stack in self.cut(jobs)]
 
     def begin_cohort(self, columns: Columns) -> None:  # noqa: B027
-        """Begin to train a cohort that is a whole wavefront, possibly before the `run_cohort` for it."""
+        """Start a cohort that is a whole wavefront, possibly before `run_cohort` is called."""
 
     def run_cohort(self, columns: Columns) -> CohortResults:
-        """Train a cohort that is a whole wavefront; by default as single jobs.
+        """Train a cohort that is a whole wavefront. By default, its jobs are trained as single jobs.
 
         Raises:
-            Diverged: a loss or a parameter stopped being finite; the text names the job and the step.
+            Diverged: a loss or a parameter is no longer finite. The message names the job and the step.
         """
         jobs = columns.jobs()
         place_of = {resolved: place for place, resolved in enumerate(jobs)}
@@ -125,31 +125,31 @@ class Engine(ABC):
             yield [place_of[resolved]], [result.params]
 
     def means(self, jobs: Sequence[ResolvedJob], w: Tensor, weights: Sequence[float]) -> list[Group]:
-        """Weighted means, near w, of the results of jobs that were begun, each mean with the places of its jobs.
+        """Return weighted means of the results of started jobs, each with the indices of its jobs.
 
-        `run` is not called for jobs in a group. By default, or if a job fails, there are no groups: `run` yields every
-        result.
+        A mean is computed from the differences between the results and `w`. `run` is not called for jobs in a group. By
+        default, or if a job fails, there are no groups, and `run` yields every result.
         """
         return []
 
     def close(self) -> None:  # noqa: B027
-        """End the threads that train, which a later `run` starts again; training on other machines ends for good."""
+        """Stop the training threads, which a later `run` starts again. Training on other machines stops for good."""
 
     @property
     def choices(self) -> Sequence[str]:
-        """The choices that the engine has made, as text, in the order in which it made them."""
+        """The choices that the engine has made, as texts in chronological order."""
         return ()
 
     @property
     def statistics(self) -> Mapping[str, float]:
-        """Measurements of an engine that trains in other processes; empty for the others."""
+        """Measurements of an engine that trains in other processes; empty for other engines."""
         return {}
 
 
 def checked_result(job: TrainJob, losses: Tensor, params: Tensor, squares: Tensor | None = None) -> TrainResult:
-    """The result of a job, given the loss [steps] before each step and the parameters [size] after the last.
+    """Return the result of a job from the losses [steps] before each step and the final parameters [size].
 
-    With `squares`, the sum [steps] of the squared losses of each batch, the result has their mean over all samples.
+    With `squares` [steps], the sums of squared losses per batch, the result includes the mean squared loss per sample.
     """
     mean = float(losses.double().mean())
     if not torch.isfinite(params.sum() + mean) and not (torch.isfinite(losses).all() and torch.isfinite(params).all()):
@@ -158,7 +158,7 @@ def checked_result(job: TrainJob, losses: Tensor, params: Tensor, squares: Tenso
 
 
 def mean_square(job: TrainJob, total: float) -> float:
-    """The mean square of the samples' losses in all steps of a job, from the sum of all squares."""
+    """Return the mean squared loss per sample over all steps of a job, from the sum of all squared losses."""
     return total / job.plan.n_samples_processed(job.n_samples)
 
 

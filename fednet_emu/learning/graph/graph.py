@@ -1,8 +1,8 @@
 """The deferred graph: cheap computations and training jobs that run only when a value is read.
 
-Reading runs nodes that are ready until the value is known, by agenda batching as in DyNet (Neubig, Goldberg and Dyer,
-"On-the-fly Operation Batching in Dynamic Computation Graphs", NeurIPS 2017): cheap nodes first; training jobs wait
-until nothing else is ready and then run together as one wavefront, which is as large as causality allows.
+A read runs ready nodes until the value is known, by agenda batching as in DyNet (Neubig, Goldberg and Dyer, "On-the-fly
+Operation Batching in Dynamic Computation Graphs", NeurIPS 2017). Cheap nodes run first. When only training jobs are
+ready, they run together as one wavefront, which is as large as causality allows.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _GETTERS = (attrgetter, itemgetter, methodcaller)
 _FEW = 4096
 
 _BYTE_PER_SCALAR = 4
-_BYTE_PER_NODE = 1024  # an upper estimate, so that very many tiny results are bounded too
+_BYTE_PER_NODE = 1024  # an upper estimate, so that the limit also holds for many tiny results
 _BYTE_OF_LOSS = _BYTE_PER_SCALAR + _BYTE_PER_NODE
 
 
 @final
 @dataclass(slots=True)
 class GraphStatistics:
-    """Number of wavefronts (sets of jobs that run together), of the jobs in them, and of those that were trained."""
+    """Numbers of wavefronts (sets of jobs that run together), of their jobs, and of the jobs actually trained."""
 
     wavefronts: int = 0
     jobs: int = 0
@@ -61,21 +61,21 @@ class GraphStatistics:
 
     @property
     def mean_wavefront(self) -> float:
-        """Jobs per wavefront; zero before the first."""
+        """Mean number of jobs per wavefront; zero before the first wavefront."""
         return self.jobs / self.wavefronts if self.wavefronts else 0.0
 
 
 @final
 class Graph:
-    """Makes Deferreds and computes them when they are read, in an order that changes no value.
+    """Makes Deferreds and computes their values when they are read. The order of computation changes no value.
 
-    The graph keeps no references: a pending result without other references is never computed. Without an `engine` the
-    graph is timing-only: results have sizes but never values. When the pending results exceed `pending_limit_byte`, all
-    are computed; this changes no value. `host` measures the host time of training and of the deferred functions.
+    The graph keeps no references: a pending result without other references is never computed. Without an `engine`, the
+    graph is timing-only: results have sizes but no values. If the pending results exceed `pending_limit_byte`, all of
+    them are computed, which changes no value. `host` measures the host time of training and of deferred functions.
 
-    With a `program`, values that are read are kept by their digests. While the program equals the program of an earlier
-    run, values are deferred in the order of their computation, and nothing is computed until a value that is not kept
-    is read.
+    With a `program` (a digest of all that determines the learnt values), values that are read are cached by digest.
+    While the program equals that of an earlier run, values are postponed in the order of their computation, and nothing
+    is computed until a value is read that is not in the cache.
     """
 
     def __init__(
@@ -93,9 +93,9 @@ class Graph:
         self._created = 0
         self._ready_calls: list[tuple[int, ref[Deferred]]] = []
         self._ready_jobs: list[ref[Deferred]] = []
-        self._begun: dict[Any, Deferred] = {}  # a wavefront; it is trained even without references
-        self._cohort: Deferred | None = None  # a cohort that is the wavefront, instead
-        self._made: list[ref[Deferred]] = []  # includes nodes without references until the next clean-up
+        self._begun: dict[Any, Deferred] = {}  # jobs of the started wavefront, trained even without references
+        self._cohort: Deferred | None = None  # a cohort that is the started wavefront instead
+        self._made: list[ref[Deferred]] = []  # keeps dead references until the next clean-up
         self._look_at = _FEW
         self._computing = False
         self.program: Program | None = None
@@ -106,7 +106,7 @@ class Graph:
             self.use(program)
 
     def use(self, program: Program) -> None:
-        """Store read values by their digests, and compute no known value; called before any node is made."""
+        """Cache the values that are read, and do not compute cached values. Call this before any node is made."""
         self.program = program
         if self.engine is not None and program.is_known:
             graph = Graph(self.engine, host=self.host)
@@ -114,11 +114,11 @@ class Graph:
             self._later = Later(graph, program.memo)
 
     def snapshot(self) -> dict[bytes, Any]:
-        """All known values with references, by their digests; only `at_rest`."""
+        """Return all known values that are still referenced, by digest. Call this only if `at_rest` is true."""
         return {node._digest: node._value for node in self._reachable() if node.done}
 
     def at_rest(self) -> bool:
-        """Whether values can be stored: none is postponed or being computed, and no sum has released parts."""
+        """Return True if values can be stored: none is postponed or in computation, and no sum has released parts."""
         return (
             not self._computing
             and self._later is None
@@ -127,11 +127,11 @@ class Graph:
 
     @property
     def puts_off(self) -> bool:
-        """Whether values are postponed, because they may be known."""
+        """Whether values are postponed, because an earlier run may have cached them."""
         return self._later is not None
 
     def known_byte(self) -> int:
-        """Memory in bytes of all known values with references."""
+        """Return the memory of all known values that are still referenced, in bytes."""
         return sum(node.size * _BYTE_PER_SCALAR for node in self._reachable() if node.done)
 
     def _reachable(self) -> list[Deferred]:
@@ -141,7 +141,7 @@ class Graph:
         return nodes
 
     def constant(self, value: Any) -> Deferred:
-        """A Deferred for a known value, a tensor or one number, which must not be modified in place from now on."""
+        """Return a Deferred for a known tensor or number, which must not be modified in place from now on."""
         self._created += 1
         node = Deferred(self._created, value.numel() if isinstance(value, Tensor) else 1, graph=self)
         if self.program is not None:
@@ -151,11 +151,11 @@ class Graph:
         return node
 
     def call(self, function: Callable[..., Any], *args: Any, size: int | None = None) -> Deferred:
-        """The result of a cheap pure function, called with the values of the Deferreds among its arguments.
+        """Return the result of a cheap pure function, called with the values of the Deferreds among its arguments.
 
         Deferreds inside nested tuples and lists are replaced, too. The function must not modify its arguments. `size`
-        is the number of scalars in the result; None takes the size of the first Deferred argument. Getters (of the
-        module `operator`) of one Deferred cost almost nothing.
+        is the number of scalars in the result; None uses the size of the first Deferred argument. A getter of the
+        module `operator`, applied to a single Deferred, costs almost nothing.
         """
         inputs = deferreds_in(args)
         if size is None and not inputs:
@@ -174,12 +174,12 @@ class Graph:
         *args: Any,
         size: int | None = None,
     ) -> Deferred:
-        """The result of a generator function that receives the values of the parts one by one, in order.
+        """Return the result of a generator function that receives the values of `parts` one at a time, in order.
 
-        Each `(yield)` of `function(*args)` is the next part, and its return value is the result. A part is added as
-        soon as it and those before it are known. From now on only accumulations may use the parts, one directly after
-        the other. So a part is released as soon as it is added, even if a list or a message still refers to it, unless
-        an earlier node also waits for it. `size` is as for `call`.
+        Each `(yield)` in `function(*args)` receives the next part; the return value of the function is the result. A
+        part is added as soon as it and all earlier parts are known, and is then released, even if a list or a message
+        still refers to it, unless an earlier node also waits for it. Once given, parts may only be used by
+        accumulations. `size` is as in `call`.
         """
         inputs = deferreds_in(args)
         if size is None:
@@ -193,7 +193,7 @@ class Graph:
         return node
 
     def train(self, job: TrainJob) -> Trained | Measured:
-        """The parameters and the mean loss after a training job, and its other requested results."""
+        """Return the parameters and the mean loss after a training job, and on request the mean squared loss."""
         if self.engine is None:
             return self.untrained(job.model.size, squares=job.squares)
         loss = self._node(1, job, job.inputs(), digest := b"" if self.program is None else self.program.job(job))
@@ -209,12 +209,12 @@ class Graph:
     def train_cohort(
         self, job: CohortJob, own: Callable[[int], Mapping[str, Deferred]] | None = None
     ) -> list[Deferred]:
-        """The parameters after the training of each device [n]; they have the same numbers as by `train` of each.
+        """Return the parameters after the training of each device [n], with the numbers that `train` would give them.
 
-        `own` makes the terms of one device, by its place.
+        `own` returns the terms of one device, given its index in the cohort.
         """
         n, size, program = len(job.columns), job.columns.model.size, self.program
-        if self._later is not None:  # jobs are postponed one by one, and computed in the same stacks
+        if self._later is not None:  # postponed as single jobs, which form the same stacks
             return [self._single(job, place, own).params for place in range(n)]
         if own is None:
             numbers: Sequence[int] = range(self._created + 2, self._created + 2 * n + 1, 2)
@@ -237,13 +237,13 @@ class Graph:
     def _single(
         self, job: CohortJob, place: int, own: Callable[[int], Mapping[str, Deferred]] | None
     ) -> Trained | Measured:
-        """The result of one device of a cohort."""
+        """Return the result of the device at index `place` of a cohort, trained as a single job."""
         if own is not None:
             job.add(own(place))
         return self.train(job.single(place))
 
     def untrained(self, size: int, *, squares: bool = False) -> Trained | Measured:
-        """Result of a job in a timing-only graph; its Deferreds have the same numbers as with training."""
+        """Return the result of a job in a timing-only graph. The Deferreds have the same numbers as with training."""
         self._created += 2
         number = self._created
         trained = _new(Trained, (Deferred(number, size, None, self), Deferred(number - 1, 1, None, self)))
@@ -253,15 +253,16 @@ class Graph:
         return Measured(*trained, Deferred(self._created, 1, None, self))
 
     def _with_terms(self, job: CohortJob, own: Mapping[str, Deferred]) -> int:
-        """Add a device with its terms to a job; returns the number of its parameters."""
+        """Add a device with its own terms to a cohort; return the number of the Deferred of its parameters."""
         job.add(own)
         self._created += 2
         return self._created
 
     def read(self, deferred: Deferred) -> Any:
-        """The value of a Deferred of this graph, computed now if it is unknown.
+        """Return the value of a Deferred of this graph. An unknown value is computed first.
 
-        An error in a call or a job is raised here, with a note of its place; the failed node stays pending.
+        An error in a call or a job is raised here, with a note that names the call or job; the failed node stays
+        pending.
 
         Raises:
             ScenarioError: the graph is timing-only, or training diverges.
@@ -272,9 +273,9 @@ class Graph:
         return deferred.value
 
     def recall(self, what: Any, nodes: Sequence[Deferred], compute: Callable[[], Any]) -> Any:
-        """The result of `compute` for these nodes, which it reads in this order, or its known result.
+        """Return the cached result of `compute` for these nodes, or call `compute`, which reads them in this order.
 
-        `what` describes it by value.
+        `what` identifies the computation and is compared by value.
         """
         program = self.program
         if program is None:
@@ -294,7 +295,7 @@ class Graph:
         return found
 
     def _come_to(self, deferred: Deferred) -> None:
-        """Continue until a value is known or postponed."""
+        """Run nodes until the value of `deferred` is known or postponed."""
         deferred.check_not_given()
         if deferred._value is PENDING:
             self._computing = True
@@ -305,7 +306,6 @@ class Graph:
             self._computing = False
 
     def _compute(self, nodes: Sequence[Deferred]) -> None:
-        """Compute postponed values."""
         assert self._later is not None
         self._computing = True
         with self.host.part("deferred functions"):
@@ -315,7 +315,7 @@ class Graph:
             node._settle(node._work.value)
 
     def _heed_an_end(self) -> None:
-        """When sharing ends, continue with the known values of this run alone, if there are any."""
+        """When sharing with other runs ends, continue with the values that this run has cached, if there are any."""
         if self._later is not None and self.program is not None and self.program.ended and not self._ended:
             self._ended = True
             if self.program.is_known:
@@ -324,7 +324,7 @@ class Graph:
                 self._put_off_nothing(self._later)
 
     def _put_off_nothing(self, later: Later) -> None:
-        """From an unknown point of the program on, compute everything immediately, as without a program."""
+        """Once the program matches no earlier run, compute everything immediately, as without a program."""
         nodes = self._reachable()
         sums = [node._work for node in nodes if type(node._work) is Accumulate]
         wanted = [part for work in sums for part in work.known]
@@ -338,11 +338,11 @@ class Graph:
             self._begin_all(self.engine, list(self._begun.items()))
 
     def begin_wavefront(self) -> None:
-        """Begin to train the ready jobs, once the jobs that were begun before have ended, and return without waiting.
+        """Start training the ready jobs, after the jobs started before have ended. Return without waiting.
 
-        A synchronous round calls it before it invites devices, so that the clock of this round continues while the
-        engine, if it can, trains the models of the last one, and only one wavefront is active. These jobs run together
-        with any engine. If the results may be known, nothing is trained.
+        A synchronous round calls this method before it invites devices. The simulated clock of the round then continues
+        while the engine, if it can, trains the models of the previous round. Only one wavefront is active. The started
+        jobs run together with any engine. Nothing is trained if the results may be in the cache.
         """
         if self.engine is None:
             return
@@ -364,7 +364,7 @@ class Graph:
         self._pending_byte = 0
 
     def close(self) -> None:
-        """End the threads and processes of the engine; values that are read later are still computed."""
+        """Stop the threads and processes of the engine. Values that are read later are still computed."""
         if self.engine is not None:
             self.engine.close()
 
@@ -396,14 +396,14 @@ class Graph:
                 else:
                     item._waiters.append(me)
         node._missing = missing
-        if not missing and type(work) is not Part:  # a part of a job that had ended is never known
+        if not missing and type(work) is not Part:  # the result of an ended job has no further parts
             self._make_ready(node, me)
         self._pending_byte += size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
         self._heed_an_end()
         return node
 
     def _wait(self, node: Deferred, item: Deferred) -> None:
-        """Make a node wait for one value."""
+        """Make a node wait for the value of one other node."""
         node._missing = 1
         item._waiters = [*(item._waiters or ()), ref(node)]
 
@@ -417,18 +417,18 @@ class Graph:
             heappush(self._ready_calls, (node.number, me))
 
     def _bound(self) -> None:
-        """Limit the memory of pending results and the list of nodes."""
+        """Limit the memory of pending results, and shorten the list of nodes."""
         if len(self._made) > self._look_at:
             self._reachable()
         if self._pending_byte > self._pending_limit_byte:
             self.flush()
 
     def _advance(self) -> bool:
-        """Run the first ready call, or all ready jobs if no call is ready; False if nothing is ready."""
+        """Run the first ready call, or all ready jobs if no call is ready. Return False if nothing is ready."""
         return self._run_call() or self._run_wavefront()
 
     def _run_call(self) -> bool:
-        """Run the first ready call; False if there is none."""
+        """Run the first ready call. Return False if no call is ready."""
         while self._ready_calls:
             node = self._ready_calls[0][1]()
             if node is None or node._work is None or node._value is LATER:
@@ -449,12 +449,12 @@ class Graph:
             pass
 
     def _put_off(self, node: Deferred) -> Any:
-        """`LATER`, or `PENDING` while an accumulation waits for its next part."""
+        """Postpone a ready call. Return `LATER`, or `PENDING` while an accumulation waits for its next part."""
         work = node._work
         return work.put_off(self._later.counterpart) if self._later and type(work) is Accumulate else LATER
 
     def _begin(self, engine: Engine) -> None:
-        """Begin the ready jobs, in the order of rounds and devices."""
+        """Start the ready jobs, in the order of rounds and devices."""
         nodes, self._ready_jobs = alive(self._ready_jobs), []
         nodes.sort(key=attrgetter("number"))
         if len(nodes) == 1 and type(nodes[0]._work) is CohortJob and nodes[0]._work.in_order:
@@ -466,12 +466,12 @@ class Graph:
             return
         jobs: list[tuple[TrainJob | ResolvedJob, Deferred]] = []
         for node in nodes:
-            if type(node._work) is CohortJob:  # with others in one wavefront, its devices are single jobs
+            if type(node._work) is CohortJob:  # a cohort among other jobs is split into single jobs
                 columns, awaited = node._work.begin()
                 jobs += zip(columns.jobs(), awaited, strict=True)
             else:
                 jobs.append((node._work, node))
-        with suppress(TypeError):  # keys of several kinds
+        with suppress(TypeError):  # keys of different types cannot be compared
             jobs.sort(key=_place)
         if jobs and self.program is not None:
             self.program.wavefront([node for _, node in jobs])
@@ -488,16 +488,16 @@ class Graph:
             engine.begin_all(list(self._begun))
 
     def train_together(self, nodes: list[Deferred]) -> None:
-        """Train these jobs as a wavefront, after the calls that they need."""
+        """Train the jobs of these nodes as one wavefront, after the calls that the jobs need."""
         assert self.engine is not None
         self.run_calls()
         self._begin_all(self.engine, [(node._work, node) for node in nodes if node._value is PENDING])
         self._run_wavefront()
 
     def _run_wavefront(self) -> bool:
-        """Run the jobs that were begun, or else the ready ones, and all that becomes ready except further jobs.
+        """Run the started jobs, or else the ready jobs. Then run the calls that became ready, but no further jobs.
 
-        False if there are none.
+        Return False if there are no jobs.
         """
         if self.engine is None:
             return False
@@ -521,7 +521,7 @@ class Graph:
                         self._settle(node, result)
                     else:
                         self._settle_one(node, result.params)
-                    del result  # it may be released before the next result exists
+                    del result  # allows its release before the next result exists
                     self.statistics.trained += 1
                     self.statistics.jobs += self._trains_by_itself
                     if self._ready_calls:
@@ -534,7 +534,7 @@ class Graph:
         return True
 
     def _train_cohort(self, engine: Engine, cohort: Deferred) -> None:
-        """Train the devices of a cohort that were begun, and run the calls that become ready after each stack."""
+        """Train the started devices of a cohort. After each stack, run the calls that become ready."""
         columns, nodes = cohort._work.begun
         try:
             with self.host.part("training"):
@@ -553,7 +553,7 @@ class Graph:
         self._end_wavefront()
 
     def _settle_one(self, node: Deferred | None, params: Tensor) -> None:
-        """Set the value of a device of a cohort, if it is still needed."""
+        """Set the value of a device of a cohort, if the value is still needed."""
         self._pending_byte -= _BYTE_OF_LOSS
         if node is None or node._work is None:
             return
@@ -564,7 +564,7 @@ class Graph:
             self._settle(node, params)
 
     def _put_off_all(self, later: Later, waiting: dict[Any, Deferred]) -> None:
-        """Postpone the jobs of a wavefront, and the calls that become ready by each."""
+        """Postpone the jobs of a wavefront, and the calls that each job makes ready."""
         jobs: list[Deferred] = []
         for job in list(waiting):
             node = waiting.pop(job)
@@ -583,9 +583,9 @@ class Graph:
             self.program.over()
 
     def _settle(self, node: Deferred, value: Any) -> None:
-        """Set the value of a node and of its parts, and mark as ready the nodes whose inputs are now all known.
+        """Set the value of a node and of its parts; mark nodes as ready if all their inputs are now known.
 
-        The value of a job is its whole `TrainResult`; its node keeps the loss only.
+        The `value` of a job is its whole `TrainResult`; the node of the job stores only the loss.
         """
         known = [(node, value)]
         while known:
@@ -632,13 +632,13 @@ _JOBS = (TrainJob, CohortJob)
 
 
 def _job_of(node: Deferred) -> Deferred | None:
-    """The node of the job that makes this one; None if no job makes it."""
+    """Return the node of the job that makes the value of `node`; None if no job makes it."""
     work = node._work
     return work.cohort if type(work) is OfCohort else node if type(work) in _JOBS else None
 
 
 def _place(one: tuple[TrainJob | ResolvedJob, Deferred]) -> Any:
-    """Order of a job: its round, its device, and the rest of its key."""
+    """Sort key of a job: its round, its device, and the rest of its key."""
     job, _ = one
     key = (job if type(job) is TrainJob else job.job).rng_key
     return key[2:3], key[1:2], key[3:]

@@ -15,7 +15,7 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Rule(NamedTuple):
-    """The rule that makes steps of gradients, if steps are not -lr times the gradient."""
+    """The rule that turns gradients into steps, if steps are not simply -lr times the gradient."""
 
     optimizer: Optimizer
     lr: float
@@ -24,30 +24,30 @@ class Rule(NamedTuple):
 
 
 class JobShape(NamedTuple):
-    """The properties that jobs in one stack share; models, data and streams are equal only if the same object."""
+    """The properties that all jobs in a stack have in common. Models, data and streams are compared by identity."""
 
     model: FlatModel  # the model to train
-    data: TrainData  # the data that the samples come from
-    streams: Streams  # the random streams that the batches come from
-    batchable: bool  # whether jobs of this shape may be stacked; otherwise they run one by one
+    data: TrainData  # the data with the samples
+    streams: Streams  # the random streams of the batches
+    batchable: bool  # whether jobs of this shape may be stacked rather than run one at a time
     full_batch: bool  # whether every step uses all samples of its device
-    width: int  # samples per batch, rounded up to a power of two, so that padding costs at most a factor of two
-    linear: bool  # whether there is an added linear term
-    drift: bool  # whether something is added to the steps of the optimizer
-    anchor: bool  # whether there is a proximal term
-    mask: Tensor | None  # mask [size] of trained parameters, or None; masks are equal only if they are the same object
-    rule: Rule | None  # how steps are made of gradients; None for plain steps, whose sizes may differ from job to job
-    squares: bool = False  # whether the mean square of the samples' losses is requested
-    base: Tensor | None = None  # weights under adapters, or None; equal only if they are the same object
+    width: int  # batch size, rounded up to a power of two, so that padding costs at most a factor of two
+    linear: bool  # whether the job has a linear term
+    drift: bool  # whether a drift is added to the optimizer's steps
+    anchor: bool  # whether the job has a proximal term
+    mask: Tensor | None  # mask [size] of trained parameters, or None; compared by identity
+    rule: Rule | None  # None for plain steps, whose sizes may differ from job to job
+    squares: bool = False  # whether the mean squared loss of the samples is requested
+    base: Tensor | None = None  # weights under adapters, or None; compared by identity
 
     @property
     def private(self) -> PrivateSgd | None:
-        """The settings of DP-SGD; None without it."""
+        """The settings of DP-SGD; None without DP-SGD."""
         return None if self.rule is None else self.rule.private
 
 
 def shape_of(resolved: ResolvedJob) -> JobShape:
-    """The shape by which a job is grouped."""
+    """Return the shape by which a job is grouped."""
     job, plan = resolved.job, resolved.job.plan
     width = plan.batch_width(job.n_samples)
     return JobShape(
@@ -68,7 +68,7 @@ def shape_of(resolved: ResolvedJob) -> JobShape:
 
 
 def group_by_shape(jobs: Sequence[ResolvedJob]) -> dict[JobShape, list[ResolvedJob]]:
-    """The jobs of each shape; shapes in order of first appearance."""
+    """Return the jobs of each shape, with shapes in order of first appearance."""
     groups: dict[JobShape, list[ResolvedJob]] = {}
     for resolved in jobs:
         groups.setdefault(shape_of(resolved), []).append(resolved)

@@ -6,11 +6,11 @@ import time
 from typing import NamedTuple, final
 
 REST = "clock and medium"
-"""Name of the part for everything else: events, transfers, and the algorithm's processes."""
+"""Name of the part for everything else: events, transfers, and the processes of the algorithm."""
 
 
 class Spent(NamedTuple):
-    """Host seconds of one part, and the part in which this thread waited for other threads, a GPU, or a CPU core."""
+    """Host seconds in one part, and the seconds in which the thread waited for other threads, a GPU, or a CPU core."""
 
     host_s: float = 0.0
     waiting_s: float = 0.0
@@ -18,7 +18,7 @@ class Spent(NamedTuple):
 
 @final
 class HostTime:
-    """Host seconds by part since creation; of nested parts only the innermost one counts."""
+    """Host seconds by part since creation. Time in nested parts is counted only for the innermost part."""
 
     def __init__(self) -> None:
         self._host_s: dict[str, float] = {REST: 0.0}
@@ -31,11 +31,11 @@ class HostTime:
         return _Part(self, name)
 
     def brief_part(self, name: str) -> _BriefPart:
-        """As `part`, for code that never waits and may take only microseconds; a part inside interrupts it."""
+        """Like `part`, for code that never waits and may take only microseconds; a nested part interrupts it."""
         return _BriefPart(self, name)
 
     def parts(self) -> dict[str, Spent]:
-        """The time of each part until now."""
+        """Return the time of each part until now."""
         self._note()
         return {name: Spent(host_s, self._waiting_s[name]) for name, host_s in self._host_s.items()}
 
@@ -71,7 +71,7 @@ class HostTime:
 
 @final
 class _Part:
-    """A `with` block of `HostTime.part`: there is one per training job, so it is no generator."""
+    """A `with` block of `HostTime.part`. A class costs less than a generator, which matters for many training jobs."""
 
     __slots__ = ("_host", "_name")
 
@@ -87,7 +87,7 @@ class _Part:
 
 @final
 class _BriefPart:
-    """A `with` block of `HostTime.brief_part`; it reads the wall clock only, at a tenth of the cost of `part`."""
+    """A `with` block of `HostTime.brief_part`. It reads only the wall clock, which costs a tenth of `part`."""
 
     __slots__ = ("_host", "_name", "_since_s")
 

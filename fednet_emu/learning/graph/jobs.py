@@ -1,4 +1,4 @@
-"""Local training as a job: samples, initial parameters and steps, and the batches that result from them."""
+"""Local training as a job: samples, initial parameters and steps, and the batches that follow from them."""
 
 from __future__ import annotations
 
@@ -24,25 +24,26 @@ from fednet_emu.learning.models.losses import PerSampleLoss
 @final
 @dataclass(frozen=True, slots=True)
 class SgdPlan:
-    """Plan of stochastic gradient descent: step size, batches, their number, and the optimizer.
+    """Plan of stochastic gradient descent: step size, batches, number of steps or epochs, and the optimizer.
 
-    With epochs, each epoch is a fresh permutation of the samples cut into batches, the last one smaller or
-    dropped. With steps, the same sequence of batches is used for this number of steps. A batch that holds all samples
-    is not shuffled.
+    In each epoch, a new permutation of the samples is cut into batches; the last batch is smaller or dropped. With
+    `steps`, batches are drawn in the same way, for this number of steps. A batch that holds all samples is not
+    shuffled.
 
     Attributes:
         lr: step size, not negative.
-        batch_size: samples per batch; None takes all samples of the device.
-        steps: number of steps; exactly one of steps and epochs is given.
+        batch_size: number of samples per batch; None uses all samples of the device.
+        steps: number of steps; exactly one of `steps` and `epochs` is given.
         epochs: number of passes over the device's samples.
         drop_last: whether an incomplete batch at the end of an epoch is left out.
-        optimizer: plain steps along the gradient, momentum or Adam; its state is reset for every job.
+        optimizer: plain gradient steps, momentum or Adam; the state is reset for every job.
         schedule: factor of the step size in each round.
-        clip_norm: longest gradient, all terms of the job included, that reaches the optimizer; None for no limit.
-        private: limit and noise for the gradients of single samples (DP-SGD); None for neither.
+        clip_norm: maximum norm of the gradient (with all terms of the job) that reaches the optimizer; None for no
+            limit.
+        private: norm limit and noise for the gradients of single samples (DP-SGD); None for neither.
 
     Raises:
-        ScenarioError: a field is out of range, or not exactly one of steps and epochs is given.
+        ScenarioError: a field is out of range, or not exactly one of `steps` and `epochs` is given.
     """
 
     lr: float
@@ -73,45 +74,42 @@ class SgdPlan:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a step is -lr times the gradient, and nothing else."""
+        """Whether a step is only -lr times the gradient."""
         own = self.optimizer
         return type(own) is Sgd and not own.weight_decay and self.clip_norm is None and self.private is None
 
     def in_round(self, t: int) -> SgdPlan:
-        """The plan of round t = 0, 1, ..., with the step size that the schedule has for it."""
+        """Return the plan for round t = 0, 1, ..., with the step size that the schedule gives."""
         if type(self.schedule) is Constant:
             return self
         return replace(self, lr=self.lr * self.schedule.factor(t), schedule=Constant())
 
     def batch_width(self, n_samples: int) -> int:
-        """Number of samples in a complete batch."""
         return n_samples if self.batch_size is None else min(self.batch_size, n_samples)
 
     def steps_per_epoch(self, n_samples: int) -> int:
-        """Number of batches in a pass over `n_samples` samples."""
         width = self.batch_width(n_samples)
         return n_samples // width if self.drop_last else -(-n_samples // width)
 
     def n_steps(self, n_samples: int) -> int:
-        """Number of gradient steps of a device with `n_samples` samples."""
         if self.steps is not None:
             return self.steps
         return (self.epochs or 0) * self.steps_per_epoch(n_samples)
 
     def batch_sizes(self, n_samples: int) -> list[int]:
-        """Number of samples in the batch of each step."""
+        """Return the number of samples in the batch of each step."""
         width, per_epoch = self.batch_width(n_samples), self.steps_per_epoch(n_samples)
         last = min(n_samples - (per_epoch - 1) * width, width)
         return [width if (step + 1) % per_epoch else last for step in range(self.n_steps(n_samples))]
 
     def least_batch(self, n_samples: int) -> int:
-        """Number of samples in the smallest batch of a device with `n_samples` samples."""
+        """Return the number of samples in the smallest batch of a device with `n_samples` samples."""
         width, per_epoch = self.batch_width(n_samples), self.steps_per_epoch(n_samples)
         reaches_the_last = self.n_steps(n_samples) >= per_epoch
         return n_samples - (per_epoch - 1) * width if reaches_the_last and not self.drop_last else width
 
     def n_samples_processed(self, n_samples: int) -> int:
-        """Number of samples processed in all steps together, repetitions included."""
+        """Return the number of samples processed in all steps, including repetitions."""
         if n_samples == 0:
             return 0
         if self.epochs is not None and not self.drop_last:
@@ -125,7 +123,7 @@ class SgdPlan:
 @final
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class TrainData:
-    """Training samples of all devices, on the torch device that trains: x [N, ...] and y [N, ...]."""
+    """Training samples `x` [N, ...] and `y` [N, ...] of all devices, on the torch device that trains."""
 
     x: Tensor
     y: Tensor
@@ -136,56 +134,56 @@ class TrainData:
 class Batches:
     """The rows of the data that each step of a job uses."""
 
-    index: IntArray  # rows [steps, width]; an incomplete batch is padded with a row of the same device
-    count: IntArray  # number of samples [steps] in each batch, without padding
+    index: IntArray  # rows [steps, width]; a row of the device pads incomplete batches
+    count: IntArray  # [steps] number of samples in each batch, without padding
 
 
 @final
-@dataclass(slots=True, eq=False)  # immutable, but not frozen: construction would take three times as long
+@dataclass(slots=True, eq=False)  # immutable, but `frozen` would triple the construction time
 class TrainJob:
-    """One device's local training along scale * grad f(w) + linear + prox * (w - anchor) + l1 * sign(w) in every step.
+    """Local training of one device along scale * grad f(w) + linear + prox * (w - anchor) + l1 * sign(w) in every step.
 
-    Here f is the mean loss over the batch of the step; with scale 1 and no other term a plain step of the plan is SGD,
-    w <- w - lr * grad f(w). The step of the optimizer is followed by a step of -lr * drift. The result is a function of
-    the fields and of the streams `streams(*rng_key)`, `streams(*rng_key, ...)` only, not of other jobs.
+    Here, f is the mean loss over the batch of the step. With scale 1 and no other term, a plain step of the plan is
+    SGD, w <- w - lr * grad f(w). After the optimizer's step, -lr * drift is added. The result depends only on the
+    fields and on the random streams `streams(*rng_key)` and `streams(*rng_key, ...)`, not on other jobs.
 
     Attributes:
-        indices: rows of the data, an array or a slice; a slice is used in place, without a copy, for full batches.
-        drift: vector [size] that every step adds after the optimizer, times -lr, or None; neither momentum nor clipping
-            acts on it. With plain steps it is the same as `linear`.
-        anchor: point [size] of the proximal term; None takes the parameters that the job starts from.
-        mask: factors [size] of the whole step, zero where a parameter is frozen; None trains all. Jobs run
-            together only if they share the same mask object.
-        targets: targets for `loss` instead of the data's targets: values [n_samples, ...], one for each row of a slice;
-            None for the data's targets.
-        base: weights under adapters [base_size], used without a copy; None for the model's weights. Jobs run together
-            only if they share the same value.
+        indices: rows of the data, as an array or a slice. Full batches use a slice without a copy.
+        drift: vector [size], or None. Each step adds -lr times this vector after the optimizer, so neither momentum nor
+            clipping acts on it. With plain steps, `drift` has the same effect as `linear`.
+        anchor: point [size] of the proximal term; None uses the parameters from which the job starts.
+        mask: factors [size] of the whole step, zero for frozen parameters; None trains all parameters. Jobs run
+            together only if they have the same mask object.
+        targets: values [n_samples, ...] for `loss` in place of the data's targets, one for each row of a slice; None
+            uses the data's targets.
+        base: weights under adapters [base_size], used without a copy; None uses the model's weights. Jobs run together
+            only if they have the same value.
         flop: floating-point operations of all steps, as `FlatModel.flop_per_sample` counts them.
     """
 
     model: FlatModel  # the model and its loss
-    data: TrainData  # the samples, of which `indices` are the device's own
+    data: TrainData  # the samples of all devices
     indices: IntArray | slice
-    params: Deferred  # the parameters to start from
-    plan: SgdPlan  # steps and batches
-    streams: Streams  # the randomness of the run
+    params: Deferred  # initial parameters
+    plan: SgdPlan  # steps, batches and optimizer
+    streams: Streams  # random streams of the run
     rng_key: tuple[Any, ...]  # name of the random stream of this job, such as ("batch", "dev-3", 12)
-    label: str  # names the job in messages, such as "dev-3, round 12"
+    label: str  # name of the job in messages, such as "dev-3, round 12"
     scale: float | Deferred = 1.0  # factor of the loss gradient
     linear: Deferred | None = None  # gradient [size] of an added linear term, or None
     drift: Deferred | None = None
     prox: float | Deferred = 0.0  # factor of the proximal term towards the anchor
     anchor: Deferred | None = None
     l1: float = 0.0  # weight of the sum of the absolute values of all trainable parameters
-    loss: PerSampleLoss | None = None  # loss per sample; None takes the model's own loss
-    augment: Augmentation | None = None  # augmentation of the inputs of a batch; None for none
+    loss: PerSampleLoss | None = None  # loss per sample; None uses the loss of the model
+    augment: Augmentation | None = None  # random change of a batch's inputs, or None
     mask: Tensor | None = None
-    squares: bool = False  # whether the mean square of the samples' losses is also requested
+    squares: bool = False  # whether the mean squared loss of the samples is requested
     targets: Deferred | None = None
     base: Deferred | None = None
 
-    n_samples: int = field(init=False)  # number of samples the device trains on
-    first_row: int = field(init=False)  # the first of these rows of the data
+    n_samples: int = field(init=False)  # number of the device's samples
+    first_row: int = field(init=False)  # the first row of `indices`
     flop: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -208,17 +206,17 @@ class TrainJob:
 
     @property
     def batchable(self) -> bool:
-        """Whether the job may share a vectorised call: its model and optimizer may, and it minimises its own loss."""
+        """Whether the job may share a vectorised call: model and optimizer allow it, and the loss is the model's."""
         own = not self.l1 and self.loss is None and self.augment is None and self.targets is None
         return own and type(self.plan.optimizer) in STACKED and self.model.batchable
 
     def inputs(self) -> list[Deferred]:
-        """The Deferreds that must be known before the job can run."""
+        """Return the Deferreds that must be known before the job can run."""
         own = (self.params, self.scale, self.linear, self.drift, self.prox, self.anchor, self.targets, self.base)
         return [x for x in own if type(x) is Deferred]
 
     def resolve(self) -> ResolvedJob:
-        """The job together with the values of its inputs, which are known by now."""
+        """Return the job together with the values of its inputs, which must be known."""
         params = self.params.value
         if params.numel() != self.model.size:
             what = f"starts from {params.numel()} numbers, got a model of {self.model.size} parameters"
@@ -237,15 +235,15 @@ class TrainJob:
         )
 
     def rows(self) -> IntArray:
-        """Rows [n_samples] of the data that belong to the device."""
+        """Return the rows [n_samples] of the data that belong to the device."""
         if isinstance(self.indices, slice):
             return np.arange(*self.indices.indices(self.data.y.shape[0]), dtype=np.int64)
         return np.asarray(self.indices, dtype=np.int64)
 
     def batches(self, rng: np.random.Generator | None = None) -> Batches:
-        """The batches of all steps, by the generator `streams(*rng_key)`, which is made here when `rng` is None.
+        """Return the batches of all steps, drawn by `rng`; None creates the generator `streams(*rng_key)`.
 
-        A full-batch job repeats its rows, so engines use `rows` for it instead.
+        Engines use `rows` for full-batch jobs, because their batches only repeat the rows.
         """
         rows, plan, n_samples = self.rows(), self.plan, self.n_samples
         steps, width = plan.n_steps(n_samples), plan.batch_width(n_samples)
@@ -254,7 +252,7 @@ class TrainJob:
         rng = self.streams(*self.rng_key) if rng is None else rng
         per_epoch = plan.steps_per_epoch(n_samples)
         used = min(n_samples, per_epoch * width)
-        if steps <= used // width:  # all batches are complete, and one permutation is enough
+        if steps <= used // width:  # complete batches from a single permutation
             return Batches(rng.permutation(rows)[: steps * width].reshape(steps, width), np.full(steps, width))
         order = np.full((-(-steps // per_epoch), per_epoch * width), rows[0])
         for epoch in order:
@@ -265,9 +263,9 @@ class TrainJob:
 
 
 @final
-@dataclass(slots=True, eq=False)  # as the job
+@dataclass(slots=True, eq=False)  # like `TrainJob`
 class ResolvedJob:
-    """A job whose inputs are known, as an engine runs it. `anchor` is None unless there is a proximal term."""
+    """A job whose inputs are known, as an engine runs it. `anchor` is None if there is no proximal term."""
 
     job: TrainJob
     params: Tensor
@@ -281,7 +279,7 @@ class ResolvedJob:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a step is -lr times the gradient of the loss, and nothing else."""
+        """Whether a step is only -lr times the gradient of the loss."""
         job = self.job
         added = [self.linear, self.drift, self.anchor]
         terms = self.scale != 1.0 or any(term is not None for term in added) or job.l1

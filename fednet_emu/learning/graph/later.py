@@ -1,7 +1,7 @@
-"""Postponed computations, whose read values are known: they run only if another value is read.
+"""Postponed computations, for values that an earlier run has cached. They run only if an uncached value is read.
 
-They are nodes of a separate graph, so that values and lifetimes are the same as in a run that computes everything. A
-required job is trained with all others of its wavefront, equal to the last bit.
+Postponed computations are nodes of a separate graph, so that values and lifetimes are the same as in a run that
+computes everything. A required job is trained with all other jobs of its wavefront, so that results are bit-identical.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fednet_emu.learning.graph.work import Part
 
 
 class Computes(Protocol):
-    """The graph of postponed computations, whose jobs are trained on request."""
+    """The graph of postponed computations, which trains jobs on request."""
 
     def _node(self, size: int, work: Any, inputs: list[Deferred], digest: bytes) -> Deferred: ...
 
@@ -27,14 +27,14 @@ class Computes(Protocol):
     def _settle(self, node: Deferred, value: Any) -> None: ...
 
     def train_together(self, nodes: list[Deferred]) -> None:
-        """Train these jobs as a wavefront, after the calls that they need."""
+        """Train the jobs of these nodes as one wavefront, after the calls that the jobs need."""
 
     def run_calls(self) -> None:
         """Run all calls that are ready."""
 
 
 class Step(NamedTuple):
-    """A postponed wavefront: the rolling digest after it, and its jobs."""
+    """A postponed wavefront: its jobs, and the rolling digest of the learning program after the wavefront."""
 
     rolling: bytes
     jobs: list[Deferred]
@@ -42,7 +42,7 @@ class Step(NamedTuple):
 
 @final
 class Later:
-    """Postponed work, as nodes of `graph`, which trains only requested jobs."""
+    """Postponed computations: each is a node of `graph`, the counterpart of a node in the run's own graph."""
 
     def __init__(self, graph: Computes, memo: Memo) -> None:
         self._graph, self._memo = graph, memo
@@ -50,7 +50,7 @@ class Later:
         self._taken: set[bytes] = set()
 
     def put_off(self, node: Deferred) -> Deferred:
-        """The counterpart that computes the value of a node whose inputs are known or postponed."""
+        """Add the counterpart of `node` to the postponed graph; inputs of `node` must be known or postponed."""
         work, inputs = node._work, []
         if type(work) is TrainJob:
             job = copy.copy(work)
@@ -66,7 +66,7 @@ class Later:
         return self._graph._node(node.size, work, inputs, node._digest)
 
     def counterpart(self, node: Deferred) -> Deferred:
-        """The counterpart that has the value of a node, or will compute it."""
+        """Return the counterpart of `node` in the postponed graph, which has the same value or can compute it."""
         if node._value is LATER:
             its: Deferred = node._work
             return its
@@ -89,11 +89,11 @@ class Later:
         return type(items)(*moved) if hasattr(items, "_fields") else tuple(moved)
 
     def step(self, rolling: bytes, jobs: list[Deferred]) -> None:
-        """Record a wavefront of counterparts, or, without jobs, another change of the rolling digest."""
+        """Record a postponed wavefront or, without jobs, another change of the program's rolling digest."""
         self._steps.append(Step(rolling, jobs))
 
     def compute(self, wanted: Iterable[Deferred]) -> None:
-        """Compute counterparts, with the values of snapshots where available."""
+        """Compute the wanted nodes of the postponed graph, starting from stored snapshots of values if possible."""
         targets = [node for node in wanted if node._value is PENDING]
         if not targets:
             return
@@ -112,7 +112,7 @@ class Later:
         self._graph.run_calls()
 
     def _needed(self, targets: list[Deferred]) -> set[int]:
-        """The places of the steps whose jobs are needed for counterparts."""
+        """Return the indices of the steps whose jobs are needed to compute the targets."""
         step_of = {id(job): place for place, step in enumerate(self._steps) for job in step.jobs}
         found: set[int] = set()
         seen, left = set[int](), list(targets)
@@ -133,7 +133,7 @@ class Later:
         return found
 
     def _settle(self, values: dict[bytes, Any]) -> None:
-        """Set values of counterparts; a job is known only with all its requested values."""
+        """Set values in the postponed graph. A job counts as known only if all its requested results are known."""
         jobs = []
         for node in self._graph._reachable():
             if node._value is not PENDING or node._digest not in values:

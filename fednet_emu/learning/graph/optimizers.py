@@ -1,4 +1,4 @@
-"""Optimizers: how a training job turns gradients into steps; their state lasts for one job."""
+"""Optimizers: rules that turn gradients into steps. The state of an optimizer lasts for one job."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class Optimizer(Component):
 
     @abstractmethod
     def start(self, weights: Tensor, lr: float) -> Callable[[Tensor], None]:
-        """The function that makes one step, in place, from the gradient [n] at the weights [n].
+        """Return the function that makes one step of `weights` [n], in place, from the gradient [n].
 
-        The function must neither keep nor modify the gradient. Kinds in `STACKED` also take weights [J, n] of many
-        jobs, and gradients [A, n] of the first A of them, which is less when the others have made all their steps.
+        The function must neither keep nor modify the gradient. Kinds in `STACKED` also accept `weights` [J, n] of J
+        jobs and the gradients [A, n] of the first A jobs, if the other jobs have made all their steps.
         """
 
 
 class Sgd(Optimizer):
-    """A step is -lr times the gradient."""
+    """Plain gradient descent: a step is -lr times the gradient."""
 
     weight_decay: float = Field(0.0, ge=0)
-    """This factor times the parameters is added to the gradient; 0 for none."""
+    """Weight decay: this factor times the parameters is added to the gradient. 0 means no weight decay."""
 
     def start(self, weights: Tensor, lr: float) -> Callable[[Tensor], None]:
         def move(gradient: Tensor) -> None:
@@ -41,17 +41,16 @@ class Sgd(Optimizer):
 
 
 class Momentum(Optimizer):
-    """SGD with momentum, as PyTorch has it: the velocity v <- beta v + gradient, zero at the start, times -lr."""
+    """SGD with momentum, as in PyTorch: a step is -lr v, with the velocity v <- beta v + gradient, initially zero."""
 
     beta: float = Field(0.9, ge=0, lt=1)
-    """The part of the velocity that is left in the next step (PyTorch's `momentum`)."""
+    """Share of the velocity that remains in the next step (PyTorch's `momentum`)."""
     nesterov: bool = False
-    """Whether the step is gradient + beta v instead of v."""
+    """Whether a step is -lr (gradient + beta v), Nesterov's variant, instead of -lr v."""
     weight_decay: float = Field(0.0, ge=0)
-    """This factor times the parameters is added to the gradient; 0 for none."""
+    """Weight decay: this factor times the parameters is added to the gradient. 0 means no weight decay."""
 
     def start(self, weights: Tensor, lr: float) -> Callable[[Tensor], None]:
-        """The step function, with a velocity of zero."""
         velocity = torch.zeros_like(weights)
 
         def move(gradient: Tensor) -> None:
@@ -70,7 +69,7 @@ def _with_decay(gradient: Tensor, weights: Tensor, decay: float) -> Tensor:
 class Adam(Optimizer):
     """Adam (Kingma and Ba, ICLR 2015, Algorithm 1), with moments reset to zero at the start of every job.
 
-    Weight decay is added to the gradient before the moments are taken, as PyTorch's Adam does.
+    Weight decay is added to the gradient before the moments are updated, as in PyTorch's Adam.
     """
 
     beta1: float = Field(0.9, ge=0, lt=1)
@@ -80,7 +79,7 @@ class Adam(Optimizer):
     eps: float = Field(1e-8, gt=0)
     """Constant added to the denominator for numerical stability (epsilon)."""
     weight_decay: float = Field(0.0, ge=0)
-    """This factor times the parameters is added to the gradient; 0 for none."""
+    """Weight decay: this factor times the parameters is added to the gradient. 0 means no weight decay."""
 
     @model_validator(mode="before")
     @classmethod
@@ -92,7 +91,7 @@ class Adam(Optimizer):
     _made_by: ClassVar[type[torch.optim.Adam]] = torch.optim.Adam
 
     def start(self, weights: Tensor, lr: float) -> Callable[[Tensor], None]:
-        """The step function of PyTorch's fused optimizer, which creates the moments at the first step."""
+        """Return the step function of PyTorch's fused optimizer, which creates the moments at the first step."""
         adam = self._made_by([weights], lr, (self.beta1, self.beta2), self.eps, self.weight_decay, fused=True)
 
         def move(gradient: Tensor) -> None:
@@ -106,19 +105,19 @@ class Adam(Optimizer):
 class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019, https://arxiv.org/abs/1711.05101).
 
-    Each step multiplies the parameters by 1 - lr weight_decay before it; the decay is in no moment.
+    Before each step, the parameters are multiplied by 1 - lr weight_decay. The decay does not enter the moments.
     """
 
     kind = "adamw"
     weight_decay: float = Field(0.01, ge=0)
-    """The parameters shrink by lr times this factor in each step; 0.01 as in PyTorch."""
+    """Weight decay: each step shrinks the parameters by the share lr weight_decay. 0.01 is PyTorch's default."""
     _made_by: ClassVar[type[torch.optim.Adam]] = torch.optim.AdamW
 
 
 def clip(gradient: Tensor, clip_norm: float, mask: Tensor | None = None) -> None:
-    """Scale gradients [..., n] that are longer than clip_norm down to it, in place, as PyTorch's `clip_grad_norm_`.
+    """Scale gradients [..., n] longer than `clip_norm` down to that norm, in place, as PyTorch's `clip_grad_norm_`.
 
-    Entries where the mask [..., n] is zero are not trained and do not count.
+    Entries at which `mask` [..., n] is zero are not trained and do not count in the norm.
     """
     norm = (gradient if mask is None else gradient * mask).norm(dim=-1, keepdim=True)
     gradient.mul_((clip_norm / (norm + 1e-6)).clamp_(max=1.0))

@@ -1,9 +1,9 @@
-"""The learning program of a run: a digest of all that determines the learnt values so far.
+"""The learning program of a run: a digest of everything that has determined the learnt values so far.
 
-The digest of a node follows from its function, its arguments by value, and the digests of its inputs; so it is the same
-in every network that requests the same value, in any order. Rounding depends on the jobs that are trained together.
-Therefore the rolling digest lists the jobs of each wavefront, in order. Both digests together determine a value to the
-last bit.
+The digest of a node follows from its function, its arguments by value, and the digests of its inputs. A value therefore
+has the same digest in every network that requests it, in any order. Rounding depends on which jobs are trained
+together. The rolling digest therefore covers the jobs of each wavefront, in order. Both digests together determine a
+value bit for bit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INPUTS = ("params", "scale", "linear", "drift", "prox", "anchor", "targets", "ba
 _SHARED = ("model", "data", "plan", "streams", "l1", "loss", "augment", "mask", "squares")
 _EACH = ("indices", "rng_key")
 _UNUSED = ("label", "n_samples", "first_row", "flop")
-"""A name for messages, and a field that follows from the others."""
+"""Fields that do not affect the result of a job: its name in messages, and fields derived from other fields."""
 assert {field.name for field in fields(TrainJob)} == {*INPUTS, *_SHARED, *_EACH, *_UNUSED}, "a field without a rule"
 
 _shared, _inputs = attrgetter(*_SHARED), attrgetter(*INPUTS[1:])
@@ -39,45 +39,45 @@ def _digest_of_job(before: bytes, where: bytes, rng_key: tuple[Any, ...], after:
 
 
 class Memo(Protocol):
-    """Known values of learning programs."""
+    """Cached values of learning programs. A program is the digest of all that determines a run's learnt values."""
 
     @property
     def passed(self) -> Container[bytes]:
-        """Rolling digests that an earlier run has passed, without the digests of this run."""
+        """Rolling digests that earlier runs have passed, which exclude those of this run."""
 
     @property
     def snapshots(self) -> Container[bytes]:
         """Rolling digests at which an earlier run has stored its values."""
 
     def get(self, key: bytes) -> Any:
-        """The value that was read under this key; `KeyError` if it is unknown."""
+        """Return the value that was read under this key. Raises a `KeyError` if it is unknown."""
 
     def put(self, key: bytes, value: Any) -> None:
         """Store a value that was read under this key."""
 
     def note(self, rolling: bytes) -> None:
-        """Record that a run has passed this rolling digest."""
+        """Record that the run has passed this rolling digest."""
 
     def load(self, rolling: bytes) -> dict[bytes, Any]:
-        """The values of a snapshot by the digests of their nodes; none if it cannot be used."""
+        """Return the values of a snapshot by the digests of their nodes; empty if the snapshot cannot be used."""
 
     def part_ways(self, name: str) -> None:
-        """Record that sharing ends here, and its cause."""
+        """Record that sharing with other runs ends here because of the value or function `name`."""
 
 
 @final
 class Program:
-    """The digests of one run.
+    """The digests of the learning program of one run, as the run proceeds.
 
     Args:
         head: a digest of the data, the model, the seed, the software and the host.
-        memo: known values, and the store of this run.
-        own: distinguishes this run from all others once its program cannot be written.
+        memo: values cached by earlier runs and by this run.
+        own: bytes that distinguish this run from all others, used once a value cannot be written as bytes.
 
     Attributes:
         rolling: the current digest of the program.
         passed: the digest of the program at the end of the last wavefront.
-        ended: the value or function that could not be written, if any.
+        ended: name of the value or function that could not be written as bytes; empty if there is none.
     """
 
     def __init__(self, head: bytes, memo: Memo, own: bytes, speller: Speller | None = None) -> None:
@@ -91,22 +91,22 @@ class Program:
 
     @property
     def is_known(self) -> bool:
-        """Whether an earlier run has passed this point."""
+        """Whether an earlier run has passed the current point of the program."""
         return self.rolling in self.memo.passed
 
     def constant(self, value: Any) -> bytes:
-        """The digest of a known value."""
+        """Return the digest of a known value."""
         return self._digest(lambda: digest_of(b"constant", self._speller.spelled(value)))
 
     def call(self, function: Callable[..., Any], args: Sequence[Any], parts: Sequence[Deferred] = ()) -> bytes:
-        """The digest of the result of a function, for its arguments and the parts that it receives one by one."""
+        """Return the digest of the result of `function`, from its arguments and from the parts of an accumulation."""
         spelled = self._speller.spelled
         return self._digest(
             lambda: digest_of(spelled(function), spelled(tuple(args)), repr([part._digest for part in parts]).encode())
         )
 
     def job(self, job: TrainJob) -> bytes:
-        """The digest of a training job, a new one for each repeated request of the same job."""
+        """Return the digest of a training job. Each repeated request of the same job gets a new digest."""
         try:
             before, after = self._shared(job)
             rows = job.indices
@@ -117,7 +117,7 @@ class Program:
         return self._once(digest)
 
     def cohort(self, job: CohortJob) -> list[bytes]:
-        """The digest of each device of a cohort, equal to the digest of its single job."""
+        """Return the digest of each device of a cohort, equal to the digest of the device's single job."""
         try:
             before, after = self._shared(job.single(0))
         except Unwritable:
@@ -138,7 +138,7 @@ class Program:
         return digest
 
     def _shared(self, job: TrainJob) -> tuple[bytes, bytes]:
-        """All fields of a job except its rows and the name of its stream."""
+        """Return the digests of all fields of a job except its rows and the name of its random stream."""
         shared, more = _shared(job), _inputs(job)
         if not (self._last[0] and all(map(is_, shared, self._last[0]))):
             self._last = (shared, digest_of(*map(self._speller.spelled, shared)))
@@ -147,12 +147,12 @@ class Program:
         ) if more != _PLAIN_INPUTS else b""
 
     def key(self, what: Any, nodes: Sequence[Deferred]) -> bytes:
-        """The key of a value that is read from nodes, as described by `what`; only after `wavefront` of all of them."""
+        """Return the key of a value read from `nodes` and described by `what`; requires `wavefront` for all nodes."""
         text = self._digest(lambda: self._speller.spelled(what))
         return digest_of(text, *(node._digest for node in nodes), self.rolling)
 
     def wavefront(self, jobs: Sequence[Deferred]) -> None:
-        """Record that these jobs are trained together, in this order; a device of a cohort is its single job."""
+        """Record that these jobs are trained together, in this order. A device of a cohort counts as its single job."""
         self.rolling = digest_of(self.rolling, b"".join([job._digest[:DIGEST_BYTE] for job in jobs]))
 
     def over(self) -> None:
@@ -172,7 +172,7 @@ class Program:
         return digest_of(b"own", self._own, b"%d" % self._unwritten)
 
     def end(self, name: str) -> None:
-        """End sharing, because `name` cannot be written by value."""
+        """End sharing with other runs, because `name` cannot be written by value."""
         if not self.ended:
             self.ended = name
             LOG.info("learning is not shared from here on: %s cannot be written by value", name)

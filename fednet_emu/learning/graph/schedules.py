@@ -1,4 +1,4 @@
-"""Schedules: how the step size of local training changes from round to round, as in PyTorch's `lr_scheduler`."""
+"""Schedules: the step size of local training as a function of the round, as in PyTorch's `lr_scheduler`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fednet_emu.component.slot import Slot, kinds
 
 
 class Schedule(Component):
-    """A rule for the step size of a round."""
+    """A rule for the step size in each round."""
 
     @abstractmethod
     def factor(self, t: int) -> float:
-        """Factor of the step size in round t = 0, 1, ...; 0 or more."""
+        """Return the factor of the step size in round t = 0, 1, ...; the factor is not negative."""
 
 
 class Constant(Schedule):
@@ -28,37 +28,37 @@ class Constant(Schedule):
 
 
 class Step(Schedule):
-    """A step size that falls from time to time, by the same factor."""
+    """A step size that is multiplied by the same factor after every `every_rounds` rounds."""
 
     every_rounds: int = Field(gt=0)
-    """Number of rounds between two falls."""
+    """Number of rounds between two changes of the step size."""
     gamma: float = Field(0.1, ge=0)
-    """Factor of each fall."""
+    """Factor of the step size at each change."""
 
     def factor(self, t: int) -> float:
         return float(self.gamma ** (t // self.every_rounds))
 
 
 class Exponential(Schedule):
-    """A step size that falls in every round, by the same factor."""
+    """A step size that is multiplied by the same factor after every round."""
 
     gamma: float = Field(ge=0)
-    """Factor from one round to the next."""
+    """Factor of the step size from one round to the next."""
 
     def factor(self, t: int) -> float:
         return float(self.gamma**t)
 
 
 class Cosine(Schedule):
-    """A step size that falls along half a cosine wave and then stays."""
+    """A step size that decreases along half a cosine wave and then stays constant."""
 
     rounds: int = Field(gt=0)
-    """Number of rounds until the end of the fall."""
+    """Number of rounds until the end of the decrease."""
     final_share: float = Field(0.0, ge=0)
-    """Step size at the end, as a share of that in the first round."""
+    """Final step size, as a share of the step size in the first round."""
 
     def factor(self, t: int) -> float:
-        """From 1 to final_share by (1 + cos(pi t / rounds)) / 2; final_share afterwards."""
+        """Interpolate from 1 to `final_share` by (1 + cos(pi t / rounds)) / 2; return `final_share` afterwards."""
         left = (1 + math.cos(math.pi * min(t / self.rounds, 1))) / 2
         return self.final_share + (1 - self.final_share) * left
 

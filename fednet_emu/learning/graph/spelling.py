@@ -1,7 +1,7 @@
-"""Values and functions as bytes: equal bytes mean an equal computation in any process or run.
+"""Values and functions as bytes. Equal bytes mean an equal computation in any process or run.
 
-A function is its module and name, a bound method or a partial its function and its whole state, an array its content.
-Code of a script or a notebook, random generators, and parts of clock and network are refused.
+The bytes of a function are its module and name; of a bound method or a partial, also its whole state; of an array, its
+content. Code of scripts and notebooks, random generators, and parts of the clock and the network are rejected.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ DIGEST_BYTE = 16
 SHIPPED = frozenset(
     {"fednet_emu", "torch", "numpy", "scipy", "builtins", "math", "operator", "_operator", "statistics", "functools"}
 )
-"""Top-level modules whose versions are a part of every program."""
+"""Top-level modules whose versions are part of every program digest."""
 _NEVER = tuple(f"fednet_emu.{part}" for part in ("kernel.", "network.", "devices.", "records.", "emulation.", "radio."))
 _NEVER_TYPES = frozenset({"Federation", "Graph", "Learner", "Device", "Links", "Rounds"})
 _GETTERS = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
 _MOST_KEPT = 4096
 
 
-class Unwritable(TypeError):  # noqa: N818  (says what the value is)
-    """A value or a function that cannot be written by value; the text names it."""
+class Unwritable(TypeError):  # noqa: N818  (the name describes the value)
+    """Error for a value or a function that cannot be written by value. The message names the value or function."""
 
 
 def digest_of(*parts: Any) -> bytes:
-    """A digest of parts in order, including their boundaries."""
+    """Return a digest of the parts in order, including the boundaries between them."""
     whole = blake2b(digest_size=DIGEST_BYTE)
     for part in parts:
         whole.update(b"%d:" % len(part))
@@ -60,10 +60,10 @@ class Speller:
         self._inside: set[int] = set()
 
     def spelled(self, value: Any) -> bytes:
-        """The bytes of a value; a Deferred is its digest.
+        """Return the bytes of a value. A Deferred is written as its digest.
 
         Raises:
-            Unwritable: the value, or one inside it, cannot be written.
+            Unwritable: the value, or a value inside it, cannot be written.
         """
         kind = type(value)
         if kind is Deferred:
@@ -78,12 +78,12 @@ class Speller:
         return self._object(value)
 
     def keep(self, value: Any, text: bytes) -> None:
-        """Set the text of a constant object."""
+        """Cache the bytes `text` of a constant object."""
         if len(self._kept) > _MOST_KEPT:
             self._kept.clear()
         try:
             held: Callable[[], Any] = ref(value)
-        except TypeError:  # so that no other object gets its id
+        except TypeError:  # keep the object, so that no other object gets its id
             held = partial(_itself, value)
         self._kept[id(value)] = (held, _changes(value), text)
 
@@ -151,7 +151,7 @@ class Speller:
 
     def _module(self, value: nn.Module) -> bytes:
         said = {name for name, its in vars(value).items() if not name.endswith("_hooks") or its}
-        said.discard("_flat_weight_refs")  # of a recurrent layer, to parameters that are written themselves
+        said.discard("_flat_weight_refs")  # references of recurrent layers to parameters
         state = {name: its for name, its in vars(value).items() if name in said}
         return b"module" + self.spelled((type(value), [[name, its] for name, its in state.items()]))
 
@@ -174,7 +174,6 @@ def _itself(value: Any) -> Any:
 
 
 def _changes(value: Any) -> int | None:
-    """Number of modifications of a tensor."""
     return value._version if isinstance(value, Tensor) and not value.is_inference() else None
 
 
@@ -191,7 +190,7 @@ def _tensor(value: Tensor) -> bytes:
     kept = value.detach().cpu().contiguous()
     content: Any = kept.reshape(-1).view(torch.uint8).numpy() if kept.numel() else b""
     shape = f"tensor {value.dtype} {tuple(value.shape)} {value.device} {value.requires_grad}"
-    return digest_of(shape.encode(), sha256(content).digest())  # twice as fast as BLAKE2 where processors have it
+    return digest_of(shape.encode(), sha256(content).digest())  # twice as fast as BLAKE2 if in hardware
 
 
 def _array(value: np.ndarray[Any, Any]) -> bytes:
@@ -201,7 +200,7 @@ def _array(value: np.ndarray[Any, Any]) -> bytes:
 
 
 def _native(value: Any) -> bytes:
-    """A function that is not written in Python: its owner and its name."""
+    """Return the bytes of a function that is not written in Python: its owner and its name."""
     owner = getattr(value, "__self__", None) or getattr(value, "__objclass__", None)
     if owner is not None and not isinstance(owner, type | types.ModuleType):
         raise Unwritable(_name_of(value))
@@ -213,10 +212,10 @@ def _native(value: Any) -> bytes:
 
 
 def _path_of(what: Any) -> str:
-    """`module:qualname` of a function or class; with the version for one from another package.
+    """Return `module:qualname` of a function or class, with the version if it belongs to another package.
 
     Raises:
-        Unwritable: it is of no installed package, or defined within a function.
+        Unwritable: the function or class belongs to no installed package, or is defined within a function.
     """
     module, name = what.__module__, what.__qualname__
     top = module.partition(".")[0]

@@ -1,4 +1,4 @@
-"""A wavefront: jobs that are trained together, and sums of their models in the processes that train them."""
+"""Results of a wavefront (jobs that are trained together), with sums of models in the processes that train them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fednet_emu.learning.graph.work import PARAMS, Part, alive
 
 
 def trained(engine: Engine, waiting: Mapping[ResolvedJob, Deferred]) -> Results:
-    """Results of the jobs that were begun, for their nodes; of several jobs only the mean may be needed."""
+    """Yield the jobs in `waiting` with their results. For jobs in a sum, an engine may return only their mean."""
     yield from _means(engine, waiting)
     yield from engine.run(list(waiting))
 
 
 def _means(engine: Engine, waiting: Mapping[ResolvedJob, Deferred]) -> Results:
-    """Jobs with the engine's means of their models; each model is a part of one sum only."""
+    """Yield the jobs of sums, with means that the engine computes; each model is part of one sum only."""
     job_of: dict[Deferred | None, ResolvedJob] = {node: resolved for resolved, node in waiting.items()}
     for total in _sums_of(waiting.values()):
         mean = total.as_mean()

@@ -11,11 +11,11 @@ from fednet_emu.learning.graph.accumulation import Accumulate
 from fednet_emu.learning.graph.deferred import Deferred, values_of
 
 PARAMS, SQUARE = attrgetter("params"), attrgetter("square")
-"""Makes the parts of the result of a training job other than its loss, which is the value of the job itself."""
+"""Functions that return a part of a job's result. The loss needs none, because it is the value of the job's node."""
 
 
 class Call(NamedTuple):
-    """A function and its arguments, with Deferreds among them."""
+    """A function and its arguments, some of which are Deferreds."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -29,14 +29,14 @@ class Pick(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of the result of a training job, known as soon as the job has ended and at no other time."""
+    """A part of the result of a training job, which is available only at the moment when the job ends."""
 
     function: Callable[[Any], Any]
     args: Sequence[Any]
 
 
 class OfCohort(NamedTuple):
-    """The parameters of a device after the training of a cohort, known as soon as its stack has ended."""
+    """The parameters of a device after the training of a cohort, known as soon as the device's stack has ended."""
 
     cohort: Deferred
 
@@ -49,7 +49,7 @@ class Trained(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Result of a job that requests squares: also the mean of the squared losses of all samples of all steps."""
+    """Result of a job that requests squares: `square` is the mean squared loss of all samples in all steps."""
 
     params: Deferred
     loss: Deferred
@@ -57,7 +57,7 @@ class Measured(NamedTuple):
 
 
 def evaluated(node: Deferred) -> Any:
-    """The value of a node whose inputs are known, or `PENDING` while an accumulation waits for its next part."""
+    """Return the value of a node whose inputs are known, or `PENDING` while an accumulation waits for its next part."""
     work = node._work
     try:
         return work.advance() if type(work) is Accumulate else work.function(*values_of(work.args))
@@ -68,5 +68,5 @@ def evaluated(node: Deferred) -> Any:
 
 
 def alive(nodes: Sequence[ref[Deferred]] | None) -> list[Deferred]:
-    """The nodes that are still referenced."""
+    """Return the nodes that are still referenced."""
     return [node for me in nodes or () if (node := me()) is not None]

@@ -1,7 +1,7 @@
-"""Adapters: small trained and sent parts of a large network with frozen weights.
+"""Adapters: small trainable matrices in a large network with frozen weights; only adapters are trained and sent.
 
 LoRA: Hu, Shen, Wallis, Allen-Zhu, Li, Wang, Wang, Chen, "LoRA: Low-Rank Adaptation of Large Language Models", ICLR
-2022, https://arxiv.org/abs/2106.09685. FFA-LoRA, which trains B alone: Sun, Li, Li, Ding, "Improving LoRA in
+2022, https://arxiv.org/abs/2106.09685. FFA-LoRA, which trains only B: Sun, Li, Li, Ding, "Improving LoRA in
 Privacy-preserving Federated Learning", ICLR 2024, https://arxiv.org/abs/2403.12313.
 """
 
@@ -27,30 +27,31 @@ from fednet_emu.learning.models.bases import AnyBase, Base, Float32
 
 
 class Lora(Component):
-    """Dense layers with weights W [m, n] use W + (alpha / rank) B A; only B and A are trained.
+    """Dense layers with weights W [m, n] use W + (alpha / rank) B A, where only B and A are trained.
 
-    A [rank, n] is drawn uniformly from +-1/sqrt(n) and B [m, rank] is zero, so the initial network is unchanged. They
-    are the parameters `lora_A` and `lora_B` of each layer. All other parameters are frozen, except the ones in `train`.
+    A [rank, n] is drawn uniformly from +-1/sqrt(n), and B [m, rank] is zero, so that the initial network is unchanged.
+    A and B are the parameters `lora_A` and `lora_B` of each layer. All other parameters are frozen, except those in
+    `train`.
     """
 
     rank: int = Field(8, gt=0)
     """Rank of the product B A."""
     alpha: float = Field(16, gt=0)
-    """Factor of the product, times the rank."""
+    """Numerator of the factor alpha / rank of the product B A."""
     targets: tuple[str, ...] = Field(min_length=1)
-    """Layers with an adapter, by the last part of their names (`c_attn`), by whole names, or by patterns (`*`,
+    """Layers with an adapter, by the last part of the layer name (`c_attn`), by the full name, or by a pattern (`*`,
     `h.1.*`)."""
     freeze: Literal["A"] | None = None
-    """A: only B is trained and sent (FFA-LoRA), and the mean of products is the product of means. Null: both are
-    trained."""
+    """A: only B is trained and sent (FFA-LoRA), so that the mean of the products B A equals the product of the means.
+    Null: A and B are trained."""
     train: tuple[str, ...] = ()
-    """Parameters that are trained and sent in addition to the adapters, for example of a new head (`score.*`): names as
-    for targets."""
+    """Parameters that are trained and sent in addition to the adapters, for example those of a new head (`score.*`), by
+    name or pattern as in `targets`."""
     base: AnyBase = Float32()
-    """Storage of the frozen weights, and whether they are sent to the devices."""
+    """Storage of the frozen weights, and whether the frozen weights are sent to the devices."""
 
     def on(self, module: nn.Module) -> nn.Module:
-        """The same module, with adapters added; A is drawn from PyTorch's generator."""
+        """Add adapters to `module`, and return the same module. PyTorch's generator draws the initial A."""
         parameters, layers = dict(module.named_parameters()), dict(module.named_modules())
         dense = [name for name, layer in layers.items() if _is_dense(layer)]
         chosen = [layers[name] for name in _matches("targets", self.targets, dense, "dense layer")]
@@ -87,20 +88,20 @@ def lora(
     train: Iterable[str] = (),
     base: str | Mapping[str, Any] | Base = "float32",
 ) -> nn.Module:
-    """A copy of a module with LoRA adapters; runs train and send only the adapters.
+    """Return a copy of a module with LoRA adapters. Runs train and send only the adapters.
 
     Args:
         module: a module of your own, or of a library, with its weights.
         rank: rank of the adapters.
-        targets: dense layers with an adapter, by the last parts of their names, whole names or patterns.
-        alpha: factor of the product B A, times the rank.
-        freeze: A trains and sends B alone (FFA-LoRA).
-        train: further parameters that are trained and sent, for example of a head.
+        targets: dense layers with an adapter, by the last part of the layer name, the full name, or a pattern.
+        alpha: numerator of the factor alpha / rank of the product B A.
+        freeze: "A" trains and sends only B (FFA-LoRA).
+        train: further parameters that are trained and sent, for example those of a head.
         base: storage of the frozen weights, such as `nf4` or `{"kind": "nf4", "ship": True}`.
 
     Raises:
         ValueError: a setting is out of range.
-        ScenarioError: a name matches nothing.
+        ScenarioError: a name in `targets` or `train` matches nothing.
     """
     settings: dict[str, Any] = {"rank": rank, "alpha": alpha, "freeze": freeze, "base": base}
     own = Lora(targets=tuple(targets), train=tuple(train), **settings)
@@ -112,14 +113,14 @@ AnyAdapters = Annotated[Lora, Slot("adapters", ADAPTERS)]
 
 
 def base_names(module: nn.Module) -> list[str]:
-    """The names of the base: weights under adapters, except trained ones and ones that another layer shares."""
+    """Return the names of the frozen weights under adapters, except weights that another layer shares."""
     layers = {f"{name}.weight".removeprefix("."): layer for name, layer in module.named_modules()}
     own = _of_one_layer(module)
     return [name for name in own if hasattr(layers.get(name), "lora_A") and not own[name].requires_grad]
 
 
 def shipped_bit(module: nn.Module) -> int:
-    """Bits of the frozen weights that are sent to each device once; 0 if devices have them from the start."""
+    """Return the size in bits of the frozen weights that each device receives once; 0 if devices have them already."""
     return sum(getattr(part, "shipped_bit", 0) for part in module.modules())
 
 
@@ -130,34 +131,34 @@ def _of_one_layer(module: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def product(layer: Any, b: Tensor, a: Tensor) -> Tensor:
-    """The sum that factors B [m, rank] and A [rank, n] add to the weights of a layer, in the shape of the weights."""
+    """Return the sum that factors B [m, rank] and A [rank, n] add to a layer's weights, in the shape of the weights."""
     added: Tensor = layer.lora_scale * (b @ a)
     return added.T if _is_transposed(layer) else added
 
 
 def drawn(rng: np.random.Generator, rank: int, n: int) -> NDArray[np.float64]:
-    """A [rank, n] of an adapter, uniform from +-1/sqrt(n)."""
+    """Draw A [rank, n] of an adapter, uniformly from +-1/sqrt(n)."""
     return rng.uniform(-1, 1, (rank, n)) / math.sqrt(n)
 
 
 def _with_adapter(layer: Any, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-    """Forward hook of a layer: its output [..., m] plus the output of the adapter for its input [..., n]."""
+    """Forward hook of a layer: add the adapter's output for the input [..., n] to the layer's output [..., m]."""
     added: Tensor = layer.lora_scale * linear(linear(inputs[0], layer.lora_A), layer.lora_B)
     return output + added
 
 
 def _is_dense(layer: nn.Module) -> bool:
-    """Whether a module is a dense layer that is called; multi-head attention uses only the weights of its layers."""
+    """Return True for a dense layer, except in multi-head attention, which uses the weights without a call."""
     return type(layer) is nn.Linear or _is_transposed(layer)
 
 
 def _is_transposed(layer: nn.Module) -> bool:
-    """Whether a module is the dense layer of the library transformers with weights [n, m]."""
+    """Return True for the dense layer of the library transformers, whose weights are [n, m]."""
     return type(layer).__name__ == "Conv1D"
 
 
 def _matches(key: str, wanted: Sequence[str], names: list[str], what: str) -> list[str]:
-    """The names that match a wanted name or pattern, in their order."""
+    """Return those of `names` that match a wanted name or pattern, in the order of `names`."""
     for one in wanted:
         if not any(_fits(one, name) for name in names):
             ends = ", ".join(dict.fromkeys(name.rpartition(".")[2] or name for name in names))

@@ -1,4 +1,4 @@
-"""The base of a model: all frozen weights of a network with adapters, their storage, and whether they are sent.
+"""The base of a model with adapters: all frozen weights, how they are stored, and whether they are sent.
 
 NF4: Dettmers, Pagnoni, Holtzman, Zettlemoyer, "QLoRA: Efficient Finetuning of Quantized LLMs", NeurIPS 2023,
 https://arxiv.org/abs/2305.14314
@@ -21,11 +21,11 @@ from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
 
 BIT_PER_WEIGHT = 32
-"""Bits of an unquantised weight."""
+"""Size of an unquantised weight, in bits."""
 BLOCK = 64
 """Number of weights per scale."""
 BLOCKS = 256
-"""Number of scales per factor, if scales have 8 bits."""
+"""Number of scales per common factor, for 8-bit scales."""
 _STEPS = 255
 _LAST = 0.9677083
 
@@ -34,19 +34,19 @@ class Base(Component):
     """Storage of the frozen weights of a network with adapters."""
 
     ship: bool = False
-    """Whether the first message of the server to each device includes the frozen weights; otherwise devices have them
-    from the start."""
+    """Whether the server's first message to each device includes the frozen weights. false: devices have the frozen
+    weights from the start."""
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         if self.ship and scenario.algorithm.ships_no_base:
             yield "ship", f"with {scenario.algorithm.kind} {scenario.algorithm.ships_no_base}, got true; leave it out"
 
     def on(self, module: Any, dense: Iterable[Tensor]) -> None:
-        """Quantise the frozen weights of a module in place, and store the number of bits to send in it.
+        """Quantise the frozen weights of a module in place, and store the number of bits to send in the module.
 
         Args:
-            module: the module, before it has adapters.
-            dense: weights of its dense layers that belong to no other layer.
+            module: the module, before adapters are added.
+            dense: weights of dense layers that no other layer shares.
         """
         chosen, bit = {id(weight) for weight in dense}, 0
         for weight in (weight for weight in module.parameters() if not weight.requires_grad):
@@ -55,21 +55,21 @@ class Base(Component):
                 weight.data = self.read(weight.data)
             else:
                 bit += BIT_PER_WEIGHT * weight.numel()
-        for part in module.modules():  # it may have been counted already
+        for part in module.modules():  # a part may hold a size from an earlier call
             part.shipped_bit = 0
         module.shipped_bit = bit if self.ship else 0
 
     @abstractmethod
     def bit(self, n: int) -> int:
-        """Bits of the n weights of a dense layer."""
+        """Return the size in bits of the `n` weights of a dense layer."""
 
     @abstractmethod
     def read(self, weight: Tensor) -> Tensor:
-        """The weights of a dense layer after quantisation, in their shape."""
+        """Return the weights of a dense layer after quantisation, in the same shape."""
 
 
 class Float32(Base):
-    """Frozen weights have 32 bits."""
+    """Frozen weights have 32 bits each."""
 
     def bit(self, n: int) -> int:
         return BIT_PER_WEIGHT * n
@@ -79,16 +79,17 @@ class Float32(Base):
 
 
 class Nf4(Base):
-    """Frozen weights of dense layers have 4 bits: 16 levels, times the largest size in each block of 64 weights.
+    """Frozen weights of dense layers have 4 bits: one of 16 levels, times the maximum magnitude in a block of 64.
 
-    That is 4.5 bits a weight, or 4.127 with `double`. The levels are quantiles of the normal distribution. Weights are
-    quantised once, before the run, and devices compute with the quantised values in 32 bits. All other frozen
-    parameters have 32 bits, including weights that a dense layer shares with another layer, such as an embedding.
+    With the scales, a weight takes 4.5 bits, or 4.127 bits with `double`. The levels are quantiles of the normal
+    distribution. Weights are quantised once, before the run, and devices compute with the quantised values in 32 bits.
+    All other frozen parameters have 32 bits, including weights that a dense layer shares with another layer, such as an
+    embedding.
     """
 
     double: bool = False
-    """Whether the scales of the blocks have 8 bits, with one factor per 256 scales; otherwise 32 bits. Scales have even
-    steps here, and floating-point numbers in the paper."""
+    """Whether the scales of the blocks are quantised to 8 bits, with one factor per 256 scales. false: scales have 32
+    bits. The 8-bit scales are evenly spaced here, but floating-point numbers in the paper."""
 
     def bit(self, n: int) -> int:
         blocks = -(-n // BLOCK)
@@ -111,10 +112,10 @@ AnyBase = Annotated[Base, Slot("base", BASES)]
 
 @cache
 def levels() -> np.ndarray:
-    """The 16 levels of NF4, ascending from -1 to 1: 7 below zero, zero, 8 above.
+    """Return the 16 levels of NF4, ascending from -1 to 1: 7 below zero, zero, 8 above.
 
-    On each side they are quantiles of N(0, 1) at even steps of probability from 1/2 (excluded) to 0.9677083, the mean
-    of 1 - 1/30 and 1 - 1/32, divided by the largest.
+    The levels on each side of zero are quantiles of N(0, 1), divided by the largest. Their probabilities are evenly
+    spaced from 1/2 (excluded) to 0.9677083, which is the mean of 1 - 1/30 and 1 - 1/32.
     """
     below, above = (ndtri(np.linspace(0.5, _LAST, count + 1)[1:]) for count in (7, 8))
     found: np.ndarray = np.concatenate([-below[::-1], [0.0], above]) / above[-1]
@@ -122,7 +123,7 @@ def levels() -> np.ndarray:
 
 
 def _even_steps(scale: Tensor) -> Tensor:
-    """Scales [n], quantised in groups of 256 to 256 even steps from zero to the largest of the group."""
+    """Return scales [n], quantised in groups of 256 to 256 even steps from zero to the largest scale in the group."""
     groups = pad(scale, (0, -len(scale) % BLOCKS)).view(-1, BLOCKS)
     top = groups.amax(1, keepdim=True)
     steps = (groups / torch.where(top > 0, top, 1) * _STEPS).round()

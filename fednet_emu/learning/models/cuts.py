@@ -1,4 +1,4 @@
-"""A model that is split after one of its layers: sizes and computations of both parts."""
+"""A model that is split after one of its layers: sizes and computing costs of both parts."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from fednet_emu.learning.models.layers import Layers
 @final
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """A model in two parts, the first on the device and the second on the server.
+    """A model in two parts, the first of which runs on the device, and the second on the server.
 
     The operations of both parts in a step add up to `FlatModel.flop_per_sample`.
     """
 
-    device: Layers  # mask of the entries of the flat vector on the device
-    width: int  # numbers per sample that pass the cut, forward as activations and backward as their gradient
-    forward_flop: float  # operations of the device per sample, up to the activations
-    server_flop: float  # operations of the server per sample, forward and backward
-    backward_flop: float  # operations of the device per sample, from the gradient of the activations
+    device: Layers  # which entries of the flat vector belong to the device
+    width: int  # number of activations per sample that cross the cut, and of their gradients
+    forward_flop: float  # device's operations per sample in the forward pass
+    server_flop: float  # server's operations per sample, forward and backward
+    backward_flop: float  # device's operations per sample in the backward pass
 
 
 def cuts_of(model: FlatModel) -> list[Cut]:
-    """Every cut of a model: after its first layer with parameters, after its second one, and so on.
+    """Return every cut of a model: after its first layer with parameters, after its second one, and so on.
 
-    Layers without parameters belong to the layer before them, so that activations are pooled before the cut.
+    Layers without parameters belong to the same part as the layer before them, so that pooling comes before the cut.
     """
-    with torch_seed(0):  # dropout draws
+    with torch_seed(0):  # dropout draws random numbers
         layers = [copy.deepcopy(layer).cpu() for layer in model.layers]
         places = [place for place, layer in enumerate(layers) if _trained(layer)]
         if len(places) < 2:
@@ -48,7 +48,7 @@ def cuts_of(model: FlatModel) -> list[Cut]:
 
 def _cut(model: FlatModel, front: Sequence[nn.Module], back: Sequence[nn.Module]) -> Cut:
     dtype = model.dtype if model.vocabulary is None else torch.long
-    n_samples = 2  # batch norm needs two
+    n_samples = 2  # batch norm needs at least two
     with FlopCount() as forward:
         smashed = nn.Sequential(*front)(torch.zeros(n_samples, *model.input_shape, dtype=dtype))
     received = smashed.detach().requires_grad_()
@@ -70,7 +70,7 @@ def _statistics(layer: nn.Module) -> list[Tensor]:
 
 
 def _names(model: FlatModel, front: Sequence[nn.Module], back: Sequence[nn.Module]) -> list[str]:
-    """The names of the server's parameters and statistics, both in the order of the layers."""
+    """Return the names of the server's parameters and then of its statistics, each in the order of the layers."""
     in_layers = sum(parameter.numel() for layer in (*front, *back) for parameter in _trained(layer))
     if in_layers > model.n_trainable:
         what = f"layers share parameters, got {in_layers} of them in its layers for {model.n_trainable} that are sent"

@@ -22,9 +22,9 @@ _CHUNK_BYTE_ON_GPU = 2**30
 @final
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Mean loss and accuracy (a fraction; None for regression) over samples; nan without samples.
+    """Mean loss and accuracy (a fraction; None for regression) over all samples; nan if there are no samples.
 
-    `metrics` has further metrics by column name.
+    `metrics` holds further metrics by column name.
     """
 
     loss: float
@@ -36,9 +36,9 @@ class Metrics:
 @final
 @dataclass(frozen=True, slots=True)
 class DeviceMetrics:
-    """Mean loss, accuracy (a fraction; None for regression) and number of samples of each device, arrays [devices].
+    """Mean loss, accuracy (a fraction; None for regression) and number of samples of each device, as arrays [devices].
 
-    A device without samples has nan. `metrics` are further ones by the name of their column, arrays [devices].
+    The loss and accuracy of a device without samples are nan. `metrics` holds further metrics [devices] by column name.
     """
 
     loss: Array
@@ -48,9 +48,9 @@ class DeviceMetrics:
 
 
 class SampleScores(NamedTuple):
-    """Loss [N] and, except for a regression, accuracy [N] of each sample: whether its class or labels are right.
+    """Loss [N] and accuracy [N] of each sample. The accuracy is None for a regression.
 
-    `measured` has the values that further metrics keep of the samples.
+    `measured` holds the values of the samples that further metrics keep.
     """
 
     losses: Tensor
@@ -59,7 +59,7 @@ class SampleScores(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[SampleScores]) -> SampleScores:
-        """The scores of the samples of all parts, at least one part."""
+        """Join the scores of at least one part in the order of the parts."""
         losses, hits, measured = zip(*parts, strict=True)
         right = [part for part in hits if part is not None]
         together = tuple(
@@ -69,12 +69,11 @@ class SampleScores(NamedTuple):
         return cls(torch.cat(losses), torch.cat(right) if right else None, together)
 
     def pooled(self) -> Metrics:
-        """The metrics over all samples."""
         more = {its.metric.column: its.pooled() for its in self.measured}
         return Metrics(_mean(self.losses), None if self.hits is None else _mean(self.hits), len(self.losses), more)
 
     def by_device(self, order: Tensor, offsets: IntArray) -> DeviceMetrics:
-        """The metrics of each device, whose samples are order[offsets[d]] to order[offsets[d + 1] - 1]."""
+        """Return metrics by device. Device d has the samples `order[offsets[d]]` to `order[offsets[d + 1] - 1]`."""
         samples = np.diff(offsets)
         owner = np.repeat(np.arange(len(samples)), samples)
 
@@ -98,10 +97,10 @@ def score_samples(
     chunk: int = _CHUNK,
     metrics: Sequence[Metric] = (),
 ) -> SampleScores:
-    """Score the parameters `vector` [size] on each of the samples x [N, ...] and y [N, ...].
+    """Score the parameters `vector` [size] on each of the samples `x` [N, ...] and `y` [N, ...].
 
-    No random numbers are drawn and no gradient is kept. `chunk` and the memory of activations limit the number of
-    samples that go through the model at a time; neither changes the result beyond rounding.
+    No random numbers are drawn, and no gradient is kept. The number of samples per call of the model is at most
+    `chunk`, and is also limited by the memory of activations. Both limits change the result only by rounding.
     """
     limit_byte = _CHUNK_BYTE if vector.device.type == "cpu" else _CHUNK_BYTE_ON_GPU
     chunk = min(chunk, max(1, limit_byte // model.activation_byte_per_sample))
@@ -117,14 +116,14 @@ def score_samples(
 
 
 def outputs_of(model: FlatModel, vector: Tensor, x: Tensor) -> Tensor:
-    """The outputs [N, ...] for x [N, ...] of the parameters `vector` [size], with neither dropout nor a gradient."""
+    """Return outputs [N, ...] for `x` [N, ...] with parameters `vector` [size], without dropout or gradient."""
     chunk = min(_CHUNK, max(1, _CHUNK_BYTE // model.activation_byte_per_sample))
     with torch.no_grad():
         return torch.cat([model.forward(vector, model.laid_out(part)) for part in torch.split(x, chunk)])
 
 
 def gradient_norm(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor) -> float:
-    """Norm of the gradient of the mean loss over the samples x [N, ...] and y [N], at the vector [size].
+    """Return the norm of the gradient of the mean loss over samples `x` [N, ...] and `y` [N], at `vector` [size].
 
     Running statistics, the last part of the vector, are held constant.
     """

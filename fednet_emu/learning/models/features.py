@@ -1,4 +1,4 @@
-"""Features: the inputs of the last layer of a model."""
+"""Features of a model: the inputs of its last layer."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Featured(NamedTuple):
-    """A model whose outputs are followed by the features."""
+    """A model that returns the features of each sample after the outputs."""
 
-    model: FlatModel  # another function of the same vectors, from a batch to outputs and features [B, outputs + size]
+    model: FlatModel  # maps the same vectors and a batch to outputs and features [B, outputs + size]
     outputs: int  # number of outputs
-    size: int  # number of features of a sample (d)
+    size: int  # number of features per sample (d)
 
 
 def with_features(model: FlatModel, outputs: int) -> Featured:
-    """A model with the inputs of its last layer with parameters, which must be called as a module."""
+    """Return a model that also outputs the inputs of the last layer with parameters. This layer must be called."""
     exposed = FlatModel(_Exposed(model.live().module), model.loss_name, model.input_shape, model.vocabulary)
     one = torch.zeros(1, *model.input_shape, dtype=model.dtype if model.vocabulary is None else torch.int64)
     with torch.no_grad():
@@ -35,7 +35,6 @@ class _Exposed(nn.Module):
         self.last = [name.rpartition(".")[0] for name, _ in module.named_parameters()][-1]
 
     def forward(self, x: Tensor) -> Tensor:
-        """From a batch to outputs and features [B, outputs + size]."""
         received: list[Tensor] = []
 
         def keep(_layer: nn.Module, given: tuple[Any, ...]) -> None:

@@ -14,20 +14,20 @@ from fednet_emu.learning.models.base import Model
 
 
 class Softmax(Model):
-    """Softmax (multinomial logistic) regression: one linear layer on the flattened sample, outputs are logits."""
+    """Softmax (multinomial logistic) regression: one linear layer on the flattened sample; the outputs are logits."""
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
         return _linear(input_shape, outputs)
 
 
 class Linear(Model):
-    """One linear layer on the flattened sample: linear regression, or with a hinge a support vector machine."""
+    """One linear layer on the flattened sample: a linear regression, or a support vector machine with a hinge loss."""
 
     bias: bool = True
     """Whether the model has a constant term."""
     loss: Literal["squared-hinge"] | None = None
-    """Loss: `squared-hinge` is 1/2 max(0, 1 - margin)^2 for data of two classes, with one score that is positive for
-    the second class. Null is the usual loss of the data."""
+    """Loss function. squared-hinge: 1/2 max(0, 1 - margin)^2 for data of two classes, where the model has one score
+    that is positive for the second class. Null is the usual loss of the data."""
 
     @property
     def own_loss(self) -> str | None:
@@ -44,16 +44,16 @@ def _linear(input_shape: tuple[int, ...], outputs: int, *, bias: bool = True) ->
 
 
 class Mlp(Model):
-    """Fully connected layers with ReLU between them, on the flattened sample; `hidden` are the hidden widths.
+    """Fully connected layers with ReLU between them, on the flattened sample; `hidden` are the widths of hidden layers.
 
-    `dropout` are the dropout rates before each layer, output layer included: [] for none, or one more than `hidden`.
-    The network of Wang, Yan and Oates (IJCNN 2017) has hidden [500, 500, 500] and dropout [0.1, 0.2, 0.2, 0.3].
+    The network of Wang, Yan and Oates (IJCNN 2017) has `hidden` [500, 500, 500] and `dropout` [0.1, 0.2, 0.2, 0.3].
     """
 
     hidden: tuple[PositiveInt, ...] = (300, 300)
     """Number of units of each hidden layer."""
     dropout: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = ()
-    """Dropout rate before each layer, output layer included (one more than `hidden`); empty for no dropout."""
+    """Dropout rate before each layer, including the output layer (one more entry than `hidden`); empty for no
+    dropout."""
 
     def _check(self) -> None:
         if len(self.dropout) not in (0, len(self.hidden) + 1):
@@ -72,14 +72,13 @@ class Mlp(Model):
 class McMahanCnn(Model):
     """Two 5x5 convolutions of 32 and 64 channels, each with ReLU and 2x2 max pooling, 512 units with ReLU, outputs.
 
-    Convolutions keep the image size, so that 28x28 grey images and ten classes make the 1,663,370 parameters that the
-    paper states.
+    Convolutions keep the image size. With 28x28 grey images and ten classes, the network has the 1,663,370 parameters
+    that the paper states.
     """
 
     kind = "mcmahan-cnn"
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """The network for images [channels, height, width] of at least 4x4 pixels."""
         if len(input_shape) != 3 or min(input_shape[1:]) < 4:
             wanted = "samples must be images [channels, height, width] of at least 4x4 pixels"
             remedy = "use image data, or a model such as mlp or softmax"
@@ -103,10 +102,9 @@ class _SixAndSixteen(Model):
     """Two 5x5 convolutions of 6 and 16 channels with ReLU and 2x2 max pooling, 120 and 84 units, and the outputs."""
 
     PADDING: ClassVar[int]
-    """Pixels added on each side of the image before the first convolution."""
+    """Number of pixels added on each side of the image before the first convolution."""
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """The network for images [channels, height, width]."""
         smallest = 16 - 2 * self.PADDING
         if len(input_shape) != 3 or min(input_shape[1:]) < smallest:
             kind = self.kind
@@ -134,8 +132,8 @@ class _SixAndSixteen(Model):
 class LeNet(_SixAndSixteen):
     """LeNet-5 (LeCun, Bottou, Bengio, Haffner: "Gradient-based learning applied to document recognition", 1998).
 
-    Today's variant: ReLU, max pooling, and all connections between the convolutions; 28x28 images are padded to
-    32x32. Grey 28x28 images and ten classes make 61,706 parameters.
+    The network is today's usual variant, with ReLU, max pooling, and all connections between the convolutions; 28x28
+    images are padded to 32x32. With grey 28x28 images and ten classes, it has 61,706 parameters.
     """
 
     PADDING = 2
@@ -145,7 +143,7 @@ class LeNet(_SixAndSixteen):
 class NiidBenchCnn(_SixAndSixteen):
     """The `simple-cnn` of NIID-Bench (Li, Diao, Chen, He, ICDE 2022): LeNet-5 without padding.
 
-    Grey 28x28 images and ten classes make 44,426 parameters.
+    With grey 28x28 images and ten classes, the network has 44,426 parameters.
     """
 
     PADDING = 0
@@ -155,11 +153,12 @@ COLOURS = 3
 
 
 class DigitModel(Model):
-    """Three 5x5 convolutions and three dense layers with batch norm and ReLU after all but the last.
+    """Three 5x5 convolutions and three dense layers; all layers except the last have batch norm and ReLU.
 
-    The first two convolutions are followed by 2x2 max pooling; grey images are repeated in three channels first. Lu et
-    al., ICLR 2022, take the network from experiments on digits. By default, 28x28 images and ten classes make
-    14,219,210 parameters and 5,632 running statistics; small `channels` and `units` make a network for a CPU.
+    The first two convolutions are followed by 2x2 max pooling. Grey images are first repeated in three channels. The
+    network is the one that Lu et al., ICLR 2022, take from experiments on digits. By default, with 28x28 images and ten
+    classes, it has 14,219,210 parameters and 5,632 running statistics; smaller `channels` and `units` make a network
+    for a CPU.
     """
 
     channels: Annotated[tuple[PositiveInt, ...], Field(min_length=3, max_length=3)] = (64, 64, 128)
@@ -168,7 +167,6 @@ class DigitModel(Model):
     """Number of units of each of the two hidden dense layers."""
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """The network for images [1 or 3, height, width] of at least 4x4 pixels."""
         if len(input_shape) != 3 or input_shape[0] not in (1, COLOURS) or min(input_shape[1:]) < 4:
             wanted = "samples must be images [1 or 3, height, width] of at least 4x4 pixels"
             remedy = "use image data, or a model such as mlp or softmax"
@@ -185,14 +183,14 @@ class DigitModel(Model):
 
 
 class _Colour(nn.Module):
-    """Images with three channels: grey images are repeated three times, others are unchanged."""
+    """Layer that makes three-channel images: grey images are repeated three times, colour images are unchanged."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.expand(-1, COLOURS, -1, -1)
 
 
 class _Block(nn.Module):
-    """Two 3x3 convolutions and a shortcut, which is a 1x1 convolution where the shape changes."""
+    """Two 3x3 convolutions and a shortcut around them. The shortcut is a 1x1 convolution if the shape changes."""
 
     def __init__(self, norm: _ResNet, n_in: int, n_out: int, stride: int) -> None:
         super().__init__()
@@ -209,22 +207,21 @@ class _Block(nn.Module):
         self.relu = nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:
-        """The sum of x and the output of the convolutions for x."""
         out: Tensor = self.relu(self.path(x) + self.shortcut(x))
         return out
 
 
 class _ResNet(Model):
-    """A 3x3 convolution, stages of residual blocks, later ones at half the resolution, mean pooling, outputs."""
+    """A 3x3 convolution, stages of residual blocks (each later stage at half the resolution), mean pooling, outputs."""
 
     WIDTHS: ClassVar[tuple[int, ...]]
-    """Channels of the stages."""
+    """Number of channels in each stage."""
     BLOCKS: ClassVar[int]
-    """Blocks in each stage."""
+    """Number of residual blocks in each stage."""
     norm: Literal["group", "batch"] = "group"
-    """Normalisation: over groups of channels of each sample, or over the batch."""
+    """Normalisation. group: over groups of channels of each sample; batch: over the samples of a batch."""
     groups: int = Field(2, gt=0)
-    """Number of groups of channels of group norm; a divisor of all widths."""
+    """Number of channel groups of group norm. Must divide the widths of all stages."""
 
     def _check(self) -> None:
         if self.WIDTHS[0] % self.groups:
@@ -234,7 +231,6 @@ class _ResNet(Model):
         return nn.GroupNorm(self.groups, channels) if self.norm == "group" else nn.BatchNorm2d(channels)
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """The network for images [channels, height, width] of any size."""
         if len(input_shape) != 3:
             kind = self.kind
             wanted = f"samples must be images [channels, height, width] for {kind}"
@@ -250,9 +246,9 @@ class _ResNet(Model):
 
 
 class ResNet18(_ResNet):
-    """ResNet-18 with the first layer of the small-image variant: 3x3 instead of 7x7, without pooling.
+    """ResNet-18 with a first layer for small images: a 3x3 convolution instead of 7x7, and no pooling.
 
-    Colour images and ten classes make 11,173,962 parameters.
+    With colour images and ten classes, the network has 11,173,962 parameters.
     """
 
     kind = "resnet-18"
@@ -261,9 +257,9 @@ class ResNet18(_ResNet):
 
 
 class ResNet20(_ResNet):
-    """ResNet-20 of section 4.2 of the paper, with projections where the shape changes.
+    """ResNet-20 as in section 4.2 of the paper, but with projection shortcuts where the shape changes.
 
-    Colour images and ten classes make 272,474 parameters.
+    With colour images and ten classes, the network has 272,474 parameters.
     """
 
     kind = "resnet-20"

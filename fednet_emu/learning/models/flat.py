@@ -1,4 +1,4 @@
-"""A neural network as a function of one flat parameter vector, which is sent and averaged."""
+"""A neural network as a function of one flat parameter vector. Vectors are sent and averaged."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from fednet_emu.learning.models.trying import check_call, check_kept, common_dty
 class Live:
     """A module in training mode whose parameters and statistics are views into `vector`.
 
-    `weights` are the trainable parameters, the front part of the vector; running statistics behind them are updated by
-    every forward pass. `counters` are buffers that are not sent, such as the number of batches seen; `base` are the
+    `weights` are the trainable parameters, at the start of the vector. The running statistics follow, and every forward
+    pass updates them. `counters` are buffers that are not sent, such as the number of batches seen. `base` are the
     weights under adapters.
     """
 
@@ -42,9 +42,9 @@ class Live:
     weights: Tensor
 
     def start(self, vector: Tensor, base: Tensor | None = None) -> None:
-        """Copy `vector` into a new vector for training, and reset the counters; later starts do not change this vector.
+        """Copy `vector` into a new vector for training, which later starts do not change, and reset the counters.
 
-        A base [base_size] is used without a copy; None takes the base of the model.
+        A `base` [base_size] is used without a copy; None uses the base of the model.
         """
         self.vector = vector.clone()
         self.weights = self.vector[: self.model.n_trainable]
@@ -56,7 +56,7 @@ class Live:
             counter.zero_()
 
     def let_go(self) -> Tensor:
-        """Release the base and the vector, which is returned, until the next start, so that memory can be freed."""
+        """Return the vector, and release it and the base until the next start, so that memory can be freed."""
         vector, self.vector = self.vector, self.vector.new_empty(0)
         self.weights = self.vector
         for part in (*self.parameters, *self.statistics, *self.base):
@@ -68,33 +68,33 @@ class Live:
 class FlatModel:
     """A module with its loss, as functions of a flat vector [size] of trainable parameters and running statistics.
 
-    Running statistics, as in batch norm, are the last part of the vector: they are sent and averaged with the
-    parameters and used in evaluation, but neither gradient steps nor steps of a server change them. Parameters that do
-    not require a gradient are not part of the vector and are never sent. The module is copied; vectors and data must be
-    on the torch device of the module.
+    Running statistics, as in batch norm, are the last part of the vector. They are sent and averaged with the
+    parameters and used in evaluation, but gradient steps and server steps do not change them. Parameters that need no
+    gradient are not part of the vector and are never sent. The module is copied. Vectors and data must be on the torch
+    device of the module.
 
-    Frozen weights under adapters are the base [base_size]. A call may pass another base, or append it to the vector,
-    [size + base_size].
+    Frozen weights under adapters are the base [base_size]. A call may use another base, as an argument or appended to
+    the vector [size + base_size].
 
     Args:
-        module: a float module from [B, *input_shape] to outputs.
+        module: a floating-point module from [B, *input_shape] to outputs.
         loss: a name in `LOSSES`.
         input_shape: the shape of one sample.
-        vocabulary: number of different tokens, where inputs are token numbers; None where they are real.
+        vocabulary: number of different tokens, if inputs are token ids; None if inputs are real-valued.
 
     Attributes:
         size: number of scalars in the vector.
         n_trainable: number of trainable parameters, the first part of the vector.
         n_statistics: number of running statistics, the last part of the vector.
         base_size: number of scalars in the base.
-        shipped_bit: bits of frozen weights that each device is sent once; 0 if it has them from the start.
+        shipped_bit: size in bits of the frozen weights sent once to each device; 0 if devices have them from the start.
         loss_name: the name of the loss in `LOSSES`.
         draws: whether training draws random numbers from torch, as dropout does.
         is_classifier: whether there is one right class for each sample.
-        least_batch: samples that a batch must have in training: 2 where one has no statistics, as in batch norm; or 1.
-        batchable: whether jobs may share a vectorised call: nothing is drawn, a sample's output does not depend on
-            other samples in the batch, and no layer is one of PyTorch's recurrent ones, over which it would loop. Other
-            models are trained one job at a time, under a seed per job.
+        least_batch: minimum number of samples in a training batch: 1, or 2 if a layer needs batch statistics.
+        batchable: whether jobs may share a vectorised call. That requires that nothing is drawn, that the output for a
+            sample depends on no other sample, and that no layer is a recurrent one of PyTorch, over which a vectorised
+            call would loop. Other models are trained one job at a time, each with its own seed.
     """
 
     def __init__(
@@ -132,19 +132,19 @@ class FlatModel:
         self.batchable = self._separable and not recurrent
 
     def to(self, device: str) -> FlatModel:
-        """This model, after its module has been moved to a torch device."""
+        """Move the module to a torch device, and return the model."""
         self._module.to(device)
         self._eval_module.to(device)
         return self
 
     def initial(self) -> Tensor:
-        """A flat copy [size] of the parameters and statistics that the module was built with."""
+        """Return a flat copy [size] of the parameters and statistics with which the module was built."""
         tensors = dict([*self._module.named_parameters(), *self._module.named_buffers()])
         return torch.cat([tensors[name].detach().reshape(-1) for name in self._names])
 
     @property
     def device(self) -> torch.device:
-        """The torch device of the module, on which vectors and data must be too."""
+        """The torch device of the module. Vectors and data must be on the same device."""
         return next(self._module.parameters()).device
 
     @property
@@ -153,9 +153,9 @@ class FlatModel:
         return _sequence(self._module)
 
     def laid_out(self, x: Tensor) -> Tensor:
-        """The samples x [B, ...] in the memory layout that is fastest for the model; the values are the same.
+        """Return the samples `x` [B, ...], with equal values, in the memory layout that is fastest for the model.
 
-        Convolutions and pooling on a CPU are faster when the channels of a pixel are adjacent in memory.
+        Convolutions and pooling on a CPU are faster if the channels of a pixel are adjacent in memory.
         """
         if x.ndim != 4 or x.device.type != "cpu" or not self._takes_channels_last:
             return x
@@ -169,19 +169,19 @@ class FlatModel:
         return nn.Conv2d in kinds and kinds <= _OF_ANY_LAYOUT and not any(map(has_hooks, self.layers))
 
     def pieces(self, vector: Tensor) -> list[Tensor]:
-        """The parts of a flat vector as views of their shapes: parameters as in the module, then statistics."""
+        """Return the parts of a flat vector as shaped views: parameters in the order of the module, then statistics."""
         parts = torch.split(vector, self._sizes)
         return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
     def unflatten(self, vector: Tensor, base: Tensor | None = None) -> dict[str, Tensor]:
-        """The parts of a flat vector by name, with the parts of a base that is given or appended; views, not copies."""
+        """Return views of a flat vector's parts by name, with the parts of a base that is passed or appended."""
         if base is None and len(vector) > self.size:
             vector, base = vector[: self.size], vector[self.size :]
         parts = dict(zip(self._names, self.pieces(vector), strict=True))
         return parts if base is None else parts | self.base_weights(base)
 
     def base_weights(self, base: Tensor | None = None) -> dict[str, Tensor]:
-        """The weights under adapters by name, of a base [base_size] or the model's own; views, not copies."""
+        """Return views of the weights under adapters by name, from `base` [base_size] or else from the model."""
         own = {name: self._module.get_parameter(name).detach() for name in self._base}
         if base is None:
             return own
@@ -189,10 +189,10 @@ class FlatModel:
         return {name: part.view(own[name].shape) for name, part in zip(own, parts, strict=True)}
 
     def forward(self, vector: Tensor, x: Tensor, *, training: bool = False, base: Tensor | None = None) -> Tensor:
-        """The outputs [B, ...] for the inputs x [B, *input_shape].
+        """Return the outputs [B, ...] for the inputs `x` [B, *input_shape].
 
-        `training` switches on dropout, and batch norm with batch statistics; the statistics in the vector do not change
-        and have no gradient.
+        `training` turns on dropout, and batch norm uses the statistics of the batch. The running statistics in the
+        vector do not change and have no gradient.
         """
         tensors = self.unflatten(vector, base)
         for name in self._statistics:
@@ -201,7 +201,7 @@ class FlatModel:
         return outputs
 
     def sample_losses(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """The loss [B] of each sample, from the outputs of `forward`."""
+        """Return the loss [B] of each sample, from the outputs of `forward`."""
         return self._loss(outputs, y)
 
     @property
@@ -209,13 +209,13 @@ class FlatModel:
         return self._hits is not None
 
     def hits(self, outputs: Tensor, y: Tensor) -> Tensor | None:
-        """The accuracy [B] of each sample, from the outputs of `forward`; None for a regression."""
+        """Return the accuracy [B] of each sample, from the outputs of `forward`; None for a regression."""
         return None if self._hits is None else self._hits(outputs, y)
 
     def loss(
         self, vector: Tensor, x: Tensor, y: Tensor, weight: Tensor | None = None, *, base: Tensor | None = None
     ) -> Tensor:
-        """The training loss sum(weight * loss) / sum(weight) over a batch; the plain mean without weights [B]."""
+        """Return the loss sum(weight * loss) / sum(weight) of a training batch; the mean if `weight` [B] is None."""
         losses = self._loss(self.forward(vector, x, training=True, base=base), y)
         if weight is None:
             return losses.mean()
@@ -224,7 +224,7 @@ class FlatModel:
     def loss_and_squares(
         self, vector: Tensor, x: Tensor, y: Tensor, weight: Tensor | None = None, *, base: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The training loss as in `loss`, and the weighted sum of the squared losses of the samples."""
+        """Return the training loss as in `loss`, and the weighted sum of the squared losses of the samples."""
         losses = self._loss(self.forward(vector, x, training=True, base=base), y)
         if weight is None:
             return losses.mean(), losses.square().sum()
@@ -232,18 +232,18 @@ class FlatModel:
 
     @property
     def constants(self) -> list[Tensor]:
-        """The frozen parameters, and the buffers that training does not change; all copies share them."""
+        """The frozen parameters, and the buffers that training does not change; all copies of the model share them."""
         moving = {*self._names, *self._counters}
         modules = (self._module, self._eval_module)
         named = (its for module in modules for its in (*module.named_parameters(), *module.named_buffers()))
         return list(dict.fromkeys(tensor for name, tensor in named if name not in moving))
 
     def copied(self) -> FlatModel:
-        """A copy for another thread, which shares the constant parts with this model."""
+        """Return a copy for another thread. The copy shares the constant tensors with the original."""
         return copy.deepcopy(self, {id(tensor): tensor for tensor in self.constants})
 
     def live(self) -> Live:
-        """A new module whose parameters and statistics are views into one flat vector, for training in place.
+        """Return a new module whose parameters and statistics are views into one flat vector, for training in place.
 
         Frozen parameters, and buffers that training does not change, share the memory of this model.
         """
@@ -260,9 +260,9 @@ class FlatModel:
         return live
 
     def vectorises(self) -> bool:
-        """Whether PyTorch can vectorise the gradient over several models; not if Python code branches on values.
+        """Return True if PyTorch can vectorise the gradient over models. False if code branches on tensor values.
 
-        The first check takes seconds, because PyTorch loads its modules for such calls.
+        The first check takes seconds, because PyTorch loads its modules for vectorised calls.
         """
         vectors, x = self.initial().cpu().expand(2, -1), self._ramp(4).view(2, 2, *self.input_shape)
         with self._trial(self._module) as module:
@@ -281,8 +281,8 @@ class FlatModel:
     def flop_per_sample(self) -> float:
         """Floating-point operations of a forward and a backward pass for one sample.
 
-        Counted by PyTorch from the matrix products and convolutions that run (a multiply-add is two operations);
-        element-wise work is not counted.
+        PyTorch counts the matrix products and convolutions that run (a multiply-add is two operations). Element-wise
+        operations are not counted.
         """
         with self._trial(self._module) as module, FlopCount() as counter:
             module(self._ramp(2)).sum().backward()
@@ -297,13 +297,13 @@ class FlatModel:
 
     @cached_property
     def activation_byte_per_sample(self) -> int:
-        """Memory that a forward pass keeps for the backward pass, per sample, without the parameters (byte)."""
+        """Memory per sample that a forward pass keeps for the backward pass, without the parameters, in bytes."""
         return max(self._saved_byte(2) - self._saved_byte(1), 1) if self._separable else self._saved_byte(2)
 
     def _saved_byte(self, n_samples: int) -> int:
         saved: list[int] = []
 
-        def pack(tensor: Tensor) -> None:  # keeping the tensor would keep its graph alive forever
+        def pack(tensor: Tensor) -> None:  # keeping the tensor would also keep its graph alive
             saved.append(tensor.numel() * tensor.element_size())
 
         hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda nothing: nothing)
@@ -312,16 +312,16 @@ class FlatModel:
         return sum(saved)
 
     def _ramp(self, n_samples: int) -> Tensor:
-        """Deterministic non-constant samples for trial calls of a module; tokens include the first and the last."""
+        """Return deterministic non-constant samples for trial calls. Tokens include the first and the last token id."""
         shape = (n_samples, *self.input_shape)
         if self.vocabulary is not None:
             return torch.linspace(0, self.vocabulary - 1, math.prod(shape)).round().long().reshape(shape)
         return torch.linspace(-1.0, 1.0, math.prod(shape), dtype=self.dtype).reshape(shape)
 
     def _try_training(self, module: nn.Module) -> tuple[bool, dict[str, Tensor]]:
-        """Whether a training pass of a trial copy draws random numbers, and the buffers of layers whose buffers change.
+        """Run a trial copy in training mode; return whether it draws random numbers, and the buffers that may change.
 
-        Raises an error for a module that does not work.
+        A buffer may change if the call changes any buffer of the same layer. An error is raised if the call fails.
         """
         with torch.no_grad():
             buffers = dict(module.named_buffers())
@@ -339,17 +339,17 @@ class FlatModel:
         return "samples" if self.vocabulary is None else f"windows of {self.vocabulary} different tokens"
 
     def _mixes_samples(self, module: nn.Module) -> bool:
-        """Whether a sample's output depends on others in the batch of a trial copy, as with batch normalisation."""
+        """Return True if an output of the trial copy depends on other samples of the batch, as with batch norm."""
         pair = self._ramp(2)
         return any(mixes(module.train(training), pair) for training in (False, True))
 
     @staticmethod
     @contextmanager
     def _trial(module: nn.Module) -> Iterator[nn.Module]:
-        """A copy on the CPU for trial calls, which change neither the module nor torch's generators.
+        """Context manager for a copy on the CPU; trial calls of it change neither the module nor torch's generators.
 
-        Other threads that draw random numbers wait, because their draws would be disturbed and attributed to the
-        module.
+        Other threads that draw random numbers wait until the block ends. Otherwise, the block would change their draws,
+        and their draws would be attributed to the module.
         """
         frozen = (p for p in module.parameters() if not p.requires_grad and p.device.type == "cpu")
         with torch_seed(0):
@@ -370,5 +370,5 @@ def _sequence(module: nn.Module) -> tuple[nn.Module, ...]:
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether the module has forward hooks, which may change the outputs of a call."""
+    """Return True if the module has forward hooks, which may change the outputs of a call."""
     return bool(module._forward_hooks or module._forward_pre_hooks)

@@ -1,4 +1,4 @@
-"""Counts the floating-point operations of the code in a block, by PyTorch's formulas."""
+"""Counter of the floating-point operations of the code in a block, by PyTorch's formulas."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from torch.utils.flop_counter import flop_registry
 
 
 def _recurrent_flop(x: Tensor, w_input: Tensor, w_hidden: Tensor, *_: Any, out_val: Any) -> int:
-    """Operations of a recurrent layer on x [length, n, inputs], whose products multiply each step by both weights."""
+    """Operations of a recurrent layer on `x` [length, n, inputs]; each step multiplies by both weight matrices."""
     return int(2 * x.shape[0] * x.shape[1] * (w_input.numel() + w_hidden.numel()))
 
 
 def _attention_flop(query: Tensor, key: Tensor, value: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
-    """Operations of attention: the products of queries [..., n, d] with keys [..., m, d], and of shares with values."""
+    """Operations of attention: products of queries [..., n, d] with keys [..., m, d], and of weights with values."""
     return int(2 * query.shape[:-1].numel() * key.shape[-2] * (query.shape[-1] + value.shape[-1]))
 
 
 def _attention_backward_flop(_: Tensor, *args: Any, out_val: Any, **__: Any) -> int:
-    """The four products of a backward pass, without the fifth by which some kernels save memory."""
+    """Operations of the four products of a backward pass, without the fifth that some kernels repeat to save memory."""
     return 2 * _attention_flop(*args, out_val=out_val)
 
 
@@ -35,20 +35,20 @@ _FORMULAS = {
     **{getattr(_aten, f"_scaled_dot_product_{kernel}"): _attention_flop for kernel in _ATTENTION},
     **{getattr(_aten, f"_scaled_dot_product_{kernel}_backward"): _attention_backward_flop for kernel in _ATTENTION},
 }
-"""Formulas of PyTorch, and of layers that run as one operation on a CPU, which PyTorch does not count. Attention has
-the cost of its matrix products, for any kernel."""
+"""Formulas of PyTorch, and formulas for layers that run as one operation on a CPU, which PyTorch does not count. For
+every kernel, attention costs as much as its matrix products."""
 
 
 @final
 class FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Adds up matrix products and convolutions, forward and backward; a multiply-add is two operations.
+    """Context manager that counts operations of matrix products and convolutions; a multiply-add is two operations.
 
-    The same as `torch.utils.flop_counter.FlopCounterMode`, but without loading PyTorch's compiler (75 MB), which a
-    small run does not need, and with recurrent layers and attention that run as one operation. Inside the block
-    transformer layers do not use their fast path for evaluation, which would hide all of their products.
+    Unlike `torch.utils.flop_counter.FlopCounterMode`, the counter does not load PyTorch's compiler (75 MB), and also
+    counts recurrent layers and attention that run as one operation. Inside the block, transformer layers do not use
+    their fast path for evaluation, which would hide all of their matrix products.
 
     Attributes:
-        total: operations so far.
+        total: number of operations so far.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """False, because nothing is compiled here; PyTorch then does not load its compiler."""
+        """Return False, because nothing is compiled here; PyTorch then does not load its compiler."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

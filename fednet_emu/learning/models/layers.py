@@ -1,4 +1,4 @@
-"""Split of a model's parameters into shared ones and those that stay on the device, by name or by layer."""
+"""Split of a model's parameters into shared parameters and private ones, which stay on the device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fednet_emu.errors import ScenarioError, did_you_mean
 from fednet_emu.learning.models.flat import FlatModel
 
 LayerName = str | int
-"""Parameters by name or pattern, such as `3.weight`, `body.*`, `*.bias`; or a layer by its index, -1 for the last."""
+"""A parameter name or pattern, such as `3.weight`, `body.*` or `*.bias`; or the index of a layer, -1 for the last."""
 
 
 @final
@@ -26,8 +26,8 @@ class Layers:
         size: number of scalars in the vector.
         n_shared: number of shared scalars, which are sent.
         n_statistics: number of running statistics at the end of the shared scalars.
-        shared: mask [size], one where a parameter is shared, zero where it is private.
-        private: mask [size], one where a parameter is private, zero where it is shared.
+        shared: mask [size], 1 for a shared scalar, 0 for a private one.
+        private: mask [size], 1 for a private scalar, 0 for a shared one.
     """
 
     def __init__(self, model: FlatModel, private: Sequence[LayerName]) -> None:
@@ -51,12 +51,12 @@ class Layers:
         return vector.index_copy(0, self._places.to(vector.device), shared)
 
     def pad(self, shared: Tensor) -> Tensor:
-        """A vector [size] with this shared part [n_shared], and zeros elsewhere."""
+        """Return a vector [size] with the shared part [n_shared], and zeros elsewhere."""
         return self.put(shared.new_zeros(self.size), shared)
 
 
 def _matches(entry: LayerName, names: list[str]) -> list[str]:
-    """The parameter names that match an entry, in the order of the model."""
+    """Return the parameter names that match an entry, in the order of the model."""
     layers = list(dict.fromkeys(name.rpartition(".")[0] for name in names))
     if isinstance(entry, int):
         if not -len(layers) <= entry < len(layers):

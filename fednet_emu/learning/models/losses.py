@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 PerSampleLoss = Callable[[Tensor, Tensor], Tensor]
-"""Outputs [B, ...] and targets [B, ...] to losses [B]."""
+"""Function from outputs [B, ...] and targets [B, ...] to losses [B]."""
 
 
 def _cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -39,9 +39,9 @@ LOSSES: Mapping[str, PerSampleLoss] = {
     "squared-hinge": _squared_hinge,
     "next-token": _next_token,
 }
-"""Loss per sample by name: the binary cross-entropy is the mean over labels, the squared error the sum over outputs,
-without a factor 1/2, `squared-hinge`, of one score for the second of two classes, 1/2 max(0, 1 - margin)^2, and
-`next-token`, of scores [B, length, tokens], the mean cross-entropy over positions."""
+"""Functions for the loss per sample, by name. The binary cross-entropy is the mean over labels. The squared error is
+the sum over outputs, without a factor 1/2. `squared-hinge` is 1/2 max(0, 1 - margin)^2, where one score is positive for
+the second of two classes. `next-token` is the mean cross-entropy over positions, for scores [B, length, tokens]."""
 
 
 def _right_class(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -66,5 +66,5 @@ HITS: Mapping[str, PerSampleLoss] = {
     "squared-hinge": _right_side,
     "next-token": _right_tokens,
 }
-"""Accuracy [B] of each sample, for losses that have one: whether the class with the highest score is right, or the
-share of right tokens, or of right labels (a score above 0 is a probability above one half)."""
+"""Functions for the accuracy [B] per sample, by loss: 1 if the class with the highest score is right, else 0; or the
+share of right tokens; or the share of right labels, where a score above 0 means that the label applies."""

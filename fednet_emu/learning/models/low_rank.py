@@ -1,4 +1,4 @@
-"""The adapters in the flat vectors of a model, and the part of a device with a lower rank."""
+"""Positions of the adapters in the flat vectors of a model, and the part that a device with a lower rank holds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Factors(NamedTuple):
-    """The adapter of a layer, with the product B A [m, n]."""
+    """The factors B [m, rank] and A [rank, n] of a layer's adapter."""
 
     b: Tensor
     a: Tensor
@@ -26,10 +26,10 @@ class Factors(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class Part:
-    """The part of a flat vector on a device of some rank: first rows of each A, first columns of each B, all else."""
+    """The part of a flat vector that a device with a given adapter rank holds, with its position in the vector."""
 
-    rank: int  # the rank
-    places: Tensor  # int64 [n], indices of the part in the vector
+    rank: int  # rank of the adapters on the device
+    places: Tensor  # int64 [n], indices in the vector of the scalars of the part
 
     @property
     def size(self) -> int:
@@ -51,7 +51,7 @@ class Adapters:
 
     Attributes:
         rank: the rank of the adapters.
-        others: mask [size], True where a parameter belongs to no adapter.
+        others: mask [size], True for a parameter that belongs to no adapter.
     """
 
     def __init__(self, model: FlatModel) -> None:
@@ -68,18 +68,18 @@ class Adapters:
             self.others[its.a], self.others[its.b] = False, False
 
     def part(self, rank: int) -> Part:
-        """The part on a device of this rank."""
+        """Return what a device of this rank holds: the first rows of each A, the first columns of each B, all else."""
         has = torch.ones_like(self.others)
         for its in self._places:
             has[its.a[rank:]], has[its.b[:, rank:]] = False, False
         return Part(rank, has.nonzero().squeeze(1))
 
     def factors(self, vector: Tensor) -> list[Factors]:
-        """The adapters in a vector [size], as copies in double precision."""
+        """Return copies of the adapters in a vector [size], in double precision."""
         return [Factors(vector[its.b].double(), vector[its.a].double()) for its in self._places]
 
     def drawn(self, vector: Tensor, streams: Streams, *name: Any) -> Tensor:
-        """A copy of a vector [size] with new adapters: A from the random stream of this name, B zero."""
+        """Return a copy of a vector [size] with new adapters: B is zero, and the random stream `name` draws A."""
         rng = streams(*name)
         new = [(vector.new_zeros(its.b.shape), torch.from_numpy(drawn(rng, *its.a.shape))) for its in self._places]
         return self.put(vector, [Factors(*its) for its in new])
@@ -88,7 +88,7 @@ class Adapters:
         return self.put(vector, [Factors(torch.zeros_like(its.b), its.a) for its in self.factors(vector)])
 
     def base(self) -> Tensor:
-        """The weights under the adapters [base_size], as they are in the model."""
+        """Return the weights under the adapters [base_size], as they are in the model."""
         weights = self._model.base_weights()
         for name in (f"{layer}weight" for layer in self._layers):
             if name not in weights:
@@ -97,7 +97,7 @@ class Adapters:
         return torch.cat([weight.reshape(-1) for weight in weights.values()])
 
     def grown(self, base: Tensor, factors: Sequence[Factors]) -> Tensor:
-        """The base [base_size] with the products of factors of any ranks, one pair for each adapter, added to it."""
+        """Return `base` [base_size] plus the products of `factors`, one pair for each adapter; ranks may differ."""
         after = base.to(torch.float64, copy=True)
         weights = self._model.base_weights(after)
         for name, layer, its in zip(self._layers, self._modules, factors, strict=True):
@@ -106,12 +106,12 @@ class Adapters:
 
     @cached_property
     def _modules(self) -> list[nn.Module]:
-        """The layers with adapters, for the scale and orientation of the adapters."""
+        """The layers with adapters, which give the scale and orientation of the adapters."""
         module = self._model.live().module
         return [module.get_submodule(name.removesuffix(".")) for name in self._layers]
 
     def put(self, vector: Tensor, factors: Sequence[Factors]) -> Tensor:
-        """A copy of a vector [size] with other adapters."""
+        """Return a copy of a vector [size] with other adapters."""
         after = vector.clone()
         for places, its in zip(self._places, factors, strict=True):
             after[places.b], after[places.a] = its.b.to(vector), its.a.to(vector)

@@ -1,7 +1,7 @@
 """Recurrent networks that predict the next character or word, in the sizes of the literature.
 
-Each gate has one bias, as in TensorFlow, on which the published numbers of parameters are based; the second bias of
-PyTorch is fixed at zero and is not a parameter.
+Each gate has one bias, as in TensorFlow, so that parameter counts equal the published ones. The second bias of each
+gate in PyTorch is fixed at zero and is not a parameter.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from fednet_emu.learning.models.base import Model
 class CharLstm(Model):
     """An embedding of 8, two LSTM layers of 256 and a linear layer: McMahan et al. (AISTATS 2017), LEAF, FedProx.
 
-    It predicts the token after a window of tokens. With LEAF's 80 characters it has 817,872 parameters; with 82 tokens
-    818,402, which is often quoted for this task; with the 90 of Reddi et al. (ICLR 2021) 820,522.
+    The network predicts the token after a window of tokens. It has 817,872 parameters with LEAF's 80 characters;
+    818,402 with 82 tokens, which is often quoted for this task; and 820,522 with the 90 tokens of Reddi et al. (ICLR
+    2021).
     """
 
     embedding: int = Field(8, gt=0)
@@ -27,10 +28,9 @@ class CharLstm(Model):
     layers: int = Field(2, gt=0, le=64)
     """Number of LSTM layers."""
     vocabulary: int | None = Field(None, gt=0)
-    """Number of different tokens; null takes the number of outputs, as when the next token is predicted."""
+    """Number of different tokens. Null uses the number of outputs, which is right if the next token is predicted."""
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """The network for windows [length] of tokens."""
         if len(input_shape) != 1:
             raise ScenarioError(
                 f"model: samples must be windows [length] of tokens for {self.kind}, got shape {list(input_shape)}; "
@@ -43,15 +43,15 @@ class CharLstm(Model):
         )
 
     def _head(self, outputs: int) -> list[nn.Module]:
-        """The layers behind the last state [n, units]."""
+        """Return the layers after the last state [n, units]."""
         return [nn.Linear(self.units, outputs)]
 
 
 class WordLstm(CharLstm):
     """An embedding of 96, one LSTM layer of 670, and linear layers to 96 and to the outputs: Reddi et al. (ICLR 2021).
 
-    It predicts the token after a window of tokens. With the 10,004 tokens of their Stack Overflow task it has 4,050,748
-    parameters.
+    The network predicts the token after a window of tokens. With the 10,004 tokens of the paper's Stack Overflow task,
+    it has 4,050,748 parameters.
     """
 
     embedding: int = Field(96, gt=0)
@@ -65,7 +65,7 @@ class WordLstm(CharLstm):
 
 
 class _LastState(nn.Module):
-    """LSTM layers; the output is the last layer's state after the last token."""
+    """LSTM layers. The output is the state of the last layer after the last token."""
 
     def __init__(self, inputs: int, units: int, layers: int) -> None:
         super().__init__()
@@ -76,10 +76,10 @@ class _LastState(nn.Module):
                 nn.init.zeros_(parameter)
 
     def forward(self, x: Tensor) -> Tensor:
-        """From [n, length, inputs] to [n, units]."""
+        """Map inputs [n, length, inputs] to states [n, units]."""
         states: Tensor = self.lstm(x)[0]
         return states[:, -1]
 
     def train(self, mode: bool = True) -> _LastState:
-        """Stay in training mode, because cuDNN has no gradients in evaluation mode; there is no dropout."""
+        """Stay in training mode, because cuDNN computes no gradients in evaluation mode. The layers have no dropout."""
         return super().train(True)

@@ -15,34 +15,35 @@ from fednet_emu.learning.models.base import Model
 from fednet_emu.learning.torch_vision import torch_vision
 
 _COLOURS = 3
-"""Channels that every architecture of torchvision is made for."""
+"""Number of input channels for which the architectures of torchvision are made."""
 _SIDE_OUTPUTS = {"googlenet", "inception_v3"}
 """Architectures that by default have auxiliary outputs in training and warn about their initialisation."""
 _BY_VALUES = "regnet_"
-"""Prefix of the names of architectures that compute their widths as tensors, which need memory for their values."""
+"""Name prefix of architectures that compute layer widths as tensors, and so cannot be built without memory for
+tensors."""
 
 
 class TorchvisionModel(Model):
-    """An image classifier of the library torchvision by its name there, such as `resnet18` or `mobilenet_v3_small`.
+    """An image classifier of the library torchvision, by its name there, such as `resnet18` or `mobilenet_v3_small`.
 
-    Its first convolution takes as many channels as the images have, its last layer has one output for each class, and
-    all weights are random. Needs the extra `torchvision`. Most architectures are made for images of 224 x 224 and
-    reduce small images too much; see `resnet-18` and `resnet-20` for these.
+    The first convolution gets as many input channels as the images have, the last layer gets one output per class, and
+    all weights are random. Needs the extra `torchvision`. Most architectures are made for images of 224 x 224 pixels
+    and reduce small images too much; for small images, use `resnet-18` or `resnet-20`.
     """
 
     kind = "torchvision"
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=100)
-    """The architecture, a name that `torchvision.models.list_models()` has."""
+    """Name of the architecture, one of `torchvision.models.list_models()`."""
     norm: Literal["batch", "group"] = "batch"
-    """Normalisation: over the batch as published, or over groups of channels of each sample instead (Hsieh et al.,
-    ICML 2020: statistics of a batch differ from device to device)."""
+    """Normalisation. batch: over the batch, as published; group: over groups of channels of each sample (Hsieh et al.,
+    ICML 2020, because batch statistics differ from device to device)."""
     groups: int = Field(2, gt=0)
-    """Number of groups of channels of group norm; a divisor of all widths."""
+    """Number of channel groups of group norm. Must divide the widths of all layers."""
     args: dict[str, Any] = Field(default_factory=dict)
     """Further keyword arguments of the architecture, such as `dropout`."""
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """The network for images [channels, height, width], which is tried on two black ones."""
+        """Build the network for images [channels, height, width], and test it on two black images."""
         if len(input_shape) != 3:
             wanted = "samples must be images [channels, height, width] for torchvision"
             raise ScenarioError(f"model: {wanted}, got shape {list(input_shape)}; use image data, or mlp or softmax")
@@ -75,7 +76,7 @@ class TorchvisionModel(Model):
         return module
 
     def _adapt(self, module: nn.Module, channels: int) -> None:
-        """Replace the first convolution by one of the same form with this number of input channels."""
+        """Replace the first convolution by one of the same form with `channels` input channels."""
         for owner, name, layer in _layers(module, nn.Conv2d):
             if layer.in_channels != _COLOURS or layer.groups != 1:
                 break
@@ -93,7 +94,7 @@ class TorchvisionModel(Model):
             setattr(owner, name, nn.GroupNorm(self.groups, layer.num_features, eps=layer.eps))
 
     def _try_out(self, module: nn.Module, input_shape: tuple[int, ...], outputs: int) -> None:
-        """Check in evaluation mode, without random numbers and changes of statistics."""
+        """Check the output shape in evaluation mode, which draws no random numbers and changes no statistics."""
         batch = torch.zeros(2, *input_shape)
         try:
             with torch.no_grad():
@@ -109,7 +110,7 @@ class TorchvisionModel(Model):
 
 
 def _layers(module: nn.Module, kind: type[nn.Module]) -> Iterator[tuple[nn.Module, str, Any]]:
-    """Every layer of a type, with its parent module and its name in the parent."""
+    """Yield every layer of a type, with its parent module and its name in the parent."""
     for owner in module.modules():
         for name, layer in owner.named_children():
             if isinstance(layer, kind):

@@ -20,38 +20,40 @@ from fednet_emu.learning.models.base import Model
 from fednet_emu.learning.models.user_module import try_out
 
 _DROPOUT = ("dropout", "pdrop")
-"""Parts of the names of settings that are rates of dropout."""
+"""Substrings of the names of settings that are dropout rates."""
 _ATTENTION = "eager"
-"""Two matrix products, which PyTorch can vectorise over devices; its fused kernel, which it cannot, counts the same."""
+"""Attention as two matrix products, which PyTorch can vectorise over devices. PyTorch's fused kernel has the same
+operation count, but cannot be vectorised."""
 _NO_TOKEN = -1
-"""A number that no token of any data has."""
+"""An id that no token of any data has."""
 
 
 class TransformersModel(Model):
-    """A network of the library transformers, such as GPT-2, BERT or ViT, with adapters or trained as a whole.
+    """A network of the library transformers, such as GPT-2, BERT or ViT, of which adapters or all weights are trained.
 
-    It comes from a configuration, with random weights, or from a folder that `save_pretrained` wrote; nothing is
-    downloaded. By default the vocabulary (`head: tokens`) or the size of images comes from the data; for windows with
-    `head: classes`, `vocab_size` comes from the configuration. With `head: tokens` every position sees only earlier
-    positions and itself, also in encoders such as BERT. Needs the extra `transformers`.
+    The network has random weights if it is built from a configuration, or stored weights if it is read from a folder
+    written by `save_pretrained`. Nothing is downloaded. By default, the vocabulary (`head: tokens`) or the image size
+    follows from the data; for windows with `head: classes`, `vocab_size` is that of the configuration. With `head:
+    tokens`, every position sees only itself and earlier positions, even in encoders such as BERT. Needs the extra
+    `transformers`.
     """
 
     kind = "transformers"
     _one_origin = exactly_one("config", "path")
     config: dict[str, Any] | None = None
-    """The architecture as `model_type`, with settings of its configuration class, as `{model_type: gpt2, n_layer: 2}`;
-    give this or `path`."""
+    """The architecture as `model_type`, with settings of its configuration class, such as `{model_type: gpt2, n_layer:
+    2}`. Exactly one of `config` and `path` is required."""
     path: str | None = None
-    """Folder with a configuration and weights; a relative path is looked up in the data folder first, then in the
-    current folder. A head that the weights lack is random."""
+    """Folder with a configuration and weights. A relative path is looked up in the data folder first, then in the
+    current folder. A head without stored weights is random."""
     head: Literal["tokens", "classes"] = "tokens"
-    """Outputs. tokens: a score of each next token at every position of a window, for `data.predict: every`;
-    classes: a score of each class of a sample, tokens or an image."""
+    """Outputs. tokens: scores of the next token at every position of a window, for `data.predict: every`; classes:
+    scores of the classes of a sample, which is a window of tokens or an image."""
     dropout: float = Field(0.0, ge=0, lt=1)
-    """Value of all dropout rates of the network. With dropout a model draws random numbers, so that devices train one
-    by one."""
+    """Value of all dropout rates of the network. Dropout draws random numbers, so that devices are trained one at a
+    time."""
     adapters: AnyAdapters | None = None
-    """Adapters that are trained instead of the weights; null trains all weights."""
+    """Adapters that are trained instead of the weights. Null trains all weights."""
 
     def located(self, data_dir: Path | None) -> TransformersModel:
         if self.path is None:
@@ -59,7 +61,7 @@ class TransformersModel(Model):
         return self.model_copy(update={"path": str(locate(self.path, data_dir).absolute())})
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """The network for windows [length] of tokens or images [channels, height, width], tried on two samples."""
+        """Build the network for windows [length] or images [channels, height, width], and try it on two samples."""
         if self.path is not None and not Path(self.path).is_absolute():
             return self.located(None).build(input_shape, outputs)
         library = _library()
@@ -82,23 +84,23 @@ class TransformersModel(Model):
         return f"path {self.path}" if self.config is None else f"config {self.config}"
 
     def _network(self, library: Any, config: Any, input_shape: tuple[int, ...]) -> nn.Module:
-        """The network of a configuration; stored weights are not read while networks are abstract."""
+        """Return the network of a configuration. Stored weights are not read while networks are abstract."""
         images = "ForImageClassification" if len(input_shape) == 3 else "ForSequenceClassification"
         auto = getattr(library, f"AutoModel{'ForCausalLM' if self.head == 'tokens' else images}")
         if self.path is None or _is_abstract():
             made: Any = auto.from_config(config, attn_implementation=_ATTENTION)
-            made.tie_weights()  # without memory for them, transformers 5.0 has not done so
+            made.tie_weights()  # transformers 5.0 has not tied weights without memory
         else:
             how = {"attn_implementation": _ATTENTION, "dtype": torch.float32, "local_files_only": True}
             made = auto.from_pretrained(self.path, config=config, **how)
         network: nn.Module = made
         for layer in network.modules():
             if hasattr(layer, "create_position_ids_from_input_ids") and layer.padding_idx is None:
-                layer.padding_idx = _NO_TOKEN  # RoBERTa numbers positions from the one after it, and skips such tokens
+                layer.padding_idx = _NO_TOKEN  # RoBERTa counts positions from it, and skips its tokens
         return network
 
     def _configuration(self, library: Any, input_shape: tuple[int, ...], outputs: int) -> Any:
-        """The configuration, with the outputs of the data and all dropout rates equal to `dropout`."""
+        """Return the configuration, with the outputs of the data, and with all dropout rates set to `dropout`."""
         config = self._stored(library) if self.config is None else self._written(library, input_shape, outputs)
         if self.head == "classes":
             config.num_labels = outputs
@@ -107,7 +109,7 @@ class TransformersModel(Model):
                 remedy = "give the number of a token that the data do not have"
                 raise ScenarioError(f"model.config.pad_token_id: {what}; {remedy}")
         elif getattr(config, "is_decoder", None) is False:
-            config.is_decoder = True  # an encoder would see the token that it predicts
+            config.is_decoder = True  # as an encoder, the network would see the token to be predicted
         for name in config.to_dict():
             if any(part in name for part in _DROPOUT):
                 setattr(config, name, self.dropout)
@@ -150,14 +152,14 @@ class TransformersModel(Model):
 
 
 class _Scores(nn.Module):
-    """A network of transformers with one input, reduced to its scores."""
+    """A network of transformers with one input, which returns only the scores."""
 
     def __init__(self, network: nn.Module, argument: str) -> None:
         super().__init__()
         self.network, self.argument = network, argument
 
     def forward(self, x: Tensor) -> Tensor:
-        """The scores [n, classes] of samples, or [n, length, tokens] of windows."""
+        """Return the scores [n, classes] of samples, or the scores [n, length, tokens] of windows."""
         scores: Tensor = self.network(**{self.argument: x}).logits
         return scores
 
@@ -174,7 +176,7 @@ def _library() -> Any:
 
 @contextmanager
 def _quiet(library: Any) -> Iterator[None]:
-    """Context manager: the library shows neither warnings nor progress bars."""
+    """Context manager that hides the warnings and progress bars of the library."""
     log = library.logging
     level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
     log.set_verbosity(log.CRITICAL)
@@ -188,5 +190,5 @@ def _quiet(library: Any) -> Iterator[None]:
 
 
 def _is_abstract() -> bool:
-    """Whether networks are created with shapes only, without values."""
+    """Return True if networks are created with shapes only, without values."""
     return torch.get_default_device().type == "meta"

@@ -1,4 +1,4 @@
-"""Checks of a module by calls: whether it accepts a batch, mixes samples, and keeps its buffers."""
+"""Checks of a module by trial calls: whether the module accepts a batch, mixes samples, and keeps its buffers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fednet_emu.errors import ScenarioError
 
 @torch.no_grad()
 def passes(module: nn.Module, x: Tensor) -> bool:
-    """Whether a module accepts a batch."""
+    """Return True if the module accepts the batch `x`."""
     try:
         module(x)
     except (RuntimeError, ValueError):
@@ -23,7 +23,7 @@ def passes(module: nn.Module, x: Tensor) -> bool:
 
 @torch.no_grad()
 def mixes(module: nn.Module, pair: Tensor) -> bool:
-    """Whether the output for the first of two samples differs, or fails, without the second."""
+    """Return True if the output for the first of two samples changes, or the call fails, without the second sample."""
     try:
         alone = module(pair[:1])
     except (RuntimeError, ValueError):
@@ -32,7 +32,7 @@ def mixes(module: nn.Module, pair: Tensor) -> bool:
 
 
 def common_dtype(parameters: Mapping[str, nn.Parameter]) -> torch.dtype:
-    """The common number type of at least one parameter."""
+    """Return the common dtype of at least one parameter. Raises a `ScenarioError` for several dtypes."""
     dtypes = sorted({str(p.dtype) for p in parameters.values()})
     if not dtypes:
         raise ScenarioError("model: nothing to train, got no parameter that requires a gradient; use another model")
@@ -42,7 +42,7 @@ def common_dtype(parameters: Mapping[str, nn.Parameter]) -> torch.dtype:
 
 
 def check_call(module: nn.Module, x: Tensor, loss: str, items: str) -> None:
-    """Call a module with a batch [B, ...] for a loss; `items` names its samples."""
+    """Call a module with a batch [B, ...], and check the outputs for the `loss`. `items` names samples in errors."""
     before, shape = x.clone(), tuple(x.shape)
     try:
         outputs = module(x)
@@ -68,7 +68,7 @@ def check_call(module: nn.Module, x: Tensor, loss: str, items: str) -> None:
 
 
 def check_kept(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> None:
-    """Raise an error if buffers are no longer the same tensors, which would detach them from the vector."""
+    """Raise an error if a buffer is no longer the same tensor, and so is detached from the flat vector."""
     lost = [name for name, buffer in before.items() if after.get(name) is not buffer]
     if lost:
         raise ScenarioError(
@@ -78,5 +78,5 @@ def check_kept(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> Non
 
 
 def owner(buffer: str) -> str:
-    """The name of the layer that a buffer belongs to."""
+    """Return the name of the layer to which a buffer belongs."""
     return buffer.rpartition(".")[0]

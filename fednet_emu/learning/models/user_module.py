@@ -19,17 +19,17 @@ from fednet_emu.learning.models.base import Model
 
 
 class UserModule(Model):
-    """A network from your own code: `path` is "package.module:Class", `args` are passed to it by keyword.
+    """A network from your own code: `path` is "package.module:Class", and `args` are its keyword arguments.
 
-    The module must be importable (installed, or in a folder of PYTHONPATH; the current folder is not searched by
-    default) and map [n, *sample] to [n, outputs]; this is tried once on two samples of zeros.
+    The module must be importable: installed, or in a folder of PYTHONPATH (the current folder is not searched by
+    default). It must map [n, *sample] to [n, outputs], which is checked once on two samples of zeros.
     """
 
     kind = "module"
     path: str = Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")
-    """The class, as `package.module:Class`."""
+    """Import path of the class, as `package.module:Class`."""
     args: dict[str, Any] = Field(default_factory=dict)
-    """Keyword arguments of its constructor."""
+    """Keyword arguments of the constructor of the class."""
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
         constructor = self._import()
@@ -54,10 +54,10 @@ class UserModule(Model):
 
 
 def try_out(module: nn.Module, input_shape: tuple[int, ...], outputs: int, name: str) -> None:
-    """Check on two samples of zeros, numbers or else tokens, that a network maps [n, *input_shape] to [n, outputs].
+    """Check on two samples of zeros (numbers, or else tokens) that `module` maps [n, *input_shape] to [n, outputs].
 
-    It may also have outputs at every position, [n, *input_shape, outputs]. These are scores of the next token and must
-    not depend on it, which is checked by changing the last token.
+    Outputs [n, *input_shape, outputs], which are scores of the next token at every position, are also accepted. The
+    scores at a position must not depend on later tokens; the check changes the last token.
     """
     modes = [(part, part.training) for part in module.modules()]
     batch = torch.zeros(2, *input_shape)
@@ -79,11 +79,11 @@ def try_out(module: nn.Module, input_shape: tuple[int, ...], outputs: int, name:
 
 
 _ROUNDING = 1e-5
-"""Largest relative change of scores that counts as rounding."""
+"""Maximum relative change of scores that counts as rounding."""
 
 
 def _called(module: nn.Module, batch: torch.Tensor) -> tuple[Any, torch.Tensor]:
-    """The output of a module for a batch, or else for the same batch as tokens, and the batch that it accepts."""
+    """Return the output for a batch, and the accepted batch: the given numbers, or else the numbers as tokens."""
     with torch.no_grad():
         try:
             return module(batch), batch
@@ -95,7 +95,7 @@ def _called(module: nn.Module, batch: torch.Tensor) -> tuple[Any, torch.Tensor]:
 
 @torch.no_grad()
 def _moved_by_the_last(module: nn.Module, tokens: torch.Tensor, scores: Any) -> float:
-    """Relative change of the scores [n, length, outputs] of earlier positions with another last token."""
+    """Return the relative change of scores [n, length, outputs] at earlier positions if the last token changes."""
     if not isinstance(scores, torch.Tensor) or scores.shape[:-1] != tokens.shape or scores.shape[-1] < 2:
         return 0.0
     other = tokens.clone()
@@ -109,10 +109,11 @@ def _text(error: Exception) -> str:
 
 
 class GivenModule(GivenObject, Model):
-    """A module, whose parameters are the initial model, or a function that makes one, initialised by the run's seed."""
+    """A module, used as the initial model, or a function that makes a module, initialised from the seed of the run."""
 
     given: nn.Module | Callable[..., Any]
-    """A module; or a function or class that makes one, called with `input_shape` and `outputs` if it asks for them."""
+    """A module, or a function or class that makes one. `input_shape` and `outputs` are passed if it has such
+    arguments."""
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
         name = type(self.given).__name__ if isinstance(self.given, nn.Module) else _name(self.given)
@@ -133,7 +134,7 @@ class GivenModule(GivenObject, Model):
 
     @field_serializer("given")
     def _described(self, given: Any) -> str:
-        """Description for the records of a run, because a scenario file cannot name a Python object."""
+        """Return a description for the records of a run, because a scenario file cannot hold a Python object."""
         if not isinstance(given, nn.Module):
             return _name(given)
         digest = blake2b(digest_size=8)

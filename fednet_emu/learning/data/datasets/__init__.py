@@ -1,4 +1,4 @@
-"""Datasets of training and test samples, one kind per file."""
+"""Data sets of training and test samples, with one or more kinds per file."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Census income of 1994 (UCI Adult): is it above 50,000 dollars a year?"""
+"""UCI Adult, from the 1994 US census: does a person earn more than 50,000 dollars a year?"""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 COLUMNS = ("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship",
            "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income")  # fmt: skip
-"""The columns of the published files."""
+"""The columns of the published files, in order."""
 NUMBERS = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
 INCOME = ("<=50K", ">50K")
 DOCTORATE = "Doctorate"
 
 
 class Adult(Dataset):
-    """Kohavi and Becker (1996): 32,561 people for training, 16,281 for testing; the label is 1 above 50,000 dollars.
+    """Kohavi and Becker (1996): 32,561 training and 16,281 test people; label 1 is income above 50,000 dollars a year.
 
-    Features [105]: six numbers, standardised over the training people, then one feature for each category that occurs
-    among them, 1 if it applies; of a missing category none is 1. Groups are the domains of agnostic federated learning
-    (Mohri, Sivek, Suresh, ICML 2019): 0 for people with a doctorate, 1 for the others.
+    A sample has 105 features: six numbers, standardised over the training people, then one indicator for each category
+    that occurs among the training people. All indicators of a missing category are 0. Groups are the domains of
+    agnostic federated learning (Mohri, Sivek, Suresh, ICML 2019): 0 for people with a doctorate, 1 for all others.
     """
 
     path: str = "adult"
-    """Folder of the files adult.data and adult.test, which may be compressed (.gz): a full path, or a path inside the
+    """Folder with the files adult.data and adult.test, possibly compressed (.gz): a full path, or a path inside the
     data folder."""
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
@@ -68,7 +68,7 @@ def _domain(people: pd.DataFrame) -> IntArray:
 
 
 def _people(folder: Path, name: str) -> pd.DataFrame:
-    """The rows of a published file as texts and numbers; for testing, with a comment, and dots after the labels."""
+    """Return the rows of a published file. The test file also has a comment line, and a dot after each label."""
     import pandas as pd
 
     path = next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)

@@ -1,4 +1,4 @@
-"""Base class of datasets: components that provide training and test samples."""
+"""Base class of data sets: components that provide training and test samples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fednet_emu.component.component import Component
 from fednet_emu.errors import DataError
 
 TaskName = Literal["classification", "multi-label", "next-token", "regression"]
-"""Kind of learning problem: one class per sample, any number of labels, the next token after each token, or numbers."""
+"""Learning problem: one class per sample, any number of labels, the token after each token, or real-valued targets."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,18 +27,18 @@ class Samples:
     """Training and test samples of one learning problem.
 
     Attributes:
-        train_x: float32 [n_train, ...]; or int64 [n_train, length] of token numbers 0..vocabulary-1.
+        train_x: float32 [n_train, ...]; or int64 [n_train, length] of token ids 0..vocabulary-1.
         train_y: int64 [n_train] class labels 0..classes-1; float32 [n_train] or [n_train, targets] targets of a
-            regression; float32 [n_train, labels], 1 where a label applies and 0 where not; or int64 [n_train, length],
-            the token after each token of the sample.
-        test_x: As `train_x`, [n_test, ...], with rows of the same shape.
-        test_y: As `train_y`, for [n_test].
-        classes: Number of classes; None for a regression, for several labels or for tokens.
+            regression; float32 [n_train, labels], 1 where a label applies and 0 elsewhere; or int64 [n_train, length],
+            the token that follows each token of the sample.
+        test_x: [n_test, ...], with rows of the same type and shape as in `train_x`.
+        test_y: [n_test, ...], with rows of the same type and shape as in `train_y`.
+        classes: Number of classes; None for a regression, for multi-label samples or for tokens.
         train_group: int64 [n_train] natural owner of each sample (writer, subject); None if unknown.
-        test_group: int64 [n_test], numbered as `train_group`.
-        optimum: float32 [n_parameters] exact minimiser of the mean squared training error of a linear model, weight
-            then bias as in `nn.Linear`, where it is known.
-        vocabulary: Number of different tokens; None for real inputs.
+        test_group: int64 [n_test] natural owner of each test sample, with the same owner indices as `train_group`.
+        optimum: float32 [n_parameters] exact minimiser of the mean squared training error of a linear model, the
+            weights before the bias as in `nn.Linear`; None if unknown.
+        vocabulary: Number of different tokens; None for real-valued inputs.
         multi_label: Whether any number of labels may apply to a sample.
     """
 
@@ -55,7 +55,7 @@ class Samples:
 
     @property
     def task(self) -> TaskName:
-        """The kind of learning problem."""
+        """Kind of learning problem that the samples pose."""
         if self.classes is not None:
             return "classification"
         if self.vocabulary is not None and self.train_y.ndim == 2 and not self.train_y.is_floating_point():
@@ -64,41 +64,41 @@ class Samples:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Shape of one sample, without the batch dimension."""
+        """Shape of one sample, without a batch dimension."""
         return tuple(self.train_x.shape[1:])
 
     @property
     def outputs(self) -> int:
-        """Number of outputs of a model for these samples: one per class, label, token, or target of a regression."""
+        """Number of model outputs for these samples: one per class, label, token, or target of a regression."""
         known = self.vocabulary if self.task == "next-token" else self.classes
         return math.prod(self.train_y.shape[1:]) if known is None else known
 
 
 class Extent(NamedTuple):
-    """Known properties of samples before they are read or drawn."""
+    """Properties of samples that are known before the samples are read or drawn."""
 
     input_shape: tuple[int, ...]  # shape of one sample
-    outputs: int | None  # number of outputs of a model for them; None if unknown
-    samples: int | None = None  # number of training and test samples together; None if unknown
-    value_byte: int = 4  # memory of one number of a sample (byte)
+    outputs: int | None  # number of model outputs for the samples; None if unknown
+    samples: int | None = None  # number of training plus test samples; None if unknown
+    value_byte: int = 4  # memory of one number of a sample, in bytes
 
     @property
     def byte(self) -> int:
-        """Memory of the samples: their inputs and one label of eight bytes each; 0 if their number is unknown."""
+        """Memory of all inputs and of one 8-byte label per sample, in bytes; 0 if the number of samples is unknown."""
         return (self.samples or 0) * (self.value_byte * math.prod(self.input_shape) + 8)
 
 
 class Dataset(Component):
-    """A source of samples."""
+    """A source of training and test samples."""
 
     regression: ClassVar[bool] = False
-    """Whether the samples are a regression, if known before they are read."""
+    """Whether the samples are known to be a regression before they are read."""
     limit: int | None = Field(None, gt=0)
-    """Largest number of training samples; they are drawn at random once per seed, before the samples are divided among
-    server and devices. Null uses all. Test samples are not limited."""
+    """Maximum number of training samples. They are drawn at random once per seed, before the samples are divided among
+    server and devices. Null uses all training samples. Test samples are not limited."""
 
     def limited(self, samples: Samples, rng: np.random.Generator) -> Samples:
-        """The samples with at most `limit` training samples, in their order."""
+        """Return the samples, reduced to at most `limit` training samples; their order is unchanged."""
         count = len(samples.train_y)
         if self.limit is None or self.limit >= count:
             return samples
@@ -109,7 +109,7 @@ class Dataset(Component):
         return replace(samples, train_x=x, train_y=y, train_group=group, optimum=None)
 
     def extent(self, data_dir: Path | None) -> Extent | None:
-        """Properties of the samples without reading or drawing them; None if unknown."""
+        """Return the properties of the samples without reading or drawing the samples; None if unknown."""
         return None
 
     @abstractmethod
@@ -117,7 +117,7 @@ class Dataset(Component):
         """Read or draw the samples.
 
         Args:
-            data_dir: Folder of data files; None takes the folder in the environment variable FEDNET_DATA.
+            data_dir: Folder of data files; None selects the folder in the environment variable FEDNET_DATA.
             rng: Random stream for everything drawn: generated data, or the choice of test samples.
 
         Raises:
@@ -126,7 +126,7 @@ class Dataset(Component):
 
 
 def held_out(where: str, kind: IntArray, order: IntArray, share: float, remedy: str, what: str = "samples") -> Mask:
-    """The mask [n] of `last_of_each`; a `DataError` if it leaves no samples for training or for testing."""
+    """Return the mask [n] of `last_of_each`. Raises a `DataError` if no training or no test samples are left."""
     test = last_of_each(kind, order, share)
     if not test.any() or test.all():
         problem = f"test_share leaves no {what} for {'training' if test.all() else 'testing'}, got {share}"
@@ -135,7 +135,7 @@ def held_out(where: str, kind: IntArray, order: IntArray, share: float, remedy: 
 
 
 def last_of_each(kind: IntArray, order: IntArray, share: float) -> Mask:
-    """Mask [n] of the last `share` of the samples of each kind, in the given order; counts are rounded."""
+    """Return the mask [n] of the last `share` of the samples of each kind, in the given order; counts are rounded."""
     _, number, count = np.unique(kind, return_inverse=True, return_counts=True)
     sorted_rows = order[np.argsort(number[order], kind="stable")]
     place = np.empty(len(kind), np.int64)
@@ -144,7 +144,7 @@ def last_of_each(kind: IntArray, order: IntArray, share: float) -> Mask:
 
 
 def windows_of_people(x: NDArray[np.float32], y: IntArray, person: IntArray, test: Mask, classes: int) -> Samples:
-    """Samples of windows x [n, channels, rows], with channels standardised over the training windows."""
+    """Return samples of windows `x` [n, channels, rows], with channels standardised over the training windows."""
     mean, deviation = x[~test].mean((0, 2), keepdims=True), x[~test].std((0, 2), keepdims=True)
     values, labels = torch.from_numpy((x - mean) / deviation), torch.from_numpy(y)
     return Samples(

@@ -1,4 +1,4 @@
-"""Published files: their download into the data folder, their checksums, and the IDX format, as of MNIST."""
+"""Published data files: download into the data folder, check of the checksum, and the IDX format of MNIST."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _TYPES: dict[int, np.dtype[Any]] = {0x08: np.dtype("u1"), 0x0C: np.dtype(">i4")}
 
 
 def read_idx(path: Path, *, md5: str | None = None) -> NDArray[Any]:
-    """Read the array in one gzipped IDX file; it is read-only, and big-endian if its items have more than one byte.
+    """Return the array in a gzipped IDX file. The array is read-only; items of more than one byte are big-endian.
 
-    Source: the format as published with MNIST: two zero bytes, a type code, the number of dimensions, the dimensions
-    as big-endian uint32, then the items in row-major order.
+    Source: the format as published with MNIST. A file consists of two zero bytes, a type code, the number of
+    dimensions, the dimensions as big-endian uint32, and the items in row-major order.
     """
     try:
         packed = path.read_bytes()
@@ -42,7 +42,7 @@ def read_idx(path: Path, *, md5: str | None = None) -> NDArray[Any]:
 
 
 def check_md5(path: Path, content: bytes, md5: str | None) -> None:
-    """Compare the bytes of a file with its published checksum."""
+    """Raise a `DataError` if the MD5 checksum of a file differs from the published checksum."""
     if md5 is None:
         return
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
@@ -67,11 +67,11 @@ def _parse(path: Path, content: bytes) -> NDArray[Any]:
 
 
 TIMEOUT_S = 60.0
-"""Timeout of a connection that sends no data (s)."""
+"""Timeout of a connection that sends no data, in seconds."""
 
 
 def fetch(url: str, path: Path, *, md5: str) -> None:
-    """Download a published file; it is written to its path only when it is complete and has this checksum."""
+    """Download a published file. The file appears at `path` only when it is complete and its checksum is right."""
     try:
         with urlopen(url, timeout=TIMEOUT_S) as response:
             content: bytes = response.read()

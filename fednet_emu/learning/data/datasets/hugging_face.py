@@ -1,4 +1,4 @@
-"""Tables read by the library `datasets` of Hugging Face: Parquet, JSON, CSV and Arrow files, and its hub."""
+"""Tables read by Hugging Face's library `datasets`: Parquet, JSON, CSV and Arrow files, and data sets on its hub."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ from fednet_emu.learning.data.datasets.text import (
 )
 
 CACHE = "hugging_face"
-"""Folder for downloads of the library, inside the data folder."""
+"""Folder for downloads by the library `datasets`, inside the data folder."""
 
 _READERS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "csv", ".arrow": "arrow"}
 _SAVED = ("dataset_dict.json", "state.json")
-"""Files that mark a folder written by `save_to_disk`; it has one of them."""
+"""Files written by `save_to_disk`; a folder with one of them was written by that function."""
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 _WORDS = "|#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA|NULL|NaN|None|n/a|nan|null"
 _MISSING = _WORDS.split("|")
-"""Texts that pandas reads as missing values in a CSV file; the first is an empty field."""
+"""Strings that pandas reads as missing values in a CSV file. The first string is an empty field."""
 
 _ALONE = threading.RLock()
-"""Lock of the libraries' settings, which all threads of the process share."""
+"""Lock for the global settings of the libraries, which all threads of the process share."""
 
 Splits = dict[str, Any]
-"""Tables (`datasets.Dataset`) by the name of the split."""
+"""Tables (`datasets.Dataset`) by split name."""
 
 
 def library() -> Any:
-    """Import `datasets` with its usage reports switched off."""
+    """Import the library `datasets`, with its usage reports disabled."""
     for variable, value in (("HF_HUB_DISABLE_TELEMETRY", "1"), ("HF_UPDATE_DOWNLOAD_COUNTS", "0")):
-        os.environ.setdefault(variable, value)  # before it is imported, or it is too late
+        os.environ.setdefault(variable, value)  # has no effect after the import
     try:
         return import_module("datasets")
     except ImportError as error:
@@ -67,12 +67,12 @@ def library() -> Any:
 
 @contextmanager
 def local_splits(path: Path, config: str | None, only: str, texts: Sequence[str] = ()) -> Iterator[Splits]:
-    """Context manager: the tables of a file or folder, which are valid inside the block. Nothing is downloaded.
+    """Context manager that opens the tables of a file or folder; the tables are valid only inside the block.
 
-    A folder was written by `save_to_disk`, or has data files with their splits in their names or in a README.md, as in
-    a repository of the hub; `config` names one of several configurations. A table without splits is the split `only`.
-    Parquet, JSON and CSV files are converted in a temporary folder. In columns `texts` of a CSV file without numbers,
-    `NA`, `None` and similar entries are words, not missing values.
+    Nothing is downloaded. A folder was written by `save_to_disk`, or contains data files whose splits are given by file
+    names or a README.md, as on the hub. `config` names one of several configurations. A table without splits becomes
+    the split named `only`. Parquet, JSON and CSV files are converted in a temporary folder. In CSV files, entries such
+    as `NA` and `None` are words, not missing values, in columns listed in `texts` that hold more than numbers.
     """
     datasets, saved = library(), any((path / name).is_file() for name in _SAVED)
     reader = _reader(path) if path.is_file() else None
@@ -101,9 +101,10 @@ def local_splits(path: Path, config: str | None, only: str, texts: Sequence[str]
 def hub_splits(
     name: str, config: str | None, revision: str | None, folder: Path | None, *, download: bool
 ) -> Iterator[Splits]:
-    """Context manager: the tables of the data set `owner/name` of the hub, which are kept in the data folder.
+    """Context manager that opens the tables of the hub's data set `owner/name`, which the data folder keeps.
 
-    None takes the only configuration, or the newest revision. Without `download` no connection is made.
+    A null `config` means the only configuration, a null `revision` the newest. Without `download`, no connection is
+    made.
     """
     datasets = library()
     if not _HUB_NAME.fullmatch(name):
@@ -128,7 +129,7 @@ def hub_splits(
 
 
 def _missing_words(files: Sequence[Path], texts: Sequence[str]) -> dict[str, Any]:
-    """Settings of missing values in CSV files: in a column of texts only an empty field is missing."""
+    """Return pandas settings for missing values in CSV files: in a column of strings, only empty fields are missing."""
     import pandas as pd
 
     words: dict[str, list[str]] = {}
@@ -153,9 +154,9 @@ def _reader(path: Path) -> str:
 
 @contextmanager
 def _set_up(hub_cache: Path | None, *, download: bool = False) -> Iterator[None]:
-    """Context manager: the libraries make no connection unless they may download, and show no bars for local files.
+    """Context manager that blocks connections of the libraries, and hides progress bars, unless `download` is set.
 
-    Other threads that read tables wait for its end.
+    Other threads that read tables wait until the block ends.
     """
     with _ALONE:
         datasets, constants = import_module("datasets"), import_module("huggingface_hub.constants")
@@ -183,72 +184,74 @@ def _set_up(hub_cache: Path | None, *, download: bool = False) -> Iterator[None]
 
 
 def _text(error: Exception) -> str:
-    """The error message of the libraries, with the cause if the message alone is unspecific."""
+    """Return the error message of the libraries, or that of the cause if the error has one."""
     said = " ".join(str(error.__cause__ or error).split())
     return f"{type(error).__name__}: {said[:300]}"
 
 
 _TEST = "test"
-"""Name of the default test split."""
+"""Name of the split that is used for testing by default."""
 
 
 class TextWindows(Component):
-    """Division of texts into samples: windows of successive tokens, each with the tokens that follow."""
+    """Division of strings into samples: windows of successive tokens, each with the tokens that follow."""
 
     level: Literal["characters", "words"] = "characters"
     """Kind of token: one of LEAF's 80 characters, or a word or punctuation mark in lower case."""
     length: int = Field(80, gt=0, le=10_000)
-    """Number of tokens in a window; a shorter text has no window."""
+    """Number of tokens in a window; a shorter string yields no window."""
     stride: int | None = Field(None, gt=0)
-    """Tokens between the starts of two successive windows; null takes `length`, for no gaps and no overlap."""
+    """Number of tokens between the starts of two successive windows; null means `length`: no gaps and no overlap."""
     predict: Predict = "last"
     """Prediction target. last: the token after the window, as its class; every: the next token after each token."""
     vocabulary: int = Field(10_000, gt=0, le=1_000_000)
-    """With `level: words`, number of different words, the most frequent ones of the split for training; every other
-    word is one more token."""
+    """Number of different words with `level: words`: the most frequent words of the training split. All other words
+    share one additional token."""
 
 
 class HuggingFace(Dataset):
     """Rows of a table as samples, read by the library `datasets` from local files or from the hub of Hugging Face.
 
-    `input` is a column of images, columns of numbers, or with `text` a column of texts. `target` is a column of classes
-    (numbered, or as texts, which are numbered in the order of the alphabet) or of real numbers, for a regression.
-    `group` is a column with the owner of each row; owners are numbered from 0 in the order of the rows.
-    Needs the extra `hugging-face`.
+    `input` is a column of images, columns of numbers, or, with `text`, a column of strings. `target` is a column of
+    classes (integers, or strings that are numbered in alphabetical order) or, for a regression, of real numbers.
+    `group` is a column with the owner of each row; owners are numbered in the order of the rows. Needs the extra
+    `hugging-face`.
     """
 
     path: str
-    """A Parquet, JSON, CSV or Arrow file, a folder of such files or a folder written by `save_to_disk`; a relative path
-    is looked up in the data folder first, then in the current folder. Otherwise `owner/name` on the hub."""
+    """A Parquet, JSON, CSV or Arrow file, a folder of such files, or a folder written by `save_to_disk`; a relative
+    path is looked up in the data folder first, then in the current folder. Otherwise, the name `owner/name` on the
+    hub."""
     config: str | None = None
-    """Configuration, if a data set has several."""
+    """Name of the configuration; required if the data set has several configurations."""
     revision: str | None = None
-    """Commit, branch or tag on the hub; null takes the newest. Name a commit for reproducible results."""
+    """Commit, branch or tag on the hub. Null uses the newest revision; a commit makes results reproducible."""
     train: str = "train"
-    """Split for training. A file, or a table without splits, is this split."""
+    """Name of the training split. A file, or a table without splits, gets this name."""
     test: str | None = None
-    """Split for testing; null takes `test` if it exists, else it holds out a share of `train`."""
+    """Name of the test split. Null uses the split `test` if it exists, or else holds out a share of the training
+    split."""
     test_share: float = Field(0.2, gt=0, lt=1)
-    """Share of the samples that is held out, per group, or per class without groups: at random, or the last windows of
-    texts."""
+    """Share of the samples that is held out for testing, per group, or per class if there are no groups. The held-out
+    samples are random; with `text`, they are the last windows."""
     input: str | tuple[str, ...] = Field(min_length=1)
-    """One column, or several columns of numbers, which are concatenated."""
+    """Name of one input column, or names of several columns of numbers, which are concatenated."""
     target: str | None = None
-    """Column of classes or of real numbers; none with `text`, whose targets are tokens."""
+    """Column of classes or of real numbers. Must be null with `text`, where the targets are tokens."""
     group: str | None = None
     """Column with the owner of each row, for the partition `group`."""
     classes: int | None = Field(None, ge=2)
-    """Number of classes; null takes the number in the table, or counts them."""
+    """Number of classes. Null uses the number in the table's description, or counts the classes."""
     size: int | None = Field(None, gt=0, le=4096)
-    """Height and width to which images are resized; with null they must have equal sizes."""
+    """Height and width to which images are resized, in pixels; null requires images of equal size."""
     normalise: bool = True
-    """Whether each channel of images, or each column of numbers, is shifted and divided so that it has mean 0 and
-    deviation 1 over the training samples; numbers in double precision, before they become float32. false: images are
-    value / 255, numbers stay as they are."""
+    """Whether each image channel, or each column of numbers, is scaled to mean 0 and standard deviation 1 over the
+    training samples. Numbers are scaled in double precision, before conversion to float32. false: pixels are value /
+    255, and numbers are unchanged."""
     text: TextWindows | None = None
-    """Division of texts into windows, with the next token as class."""
+    """Division of strings into windows, with the next token as class."""
     download: bool = False
-    """Whether a data set of the hub is downloaded into the data folder if missing there."""
+    """Whether to download a data set of the hub into the data folder if it is missing there."""
 
     @field_validator("input")
     @classmethod
@@ -285,7 +288,7 @@ class HuggingFace(Dataset):
         return local_splits(path, self.config, self.train, [str(name) for name in texts if name is not None])
 
     def _tables(self, splits: Splits) -> list[Table]:
-        """The table for training, and the table for testing if it exists."""
+        """Return the table for training, and the table for testing if it exists."""
         wanted = [self.train]
         if self.test is not None or (_TEST in splits and self.train != _TEST):
             wanted.append(self.test or _TEST)
@@ -297,7 +300,6 @@ class HuggingFace(Dataset):
         return [Table(splits[name], f"{self.path} ({name})") for name in wanted]
 
     def _rows(self, tables: list[Table], rng: np.random.Generator) -> Samples:
-        """One sample for each row."""
         inputs, names = self._inputs(tables)
         targets, stated = labels(tables, str(self.target))
         if self.classes is not None:
@@ -322,7 +324,7 @@ class HuggingFace(Dataset):
         return samples
 
     def _inputs(self, tables: list[Table]) -> tuple[list[NDArray[Any]], list[str] | None]:
-        """Inputs [n, ...] of each table, and names of the columns of numbers; None for images, which are float32."""
+        """Return inputs [n, ...] of each table, and the names of number columns; names are None for float32 images."""
         if len(self._columns) == 1 and tables[0].is_image(self._columns[0]):
             found, mode = [], None
             for table in tables:
@@ -337,7 +339,6 @@ class HuggingFace(Dataset):
         return [array for array, _ in read], read[0][1]
 
     def _windows(self, text: TextWindows, tables: list[Table]) -> Samples:
-        """Samples for every window of each row's text."""
         column = self._columns[0]
         for table in tables:
             if not table.is_text(column):
@@ -365,7 +366,7 @@ class HuggingFace(Dataset):
 
     @staticmethod
     def _tokens(text: TextWindows, texts: list[list[str]]) -> tuple[list[list[IntArray]], int]:
-        """The tokens of each text of each table, and the number of different tokens."""
+        """Return the tokens of each string of each table, and the number of different tokens."""
         if text.level == "characters":
             return [[characters(its) for its in table] for table in texts], CHARACTERS
         spoken = [[words(its) for its in table] for table in texts]

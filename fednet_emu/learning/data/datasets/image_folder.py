@@ -1,4 +1,4 @@
-"""Pictures in folders that are named after their classes."""
+"""Images in folders that are named after their classes."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".t
 
 
 class ImageFolder(Dataset):
-    """Pictures in one folder for each class, as `torchvision.datasets.ImageFolder` reads them; needs Pillow.
+    """Images in one folder per class, as `torchvision.datasets.ImageFolder` reads them; needs the library Pillow.
 
-    Classes are numbered in the order of the names of their folders, pictures are in the order of theirs. With folders
-    `train` and `test` (or `val`), which have the folders of the classes, the second is for testing.
+    Classes are numbered in the order of the folder names, and images are in the order of the file names. If there are
+    folders `train` and `test` (or `val`), each with one folder per class, the images in `test` or `val` are for
+    testing.
     """
 
     kind = "imagefolder"
     path: str
-    """The folder; a relative path is looked up in the data folder first, then in the current folder."""
+    """The folder of images. A relative path is looked up in the data folder first, then in the current folder."""
     size: int | None = Field(None, gt=0, le=4096)
-    """Height and width to which pictures are resized; null leaves them, they must then be equal."""
+    """Height and width to which images are resized, in pixels. Null keeps their sizes, which must then be equal."""
     test_share: float = Field(0.2, gt=0, lt=1)
-    """Share of each class that is held out at random where there is no folder for testing."""
+    """Share of each class that is held out at random for testing if there is no test folder."""
     grey: bool = False
-    """Whether pictures become grey, with one channel instead of three."""
+    """Whether images are converted to greyscale, with one channel instead of three."""
     normalise: bool = True
-    """Whether each channel is shifted and divided so that it has mean 0 and deviation 1 over the training pictures;
-    false: values from 0 to 1."""
+    """Whether each channel has mean 0 and standard deviation 1 over the training images. false: values from 0 to 1."""
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         path = locate(self.path, data_dir)
@@ -62,7 +62,7 @@ class ImageFolder(Dataset):
         return Samples(train, torch.from_numpy(train_y), test_pixels, torch.from_numpy(test_y), classes=len(names))
 
     def _pictures(self, folder: Path, names: list[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """Pictures [n, channels, height, width] and their classes [n]."""
+        """Return images [n, channels, height, width] and their classes [n]."""
         if unknown := sorted({its.name for its in folder.iterdir() if its.is_dir()} - set(names)):
             raise DataError(str(folder / unknown[0]), "is a class that has no pictures for training", _HOW)
         found: list[NDArray[np.uint8]] = []
@@ -82,7 +82,6 @@ class ImageFolder(Dataset):
         return np.stack(found), np.array(classes, np.int64)
 
     def _picture(self, file: Path) -> NDArray[np.uint8]:
-        """A picture [channels, height, width]."""
         Image = _pillow()  # noqa: N806  (the name of the library's module)
         try:
             with Image.open(file) as opened:

@@ -27,16 +27,16 @@ _PICTURES = (".jpg", ".jpeg", ".png")
 
 
 class Owned(NamedTuple):
-    """Samples of users in the form of the files."""
+    """Samples of users, as stored in the JSON files."""
 
-    x: list[Any]  # Arrays [its samples, numbers] of each user; or texts
-    y: list[Any]  # Numbers [samples]; or texts
-    group: IntArray  # Number [samples] of the user of each sample
-    where: str  # The file of the first samples
+    x: list[Any]  # Array [numbers] or string of each sample
+    y: list[Any]  # Number or string of each sample
+    group: IntArray  # User index [samples] of each sample
+    where: str  # The file with the first samples
 
 
 class Form(NamedTuple):
-    """Kinds of samples, and the settings that each kind excludes."""
+    """A form of samples, with the settings that do not apply to it."""
 
     name: str
     ignores: tuple[str, ...]
@@ -48,32 +48,33 @@ _FORMS = {
     (True, False): Form("texts with numbers as targets", ("shape",)),
     (True, True): Form("texts with characters as targets", ("shape", "classes", "length", "vocabulary")),
 }
-"""By whether inputs and targets are texts."""
+"""Forms of samples, by whether the inputs and the targets are strings."""
 
 
 class Leaf(Dataset):
-    """JSON files of LEAF (Caldas et al., 2018), whose users are the groups: `partition: group` gives each to a device.
+    """JSON files of LEAF (Caldas et al., 2018); users are groups, and `partition: group` gives each user to one device.
 
-    Inputs of numbers are arrays, 784 of them images [1, 28, 28] (FEMNIST, synthetic). Texts of one length with a
-    character as target are tokens of LEAF's 80 characters (Shakespeare). Other texts, and the last entry of lists of
-    texts (Sent140), are their first `length` words, with unknown words after their end. Whole numbers as targets are
-    classes, others a regression. Users are numbered in the order of the files. The files of CelebA and Reddit name
-    pictures and nested tokens, and are refused.
+    Inputs are arrays of numbers, where 784 numbers are an image [1, 28, 28] (FEMNIST, synthetic), or strings. Strings
+    of one length with a character as target become tokens of LEAF's 80 characters (Shakespeare). Other strings, or the
+    last string of a list (Sent140), are cut or padded with unknown words to `length` words. Whole numbers as targets
+    are classes; other numbers are a regression. Users are numbered in the order of the files. The files of CelebA and
+    Reddit, which hold names of images and nested tokens, are rejected.
     """
 
     path: str
-    """A folder with the folders `train` and `test`, a folder of .json files, or one such file, packed by gzip or not; a
+    """A folder with the folders `train` and `test`, a folder of .json files, or one .json file, gzipped or not. A
     relative path is looked up in the data folder first, then in the current folder."""
     test_share: float = Field(0.1, gt=0, lt=1)
-    """Share of each user's samples, the last ones, for testing if there is no folder `test`."""
+    """Share of each user's samples for testing, taken from the end, if there is no folder `test`."""
     shape: tuple[int, ...] | None = None
-    """Shape of a sample of numbers; null takes 784 numbers for an image [1, 28, 28], and others as they are."""
+    """Shape of a sample of numbers. Null makes 784 numbers an image [1, 28, 28], and keeps other shapes."""
     classes: int | None = Field(None, ge=2)
-    """Number of classes; null counts them. FEMNIST has 62."""
+    """Number of classes, for example 62 for FEMNIST. Null counts the classes."""
     length: int = Field(25, gt=0, le=10_000)
-    """Number of words of a text that are used."""
+    """Number of words of a string that are used."""
     vocabulary: int = Field(10_000, gt=0, le=1_000_000)
-    """Number of different words, the most frequent ones of the training samples; every other word is one more token."""
+    """Number of different words: the most frequent words of the training samples. All other words have one more
+    token."""
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         path, users = locate(self.path, data_dir), dict[str, int]()
@@ -114,7 +115,7 @@ class Leaf(Dataset):
         return arrays
 
     def _texts(self, parts: list[Owned]) -> tuple[dict[str, NDArray[Any]], int, int | None]:
-        """Arrays of tokens, the number of different tokens, and the number of classes."""
+        """Return arrays of tokens, the number of different tokens, and the number of classes."""
         arrays: dict[str, NDArray[Any]] = {}
         if isinstance(parts[0].y[0], str):
             for name, part in zip(("train", "test"), parts, strict=True):
@@ -127,7 +128,7 @@ class Leaf(Dataset):
         spoken = [[words(its)[: self.length] for its in part.x] for part in parts]
         known = frequent_words(spoken[0], self.vocabulary)
         for name, part, said in zip(("train", "test"), parts, spoken, strict=True):
-            tokens = np.zeros((len(said), self.length), np.int64)  # unknown words after the end, as in LEAF
+            tokens = np.zeros((len(said), self.length), np.int64)  # padded with unknown words, as in LEAF
             for row, its in zip(tokens, said, strict=True):
                 row[: len(its)] = word_tokens(its, known)
             arrays |= {f"{name}_x": tokens, f"{name}_y": np.array(part.y)}
@@ -135,7 +136,7 @@ class Leaf(Dataset):
 
 
 def _read(path: Path, users: dict[str, int]) -> Owned:
-    """The samples of a file or folder; `users` gets the numbers of users that it lacks."""
+    """Return the samples of a file or folder. New users are added to `users`, the user indices by name."""
     files = sorted(its for its in path.glob("*.json*") if its.is_file()) if path.is_dir() else [path]
     if not files:
         raise DataError(str(path), "has no .json files, got none", _HOW)
@@ -158,7 +159,7 @@ def _read(path: Path, users: dict[str, int]) -> Owned:
 
 
 def _users(file: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
-    """Each user of a file, with inputs (arrays or texts) and targets."""
+    """Yield each user of a file, with inputs (arrays or strings) and targets."""
     where = str(file)
     try:
         content = json.loads(read_text(file))
@@ -185,7 +186,7 @@ _FORM = {"users": list, "user_data": dict}
 
 
 def _input(where: str, user: str, x: Any) -> Any:
-    """A sample: float32 [numbers], or a text."""
+    """Return an input as float32 [numbers] or a string."""
     if isinstance(x, list) and x and all(isinstance(its, str) for its in x):
         x = x[-1]
     if isinstance(x, str) and not x.lower().endswith(_PICTURES):

@@ -22,7 +22,7 @@ from fednet_emu.learning.data.datasets.fetch import fetch, read_idx
 
 @dataclass(frozen=True)
 class _Archive:
-    """Four IDX files: their URLs, their checksums, and mean and deviation of the training pixels."""
+    """Four IDX files: URLs, checksums, and the mean and standard deviation of the training pixels."""
 
     kind: str
     folder: str
@@ -65,20 +65,19 @@ Digit = Annotated[int, Field(ge=0, le=9)]
 
 
 class _Images(Dataset):
-    """Images of an archive in the form of MNIST: 60,000 for training, 10,000 for testing, x [n, 1, 28, 28]."""
+    """60,000 training and 10,000 test images of an archive in the format of MNIST, with x [n, 1, 28, 28]."""
 
     ARCHIVE: ClassVar[_Archive]
 
     normalise: bool | Literal["pixelwise"] = True
-    """Scaling of pixels. true: by the usual mean and deviation of the training set; false: value / 255.
+    """Scaling of pixels. true: by the usual mean and standard deviation of the training set; false: value / 255.
 
-    pixelwise: each pixel by its own mean and deviation over the training images, (x - mean) / (deviation + 0.001), with
-    x = value / 255.
-    """
+    pixelwise: each pixel by its own mean and standard deviation over the training images, (x - mean) / (deviation +
+    0.001), with x = value / 255."""
     classes: tuple[Digit, ...] | None = Field(None, min_length=2)
-    """Classes to keep; they are renumbered from 0 in this order. Null keeps all ten."""
+    """Classes to keep, renumbered from 0 in the given order. Null keeps all ten classes."""
     download: bool = False
-    """Whether missing files are downloaded into the data folder."""
+    """Whether to download missing files into the data folder."""
 
     def extent(self, data_dir: Path | None) -> Extent:
         classes = 10 if self.classes is None else len(self.classes)
@@ -110,12 +109,13 @@ class Mnist(_Images):
 
     ARCHIVE = _MNIST
     writers: bool = False
-    """Whether each sample has its writer as group, for the partition `group`: 539 writers of the training images, and
-    297 others of the test images. From the labels of QMNIST (Yadav and Bottou, NeurIPS 2019) in the folder
-    `qmnist_labels` of the data folder: `qmnist-train-labels-idx2-int.gz` and `qmnist-test-labels-idx2-int.gz`."""
+    """Whether the group of each sample is its writer, for the partition `group`: 539 writers of training images, and
+    297 other writers of test images. Writers are read from the labels of QMNIST (Yadav and Bottou, NeurIPS 2019),
+    `qmnist-train-labels-idx2-int.gz` and `qmnist-test-labels-idx2-int.gz`, in the folder `qmnist_labels` of the data
+    folder."""
 
     parity: bool = False
-    """Whether the classes are odd (0) and even (1) digits; the digit of a sample is then its group."""
+    """Whether the classes are odd (0) and even (1) digits; the group of a sample is then its digit."""
 
     @override
     def extent(self, data_dir: Path | None) -> Extent:
@@ -128,7 +128,6 @@ class Mnist(_Images):
         return self
 
     def _read(self, data_dir: Path | None) -> Samples:
-        """As for all archives; with `writers`, the groups are the writers, and with `parity` the digits."""
         samples = super()._read(data_dir)
         if self.parity:
             return _by_parity(samples)
@@ -165,7 +164,7 @@ def _load(archive: _Archive, data_dir: Path | None, *, normalise: bool, download
 
 
 def _writers(part: str, data_dir: Path | None, labels: Tensor) -> IntArray:
-    """The writer of each sample with these labels, by QMNIST, whose test set contains the test set of MNIST."""
+    """Return the writer [n] of each sample according to QMNIST, whose test set begins with the test set of MNIST."""
     path = locate(f"qmnist_labels/qmnist-{part}-labels-idx2-int.gz", data_dir)
     known = read_idx(path)
     if known.ndim != 2 or known.shape[1] < 3 or not np.array_equal(known[: len(labels), 0], labels.numpy()):
@@ -175,7 +174,7 @@ def _writers(part: str, data_dir: Path | None, labels: Tensor) -> IntArray:
 
 
 def _only(samples: Samples, classes: tuple[int, ...]) -> Samples:
-    """The samples of these classes, in their order, with labels from 0 in the order given."""
+    """Return the samples of these classes, with labels from 0 in the given order of classes."""
     label = torch.full((10,), -1)
     label[list(classes)] = torch.arange(len(classes))
     train, test = label[samples.train_y] >= 0, label[samples.test_y] >= 0
@@ -203,31 +202,32 @@ def _find(archive: _Archive, folder: Path, name: str, *, download: bool) -> Path
 
 
 def _by_parity(samples: Samples) -> Samples:
-    """Odd digits as class 0 and even ones as class 1, with the digit as group."""
+    """Return the samples with odd digits as class 0, even digits as class 1, and the digit as group."""
     digits = samples.train_y.numpy(), samples.test_y.numpy()
     samples = replace(samples, train_group=digits[0], test_group=digits[1], classes=2)
     return replace(samples, train_y=1 - samples.train_y % 2, test_y=1 - samples.test_y % 2)
 
 
 def _pixels(images: NDArray[Any], mean: float, std: float) -> Tensor:
-    """Grey values 0..255 as float32 [n, 1, height, width], shifted by the mean and divided by the deviation."""
+    """Return grey values 0..255 as float32 [n, 1, height, width], scaled by mean and standard deviation."""
     pixels = torch.from_numpy(images.astype(np.float32)).unsqueeze(1)
     return pixels.mul_(1 / (255 * std)).sub_(mean / std)
 
 
 FILE = Path(__file__).with_name("digits.npz")
 """Pixels [n, 8, 8] from 0 to 16, and labels: scikit-learn's `load_digits`, split by its `train_test_split` with a fifth
-for testing, stratified, `random_state=0`. Importing scikit-learn for them would double the start-up of a short run."""
+for testing, stratified by class, `random_state=0`. Importing scikit-learn instead would double the start-up time of a
+short run."""
 
 
 class Digits(Dataset):
     """Optical digits (Alpaydin and Kaynak, UCI 1998): 1,437 training and 360 test images, x [n, 1, 8, 8] in [0, 1].
 
-    The split is always the same: stratified by class, a fifth for testing.
+    The split is constant: a fifth of the images of each class is for testing.
     """
 
     parity: bool = False
-    """Whether the classes are odd (0) and even (1) digits; the digit of a sample is then its group."""
+    """Whether the classes are odd (0) and even (1) digits; the group of a sample is then its digit."""
 
     def extent(self, data_dir: Path | None) -> Extent:
         return Extent((1, 8, 8), 2 if self.parity else 10, 1797)

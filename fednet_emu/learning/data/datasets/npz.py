@@ -1,4 +1,4 @@
-"""User samples from a NumPy archive, or from Python objects (not in YAML scenarios)."""
+"""Samples of users from a NumPy archive, or from Python objects (not in YAML scenarios)."""
 
 from __future__ import annotations
 
@@ -28,33 +28,32 @@ _HOW = "write it with np.savez(path, train_x=..., train_y=..., test_x=..., test_
 
 
 class Npz(Dataset):
-    """Samples from a file that `np.savez` wrote: train_x, train_y, test_x, test_y and optionally groups, also names.
+    """Samples from a file written by `np.savez`: train_x, train_y, test_x, test_y and optionally groups, also as names.
 
-    Inputs [n, ...] are used as they are, as float32; with a `vocabulary`, they are token numbers [n, length]. Integer
-    targets [n] are class labels 0..classes-1, where `classes` is counted in train_y unless it is given; floating point
-    targets [n] or [n, targets] make a regression. Targets [n, labels] that are all 0 or 1 mark the labels that apply to
-    a sample; with a `vocabulary`, integer targets [n, length] are the tokens that follow each token of a sample.
-    `train_group` and `test_group` [n] are integers, the natural owner of each sample. A relative `path` is looked up in
-    the data folder first, then in the current folder. Warnings name inputs with more than 1 % of the values merged by
-    float32, and the use of targets that could be classes.
+    Inputs [n, ...] are converted to float32; with a `vocabulary`, inputs are token ids [n, length]. Integer targets [n]
+    are class labels 0..classes-1, where null `classes` counts the labels in train_y. Floating-point targets [n] or [n,
+    targets] are a regression. Targets [n, labels] of only 0 and 1 mark the labels that apply to a sample. With a
+    `vocabulary`, integer targets [n, length] are the tokens that follow each token of a sample. `train_group` and
+    `test_group` [n] are the natural owner of each sample, as integers. Warnings appear if float32 merges more than 1 %
+    of the values of an input, or if regression targets could be classes.
     """
 
     path: str
-    """The .npz file; a relative path is looked up in the data folder first, then in the current folder."""
+    """The .npz file. A relative path is looked up in the data folder first, then in the current folder."""
     classes: int | None = Field(default=None, ge=2)
-    """Number of classes; null counts them in train_y. With a number, floating point targets are classes, too."""
+    """Number of classes. Null counts the classes in train_y. If set, floating-point targets are classes, too."""
     vocabulary: int | None = Field(default=None, ge=1)
-    """Number of different tokens, for inputs of token numbers from 0; null for real inputs."""
+    """Number of different tokens, if the inputs are token ids from 0; null for real-valued inputs."""
     normalise: bool = False
-    """Whether each input [n, inputs, ...] is shifted and divided, in double precision, so that it has mean 0 and
-    deviation 1 over the training samples, before it becomes float32."""
+    """Whether each input [n, inputs, ...] is standardised in double precision to mean 0 and standard deviation 1 over
+    the training samples, before conversion to float32."""
 
     def _check(self) -> None:
         if self.normalise and self.vocabulary is not None:
             raise ValueError("normalise: is for real inputs, got a vocabulary of tokens; leave one of them out")
 
     def extent(self, data_dir: Path | None) -> Extent | None:
-        """Extent from the headers of the arrays, without reading the arrays; None if `load` will raise an error."""
+        """Return the extent from the headers of the arrays alone; None if `load` will raise an error."""
         try:
             shapes = read_shapes(locate(self.path, data_dir), _HOW)
             (train, *inputs), (test, *_) = shapes["train_x"], shapes["test_x"]
@@ -76,7 +75,7 @@ def checked_samples(
     normalise: bool = False,
     names: Sequence[str] = (),
 ) -> Samples:
-    """Samples from the arrays described in `Npz`; `where` names their source, `names` their inputs in messages."""
+    """Return samples from the arrays described in `Npz`. In messages, `where` names the source, `names` the inputs."""
     train_x, test_x = (_inputs(where, arrays, name, vocabulary, single=not normalise) for name in ("train_x", "test_x"))
     if train_x.shape[1:] != test_x.shape[1:]:
         problem = f"test_x has samples of shape {test_x.shape[1:]}, got {train_x.shape[1:]} in train_x"
@@ -117,12 +116,12 @@ def checked_samples(
 
 
 def whole_labels(y: NDArray[Any]) -> NDArray[Any]:
-    """Targets [n], converted to integers if they are floating point numbers without fractions."""
+    """Return targets [n], converted to integers if they are floating-point numbers without fractions."""
     return y.astype(np.int64) if y.dtype.kind == "f" and y.ndim == 1 and (y == np.floor(y)).all() else y
 
 
 def _note_targets(where: str, y: NDArray[Any], *, multi_label: bool) -> None:
-    """Warn of targets that look like classes and are used otherwise."""
+    """Warn of targets that look like classes but are used for a regression or as labels."""
     if multi_label and (y.sum(1) == 1).all():
         warn(
             f"data: each sample of {where} has one of {y.shape[1]} labels, which are learnt as independent labels; "
@@ -141,7 +140,7 @@ def _note_targets(where: str, y: NDArray[Any], *, multi_label: bool) -> None:
 def _single(
     where: str, train: NDArray[Any], test: NDArray[Any], normalise: bool, names: Sequence[str]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Inputs [n, inputs, ...] and [m, inputs, ...] as float32, after optional standardisation."""
+    """Return inputs [n, inputs, ...] and [m, inputs, ...] as float32, standardised if `normalise` is set."""
     if not normalise:
         cast = train.astype(np.float32, copy=False)
         if train.dtype.itemsize > 2 and train.dtype != np.float32:
@@ -151,7 +150,7 @@ def _single(
     found = np.empty(train.shape, np.float32), np.empty(test.shape, np.float32)
     for place in range(train.shape[1]):
         own, other = (part[:, place].astype(np.float64) for part in (train, test))
-        varies = own.min() < own.max()  # rounding gives a constant a deviation, too
+        varies = own.min() < own.max()  # with rounding, even a constant has a standard deviation
         mean, deviation = (own.mean(), own.std()) if varies else (own.flat[0], 1.0)
         own, other = (own - mean) / deviation, (other - mean) / deviation
         found[0][:, place], found[1][:, place] = own, other
@@ -162,7 +161,7 @@ def _single(
 def _note_merged(
     where: str, exact: NDArray[Any], cast: NDArray[np.float32], place: int, names: Sequence[str], *, normalise: bool
 ) -> None:
-    """Warn if float32 merges more than 1 % of the different values among the first of an input."""
+    """Warn if float32 merges more than 1 % of the different values of an input, counted in its first values."""
     exact, cast = exact.reshape(-1)[:_LOOK_AT], cast.reshape(-1)[:_LOOK_AT]
     if np.array_equal(exact, cast):
         return
@@ -174,9 +173,9 @@ def _note_merged(
 
 
 _LOOK_AT = 100_000
-"""Number of values of an input that are checked; sorting more of them would take seconds."""
+"""Number of values of an input that are checked; sorting more values would take seconds."""
 _MANY_CLASSES = 100
-"""Whole numbers from 0 to below this limit look like class labels."""
+"""Upper limit for whole-number targets that look like class labels: all of 0, 1, ... below this limit."""
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
@@ -261,7 +260,7 @@ def _check_rows(where: str, raw: NDArray[Any], name: str, rows: int) -> None:
 def _finite_float32(where: str, raw: NDArray[Any], name: str, *, single: bool = True) -> NDArray[Any]:
     with np.errstate(over="ignore", invalid="ignore"):
         values = raw.astype(np.float32, copy=False) if single else raw
-        total = values.sum(dtype=np.float64)  # no sum of finite float32 overflows here
+        total = values.sum(dtype=np.float64)  # a float64 sum of finite float32 values cannot overflow
     if not np.isfinite(total):
         finite = np.isfinite(values)
         place = tuple(int(axis) for axis in np.unravel_index(np.argmin(finite), finite.shape))
@@ -301,7 +300,7 @@ class GivenSamples(GivenObject, Dataset):
     given: Samples
 
     def extent(self, data_dir: Path | None) -> Extent | None:
-        """The shapes of the arrays if they are valid, else None."""
+        """Return the extent from the shapes of the arrays; None if an array has no shape."""
         shapes = [tuple(getattr(x, "shape", ())) for x in (self.given.train_x, self.given.test_x)]
         if not all(shapes):
             return None
@@ -322,7 +321,7 @@ class GivenSamples(GivenObject, Dataset):
 
     @field_serializer("given")
     def _described(self, given: Samples) -> str:
-        """Description for the records of a run, because a scenario file cannot name a Python object."""
+        """Return a description for the records of a run, because a scenario file cannot hold the samples."""
         digest, arrays = blake2b(digest_size=8), self._arrays()
         for name, array in arrays.items():
             digest.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())

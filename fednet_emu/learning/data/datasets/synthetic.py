@@ -1,4 +1,4 @@
-"""Generated data: classes, a linear regression whose solution is known, and a cube."""
+"""Generated data: Gaussian classes, a linear regression with a known solution, and a cube."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
 class Synthetic(Dataset):
     """Samples of equally frequent classes, each a Gaussian with standard deviation 1 in every feature.
 
-    The means of any two classes lie `separation` apart, in random directions; with more classes than features this
-    holds only on average. The smallest possible error for two classes is Phi(-separation / 2), with the normal
-    distribution function Phi. `features` is the shape of a sample, for example 784 or [1, 28, 28].
+    The means of any two classes are `separation` apart, in random directions; with more classes than features, this
+    distance holds only on average. The minimum error for two classes is Phi(-separation / 2), where Phi is the standard
+    normal distribution function.
     """
 
     n_samples: PositiveInt = 6000
@@ -29,7 +29,7 @@ class Synthetic(Dataset):
     n_test: PositiveInt = 1000
     """Number of test samples."""
     features: PositiveInt | Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = 20
-    """Shape of a sample, for example [1, 28, 28], or its length."""
+    """Shape of a sample, for example [1, 28, 28], or its number of features, for example 784."""
     classes: int = Field(default=10, ge=2)
     """Number of classes."""
     separation: NonNegativeFloat = 4.0
@@ -51,7 +51,7 @@ class Synthetic(Dataset):
 
 
 def _directions(count: int, n_features: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Random unit vectors [count, n_features], orthogonal if `count` is at most `n_features`."""
+    """Return random unit vectors [count, n_features], which are orthogonal if `count` is at most `n_features`."""
     vectors = rng.standard_normal((count, n_features))
     if count <= n_features:
         vectors = np.linalg.qr(vectors.T).Q.T
@@ -60,7 +60,7 @@ def _directions(count: int, n_features: int, rng: np.random.Generator) -> NDArra
 
 
 _ROWS = 1 << 14
-"""Rows of samples whose class means are in memory at a time."""
+"""Number of samples whose class means are in memory at a time."""
 
 
 def _draw(count: int, means: NDArray[Any], shape: tuple[int, ...], rng: np.random.Generator) -> tuple[Tensor, Tensor]:
@@ -73,9 +73,9 @@ def _draw(count: int, means: NDArray[Any], shape: tuple[int, ...], rng: np.rando
 
 
 class SyntheticRegression(Dataset):
-    """Targets y = x w + b + noise with standard normal x, w and b, and Gaussian noise of deviation `noise_std`.
+    """Targets y = x w + b + noise with standard normal x, w and b, and noise of standard deviation `noise_std`.
 
-    The optimum that comes with the samples is the least squares solution of the training set, not the w and b drawn.
+    The `optimum` of the samples is the least-squares solution of the training set, not the drawn w and b.
     """
 
     regression: ClassVar[bool] = True
@@ -121,11 +121,11 @@ class SyntheticRegression(Dataset):
 
 
 class Fcube(Dataset):
-    """Points in the cube [-1, 1]^3; the class is 0 where the first coordinate is positive, else 1.
+    """Points in the cube [-1, 1]^3; the class is 0 if the first coordinate is positive, else 1.
 
-    The planes through the origin cut the cube into eight octants. Two opposite octants are a group, which has both
-    classes: `partition: group` with four devices gives each device one of the four pairs, so devices differ in their
-    features, not in their labels. Each octant has equally many training samples, up to one; test samples are uniform.
+    The coordinate planes cut the cube into eight octants. Two opposite octants form a group, which has both classes.
+    `partition: group` with four devices gives each device one group, so that devices differ in their features, not in
+    their labels. The octants' numbers of training samples differ by at most one; test samples are uniform.
     """
 
     n_samples: PositiveInt = 4000
@@ -149,7 +149,7 @@ def _class(x: Tensor) -> Tensor:
 
 
 def pair_of(x: Tensor) -> IntArray:
-    """The pair of opposite octants, 0 to 3, of each point x [n, 3]."""
+    """Return the index 0 to 3 of the pair of opposite octants that contains each point `x` [n, 3]."""
     positive = x > 0
     differs = (positive[:, 1:] != positive[:, :1]).long()
     return np.asarray((2 * differs[:, 0] + differs[:, 1]).numpy())

@@ -30,25 +30,25 @@ class RowTable(Dataset):
     """Rows of a table as samples."""
 
     path: str
-    """The file; a relative path is looked up in the data folder first, then in the current folder."""
+    """The file of rows. A relative path is looked up in the data folder first, then in the current folder."""
     test: str | None = None
-    """The file of the rows for testing; null holds out a share of `path`."""
+    """The file of the test rows. Null holds out a share of the rows in `path`."""
     test_share: float = Field(0.2, gt=0, lt=1)
-    """Share of the rows that is held out at random, per group, or per class without groups."""
+    """Share of the rows that is held out at random for testing, per group, or per class if there are no groups."""
     input: tuple[str, ...] | None = Field(None, min_length=1)
-    """Columns of numbers; null takes all except the target and the group."""
+    """Columns of numbers. Null uses all columns except the target and the group."""
     target: str
-    """Column of classes or of numbers. Whole numbers and texts are classes, texts in alphabetical order; numbers with a
-    decimal point make a regression, unless `task` is set."""
+    """Target column, of classes or of numbers. Whole numbers and strings are classes; strings are numbered in
+    alphabetical order. Numbers with a decimal point are a regression, unless `task` is set."""
     group: str | None = None
-    """Column with the owner of each row, for the partition `group`; owners are numbered in the order of the rows."""
+    """Column with the owner of each row, for the partition `group`. Owners are numbered in the order of the rows."""
     task: Literal["classification", "regression"] | None = None
-    """Kind of learning problem; null decides by the values of the target."""
+    """Kind of learning problem. Null infers the kind from the values of the target."""
     classes: int | None = Field(None, ge=2)
-    """Number of classes; null counts them."""
+    """Number of classes. Null counts the classes."""
     normalise: bool = True
-    """Whether each input column is shifted and divided, in double precision, so that it has mean 0 and deviation 1 over
-    the training rows."""
+    """Whether each input column is standardised in double precision to mean 0 and standard deviation 1 over the
+    training rows."""
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         where = [str(locate(path, data_dir)) for path in (self.path, self.test) if path is not None]
@@ -74,7 +74,7 @@ class RowTable(Dataset):
 
     @abstractmethod
     def rows(self, path: Path) -> pd.DataFrame:
-        """The rows of a file, with the line numbers for error messages; target and group as texts."""
+        """Return the rows of a file, with target and group as strings, and line numbers for error messages."""
 
     def _checked(self, where: str, table: pd.DataFrame) -> pd.DataFrame:
         names = [str(name) for name in table.columns]
@@ -108,7 +108,7 @@ class RowTable(Dataset):
 
 
 class Csv(RowTable):
-    """Rows of a CSV file with a header, separated by commas, semicolons or tabs, plain or packed by gzip."""
+    """Rows of a CSV file with a header, separated by commas, semicolons or tabs; the file may be gzipped."""
 
     kind = "csv"
 
@@ -119,7 +119,7 @@ class Csv(RowTable):
         separator = max(",;\t", key=text.partition("\n")[0].count)
         header, first = [*csv.reader(text.split("\n")[:2], delimiter=separator), [], []][:2]
         names = [its.strip() for its in header]
-        if len(first) > len(names):  # pandas would take the first column for names of rows
+        if len(first) > len(names):  # pandas would read the first column as row names
             what = f"line 2 has {len(first)} fields for {len(names)} columns, got {first}"
             raise DataError(str(path), what, _AS_MANY)
         try:
@@ -159,7 +159,7 @@ def _at(table: pd.DataFrame, wrong: NDArray[np.bool_]) -> str:
 
 
 def _numbers(where: str, table: pd.DataFrame, columns: tuple[str, ...]) -> Array:
-    """Columns of numbers [rows, columns] in double precision."""
+    """Return columns of numbers [rows, columns] in double precision."""
     import pandas as pd
 
     if not columns:
@@ -169,7 +169,7 @@ def _numbers(where: str, table: pd.DataFrame, columns: tuple[str, ...]) -> Array
         try:
             values = pd.to_numeric(table[name], errors="coerce").to_numpy(np.float64, na_value=np.nan)
         except TypeError:
-            values = np.full(len(table), np.nan)  # lists and the like
+            values = np.full(len(table), np.nan)  # for example lists
         if (wrong := ~np.isfinite(values)).any():
             got = table[name].iloc[int(np.argmax(wrong))]
             raise DataError(where, f"{_at(table, wrong)} has no number for {name}, got {got!r}", _REMEDY)
@@ -178,7 +178,6 @@ def _numbers(where: str, table: pd.DataFrame, columns: tuple[str, ...]) -> Array
 
 
 def _texts(where: str, table: pd.DataFrame, column: str) -> NDArray[np.str_]:
-    """A column of targets or owners as texts."""
     missing = (table[column].isna() | (table[column].astype(str).str.strip() == "")).to_numpy(np.bool_)
     if missing.any():
         raise DataError(where, f"{_at(table, missing)} has no {column}, got nothing", _REMEDY)

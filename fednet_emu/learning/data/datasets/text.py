@@ -1,4 +1,4 @@
-"""Text: owners of text, characters and words as tokens, windows of tokens, and the data set of texts in files."""
+"""Text: owners of text, characters and words as tokens, windows of tokens, and the data set of text files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHARACTERS = len(LETTERS)
 """Number of different tokens of `characters`."""
 
 UNKNOWN_CHARACTER = CHARACTERS - 1
-"""Token of every other character; LEAF's code also gives the last letter this token (index -1)."""
+"""Token of every other character. In LEAF's code, the last letter also has this token (index -1)."""
 
 UNKNOWN_WORD = 0
 """Token of a word that is not in the vocabulary."""
@@ -37,18 +37,18 @@ _WORD = re.compile(r"\w+(?:['\u2019]\w+)*|[^\w\s]")
 
 
 def characters(text: str) -> IntArray:
-    """The token [len(text)] of each character."""
+    """Return the token [len(text)] of each character."""
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
     return np.asarray(_TOKEN_OF[np.minimum(points, _ASCII)])
 
 
 def words(text: str) -> list[str]:
-    """The words and punctuation marks of a text in lower case; a word may have apostrophes in it."""
+    """Return the words and punctuation marks of a text in lower case. A word may contain apostrophes."""
     return _WORD.findall(text.lower())
 
 
 def frequent_words(texts: Iterable[Sequence[str]], size: int) -> dict[str, int]:
-    """The `size` most frequent words and their tokens 1, 2, ...; equally frequent words are in alphabetical order.
+    """Return the `size` most frequent words with tokens 1, 2, ...; equally frequent words are in alphabetical order.
 
     Token 0 is reserved for unknown words, so there are `len(result) + 1` different tokens.
     """
@@ -58,29 +58,29 @@ def frequent_words(texts: Iterable[Sequence[str]], size: int) -> dict[str, int]:
 
 
 def word_tokens(text: Sequence[str], vocabulary: Mapping[str, int]) -> IntArray:
-    """The token [len(text)] of each word, `UNKNOWN_WORD` where the vocabulary lacks it."""
+    """Return the token [len(text)] of each word; words outside the vocabulary have the token `UNKNOWN_WORD`."""
     return np.array([vocabulary.get(word, UNKNOWN_WORD) for word in text], dtype=np.int64)
 
 
 Predict = Literal["last", "every"]
-"""The tokens of a window that have a target: the last token, or each token."""
+"""The tokens of a window for which the next token is predicted: the last token, or every token."""
 
 
 class Windows(NamedTuple):
-    """Windows of texts, in the order of the texts and of the windows in a text."""
+    """Windows of texts, in the order of the texts and of their positions within a text."""
 
     x: IntArray  # int64 [n, length], successive tokens
-    y: IntArray  # int64 [n], the token after each window; or int64 [n, length], that after each token of the window
-    group: IntArray  # int64 [n], the owner of its text
+    y: IntArray  # int64 [n], the token after each window; or int64 [n, length], the token after each token
+    group: IntArray  # int64 [n], the owner of each window's text
 
 
 def windows(
     texts: Sequence[IntArray], owners: Sequence[int] | IntArray, length: int, stride: int = 1, predict: Predict = "last"
 ) -> Windows:
-    """Cut texts of tokens into windows of `length` tokens, each with the token that follows.
+    """Cut texts of tokens into windows of `length` tokens, each with the token or tokens that follow.
 
-    Successive windows of a text start `stride` tokens apart. No window reaches from one text into the next, and a text
-    of `length` tokens or fewer has none.
+    Successive windows of a text start `stride` tokens apart. No window reaches from one text into the next. A text of
+    at most `length` tokens has no window.
     """
     cut = [
         sliding_window_view(text, length + 1)[::stride] if len(text) > length else np.empty((0, length + 1), np.int64)
@@ -102,17 +102,18 @@ _LONGEST_NAME = 40
 
 
 def without_licence(text: str) -> str:
-    """The text between the begin and end lines of Project Gutenberg; the whole text without such lines."""
+    """Return the text between Project Gutenberg's begin and end lines; the whole text if there are no such lines."""
     begin, end = _BEGIN.search(text), _END.search(text)
     return text[begin.end() if begin else 0 : end.start() if end else len(text)]
 
 
 def roles(plays: Iterable[str]) -> list[str]:
-    """The speeches of each role, one speech per line group, in the order of their first words.
+    """Return the speeches of each role, joined by newlines, in the order of the roles' first words.
 
-    A role is a name within a play; a text begins a play, and so does a line "Dramatis Personae" in it. Speeches are
-    found in the two layouts of Project Gutenberg: after a line with the name in capitals and a full stop, up to the
-    next blank line; or after the name behind two spaces, as in "  Ham. Words", with lines behind four spaces.
+    A role is a name within a play. A text begins a play, and so does a line "Dramatis Personae" in the text. Speeches
+    are found in two layouts of Project Gutenberg. In one, a line with the name in capitals and a full stop begins the
+    speech, which ends at a blank line. In the other, the name follows two spaces, as in " Ham. Words", and further
+    lines of the speech follow four spaces.
     """
     said: dict[tuple[int, int, str], list[str]] = {}
     for number, text in enumerate(plays):
@@ -137,7 +138,7 @@ def roles(plays: Iterable[str]) -> list[str]:
 
 
 def paragraphs(texts: Iterable[str]) -> list[str]:
-    """The parts of texts between blank lines."""
+    """Return the parts of texts between blank lines."""
     return [part for text in texts for part in _BLANK_LINES.split(text.strip()) if part]
 
 
@@ -150,34 +151,34 @@ class Text(Dataset):
     """Windows of `length` tokens and the tokens that follow, from a text file or the .txt files of a folder.
 
     Tokens are LEAF's 80 characters (Caldas et al., 2018) or the most frequent words. Groups are the owners, numbered in
-    the order of their first words; all pieces of an owner form one text, cut into windows. The last windows of each
-    owner are for testing, as in McMahan et al. (AISTATS 2017), who took the roles of Shakespeare's plays.
+    the order of their first words. All pieces of an owner form one text, which is cut into windows. The last windows of
+    each owner are for testing, as in McMahan et al. (AISTATS 2017), where owners are the roles of Shakespeare's plays.
     """
 
     path: str
-    """The text file in UTF-8, or the folder of .txt files; a relative path is looked up in the data folder first, then
-    in the current folder. Text outside the begin and end lines of Project Gutenberg is left out."""
+    """The text file in UTF-8, or the folder of .txt files. A relative path is looked up in the data folder first, then
+    in the current folder. Text outside the begin and end lines of Project Gutenberg is ignored."""
     owner: Owner = "role"
     """Owner of a piece of text. role: each role of a play (a name on a separate line in capitals with a full stop, or
-    behind two spaces, as in the editions of Project Gutenberg); file: each file; paragraph: each paragraph between
-    blank lines."""
+    after two spaces, as in the editions of Project Gutenberg); file: each file; paragraph: each paragraph between blank
+    lines."""
     level: Literal["characters", "words"] = "characters"
     """Kind of token: one of LEAF's 80 characters, or a word or punctuation mark in lower case."""
     length: int = Field(80, gt=0, le=10_000)
-    """Tokens in a window."""
+    """Number of tokens in a window."""
     stride: int | None = Field(None, gt=0)
-    """Tokens between the starts of two successive windows of an owner; null takes `length`, for no gaps and no overlap.
-    LEAF takes 1."""
+    """Number of tokens between the starts of two successive windows of an owner. Null means `length`, without gaps or
+    overlap; LEAF uses 1."""
     predict: Predict = "last"
-    """Prediction target. last: the token after the window, as its class; every: the token after each of its
-    tokens, for models with scores at every position. Loss and accuracy are then means over positions."""
+    """Prediction target. last: the token after the window, as its class; every: the token after each token of the
+    window, for models with scores at every position. Loss and accuracy are then means over positions."""
     vocabulary: int = Field(10_000, gt=0, le=1_000_000)
-    """With `level: words`, number of different words, the most frequent ones of all owners; every other word is one
-    more token."""
+    """Number of different words with `level: words`: the most frequent words of all owners. All other words share one
+    additional token."""
     min_samples: int = Field(2, ge=2)
-    """Owners with fewer windows are left out."""
+    """Minimum number of windows per owner; owners with fewer windows are left out."""
     test_share: float = Field(0.2, gt=0, lt=1)
-    """Share of each owner's windows, the last ones, that is for testing."""
+    """Share of each owner's windows for testing, taken from the end."""
 
     @property
     def _tokens(self) -> int:
@@ -226,7 +227,6 @@ _OWNED: Mapping[Owner, Callable[[Iterable[str]], list[str]]] = {
 
 
 def _read(path: Path) -> list[str]:
-    """The texts of a file, or of the .txt files in a folder in the order of their paths."""
     files = sorted(path.rglob("*.txt")) if path.is_dir() else [path]
     if not files:
         raise DataError(

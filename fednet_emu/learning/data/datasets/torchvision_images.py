@@ -1,4 +1,4 @@
-"""Data sets of images that the library torchvision reads, from the files as their authors publish them."""
+"""Data sets of images read by the library torchvision, from the files that their authors publish."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Images = tuple[NDArray[np.uint8], IntArray]
 
 @dataclass(frozen=True)
 class _Known:
-    """A data set: shape of an image, classes, numbers of images, and the files or folders that hold it."""
+    """A data set: image shape, number of classes, numbers of images, and files or folders that hold the images."""
 
     shape: tuple[int, int, int]
     classes: int
@@ -35,7 +35,7 @@ class _Known:
     test: int
     files: tuple[str, ...]
     parts: Literal["train", "split"] = "train"
-    """The keyword by which its class in torchvision selects training or test images."""
+    """Keyword argument of the torchvision class that selects training or test images."""
     first_label: int = 0
 
 
@@ -56,7 +56,7 @@ _EMNIST = {
     "digits": (10, 240_000, 40_000),
     "mnist": (10, 60_000, 10_000),
 }
-"""Classes, training and test images of each split."""
+"""Numbers of classes, training images and test images of each split."""
 _EMNIST_SPLIT = "balanced"
 
 
@@ -65,25 +65,26 @@ class TorchvisionImages(Dataset):
 
     CIFAR10 and CIFAR100 (Krizhevsky 2009), EMNIST (Cohen, Afshar, Tapson, van Schaik 2017), KMNIST (Clanuwat et al.
     2018), STL10 (Coates, Lee, Ng 2011; its labelled images), SVHN (Netzer et al. 2011), USPS (Hull 1994). Labels are
-    numbered from 0 as torchvision does, for EMNIST's letters, too. EMNIST's images are rotated and mirrored, as in its
-    files. Needs the extra `torchvision`. MNIST and Fashion-MNIST have their own kinds, which need no library.
+    those of torchvision, except that EMNIST's letters are numbered from 0 instead of 1. EMNIST's images are rotated and
+    mirrored, as in the published files. Needs the extra `torchvision`. MNIST and Fashion-MNIST have their own kinds,
+    which need no library.
     """
 
     kind = "torchvision"
     name: Literal["CIFAR10", "CIFAR100", "EMNIST", "KMNIST", "STL10", "SVHN", "USPS"]
-    """The data set, by its name in `torchvision.datasets`."""
+    """Name of the data set in `torchvision.datasets`."""
     path: str | None = None
-    """Folder with its files as torchvision lays them out, a full path or one inside the data folder; null looks in the
-    folder named after the data set in lower case (`cifar10`) inside the data folder, then in the data folder itself."""
+    """Folder with the files in torchvision's layout: a full path, or a path inside the data folder. Null searches the
+    data folder's subfolder named after the data set in lower case (`cifar10`), then the data folder."""
     split: Literal["byclass", "bymerge", "balanced", "letters", "digits", "mnist"] | None = None
-    """The split of EMNIST, where null is `balanced`; other data sets have none."""
+    """The split of EMNIST, where null means `balanced`. Other data sets have no splits."""
     extra: bool = False
-    """Whether the 531,131 extra images of SVHN are training images too."""
+    """Whether to use the 531,131 extra images of SVHN as training images, too."""
     normalise: bool = True
-    """Scaling of pixels. true: each channel to mean 0 and deviation 1 over the training images; false: value / 255.
-    """
+    """Scaling of pixels. true: each channel to mean 0 and standard deviation 1 over training images; false: value /
+    255."""
     download: bool = False
-    """Whether missing files are downloaded into the data folder."""
+    """Whether to download missing files into the data folder."""
 
     def _check(self) -> None:
         for key, owner in (("split", "EMNIST"), ("extra", "SVHN")):
@@ -124,7 +125,7 @@ class TorchvisionImages(Dataset):
         return known
 
     def _folder(self, known: _Known, data_dir: Path | None) -> Path:
-        """The folder with all files; if none has them, the folder for downloads."""
+        """Return the folder that has all files, or else the folder for downloads."""
         named = self.path or self.name.lower()
         folder = data_folder(data_dir)
         if folder is None and not Path(named).is_absolute():
@@ -141,7 +142,6 @@ class TorchvisionImages(Dataset):
         return home
 
     def _part(self, library: Any, folder: Path, known: _Known, part: Literal["train", "test", "extra"]) -> _Images:
-        """Images and labels of one part, checked."""
         which: dict[str, Any] = {"split": part} if known.parts == "split" else {"train": part == "train"}
         if self.name == "EMNIST":
             which["split"] = self.split or _EMNIST_SPLIT
@@ -168,7 +168,7 @@ def _emnist(split: str) -> _Known:
 
 
 def _checked(where: str, known: _Known, images: NDArray[Any], labels: IntArray) -> _Images:
-    """Images with the channels first, and labels, after a check of their shapes, types and range."""
+    """Return images with the channels first, and labels; raise an error for a wrong shape, type or label range."""
     channels, height, width = known.shape
     if images.shape[1:] == (height, width) and channels == 1:
         images = images[:, None]
@@ -187,7 +187,7 @@ def _checked(where: str, known: _Known, images: NDArray[Any], labels: IntArray) 
 
 @contextmanager
 def _no_endless_wait() -> Iterator[None]:
-    """Context manager: connections that send no data end after a timeout, which torchvision does not set."""
+    """Context manager that sets a timeout for connections that send no data; torchvision sets no timeout."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(TIMEOUT_S)
     try:

@@ -1,4 +1,4 @@
-"""Windows of wearable sensors: UCI HAR and the chest accelerometer."""
+"""Windows of signals from wearable sensors: UCI HAR and the chest accelerometer."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ SIGNALS = ("body_acc_x", "body_acc_y", "body_acc_z", "body_gyro_x", "body_gyro_y
 """The signals, in the order of the channels of a sample."""
 LENGTH, SAMPLES = 128, 10_299
 OFFICIAL_TEST = (2, 4, 9, 10, 12, 13, 18, 20, 24)
-"""The subjects, numbered from 1, of the official test set."""
+"""The subjects of the official test set, numbered from 1."""
 PACKED, PACKED_UNIT = "uci_har_i16.npz.xz", 2e-4
-"""A file with all windows as 16-bit integers, and the value of one unit."""
+"""A file with all windows as 16-bit integers, and the signal value of one integer step."""
 
 
 class UciHar(Dataset):
     """Anguita, Ghio, Oneto, Parra, Reyes-Ortiz (ESANN 2013): 30 subjects, 6 activities; groups are subjects 0 to 29.
 
-    Samples [n, 9, 128] are windows of 2.56 s at 50 Hz: acceleration without and angular velocity of the body, then
-    total acceleration, each along three axes, standardised over the training windows. Activities are numbered from 0:
-    walking, walking upstairs, walking downstairs, sitting, standing, laying.
+    Samples [n, 9, 128] are windows of 2.56 s at 50 Hz. The channels are body acceleration (without gravity), angular
+    velocity of the body and total acceleration, each along three axes, standardised over the training windows.
+    Activities are numbered from 0: walking, walking upstairs, walking downstairs, sitting, standing, laying.
     """
 
     path: str = "uci_har"
-    """Folder of the data: as published, with the folders `train` and `test`, or with the file `uci_har_i16.npz.xz`; a
-    full path, or a path inside the data folder."""
+    """Folder of the data: as published, with the folders `train` and `test`, or with the file `uci_har_i16.npz.xz`.
+    Either a full path, or a path inside the data folder."""
     test: Literal["windows", "subjects"] = "windows"
-    """Samples for testing. windows: a share of each subject's windows of an activity, the last in the order of the
-    files, so that every subject can be a device; subjects: the nine of the official test set, so that their devices
-    have no training samples."""
+    """Samples for testing. windows: the last windows, in the order of the files, of each subject and activity, so that
+    every subject can be a device; subjects: all windows of the nine subjects in the official test set, so that the
+    devices of these subjects have no training samples."""
     test_share: float = Field(0.2, gt=0, lt=1)
-    """With `test: windows`, the share of each subject's windows of an activity."""
+    """Share of each subject's windows of an activity that is for testing with `test: windows`."""
 
     def extent(self, data_dir: Path | None) -> Extent:
         return Extent((len(SIGNALS), LENGTH), _ACTIVITIES, SAMPLES)
@@ -101,10 +101,10 @@ _COLUMNS = ["number", "x", "y", "z", "activity"]
 class ChestAccelerometer(Dataset):
     """Casale, Pujol, Radeva (2012): 15 participants, 7 activities, 3 axes at 52 Hz; groups are participants 0 to 14.
 
-    Windows x [n, 3, window] are cut from stretches of one activity; the rest of a stretch, and rows without an
-    activity, are dropped. The same share of each participant's windows of each activity is used for testing. Axes are
-    standardised over the training windows. Activities are numbered from 0: working at a computer; standing up, walking
-    and going up or down stairs; standing; walking; stairs; walking and talking; talking while standing.
+    Windows x [n, 3, window] are cut from intervals of a single activity. Rows that fill no window, or have no activity,
+    are dropped. Axes are standardised over the training windows. Activities are numbered from 0: working at a computer;
+    standing up, walking and going up or down stairs; standing; walking; stairs; walking and talking; talking while
+    standing.
     """
 
     path: str = "chest_accelerometer"
@@ -112,16 +112,16 @@ class ChestAccelerometer(Dataset):
     window: int = Field(104, gt=0, le=10_000)
     """Length of a window in rows; 52 rows are one second."""
     stride: int | None = Field(None, gt=0)
-    """Rows between the starts of two successive windows; null takes `window`, for no gaps and no overlap."""
+    """Number of rows between the starts of two successive windows; null means `window`, without gaps or overlap."""
     test_share: float = Field(0.2, gt=0, lt=1)
     """Share of each participant's windows of an activity that is used for testing."""
     test_windows: Literal["last", "random"] = "last"
-    """Windows for testing. last: the last ones in time; random: drawn from all windows, so that their
-    neighbours in time may be training windows."""
+    """Windows for testing. last: the last windows in time; random: windows drawn from all, so that windows before and
+    after a test window may be training windows."""
     validation_share: float = Field(0.0, ge=0, lt=1)
-    """Share of each participant's training windows of an activity that is held out at random and evaluated on instead
-    of the test windows, which are then not used at all: for choosing settings without them. 0 evaluates on the test
-    windows."""
+    """Share of each participant's training windows of an activity that is held out at random as a validation set. If
+    positive, evaluation uses the validation set, and the test windows are not used at all, so that settings can be
+    chosen without them. 0 evaluates on the test windows."""
 
     def extent(self, data_dir: Path | None) -> Extent:
         return Extent((3, self.window), _MOVES)
@@ -140,7 +140,7 @@ class ChestAccelerometer(Dataset):
         return windows_of_people(x, y, group, test, _MOVES)
 
     def _windows(self, path: Path) -> tuple[NDArray[np.float32], IntArray]:
-        """Windows [n, 3, window] of one participant and their activities [n] from 0, in the order of time."""
+        """Return windows [n, 3, window] of one participant and their activities [n] from 0, in the order of time."""
         import pandas as pd
 
         try:

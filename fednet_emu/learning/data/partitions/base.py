@@ -1,4 +1,4 @@
-"""Base class of partitions: rules that distribute samples among devices, and the resulting split."""
+"""Base class of partitions, which are rules that distribute samples among devices, and the resulting split."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Samples
 
 NOBODY = -1
-"""Owner of a sample that no device holds."""
+"""Owner index of a sample that belongs to no device."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,9 +25,9 @@ class Partitioned:
     """The samples that each device owns, in compressed row format.
 
     Attributes:
-        order: int64 [n_owned] sample indices, device after device, ascending within a device unless there are sets.
-        sets: int64 [n_owned] the set, within its device, of each entry of `order`; None unless the partition makes
-            sets. A sample in several sets has one entry per set.
+        order: int64 [n_owned] sample indices, device by device; ascending within a device unless there are sets.
+        sets: int64 [n_owned] index of the set, within its device, for each entry of `order`; None if the partition
+            makes no sets. A sample in several sets has one entry per set.
     """
 
     order: IntArray
@@ -36,10 +36,10 @@ class Partitioned:
 
     @classmethod
     def from_owners(cls, owners: IntArray, n_devices: int) -> Self:
-        """The split in which sample i belongs to device owners[i], or to no device if owners[i] is negative."""
+        """Return the split in which device `owners[i]` owns sample i. A negative `owners[i]` means no owner."""
         n, unowned = len(owners), np.count_nonzero(owners < 0)
         sizes = np.bincount(owners[owners >= 0] if unowned else owners, minlength=n_devices)
-        places = np.sort(owners * n + np.arange(n))  # sorted numbers take a third of the time of a stable argsort
+        places = np.sort(owners * n + np.arange(n))  # sorting the numbers takes a third of the time of a stable argsort
         return cls(order=places[unowned:] % max(n, 1), offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
 
     def of(self, device: int) -> IntArray:
@@ -54,10 +54,10 @@ class Partition(Component):
 
     @abstractmethod
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
-        """Distribute training and test samples by the same rule with the same draws.
+        """Distribute training and test samples by the same rule with the same random draws.
 
-        A sample belongs to one device at most, unless the rule allows more. A device may have no test samples. Only the
-        labels, groups and number of the samples are used.
+        A sample belongs to at most one device, unless the rule allows more. A device may have no test samples. Of the
+        samples, only their labels, groups and number are used.
 
         Raises:
             ScenarioError: The rule cannot be applied to these samples and this number of devices.
@@ -65,7 +65,7 @@ class Partition(Component):
 
 
 def labels_of(samples: Samples, kind: str) -> tuple[IntArray, IntArray, int]:
-    """Training labels, test labels and the number of classes, for a rule that needs them."""
+    """Return training labels, test labels and the number of classes. Raise an error if the samples have no classes."""
     if samples.classes is None:
         found = f"data for {samples.task} without classes"
         raise ScenarioError(f"partition: {kind} deals by class, got {found}; use iid or group")
@@ -73,7 +73,7 @@ def labels_of(samples: Samples, kind: str) -> tuple[IntArray, IntArray, int]:
 
 
 def members_by_class(labels: IntArray, classes: int, rng: np.random.Generator) -> list[IntArray]:
-    """The sample indices of each class, in random order."""
+    """Return the sample indices of each class, in random order."""
     shuffled = rng.permutation(len(labels))
     values = labels[shuffled]
     by_class = shuffled[np.argsort(values, kind="stable")]
@@ -81,7 +81,7 @@ def members_by_class(labels: IntArray, classes: int, rng: np.random.Generator) -
 
 
 def even_shares(n_items: int, n_parts: int) -> IntArray:
-    """Part of each item [n_items], ascending; sizes of parts differ by at most one, the first ones being larger."""
+    """Return the part index of each item [n_items], ascending. Part sizes differ by at most 1, larger parts first."""
     sizes = np.full(n_parts, n_items // n_parts)
     sizes[: n_items % n_parts] += 1
     return np.repeat(np.arange(n_parts), sizes)
@@ -90,7 +90,7 @@ def even_shares(n_items: int, n_parts: int) -> IntArray:
 def dealt_by_class(
     labels: IntArray, holders: Sequence[IntArray], n_devices: int, rng: np.random.Generator
 ) -> Partitioned:
-    """The split in which the devices holders[c] share the samples of class c equally, at random; no owner if empty."""
+    """Return the split in which devices holders[c] share class c equally. A class without holders has no owner."""
     owners = np.full(len(labels), NOBODY, np.int64)
     for members, devices in zip(members_by_class(labels, len(holders), rng), holders, strict=True):
         if len(devices):
@@ -99,7 +99,7 @@ def dealt_by_class(
 
 
 def require_samples(split: Partitioned, kind: str, remedy: str) -> None:
-    """Check that every device has training samples."""
+    """Raise an error unless every device has training samples."""
     empty = np.flatnonzero(split.sizes() == 0)
     if len(empty):
         found = f"got {len(empty)} of {len(split.sizes())} devices without, the first is number {empty[0]}"
@@ -115,14 +115,14 @@ class Held:
 
     @classmethod
     def nothing(cls, samples: Samples) -> Held:
-        """Zero samples with the shape of these; copies, because an empty view would keep all samples in memory."""
+        """Return zero samples of the same shape, as copies: an empty view would keep all samples in memory."""
         return cls(samples.train_x[:0].clone(), samples.train_y[:0].clone())
 
 
 def hold_out(
     samples: Samples, n_server: int, n_validation: int, rng: np.random.Generator
 ) -> tuple[Samples, Held, Held]:
-    """Draw the server's samples and the validation samples from the training samples; the rest, in order, is first."""
+    """Draw the server's and the validation samples from the training samples. Return the remaining samples first."""
     n_all = len(samples.train_y)
     if n_server + n_validation >= n_all:
         raise ScenarioError(

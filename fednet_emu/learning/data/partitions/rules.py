@@ -23,10 +23,10 @@ from fednet_emu.learning.data.partitions.base import (
 
 
 class Iid(Partition):
-    """Samples drawn at random without replacement; numbers of samples per device differ by at most one."""
+    """Samples drawn at random without replacement; device sizes differ by at most one sample."""
 
     per_device: PositiveInt | None = None
-    """Number of training samples of each device; the remaining ones are not used. Null distributes all samples."""
+    """Number of training samples per device; further samples are not used. Null distributes all training samples."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         shares = self._shares(len(samples.train_y), n_devices), even_shares(len(samples.test_y), n_devices)
@@ -35,7 +35,7 @@ class Iid(Partition):
         return train, test
 
     def _shares(self, n_samples: int, n_devices: int) -> IntArray:
-        """The owner of each training sample before they are shuffled."""
+        """Return the owner of each training sample, before the owners are shuffled."""
         wanted = n_samples if self.per_device is None else self.per_device * n_devices
         if wanted > n_samples:
             raise ScenarioError(
@@ -46,14 +46,14 @@ class Iid(Partition):
 
 
 class Shards(Partition):
-    """The samples, sorted by label, are cut into equal shards, and each device gets `shards_per_device` at random.
+    """Samples sorted by label are cut into equal shards, and each device gets `shards_per_device` random shards.
 
-    The test samples are sorted, cut and assigned in the same way, so a device has the same classes in both sets if the
-    classes are equally frequent in them.
+    The test samples are sorted, cut and assigned in the same way. A device therefore has the same classes in both sets
+    if the class frequencies of both sets are equal.
     """
 
     shards_per_device: PositiveInt = 2
-    """Number of shards of each device, which is about its number of classes."""
+    """Number of shards per device, which is about the number of classes per device."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         train_y, test_y, _ = labels_of(samples, self.kind)
@@ -70,9 +70,9 @@ def _dealt_shards(labels: IntArray, holders: IntArray, n_devices: int) -> Partit
 
 
 class OneClass(Partition):
-    """Device d owns samples of class d mod K only, of K classes; devices of one class share it equally, at random.
+    """Of K classes, device d owns samples of class d mod K only; devices of one class share its samples equally.
 
-    With fewer devices than classes the samples of the last classes belong to no device.
+    With fewer devices than classes, the samples of the last classes belong to no device.
     """
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
@@ -84,14 +84,14 @@ class OneClass(Partition):
 
 
 class LabelsPerDevice(Partition):
-    """Each device has `labels` different labels; the samples of a label are shared equally among its devices.
+    """Each device has `labels` different labels, and the devices with a label share its samples equally.
 
-    NIID-Bench's `#C=k`: device d has label d mod K, of K, and further labels at random. With fewer devices than labels,
-    the samples of a label without a device are not used.
+    As `#C=k` in NIID-Bench: of K labels, device d has label d mod K and further labels at random. With fewer devices
+    than labels, the samples of a label without a device are not used.
     """
 
     labels: PositiveInt = 2
-    """Number of labels of each device (k)."""
+    """Number k of labels per device."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         train_y, test_y, classes = labels_of(samples, self.kind)
@@ -111,17 +111,16 @@ class LabelsPerDevice(Partition):
 class WangCases(Partition):
     """The four cases of Wang et al., IEEE Journal on Selected Areas in Communications 37(6), 2019, without randomness.
 
-    Case 1: sample i to device i mod n. Case 2: label l to device l mod n. Case 3: all samples to every device. Case 4,
-    of C labels: samples i of the first half of the labels to device i mod m, with m = ceil(min(n, C) / 2), and label l
-    of the second half to device m + l mod (min(n, C) - m). The label is the group of a sample, as of the digit in data
-    of even and odd digits, or else its class.
+    With n devices and C labels, case 1 gives sample i to device i mod n. Case 2 gives label l to device l mod n. Case 3
+    gives all samples to every device. Case 4 gives sample i of the first half of the labels to device i mod m, with m =
+    ceil(min(n, C) / 2), and label l of the second half to device m + l mod (min(n, C) - m). The label of a sample is
+    its group if the data have groups (the digit, in data of even and odd digits), or else its class.
     """
 
     case: Literal[1, 2, 3, 4] = 1
-    """Number of the case."""
+    """Number of the case, as in the paper."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
-        """Assign training and test samples by the same formulas."""
         if samples.train_group is not None and samples.test_group is not None:
             train_l, test_l = samples.train_group, samples.test_group
         else:
@@ -149,26 +148,26 @@ class WangCases(Partition):
 
 
 MAX_DRAWS = 1000
-"""Largest number of draws of the shares before `min_samples` counts as unreachable."""
+"""Maximum number of draws of the shares; after that, `min_samples` counts as unreachable."""
 
-_MAX_NUMBERS = 20_000_000  # fewer draws with very many devices, so that an error appears within seconds
+_MAX_NUMBERS = 20_000_000  # limit on drawn numbers: with very many devices, an error appears within seconds
 
 
 class Dirichlet(Partition):
     """Each class is shared among the devices in proportions p ~ Dir(alpha, ..., alpha), drawn per class.
 
-    A small `alpha` leaves each device few classes and makes sizes unequal; a large one approaches iid. The shares are
-    redrawn until every device owns `min_samples` training samples; 0 lets devices go without any. The test samples of
-    a class are shared in the same proportions.
+    A small `alpha` leaves each device few classes and makes device sizes unequal; a large `alpha` approaches iid. The
+    proportions are redrawn until every device owns `min_samples` training samples. The test samples of a class are
+    shared in the same proportions.
     """
 
     alpha: float = Field(gt=0)
-    """Concentration of the Dirichlet distribution (alpha); a smaller one means fewer classes per device."""
+    """Concentration alpha of the Dirichlet distribution; a smaller value means fewer classes per device."""
     min_samples: NonNegativeInt = 1
-    """Smallest number of training samples of a device; shares are drawn again until every device has this number."""
+    """Minimum number of training samples per device; 0 allows devices without samples."""
     guard: bool = False
-    """Whether a device with its even share of all samples gets no samples of later classes, as in the code of
-    NIID-Bench, whose `min_samples` is 10; sizes then differ less."""
+    """Whether a device with 1 / (number of devices) of all samples gets no samples of later classes, as in the code
+    of NIID-Bench with a `min_samples` of 10. Device sizes then differ less."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         train_y, test_y, classes = labels_of(samples, self.kind)
@@ -176,7 +175,7 @@ class Dirichlet(Partition):
         return _dealt_by_shares(train_y, shares, rng), _dealt_by_shares(test_y, shares, rng)
 
     def _draw_shares(self, class_sizes: IntArray, n_devices: int, rng: np.random.Generator) -> Array:
-        """Share of each class that each device gets, [classes, n_devices]."""
+        """Return the share [classes, n_devices] of each class that each device gets."""
         total = int(class_sizes.sum())
         if n_devices * self.min_samples > total:
             wanted = f"must be at most {total // n_devices} with {n_devices} devices and {total} samples"
@@ -198,9 +197,9 @@ class Dirichlet(Partition):
 
 
 def _withhold(shares: Array, class_sizes: IntArray) -> None:
-    """Set the share [classes, n_devices] of a class to 0 for devices that already have their even share of all samples.
+    """Set a class share [classes, n_devices] to 0 for devices that already have an even share of all samples.
 
-    The other devices get it in proportion to their own shares of this class.
+    The remaining devices share the class in proportion to their previous shares.
     """
     has = np.zeros(shares.shape[1], np.int64)
     for label, size in enumerate(class_sizes):
@@ -211,7 +210,7 @@ def _withhold(shares: Array, class_sizes: IntArray) -> None:
 
 
 def _counts(shares: Array, class_sizes: IntArray) -> IntArray:
-    """Samples of each class for each device, [classes, n_devices]: within one of share x size, rows sum to the size."""
+    """Return the sample counts [classes, n_devices]. Each is within one of share x size; rows sum to the class size."""
     cuts = np.rint(np.cumsum(shares, axis=1) * class_sizes[:, None]).astype(np.int64)
     cuts[:, -1] = class_sizes
     return np.diff(np.minimum(cuts, class_sizes[:, None]), axis=1, prepend=0)
@@ -227,16 +226,17 @@ def _dealt_by_shares(labels: IntArray, shares: Array, rng: np.random.Generator) 
 
 
 class QuantitySkew(Partition):
-    """Samples are distributed at random; the shares of the devices are one draw of Dir(beta, ..., beta).
+    """Samples are distributed at random, with device sizes in proportions from one draw of Dir(beta, ..., beta).
 
-    As `q ~ Dir(beta)` in NIID-Bench: all devices have the same mix of labels, and different numbers of samples. Shares
-    are drawn again until every device owns `min_samples` training samples. Test samples are shared likewise.
+    As `q ~ Dir(beta)` in NIID-Bench: all devices have the same distribution of labels, and different numbers of
+    samples. The proportions are redrawn until every device owns `min_samples` training samples, and are also used for
+    test samples.
     """
 
     beta: float = Field(0.5, gt=0)
-    """Concentration of the Dirichlet distribution (beta); a smaller one means more different sizes."""
+    """Concentration beta of the Dirichlet distribution; a smaller value makes device sizes less equal."""
     min_samples: NonNegativeInt = 1
-    """Smallest number of training samples of a device; 0 allows devices without any."""
+    """Minimum number of training samples per device; 0 allows devices without training samples."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         total = len(samples.train_y)
@@ -253,7 +253,7 @@ class QuantitySkew(Partition):
 
 
 def _dealt_at_random(total: int, shares: Array, rng: np.random.Generator) -> Partitioned:
-    """The split of samples in random order, cut by shares [n_devices] of their number."""
+    """Return a random split of `total` samples, in which device d owns the share `shares[d]` of the samples."""
     cuts = np.rint(np.cumsum(shares) * total).astype(np.int64)
     cuts[-1] = total
     sizes = np.diff(np.minimum(cuts, total), prepend=0)
@@ -263,11 +263,11 @@ def _dealt_at_random(total: int, shares: Array, rng: np.random.Generator) -> Par
 
 
 class Group(Partition):
-    """Each device gets whole groups of samples, as defined by the dataset.
+    """Each device gets whole groups of samples, as the data set defines them.
 
-    With as many devices as groups, device d owns the d-th group in ascending order; with fewer, the groups are
-    distributed at random, and their numbers per device differ by at most one. Test samples follow their group; test
-    samples of groups that are not in the training set, or of datasets without test groups, belong to no device.
+    With as many devices as groups, device d owns the d-th group in ascending order. With fewer devices, the groups are
+    distributed at random, and the group counts of devices differ by at most one. Test samples belong to the device of
+    their group. Test samples without a group, or of a group that has no training samples, belong to no device.
     """
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:

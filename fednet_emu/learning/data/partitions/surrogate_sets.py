@@ -1,10 +1,9 @@
 """Unlabelled sets with known class shares, the data of devices in FedUL (Lu et al., ICLR 2022).
 
-Source: https://openreview.net/forum?id=WHA8009laxu and the authors' public data generator. Differences from
-it: a device's samples are drawn at random from each class also under non-iid, where the generator takes them in their
-order; where a class is short under non-iid, its owners get less, so that every device has some of every class (a device
-cannot distinguish a missing class from others: its transition has no inverse); and under iid with more sets than
-classes all samples are used, where the generator leaves some out.
+Source: https://openreview.net/forum?id=WHA8009laxu and the authors' public data generator. This module differs from the
+generator in three points. Under non-iid, samples of a class are drawn at random, not in stored order. If a class is
+short under non-iid, its owners get fewer samples of it, so that every device has samples of every class (the transition
+matrix of a device without a class has no inverse). Under iid with more sets than classes, all samples are used.
 """
 
 from __future__ import annotations
@@ -27,40 +26,41 @@ from fednet_emu.learning.data.partitions.base import (
 from fednet_emu.learning.data.partitions.rules import Iid
 
 DOMINANCE = 10.0
-"""Factor of the weight of a set's dominant class, drawn from U(0.1, 1) like all others."""
+"""Factor on the weight of a set's dominant class. Without the factor, all weights are drawn from U(0.1, 1)."""
 
 OWN_CLASS = 80.0
-"""Factor of the weights of a device's own two classes under non-iid, drawn from U(0.45, 0.55) like all others."""
+"""Factor on the weights of a device's own two classes under non-iid. Without it, weights are drawn from U(0.45,
+0.55)."""
 
 
 class SurrogateSets(Partition):
     """Every device holds `sets` sets of samples that differ in their class shares; set m is rich in class m mod K.
 
-    First the training samples are distributed among devices. With `skew: iid` every device gets an equal random part;
-    with `non-iid` about 47.6 % of device d's samples are of each of the classes 2d and 2d + 1 (mod K) and 0.6 % of each
-    other class (of ten classes; counts are rounded down). The 0.6 % have priority: if a class has too few samples, the
-    devices whose own class it is share the rest in proportion. If it cannot even give 0.6 % to all, the partition
-    raises an error.
+    First, the training samples are distributed among devices. With `skew: iid`, every device gets an equal random part.
+    With `non-iid` and K = 10 classes, about 47.6 % of the samples of device d belong to each of the classes 2d and 2d +
+    1 (mod K), and 0.6 % to each other class (counts are rounded down). If a class has too few samples, every device
+    still gets 0.6 %, and the devices that own the class share the remaining samples in proportion. The partition raises
+    an error if the class has too few samples for the 0.6 %.
 
-    Each device then draws its sets from its own samples. Under iid all devices use the same matrix of class shares,
-    whose columns sum to one, so that every class is spread over the sets; under non-iid each device draws its own
-    matrix, and uses fewer samples where it does not have enough.
+    Each device then draws its sets from its own samples. Under iid, all devices use the same matrix of class shares,
+    whose columns sum to one, so that every class is spread over the sets. Under non-iid, each device draws its own
+    matrix, and uses fewer samples of a class if it has too few.
 
-    A sample may be in several sets of its device with `overlap: public`, as in the authors' code, which draws every set
-    from all of the device's samples; with `disjoint` it is in at most one, and a class with too few samples is shared
-    in proportion. Samples drawn for no set are not used. The test samples are distributed iid.
+    With `overlap: public`, a sample may be in several sets of its device, as in the authors' code, which draws every
+    set from all samples of the device. With `disjoint`, a sample is in at most one set, and sets share a class with too
+    few samples in proportion. Samples that are in no set are not used. Test samples are distributed iid.
     """
 
     skew: Literal["iid", "non-iid"]
-    """How samples are distributed among devices before the sets are drawn. iid: equal random parts; non-iid: mostly
-    two classes per device."""
+    """How samples are distributed among devices before the sets are drawn. iid: equal random parts; non-iid: mostly two
+    classes per device."""
     sets: int = Field(10, ge=2)
     """Number of sets per device."""
     overlap: Literal["public", "disjoint"] = "public"
-    """Whether a sample may be in several sets of its device."""
+    """Whether a sample may be in several sets of its device. public: yes; disjoint: no."""
     samples_per_device: PositiveInt | None = None
-    """Number of samples of each device, from which its sets are drawn; null distributes all samples. With non-iid a
-    device gets fewer if its main classes have too few samples."""
+    """Number of samples per device, from which the sets are drawn; null distributes all samples. Under non-iid, a
+    device gets fewer samples if its two main classes have too few."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         labels, _, classes = labels_of(samples, self.kind)
@@ -83,7 +83,7 @@ class SurrogateSets(Partition):
     def _pools(
         self, by_class: list[IntArray], n_devices: int, size: int, rng: np.random.Generator
     ) -> list[list[IntArray]]:
-        """The samples of each class that each device draws its sets from, [devices][classes]."""
+        """Return the samples of each class from which each device draws its sets, as lists [devices][classes]."""
         if self.skew == "iid":
             everything = rng.permutation(np.concatenate(by_class))[: n_devices * size]
             class_of = np.repeat(np.arange(len(by_class)), [len(members) for members in by_class])
@@ -101,7 +101,7 @@ class SurrogateSets(Partition):
         ]
 
     def _draw_sets(self, pool: list[IntArray], wanted: Array, rng: np.random.Generator) -> list[IntArray]:
-        """The samples of each set, from the `wanted` numbers [sets, classes] of each class, rounded down."""
+        """Return the samples of each set. `wanted` [sets, classes] are the counts per class, rounded down."""
         available = np.array([len(members) for members in pool])
         if self.overlap == "public":
             counts = wanted.astype(np.int64)
@@ -116,31 +116,31 @@ class SurrogateSets(Partition):
 
 
 def set_priors(n_sets: int, classes: int, rng: np.random.Generator) -> Array:
-    """Class shares [sets, classes] of sets: weights U(0.1, 1), ten times that for class m mod K, rows sum to one."""
+    """Return class shares [sets, classes]; weights are U(0.1, 1), times ten for class m mod K; rows sum to one."""
     weights = rng.uniform(0.1, 1.0, (n_sets, classes))
     weights[np.arange(n_sets), np.arange(n_sets) % classes] *= DOMINANCE
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 def device_priors(n_devices: int, classes: int, rng: np.random.Generator) -> Array:
-    """Class shares [devices, classes] under non-iid: two own classes each, rows sum to one."""
+    """Return the class shares [devices, classes] under non-iid. Each device has two own classes; rows sum to one."""
     weights = rng.uniform(0.45, 0.55, (n_devices, classes))
     weights[own_classes(n_devices, classes)] *= OWN_CLASS
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 def own_classes(n_devices: int, classes: int) -> Mask:
-    """Mask [devices, classes] of the own classes of each device: 2d and 2d + 1 (mod K) for device d."""
+    """Return the mask [devices, classes] of each device's own classes, 2d and 2d + 1 (mod K) for device d."""
     device, label = np.arange(n_devices)[:, None], np.arange(classes)
     return np.asarray((label == 2 * device % classes) | (label == (2 * device + 1) % classes))
 
 
 def deal(wanted: IntArray, own: Mask, available: IntArray) -> IntArray:
-    """Number of samples of each class that each device gets, [devices, classes].
+    """Return the number of samples of each class that each device gets, [devices, classes].
 
-    A device gets the number `wanted` [devices, classes], unless a class of its `own` [devices, classes] has too few
-    samples: the owners of such a class share the samples that the others leave, in proportion to their requests
-    (largest remainder method).
+    A device gets the number `wanted` [devices, classes] unless one of its `own` classes [devices, classes] has too few
+    samples. The owners of such a class share the samples that the other devices leave, in proportion to the wanted
+    numbers (largest remainder method).
     """
     dealt = wanted.copy()
     least = np.where(own, np.ceil(wanted / OWN_CLASS).astype(np.int64), wanted).sum(axis=0)

@@ -19,7 +19,7 @@ from fednet_emu.learning.graph.engine import Ended
 
 @final
 class Actor:
-    """Trains jobs in a separate process; `get` fetches a kept value by its reference."""
+    """Trains jobs in a separate process. `get` fetches a kept value by its reference."""
 
     def __init__(self, threads: int, device: str, tf32: bool, get: Callable[[Any], Any]) -> None:
         torch.set_num_threads(threads)
@@ -27,7 +27,7 @@ class Actor:
         self._engine, self._trainer = SpreadEngine([RuleEngine() for _ in range(threads)]), Trainer(device, get)
 
     def ready(self) -> None:
-        """Return once the process has started."""
+        """Return as soon as the process has started."""
 
     def train(
         self, text: bytes, used: Sequence[int], keeps: dict[int, Any], *arrays: NDArray[Any]
@@ -48,7 +48,7 @@ class Actor:
     def mean(
         self, w: NDArray[Any], weights: Sequence[float], places: Sequence[tuple[int, int]], *calls: list[NDArray[Any]]
     ) -> NDArray[Any]:
-        """The weighted mean of models near w: the models at `places`, pairs (call, job), of the results of calls."""
+        """Return the weighted mean of models near `w`. `places` are the pairs (call, job) of the models in `calls`."""
         base, total = tensor_of(w), math.fsum(weights)
         update = torch.zeros_like(base)
         for weight, (call, job) in zip(weights, places, strict=True):

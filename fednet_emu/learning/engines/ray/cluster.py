@@ -1,4 +1,4 @@
-"""Connection to a Ray cluster; Ray is imported only when a run uses it."""
+"""Connection to a Ray cluster. Ray is imported only when a run uses it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _ANSWER_S = 10.0
 
 
 def connected(where: str, address: str | None, cpus: int | None) -> Any:
-    """The module `ray`, connected to the cluster at `address`: `auto` for the one on this machine, None for a new one.
+    """Return the module `ray`, connected to the cluster at `address`: `auto` is a running local one, None a new one.
 
-    `where` names the setting in messages. A new cluster has `cpus` CPUs; None takes all.
+    `where` is the name of the setting in messages. A new cluster has `cpus` CPUs; None uses all CPUs.
     """
     try:
         ray = importlib.import_module("ray")
     except ImportError as error:
         raise FednetError(f"{where}: Ray is not installed; pip install 'fednet-emu[ray]'") from error
-    here = {"address": "local", "num_cpus": cpus, "include_dashboard": False}  # even if one runs here already
+    here = {"address": "local", "num_cpus": cpus, "include_dashboard": False}  # even if a cluster already runs here
     options: dict[str, Any] = {"address": address} if address else here
     try:
         if address and address != "auto":
@@ -33,7 +33,7 @@ def connected(where: str, address: str | None, cpus: int | None) -> Any:
 
 
 def _knock(address: str) -> None:
-    """Raise an error if no server answers there; Ray itself would wait for minutes."""
+    """Raise an error if no server answers at `address`. Ray itself would wait for minutes."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not host or not port.isdigit():
         raise ValueError(f"{address} is no host:port")

@@ -1,8 +1,8 @@
-"""The engine that distributes jobs to Ray actors: each actor trains the clients whose data it has.
+"""The engine that distributes jobs to Ray actors. Each actor trains the devices whose data it holds.
 
-The rows of the data are cut into one shard per actor, which is sent to it once; a job is sent to the actor that has its
-first row. The tensors of jobs are put into Ray's object store once per wavefront, and every machine fetches them once.
-Trained parameters stay in the object store of the machine that trained them until they are read or added up. Ray
+The rows of the data are cut into one shard per actor, which is sent to the actor once. A job is sent to the actor that
+holds the job's first row. The tensors of jobs are put into Ray's object store once per wavefront, and every machine
+fetches them once. Trained parameters stay on the machine that trained them until they are read or averaged. Ray
 restarts an actor that dies, and repeats its calls: each call lists the models and data that the actor needs.
 """
 
@@ -27,7 +27,7 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, TrainData, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
 
 _CALL_JOBS = 100
-_CALL_FLOP = {"cpu": 6e9, "cuda": 5e11}  # about 100 ms of a core or a GPU
+_CALL_FLOP = {"cpu": 6e9, "cuda": 5e11}  # about 100 ms on a core or a GPU
 _CALL_BYTE = 2**26
 _DEATHS = 3
 _READY_S = 300.0
@@ -35,10 +35,10 @@ _WHERE = "training.engine"
 
 
 class Cluster(NamedTuple):
-    """The cluster of a run, and its actors."""
+    """The settings of a run's Ray cluster and of its actors."""
 
     address: str | None = None  # host:port of the cluster, or `auto`; None starts one on this machine
-    actors: int | None = None  # number of actors; None takes the largest number that fits
+    actors: int | None = None  # number of actors; None uses the maximum that fits
     threads: int = 1  # cores of each actor
     device: str = "cpu"  # "cpu", or "cuda" for actors with a GPU each
     tf32: bool = False  # whether GPUs may use TF32
@@ -55,14 +55,14 @@ class _Call:
         self.params: list[Any] | None = None
 
     def add(self, resolved: ResolvedJob) -> int:
-        """Add a job; returns its place."""
+        """Add a job; return its index in the call."""
         self.jobs.append(resolved)
         self.flop += resolved.job.flop
         self.byte += resolved.params.nbytes
         return len(self.jobs) - 1
 
     def is_full(self, device: str) -> bool:
-        """Whether the call is large enough to be sent, by the properties of its jobs and not by a clock."""
+        """Return True if the call is large enough to be sent. The decision depends on the jobs, not on a clock."""
         return len(self.jobs) >= _CALL_JOBS or self.flop >= _CALL_FLOP[device] or self.byte >= _CALL_BYTE
 
 
@@ -70,8 +70,8 @@ class _Call:
 class RayEngine(Engine):
     """Runs jobs on the actors of a Ray cluster.
 
-    A job may begin as soon as its inputs are known, while simulated time continues; `run` waits for it, and yields
-    results in the order of the jobs. `host` records the time of sending.
+    A job may start as soon as its inputs are known, while simulated time continues. `run` waits for the jobs, and
+    yields results in the order of the jobs. `host` records the time spent on sending.
     """
 
     def __init__(self, cluster: Cluster, host: HostTime | None = None) -> None:
@@ -187,7 +187,7 @@ class RayEngine(Engine):
         self._since = self._since or time.perf_counter()
 
     def _place(self, call: _Call) -> None:
-        """Put the models and the data of a call into the object store, unless already stored."""
+        """Put the models and the data of a call into the object store, unless they are already there."""
         spans: dict[TrainData, list[tuple[int, int]]] = {}
         for resolved in call.jobs:
             model = resolved.job.model
@@ -219,7 +219,7 @@ class RayEngine(Engine):
         return self._models[thing][0] if isinstance(thing, FlatModel) else self._shards[thing][actor][0]
 
     def _sent(self, tensor: Tensor) -> Any:
-        """The reference of a tensor that was put into the object store, once per wavefront."""
+        """Return the reference of a tensor in the object store; each tensor is stored once per wavefront."""
         if id(tensor) not in self._put:
             self._put[id(tensor)] = tensor, self._ray.put(tensor.numpy())
             self._statistics["sent_byte"] += tensor.nbytes
@@ -232,7 +232,7 @@ class RayEngine(Engine):
         return call.report
 
     def _params(self, call: _Call, place: int) -> Tensor:
-        """A copy of a result, whose place in the object store is released with the last of its call."""
+        """Return a copy of a result. The object store releases its memory with the last result of the call."""
         if call.params is None:
             call.params, call.params_ref = self._got(call.params_ref), None
         params, call.params[place] = torch.tensor(call.params[place]), None
@@ -247,7 +247,6 @@ class RayEngine(Engine):
             raise FednetError(f"{_WHERE}: Ray cannot train, got '{reason}'; look at the cluster") from error
 
     def _started(self, cluster: Cluster) -> list[Any]:
-        """Actors that are ready."""
         demands = {"num_cpus": cluster.threads, "num_gpus": int(cluster.device == "cuda")}
         count = _count(self._ray.nodes(), cluster, demands)
         make = self._ray.remote(Actor).options(
@@ -270,7 +269,7 @@ class RayEngine(Engine):
 
 
 def _count(nodes: Sequence[Any], cluster: Cluster, demands: dict[str, int]) -> int:
-    """The number of actors."""
+    """Return the number of actors. Raises a `FednetError` if the cluster has no room for them."""
     has = [node["Resources"] for node in nodes if node["Alive"]]
     if demands["num_gpus"] and not any(own.get("GPU") for own in has):
         raise FednetError("training.device: no GPU is in the cluster, got cuda; use cpu")

@@ -1,4 +1,4 @@
-"""Batches of many jobs, stacked: drawn on the host, moved to the torch device once, gathered without allocation."""
+"""Batches of many jobs, stacked: drawn on the host, moved to the torch device once, gathered into reused memory."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData
 
 
 def batches_of(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray, scratch: Scratch) -> Iterator[Batch]:
-    """The batches of jobs of one shape, step by step; jobs are in descending order of their numbers of steps.
+    """Yield the batches of jobs of one shape, step by step; jobs are in descending order of their number of steps.
 
-    Jobs that have made all their steps are left out of later batches. The next batch may overwrite the one before.
+    Jobs that have made all their steps are left out of later batches. A batch may overwrite the previous one.
     """
     if not shape.full_batch:
         return _mini_batches(shape, jobs, steps, scratch)
@@ -28,7 +28,7 @@ def batches_of(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray, sc
 
 
 def _active(steps: IntArray) -> list[int]:
-    """Number of jobs that take part in each step, from the number of steps of each job (descending)."""
+    """Return for each step how many jobs still train, from the number of steps of each job (descending)."""
     active: list[int] = np.searchsorted(-steps, -np.arange(steps[0]), side="left").tolist()
     return active
 
@@ -38,7 +38,7 @@ def _first(batch: Batch, active: int) -> Batch:
 
 
 def _whole(data: TrainData, jobs: Sequence[ResolvedJob], scratch: Scratch) -> Batch:
-    """All samples of each job, stacked: a view if they are contiguous in the data, otherwise gathered once."""
+    """Return all samples of each job, stacked: a view if they are contiguous in the data, or else one copy."""
     joined = _one_slice([resolved.job.indices for resolved in jobs])
     if joined is not None:
         x, y = data.x[joined], data.y[joined]
@@ -55,7 +55,7 @@ def _whole(data: TrainData, jobs: Sequence[ResolvedJob], scratch: Scratch) -> Ba
 
 
 def _one_slice(parts: list[IntArray | slice]) -> slice | None:
-    """The slice that covers consecutive slices of equal length; None if they are not consecutive."""
+    """Return the slice that covers consecutive slices of equal length; None if the slices are not consecutive."""
     first = parts[0]
     if not isinstance(first, slice) or first.step not in {None, 1} or first.start is None or first.stop is None:
         return None
@@ -68,7 +68,7 @@ def _one_slice(parts: list[IntArray | slice]) -> slice | None:
 
 
 def _mini_batches(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray, scratch: Scratch) -> Iterator[Batch]:
-    """The batches that each job draws, padded to a common width."""
+    """Yield the batches that each job draws, padded to a common width."""
     data = shape.data
     index, count = _drawn(shape.streams, jobs, steps)
     n_steps, n_jobs, width = index.shape
@@ -88,7 +88,7 @@ def _mini_batches(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray,
 
 
 def _drawn(streams: Streams, jobs: Sequence[ResolvedJob], steps: IntArray) -> tuple[IntArray, IntArray]:
-    """Rows [S, J, B] of the data for S steps, J jobs, width B, and the number [S, J] of rows that are not padding."""
+    """Return rows [S, J, B] of the data for S steps, J jobs and width B, and the counts [S, J] without padding."""
     generators = streams.many([resolved.job.rng_key for resolved in jobs])
     own = [resolved.job for resolved in jobs]
     plan, n_samples = own[0].plan, own[0].n_samples
@@ -110,11 +110,11 @@ def _drawn(streams: Streams, jobs: Sequence[ResolvedJob], steps: IntArray) -> tu
 def _drawn_alike(
     plan: SgdPlan, first: IntArray, n_samples: int, generators: Sequence[np.random.Generator]
 ) -> tuple[IntArray, IntArray]:
-    """As `_drawn`, the same as `TrainJob.batches` of each, for jobs of n consecutive rows from `first` [J] on."""
+    """Like `_drawn`, for jobs with `n_samples` consecutive rows from `first` [J] on; equal to `TrainJob.batches`."""
     steps, width, per_epoch = plan.n_steps(n_samples), plan.batch_width(n_samples), plan.steps_per_epoch(n_samples)
     passes = 1 if steps <= n_samples // width else -(-steps // per_epoch)
     rows = np.empty((len(first), passes, max(n_samples, per_epoch * width)), np.int64)
-    rows[:] = first[:, None, None]  # a batch that is not full repeats the first row
+    rows[:] = first[:, None, None]  # padding of incomplete batches repeats the first row
     own = rows[:, :, :n_samples]
     own += np.arange(n_samples)
     for rng, epochs in zip(generators, own, strict=True):
@@ -131,7 +131,7 @@ def _is_run_of_rows(indices: IntArray | slice) -> bool:
 
 
 def _weights(count: IntArray, width: int, like: Tensor) -> Tensor | None:
-    """Weights [..., B]: 1 for a sample, 0 for padding; None without padding."""
+    """Return the weights [..., B]: 1 for a sample, 0 for padding; None if there is no padding."""
     if count.min() == width:
         return None
     return torch.from_numpy(np.arange(width) < count[..., None]).to(like)

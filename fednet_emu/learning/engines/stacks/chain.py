@@ -1,4 +1,4 @@
-"""The form for plain chains of layers: hand-written gradients, added to the parameters as soon as they are known."""
+"""The training step for plain chains of layers: hand-written gradients are added to the parameters immediately."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from fednet_emu.learning.engines.stacks.layers import Dense, Flatten, Layer, Rel
 from fednet_emu.learning.models.flat import FlatModel, has_hooks
 
 Slope = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""From outputs [A, outputs, B] and targets [A, B, ...] to losses [A, B] and their gradients [A, outputs, B]."""
+"""Function from outputs [A, outputs, B] and targets [A, B, ...] to losses [A, B] and gradients [A, outputs, B]."""
 
 
 @final
 class ChainForm:
-    """A model that is a chain of dense, convolution, pooling and activation layers and a loss with a known gradient.
+    """A chain of dense, convolution, pooling and activation layers and a loss with a known gradient.
 
-    The gradient of a layer is added to its parameters once it has been propagated to the layer below, so no gradient
-    vector is stored, unless the step adds the gradients to `into`.
+    The gradient of a layer is added to the layer's parameters after it has been propagated to the layer below. No
+    gradient vector is therefore stored, unless the step adds the gradients to `into`.
     """
 
     def __init__(self, layers: Sequence[Layer], slope: Slope, value_per_sample: int, itemsize: int) -> None:
@@ -38,7 +38,6 @@ class ChainForm:
         return not any(isinstance(layer, Convolution) for layer in self._layers)
 
     def on(self, w: Tensor, into: Tensor | None = None, *, squares: bool = False, base: Tensor | None = None) -> Step:
-        """The step on the parameters w [A, P]."""
         assert base is None, "a chain has no adapters"
         total = w if into is None else into
         stages = [
@@ -68,12 +67,12 @@ class ChainForm:
         return step
 
     def byte_per_job(self, width: int) -> int:
-        """Memory of the values that layers keep of a batch, and of their gradients (byte)."""
+        """Return the memory of the values that layers keep of a batch, and of their gradients, in bytes."""
         return width * self._byte_per_sample
 
 
 def chain_form(model: FlatModel) -> ChainForm | None:
-    """The chain form of a model, or None if the model is not such a chain."""
+    """Return the training step for a model that is such a chain; None for other models."""
     slope = _SLOPES.get(model.loss_name)
     if slope is None:
         return None
@@ -96,7 +95,7 @@ def chain_form(model: FlatModel) -> ChainForm | None:
 
 
 def _mean(losses: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | float]:
-    """The mean loss [A] over the samples, and each sample's share in it: [A, 1, B], or one number if all are equal."""
+    """Return the mean loss [A] over samples, and the weight of each sample: [A, 1, B], or a number if all are equal."""
     if weight is None:
         return losses.mean(1), 1 / losses.shape[1]
     share = weight / weight.sum(1, keepdim=True)
@@ -104,13 +103,13 @@ def _mean(losses: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | float
 
 
 def _squares(losses: Tensor, weight: Tensor | None) -> Tensor:
-    """The sum [A] of the squared losses of the samples, without padding."""
+    """Return the sum [A] of the squared losses of the samples, without padding."""
     squared = losses.square()
     return (squared if weight is None else squared * weight).sum(1)
 
 
 def _cross_entropy(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Losses -log p[y], and their gradients p - onehot(y) with respect to the logits z."""
+    """Return the losses -log p[y] and their gradients p - onehot(y) with respect to the logits `z`."""
     chosen = y[:, None]
     log_p = torch.log_softmax(z, 1)
     losses = log_p.gather(1, chosen)[:, 0].neg()
@@ -119,7 +118,7 @@ def _cross_entropy(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _squared_error(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Losses |z - y|^2, and their gradients 2 (z - y)."""
+    """Return the losses |z - y|^2 and their gradients 2 (z - y)."""
     error = z - y.reshape(z.shape[0], z.shape[2], z.shape[1]).transpose(1, 2)
     return error.square().sum(1), error.mul_(2)
 
@@ -167,4 +166,4 @@ _LAYERS: Mapping[type[nn.Module], Callable[[Any, Tensor], Layer | None]] = {
     nn.Conv2d: _convolution,
     nn.MaxPool2d: _max_pool,
 }
-"""Constructors of layers by PyTorch type; they return None for unsupported settings."""
+"""Constructors of layers by PyTorch type. A constructor returns None for unsupported settings."""

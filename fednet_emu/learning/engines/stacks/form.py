@@ -1,4 +1,4 @@
-"""The interface of a training step for many models at once, and the form for every batchable model: `vmap`."""
+"""The interface of a training step for many models at once, and an implementation for all batchable models: `vmap`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Batch(NamedTuple):
-    """One step of A jobs: x [A, B, ...], y [A, B, ...] and sample weights [A, B], None without padding."""
+    """The samples of one step of A jobs: `x` [A, B, ...], `y` [A, B, ...], and weights [A, B], or None if unpadded."""
 
     x: Tensor
     y: Tensor
@@ -23,33 +23,32 @@ class Batch(NamedTuple):
 
 
 Step = Callable[[Batch, Tensor], Tensor]
-"""Adds factor [A] times the gradient of each job's loss in place, as a rule to its parameters; returns losses [A].
+"""Function that adds `factor` [A] times the gradient of each job's loss, in place, and returns the losses [A].
 
-A step with squares returns [2, A]: the losses, and the sums of the samples' squared losses.
-"""
+With squares, the function returns [2, A]: the losses, and the sums of the squared losses of the samples."""
 
 
 class Form(Protocol):
     """An implementation of one training step for many jobs of one model."""
 
     def on(self, w: Tensor, into: Tensor | None = None, *, squares: bool = False, base: Tensor | None = None) -> Step:
-        """The step on the parameters w [A, P], which adds to `into` [A, P], by default to w; rows are contiguous.
+        """Return the step at parameters `w` [A, P], which adds to `into` [A, P] or else to `w`; rows are contiguous.
 
-        `squares` adds the sums of the samples' squared losses; all jobs have the same `base` [base_size].
+        With `squares`, the step also returns sums of squared losses. All jobs have the same `base` [base_size].
         """
         ...
 
     def byte_per_job(self, width: int) -> int:
-        """Memory of a step per job (byte), without its parameters, for batches of `width` samples."""
+        """Return the memory of a step per job in bytes, without the parameters, for batches of `width` samples."""
         ...
 
 
 @final
 class VmapForm:
-    """The form for any batchable model: PyTorch's own gradient, vectorised over the jobs.
+    """The training step for any batchable model: PyTorch's own gradient, vectorised over the jobs.
 
-    It uses its own copy of the model, because PyTorch puts the parameters of a call into the module during the call,
-    and forms run in parallel threads. With `private`, the gradient of each sample is scaled separately.
+    The step has its own copy of the model, because PyTorch replaces the parameters of the module during a call, and
+    steps run in parallel threads. With `private`, the gradient of each sample is scaled separately.
     """
 
     def __init__(self, model: FlatModel, private: PrivateSgd | None = None) -> None:
@@ -61,11 +60,10 @@ class VmapForm:
 
     @cached_property
     def works(self) -> bool:
-        """Whether PyTorch can vectorise the model; the first check loads 80 MB, which takes seconds."""
+        """Whether PyTorch can vectorise the model. The first check loads 80 MB, which takes seconds."""
         return self._model.vectorises()
 
     def on(self, w: Tensor, into: Tensor | None = None, *, squares: bool = False, base: Tensor | None = None) -> Step:
-        """The step on the parameters w [A, P]."""
         total = w if into is None else into
         if self._private is not None:
             return self._private_step(self._private, w, total, base, squares=squares)
@@ -99,6 +97,6 @@ class VmapForm:
         return step
 
     def byte_per_job(self, width: int) -> int:
-        """Memory of two copies of all gradients, and twice the activations of a batch (byte)."""
+        """Return the memory of two copies of all gradients, and of twice the activations of a batch, in bytes."""
         model, gradients = self._model, 1 if self._private is None else width
         return 2 * gradients * model.size * model.dtype.itemsize + 2 * width * model.activation_byte_per_sample

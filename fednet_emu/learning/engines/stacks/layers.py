@@ -1,7 +1,7 @@
 """Dense layers of many models at once, with hand-written gradients.
 
-Activations are [A, features, B], samples last, because matrix products with few outputs are then fastest on a CPU,
-and because gradients of weights have the same memory layout as the weights.
+Activations are [A, features, B]. Samples come last, because matrix products with few outputs are then fastest on a CPU,
+and because gradients of weights then have the same memory layout as the weights.
 """
 
 from __future__ import annotations
@@ -14,38 +14,41 @@ import torch
 from torch import Tensor
 
 Parameters = tuple[Tensor, ...]
-"""A layer's parameters in A models, as views in the shapes in which they are used, made once for all steps."""
+"""The parameters of a layer in A models, as views in the shapes in which the layer uses them."""
 
 
 class Layer(Protocol):
-    """A layer of A models: `x` is its input, `d` the gradient of its output, `own` its `parameters`."""
+    """A layer of A models.
+
+    `x` is the input, `d` the gradient of the loss with respect to the output, and `own` the layer's `parameters`.
+    """
 
     @property
     def size(self) -> int:
-        """Number of parameters."""
+        """Number of parameters per model."""
         ...
 
     def parameters(self, w: Tensor) -> Parameters:
-        """Views into w [A, size]."""
+        """Return views of `w` [A, size] in the shapes in which the layer uses its parameters."""
         ...
 
     def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Any]:
-        """The output, and the values that `backward` and `learn` need; x is not modified."""
+        """Return the output, and the values that `backward` and `learn` need. The input `x` is not modified."""
         ...
 
     def backward(self, own: Parameters, kept: Any, d: Tensor) -> Tensor:
-        """The gradient with respect to the input."""
+        """Return the gradient of the loss with respect to the input."""
         ...
 
     def learn(self, own: Parameters, kept: Any, d: Tensor) -> None:
-        """Add the gradient of the parameters to them, in place."""
+        """Add the gradient of the parameters to `own`, in place."""
         ...
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Dense:
-    """A linear layer: from [A, inputs, B] to [A, outputs, B]."""
+    """A linear layer from [A, inputs, B] to [A, outputs, B]."""
 
     inputs: int
     outputs: int
@@ -60,35 +63,35 @@ class Dense:
         return matrices(w, self.outputs, self.inputs)
 
     def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Tensor]:
-        """W x + b."""
+        """Return W x + b, and x."""
         weight, *bias = own
         if self.outputs <= x.shape[2]:
             y = torch.bmm(weight, x)
-        else:  # a product is faster when its longer side comes last
+        else:  # a product is faster if its longer dimension comes last
             y = torch.bmm(x.transpose(1, 2), weight.transpose(1, 2)).transpose(1, 2)
         return (y.add_(*bias) if bias else y), x
 
     def backward(self, own: Parameters, kept: Tensor, d: Tensor) -> Tensor:
-        """W' d, in the memory layout of the output of the layer below, so that both are read in the same order."""
+        """Return W' d in the memory layout of the output of the layer below, so that both are read in one order."""
         weight = own[0]
         if self.inputs <= d.shape[2]:
             return torch.bmm(weight.transpose(1, 2), d)
         return torch.bmm(d.transpose(1, 2), weight).transpose(1, 2)
 
     def learn(self, own: Parameters, kept: Tensor, d: Tensor) -> None:
-        """Add the gradient in place: d x' to the weights W, and the sum of d over the samples to the biases b."""
+        """Add d x' to the weights W, and the sum of d over the samples to the biases b, in place."""
         learn(own, kept, d)
 
 
 def matrices(w: Tensor, outputs: int, inputs: int) -> Parameters:
-    """Views of w [A, P] as matrices [A, outputs, inputs], and of any further entries as columns [A, outputs, 1]."""
+    """Return views of `w` [A, P]: matrices [A, outputs, inputs], and columns [A, outputs, 1] of any further entries."""
     weight, bias = w[:, : outputs * inputs], w[:, outputs * inputs :]
     shaped = weight.view(len(w), outputs, inputs)
     return (shaped, bias[:, :, None]) if bias.shape[1] else (shaped,)
 
 
 def learn(own: Parameters, x: Tensor, d: Tensor) -> None:
-    """Add d x' to such matrices, and the sum of d to such columns, for x [A, inputs, n] and d [A, outputs, n]."""
+    """Add d x' to the weights and the sum of d to the biases in `own`; `x` is [A, inputs, n], `d` [A, outputs, n]."""
     weight, *bias = own
     weight.baddbmm_(d, x.transpose(1, 2))
     for b in bias:
@@ -105,7 +108,7 @@ class Unlearnt:
         return ()
 
     def learn(self, own: Parameters, kept: Any, d: Tensor) -> None:
-        """No effect: the layer has no parameters."""
+        """Do nothing, because the layer has no parameters."""
 
 
 @final
@@ -114,7 +117,6 @@ class Relu(Unlearnt):
     """The activation max(0, x)."""
 
     def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Zero where x is negative."""
         y = torch.relu(x)
         return y, y
 
@@ -125,12 +127,11 @@ class Relu(Unlearnt):
 @final
 @dataclass(frozen=True, slots=True)
 class Flatten(Unlearnt):
-    """Flattens [A, channels, B, ...] to [A, features, B]; flat inputs are unchanged."""
+    """Flattens [A, channels, B, ...] to [A, features, B]. Flat inputs are unchanged."""
 
     shape: tuple[int, ...]  # [channels, ...] of one sample
 
     def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Tensor]:
-        """All features of a sample in one dimension, as PyTorch orders them."""
         return x.movedim(2, -1).reshape(len(x), math.prod(self.shape), x.shape[2]), x
 
     def backward(self, own: Parameters, kept: Tensor, d: Tensor) -> Tensor:

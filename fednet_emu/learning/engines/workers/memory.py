@@ -1,4 +1,4 @@
-"""Memory that processes share: a process refers to an array of another one by its place.
+"""Shared memory of several processes. A process refers to an array by the array's offset, shape and type (a `Place`).
 
 The memory has no name in any folder. It is freed when the last process that uses it ends, for any reason.
 """
@@ -27,7 +27,7 @@ _LEAST_BYTE = 2**34
 
 
 class Place(NamedTuple):
-    """The place of an array: its first byte, its shape, and NumPy's name of its type."""
+    """The location of an array in shared memory: the offset of its first byte, its shape, and its NumPy type name."""
 
     offset: int
     shape: tuple[int, ...]
@@ -36,9 +36,9 @@ class Place(NamedTuple):
 
 @final
 class Memory:
-    """Shared memory, as much as the machine has; a page uses memory once it is written.
+    """Shared memory, mapped at the size of the machine's memory; a page is allocated only when it is written.
 
-    It is the open file with the number `file`, made by another process; None makes one.
+    `file` is the descriptor of an open file that another process made; None makes a new file.
     """
 
     def __init__(self, file: int | None = None) -> None:
@@ -46,7 +46,7 @@ class Memory:
         self._map = mmap.mmap(self.file, os.fstat(self.file).st_size)
         self._base = np.frombuffer(self._map, np.uint8, 1).ctypes.data
         self._free = [(0, len(self._map))]
-        self._returned: deque[tuple[int, int]] = deque()  # by any thread, at any time
+        self._returned: deque[tuple[int, int]] = deque()  # areas that any thread may return at any time
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _opened, (DupFd(self.file),)
@@ -55,14 +55,14 @@ class Memory:
         return np.ndarray(place.shape, place.dtype, self._map, place.offset)
 
     def new(self, shape: tuple[int, ...], dtype: Any) -> tuple[NDArray[Any], Place]:
-        """A new array and its place, which is given back with the last reference to the array or to parts of it."""
+        """Return a new array and its place. The memory is freed with the last reference to the array or its parts."""
         place = Place(self._take(int(np.prod(shape)) * np.dtype(dtype).itemsize), shape, np.dtype(dtype).str)
         array = self.at(place)
         finalize(array, self._give_back, place.offset, array.nbytes).atexit = False
         return array, place
 
     def copy_of(self, tensor: Tensor) -> tuple[NDArray[Any], Place]:
-        """An array with the values of a tensor of the CPU, and its place; the tensor's own if it lies here already."""
+        """Return an array with the values of a CPU tensor, and its place. A tensor in shared memory is not copied."""
         values = tensor.detach().numpy()
         offset = values.ctypes.data - self._base
         if values.flags.c_contiguous and 0 <= offset < len(self._map):
@@ -72,21 +72,21 @@ class Memory:
         return array, place
 
     def move_here(self, tensor: Tensor) -> Place:
-        """Move the values of a tensor to this memory; only the tensor refers to them there."""
+        """Move the values of a tensor to shared memory, and return their place. The tensor keeps the memory in use."""
         array, place = self.copy_of(tensor)
         with torch.no_grad():
             tensor.set_(torch.from_numpy(array))  # type: ignore[call-overload]
         return place
 
     def trim(self) -> None:
-        """Return the pages of free areas to the system."""
+        """Return the pages of free areas to the operating system."""
         self._join()
         if hasattr(mmap, "MADV_REMOVE"):
             for start, end in self._free:
                 self._map.madvise(mmap.MADV_REMOVE, start, end - start)
 
     def _take(self, byte: int) -> int:
-        """The start of the first free area that is large enough, of whole pages."""
+        """Reserve the first free area that is large enough, in whole pages, and return its offset."""
         self._join()
         size = _whole_pages(byte)
         for number, (start, end) in enumerate(self._free):
@@ -99,7 +99,7 @@ class Memory:
         self._returned.append((offset, offset + _whole_pages(byte)))
 
     def _join(self) -> None:
-        """Add the returned areas to the free ones."""
+        """Add the returned areas to the free areas, and join adjacent ones."""
         if not self._returned:
             return
         while self._returned:
@@ -122,7 +122,7 @@ def _whole_pages(byte: int) -> int:
 
 
 def _new_file() -> int:
-    """An open file without a name, as large as the machine's memory and still empty."""
+    """Return the descriptor of an open file without a name, as large as the machine's memory and still empty."""
     if sys.platform == "linux":
         file = os.memfd_create("fednet")
     else:

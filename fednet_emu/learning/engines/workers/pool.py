@@ -1,7 +1,7 @@
-"""The workers of this process, started once and kept from run to run, and the distribution of orders to them.
+"""The worker processes that serve all runs of the current process, and the distribution of orders to them.
 
-A worker has at most two orders, so that it need not wait for the next one; a free worker takes another. An order writes
-to its own memory only, so that it can be repeated if its worker dies.
+An order tells a worker to train a stack of jobs. A worker has at most two orders, so that it need not wait for the next
+one. An order writes only to its own memory, so that it can be repeated if its worker dies.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DEATHS = 3
 
 @final
 class Call:
-    """An order, and its results."""
+    """An order to train a stack of jobs, and the results."""
 
     def __init__(
         self,
@@ -51,23 +51,22 @@ class Call:
         return self.jobs.jobs() if isinstance(self.jobs, Columns) else self.jobs
 
     def of(self, resolved: ResolvedJob) -> Call:
-        """This call, of one job, with the job as it was resolved again."""
+        """Replace the single job of the call by `resolved`, the same job resolved again, and return the call."""
         self.jobs = [resolved]
         return self
 
 
 @final
 class Pool:
-    """Workers and the memory that they share with this process."""
+    """Worker processes, and the memory that they share with the main process."""
 
     def __init__(self) -> None:
         self.memory, self.numbers = Memory(), count(1)
         self._workers: list[_Worker] = []
         self._waiting: deque[Call] = deque()
-        self._selector = DefaultSelector()  # registers each worker once, where `connection.wait` does so in each call
+        self._selector = DefaultSelector()  # registers a worker once, not in each call as `connection.wait`
 
     def warm_up(self) -> None:
-        """Start the server that forks workers, and its imports, without waiting for it."""
         context = clean_context(serve.__module__)
         if context.get_start_method() == "forkserver":
             from multiprocessing.forkserver import ensure_running
@@ -76,7 +75,7 @@ class Pool:
                 ensure_running()
 
     def start(self, workers: int) -> None:
-        """Start workers until at least this number run."""
+        """Start workers until at least `workers` of them run."""
         while len(self._workers) < workers:
             worker = _Worker(self.memory)
             self._workers.append(worker)
@@ -89,13 +88,13 @@ class Pool:
         self._deal(workers)
 
     def wait_for(self, call: Call, workers: int) -> None:
-        """Return when a call is done; a `FednetError` if workers have died of it repeatedly."""
+        """Wait until a call is done. Raises a `FednetError` if workers have died repeatedly while running the call."""
         while not call.done:
             self._deal(workers)
             self._receive(None)
 
     def drop(self, owner: object) -> None:
-        """Drop the pending calls of an owner, and end the workers that run them."""
+        """Drop the pending calls of an owner, and end the workers that run its calls."""
         self._waiting = deque(call for call in self._waiting if call.owner is not owner)
         for worker in [its for its in self._workers if any(call.owner is owner for call in its.calls)]:
             self._remove(worker)
@@ -106,7 +105,7 @@ class Pool:
     def _deal(self, workers: int) -> None:
         self.start(workers)
         while self._waiting:
-            worker = min(self._workers[:workers], key=lambda its: len(its.calls))  # the first of several
+            worker = min(self._workers[:workers], key=lambda its: len(its.calls))  # the first in a tie
             if len(worker.calls) == _AT_ONCE:
                 return
             worker.take(self._waiting.popleft())
@@ -140,21 +139,21 @@ class Pool:
 
 
 class _Worker:
-    """A worker, and the calls that it carries out, one after the other."""
+    """A worker process, and the calls that it runs one after the other."""
 
     def __init__(self, memory: Memory) -> None:
         self.process = Beside(clean_context(serve.__module__), serve, memory, daemon=True)
         self.calls: deque[Call] = deque()
 
     def take(self, call: Call) -> None:
-        """Send a call; a dead worker is detected when its report is received."""
+        """Send a call to the worker. A dead worker is detected later, when its report is received."""
         self.calls.append(call)
         with suppress(OSError):
             self.process.connection.send_bytes(pickle.dumps(tuple(call.order)))
 
 
 def pool() -> Pool:
-    """The pool of this process."""
+    """Return the pool of the current process."""
     return _pool_of(os.getpid())
 
 

@@ -1,4 +1,4 @@
-"""The main function of a worker: train the stack of each message, and report its end."""
+"""The main function of a worker process, which trains the stack of each message and reports the result."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from fednet_emu.learning.graph.jobs import TrainData
 from fednet_emu.learning.models.flat import FlatModel
 
 MOST_OF_ERROR = 200
-"""Characters of an error that a worker reports."""
+"""Maximum number of characters of an error that a worker reports."""
 
 
 class KeptModel(NamedTuple):
-    """The place of a model in shared memory: its pickle, and each constant with whether it is a parameter."""
+    """The places in shared memory of a pickled model and its constants, with True for constants that are parameters."""
 
     pickled: Place
     constants: Sequence[tuple[Place, bool]]
@@ -34,14 +34,14 @@ class KeptModel(NamedTuple):
         return [self.pickled, *(place for place, _ in self.constants)]
 
     def load(self, memory: Memory) -> FlatModel:
-        """The model, whose constants stay in shared memory."""
+        """Return the model, whose constants stay in shared memory."""
         found = [(tensor_of(memory.at(place)), is_parameter) for place, is_parameter in self.constants]
         constants = [Parameter(its, requires_grad=False) if is_parameter else its for its, is_parameter in found]
         return with_constants(memory.at(self.pickled).tobytes(), constants)
 
 
 class KeptData(NamedTuple):
-    """The places of the inputs and targets of data."""
+    """The places of the inputs and targets of data in shared memory."""
 
     x: Place
     y: Place
@@ -55,18 +55,18 @@ class KeptData(NamedTuple):
 
 
 class Order(NamedTuple):
-    """A stack to be trained, and the places of its inputs and results."""
+    """A stack to be trained, and the places of its inputs and results in shared memory."""
 
     engine: str  # name of the engine
-    text: Place | bytes  # the text of the parcel with the jobs; of a record in columns, which is short, the text itself
-    used: Sequence[int]  # numbers of the models and data of the parcel
+    text: Place | bytes  # pickled jobs in shared memory; or a short record in columns as bytes
+    used: Sequence[int]  # numbers of the models and data in the parcel
     keeps: Mapping[int, KeptModel | KeptData]  # places of the models and data to keep, by number
     tensors: Sequence[Place]  # the parcel's tensors
     results: Place  # place of the parameters [jobs, size], with padding that aligns rows
 
 
 def serve(orders: Any, memory: Memory) -> None:
-    """Answer each order by its report, or by the error if it cannot be unpacked here, until the connection closes."""
+    """Answer each order with a report, or with an error text if unpacking fails, until the connection closes."""
     end_with_parent()
     torch.set_num_threads(1)
     trainer = Trainer("cpu", lambda kept: kept.load(memory))
@@ -85,7 +85,7 @@ def _answer(order: Order, memory: Memory, trainer: Trainer, engines: Mapping[str
             jobs = trainer.unpack(order.text, order.used, order.keeps, arrays, unpacked_columns).jobs()
         else:
             jobs = trainer.unpack(memory.at(order.text).tobytes(), order.used, order.keeps, arrays)
-    except Exception as error:  # any error of the user's classes
+    except Exception as error:  # classes of the user may raise any error
         return described(error, MOST_OF_ERROR)
     out = tensor_of(memory.at(order.results))[:, : jobs[0].job.model.size]
     report = trainer.train(partial(engines[order.engine].train_into, jobs, out))

@@ -1,8 +1,8 @@
 """The engine that distributes stacks of jobs to processes of this machine.
 
-The stacks follow from the jobs alone, and models are added up in this process, in the order of the jobs.
-So the numbers learnt are the same, to the last bit, on any number of processes, and in this one. Data, models and their
-frozen weights are copied to shared memory once, the tensors of jobs once per wavefront; results are read in place.
+The stacks depend only on the jobs, and models are summed in the main process, in the order of the jobs. Results are
+therefore bit-identical for any number of processes, and without worker processes. Data, models and their frozen weights
+are copied to shared memory once, the tensors of jobs once per wavefront. Results are read in place.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
 
 START_FLOP = 3e10
-"""Operations in large wavefronts after which `auto` starts workers; they take about as long as the start."""
+"""Operations in large wavefronts after which `auto` starts workers; they take about as long as starting workers."""
 
 
 @final
 class WorkersEngine(Engine):
-    """Runs the stacks of large wavefronts in worker processes, and all other jobs in this process.
+    """Runs the stacks of large wavefronts in worker processes, and all other jobs in the main process.
 
-    The engine `name` of the scenario runs in each process, and `here` in this one; it also divides jobs into stacks.
-    With `at_once` workers train from the first large wavefront on, otherwise after `START_FLOP`. `host` records the
-    time of sending.
+    Each worker runs the scenario's engine `name`. The main process runs the engine `here`, which also divides jobs into
+    stacks. With `at_once`, workers train from the first large wavefront on, otherwise after `START_FLOP` operations.
+    `host` records the time spent on sending.
     """
 
     def __init__(self, name: str, here: Engine, workers: int, *, at_once: bool, host: HostTime | None = None) -> None:
@@ -78,7 +78,7 @@ class WorkersEngine(Engine):
         return self._statistics if self._statistics["computing_s"] else {}
 
     def begin(self, job: TrainJob) -> None:
-        """Begin a large job that is always trained alone; the first job of a wavefront waits for a second one."""
+        """Start a large job that is always trained alone. The first job of a wavefront waits for a second one."""
         known = self._left_flop > 0 or job in self._begun or job.model in self._stay
         if known or not is_worth_dividing(job.flop) or not self._may_send():
             return
@@ -157,7 +157,7 @@ class WorkersEngine(Engine):
     def close(self) -> None:
         if self._statistics["sent_byte"] and self._may_send():
             pool().drop(self)
-            self._begun, self._first = {}, None  # jobs that are still needed begin again
+            self._begun, self._first = {}, None  # jobs that are still needed start again
             self._wavefront = self._cohort = self._since = None
             pool().memory.trim()
         self._here.close()
@@ -168,7 +168,7 @@ class WorkersEngine(Engine):
             self._since = None
 
     def _is_worth_it(self, n: int, flop: float) -> bool:
-        """Whether workers train n jobs of `flop` operations in total; counts them towards the start of workers."""
+        """Return True if workers train n jobs of `flop` operations in total. Until workers start, add up `flop`."""
         if n < 2 or not is_worth_dividing(flop) or not self._may_send():
             return False
         if self._left_flop > 0:
@@ -179,18 +179,18 @@ class WorkersEngine(Engine):
         return True
 
     def _may_send(self) -> bool:
-        """Whether this is the main thread of the engine's process, and not of a fork."""
+        """Return True in the main thread of the engine's process; False in other threads and in forks."""
         return os.getpid() == self._process and threading.current_thread() is threading.main_thread()
 
     def _given(self, stacks: Sequence[list[ResolvedJob]]) -> list[Call]:
-        """Calls of the stacks that can be sent; they begin immediately."""
+        """Return calls of the stacks that can be sent. The calls start immediately."""
         calls = [call for stack in stacks if (call := self._packed(stack)) is not None]
         for call in calls:
             pool().give(call, self._count)
         return calls
 
     def _packed(self, jobs: Sequence[ResolvedJob] | Columns) -> Call | None:
-        """A call of a stack; None if it cannot be sent."""
+        """Return a call for a stack of jobs; None if the stack cannot be sent."""
         memory, held = pool().memory, list[Any]()
         model, start = (jobs.model, jobs.params) if isinstance(jobs, Columns) else (jobs[0].job.model, jobs[0].params)
         try:
@@ -202,7 +202,7 @@ class WorkersEngine(Engine):
                 array, text = memory.copy_of(torch.frombuffer(bytearray(parcel.text), dtype=torch.uint8))
                 held.append(array)
             rows, place = memory.new((len(jobs), aligned(model.size)), start.numpy().dtype)
-        except Exception as error:  # any error of the user's classes
+        except Exception as error:  # classes of the user may raise any error
             self._keep_here(model, f"they cannot be sent: {described(error, MOST_OF_ERROR)}")
             return None
         self._statistics["sent_byte"] += len(parcel.text)
@@ -211,16 +211,16 @@ class WorkersEngine(Engine):
         return Call(self, jobs, order, [*held, *(array for array, _ in tensors)], rows[:, : model.size])
 
     def _keep_here(self, model: FlatModel, why: str) -> None:
-        """Send no job of a model from now on."""
+        """Train all further jobs of a model in the main process, for the reason `why`."""
         self._stay.add(model)
         self._note(model, why)
 
     def _note(self, model: FlatModel, why: str) -> None:
-        """Add to `choices` the reason why jobs are trained in this process."""
+        """Add to `choices` the reason why jobs are trained in the main process."""
         self._notes[f"jobs of {model.size} parameters are trained in the main process, as {why}"] = None
 
     def _number(self, thing: Kept) -> int:
-        """The number of a model or of data, after their copy to shared memory."""
+        """Return the number of a model or of data, after copying it to shared memory if necessary."""
         if thing not in self._kept:
             memory = pool().memory
             if isinstance(thing, FlatModel):
@@ -230,20 +230,20 @@ class WorkersEngine(Engine):
                 shared = [(memory.move_here(tensor), type(tensor) is Parameter) for tensor in constants]
                 kept: tuple[KeptModel | KeptData, Any] = KeptModel(place, shared), array  # constants hold their arrays
             else:
-                kept = KeptData(memory.move_here(thing.x), memory.move_here(thing.y)), None  # so do inputs and targets
+                kept = KeptData(memory.move_here(thing.x), memory.move_here(thing.y)), None  # tensors hold their arrays
             self._statistics["sent_byte"] += sum(memory.at(place).nbytes for place in kept[0].places)
             self._kept[thing] = next(pool().numbers), *kept
         return self._kept[thing][0]
 
     def _once(self, tensor: Tensor) -> tuple[Any, Place]:
-        """A tensor in shared memory, to which it is copied once per wavefront."""
+        """Return a tensor in shared memory and its place; the tensor is copied once per wavefront."""
         if id(tensor) not in self._sent:
             self._sent[id(tensor)] = tensor, *pool().memory.copy_of(tensor)
             self._statistics["sent_byte"] += tensor.nbytes
         return self._sent[id(tensor)][1:]
 
     def _results(self, call: Call) -> Results:
-        """The results of a call; jobs that a worker cannot run are run here, where an error is raised unchanged."""
+        """Yield the results of a call. The main process runs jobs that a worker cannot run, and raises their errors."""
         results = self._ended(call)
         if results is None or isinstance(call.report, str):
             yield from self._here.run_stack(call.single)
@@ -252,7 +252,7 @@ class WorkersEngine(Engine):
             yield resolved, TrainResult(torch.from_numpy(results[place]), *call.report.losses[place])
 
     def _ended(self, call: Call) -> NDArray[Any] | None:
-        """The parameters [jobs, size] of a completed call; None if its worker has failed."""
+        """Return the parameters [jobs, size] of a completed call; None if its worker has failed."""
         pool().wait_for(call, self._count)
         report, results = call.report, call.results
         model = call.jobs.model if isinstance(call.jobs, Columns) else call.jobs[0].job.model
