@@ -241,14 +241,12 @@ class Window:
     """Start of the window, in simulated seconds."""
     until_s: float | None = None
     """End of the window, in simulated seconds. None is the end of the run in a trace. In a timeline, None is the latest
-    end of the third round over all runs, or the end of the last run if `from_s` is not 0.
-    """
+    end of the third round over all runs, or the end of the last run if `from_s` is not 0."""
     devices: tuple[int, ...] | None = None
     """The devices to show; None for all devices."""
     sort: str | None = None
     """Order of the devices in a timeline, one of `SORTS`. None is the order of device numbers, or of waiting times if
-    there are too many devices for one row each.
-    """
+    there are too many devices for one row each."""
 
     @classmethod
     def of(

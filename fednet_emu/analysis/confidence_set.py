@@ -35,8 +35,7 @@ from fednet_emu.arrays import Array, Mask
 
 POWER, MOST_SEEDS = 0.8, 1000
 """Probability with which the recommended number of seeds drops the worse of two settings; maximum recommended number of
-seeds.
-"""
+seeds."""
 
 
 def confidence_set(costs: Array, ended: Mask | None = None, reached: Mask | None = None) -> tuple[Mask, Array]:

@@ -31,5 +31,4 @@ ACTIVITIES = {
     "lost": Activity("lost or stopped", "#7A1020", "#E0455F"),
 }
 """Activities of devices by their names in records and on pages. Colours are distinguishable with protanopia,
-deuteranopia and tritanopia. Devices that are absent count as idle.
-"""
+deuteranopia and tritanopia. Devices that are absent count as idle."""

@@ -38,8 +38,7 @@ POINTS, MARKERS, SETTLED = 200, 5, 6
 """Number of points of a line; number of its markers; n, where the first 1/n of a line counts as its start."""
 COINCIDE, APART = 0.01, (0.09, 0.13)
 """Largest distance between coinciding lines, relative to the vertical axis; smallest horizontal and vertical distance
-between numbers on lines, relative to the axes.
-"""
+between numbers on lines, relative to the axes."""
 CARRIED: dict[str, Any] = {"linewidth": 0.6, "alpha": 0.8, "marker": "none"}
 """Style of a line from the point where its first run ends."""
 FALL: dict[str, Any] = {"linestyle": "", "marker": "|", "markersize": 3.5, "markeredgewidth": 0.7}

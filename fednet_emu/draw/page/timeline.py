@@ -21,8 +21,7 @@ MOST_ROWS = 2_500_000
 """Maximum number of devices with a row each; maximum number of transfers, receptions and computations on a page."""
 EXACT_ROWS = 200_000
 """Up to this number of transfers, times are in nanoseconds and energies are included; otherwise in microseconds,
-without energies.
-"""
+without energies."""
 
 
 def timeline(usage: Usage) -> dict[str, Any]:

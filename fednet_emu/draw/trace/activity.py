@@ -77,7 +77,7 @@ class Activity:
         self._file.write(packets.ends().filled(ended_ns, track).tobytes())
 
     def _of_devices(self, rows: Rows, track: IntArray, place: IntArray) -> Iterator[Batch]:
-        """Yield device slices in turns; a turn's END precedes the next slice, its BEGIN precedes its own first slice."""
+        """Yield device slices in turns; a turn's END precedes the next slice, its BEGIN its first own slice."""
         device, started_ns, ended_ns = rows["device"], rows["started_ns"], rows["ended_ns"]
         own = track_number(DEVICE, device, self._lanes.of(track, started_ns, ended_ns))
         self._tracks.describe(own)
@@ -159,8 +159,7 @@ class Reach:
         known = np.array([self.until_ns.get(name, NEVER_NS) for name in names], np.int64)
         reached = ended_ns.copy()
         reached[first] = np.maximum(reached[first], known)
-        # The ranks of times are shifted to a separate range for each track, so that one running maximum serves all
-        # tracks.
+        # ranks of times, shifted to a separate range for each track, so that one running maximum serves all tracks
         times, rank = np.unique(reached, return_inverse=True)
         shift = (np.cumsum(opening) - 1) * len(times)
         reached = times[np.maximum.accumulate(rank + shift) - shift]

@@ -16,8 +16,7 @@ from fednet_emu.records.rows import KINDS
 
 RUN, ROUNDS, SCORE, CELL, MEDIUM, ON_AIR, COUNTER, DEVICES, DEVICE = range(1, 10)
 """Kinds of tracks. The process of the run contains rounds and scores. The process of each cell contains a group for its
-medium, with counters and one track per direction, and a group for its devices.
-"""
+medium, with counters and one track per direction, and a group for its devices."""
 _KIND_BITS, _INDEX_BITS = 4, 28
 
 
@@ -34,8 +33,7 @@ def track_parts(track: int) -> tuple[int, int]:
 
 COUNTERS = (("active senders", "senders"), ("queue length", "transfers"), ("bits on the air", "bit"))
 """Titles and units of the counters of each cell and direction: transfers on the air, waiting transfers, and bits sent
-over the air since the start.
-"""
+over the air since the start."""
 ENERGY = 0
 """Index of the counter of the whole run: the energy in joules since the start."""
 
@@ -61,8 +59,7 @@ _REASONS = 28
 COMPUTE_NAME = 1 + len(_DIRECTIONS) * _REASONS
 WAIT_NAME = COMPUTE_NAME + _REASONS
 """Numbers of the names of computations, and of waits for the channel. The code of the reason is added for stopped
-computations, and for transfers that were never on the air.
-"""
+computations, and for transfers that were never on the air."""
 BROADCAST, AVERAGE, TURN = range(WAIT_NAME + _REASONS, WAIT_NAME + _REASONS + 3)
 ROUND_NAME, DEVICE_NAME = 1 << 8, (1 << 27) + 1
 """Numbers of the names of round 0 and of device 0; the name of the server (device -1) has the number before device 0.
@@ -97,7 +94,7 @@ _FLOW_SHIFT, _PAIR_BITS = 60, 24
 
 
 def flow(kind: int, number: IntArray, device: IntArray | None = None) -> IntArray:
-    """Return the number of a flow of a transfer, payload or computation, and of `device` if several have such a flow."""
+    """Return the number of a flow of a transfer, payload or computation, and of `device` if several share one."""
     pair = number if device is None else number << _PAIR_BITS | (device + 1)
     return np.asarray(pair & ((1 << _FLOW_SHIFT) - 1) | kind << _FLOW_SHIFT, np.int64)
 
