@@ -216,7 +216,7 @@ BY_CHANCE = ("erased", "away", "left", "end")
 
 
 def shed(before: Replay, after: Replay) -> str:
-    """Describe the devices that a remedy disconnects: their messages in a direction arrive `before`, but not `after`."""
+    """Describe the devices that a remedy disconnects: their messages in a direction arrive `before`, not `after`."""
     gone = before.through - after.through
     lost = after.messages[~after.messages["lost"].isin(["", *BY_CHANCE])]
     lost = lost[[pair in gone for pair in zip(lost["device"], lost["kind"], strict=True)]]
