@@ -104,7 +104,7 @@ def state_shares(bars: pd.DataFrame, devices: int, edges_s: Array) -> dict[str, 
 
 
 def time_before(instants_s: ArrayLike, edges_s: Array) -> Array:
-    """Return for each edge [edges] the total time since all earlier instants, in seconds."""
+    """Return for each edge [edges] the sum of the times since all earlier instants, in seconds."""
     ordered = np.sort(np.asarray(instants_s, np.float64))
     count = np.searchsorted(ordered, edges_s)
     return np.asarray(count * edges_s - np.append(0.0, np.cumsum(ordered))[count])
@@ -117,7 +117,7 @@ SORTS: dict[str, Callable[[pd.DataFrame], pd.Series[bool]] | None] = {
     "busy": lambda bars: bars["activity"] != WAITING,
     "lost": lambda bars: bars["failed"],
 }
-"""Sort orders of devices: by number, or by the total duration of certain bars, longest first."""
+"""Sort orders of devices: by number, or by the total duration of bars of one kind, longest first."""
 
 
 def ranked(bars: pd.DataFrame, sort: str) -> list[int]:

@@ -339,7 +339,7 @@ ALL_PAIRS = 5
 """Maximum number of levels of an axis whose pairs are all compared. With more levels, each level is compared with the
 first level and the next level only."""
 MOST = 300
-"""Maximum number of comparisons along one axis; an axis with more comparisons is omitted, and the page says so."""
+"""Maximum number of comparisons along one axis; an axis with more is omitted, and the page states the omission."""
 
 
 def level_pairs(levels: Sequence[Any]) -> list[tuple[Any, Any]]:

@@ -74,7 +74,7 @@ def confidence_set(costs: Array, ended: Mask | None = None, reached: Mask | None
 
 
 def restricted(costs: Array, ended: Mask) -> Array:
-    """Return the cost difference of each two runs of a seed, [seeds, settings, settings].
+    """Return the cost difference of each pair of runs with the same seed, [seeds, settings, settings].
 
     Two runs are compared up to the first cost at which one of them ended without the target; see `horizons`.
     """
@@ -83,7 +83,7 @@ def restricted(costs: Array, ended: Mask) -> Array:
 
 
 def horizons(costs: Array, ended: Mask) -> Array:
-    """Return the cost up to which both of each two runs of a seed were observed, [seeds, settings, settings].
+    """Return the cost up to which both runs of each pair in a seed were observed, [seeds, settings, settings].
 
     The cost is infinite if both runs reached the target, or are known never to reach the target.
     """
@@ -92,11 +92,11 @@ def horizons(costs: Array, ended: Mask) -> Array:
 
 
 def chance_of_range(costs: Array) -> float:
-    """Return the probability of a range at least as large by chance, for the means of `costs` [seeds, settings].
+    """Return the p-value of the range of the settings' means, by permutations of `costs` [seeds, settings].
 
-    The range is that of the settings' means. All permutations within seeds are tried if they are few; otherwise the
-    observed one and 10 000 random ones (Phipson, Smyth, "Permutation P-values Should Never Be Zero", Statistical
-    Applications in Genetics and Molecular Biology 9(1), 2010).
+    All permutations within seeds are tried if there are few; otherwise the observed order and 10 000 random
+    permutations (Phipson, Smyth, "Permutation P-values Should Never Be Zero", Statistical Applications in Genetics and
+    Molecular Biology 9(1), 2010).
     """
     seeds, settings = costs.shape
     if settings == 2:
@@ -113,7 +113,7 @@ def chance_of_range(costs: Array) -> float:
 
 
 def seeds_needed(differences: Array) -> float:
-    """Return the number of seeds that separate two settings in 80 % of all studies, at the observed differences.
+    """Return the number of seeds needed to separate two settings in 80 % of all studies, at the observed differences.
 
     The number follows Guenther, "Sample Size Formulas for Normal Theory t Tests", The American Statistician 35(4),
     1981, but is at least the minimum for the test. It is infinite without a mean difference or above 1000 seeds, and

@@ -72,7 +72,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """A transfer, computation or backhaul message; an activity that never started has its start at its end.
+    """A transfer, computation or backhaul message; the start of an activity that never started is its end.
 
     Activities that wait for turns in the same band, or on the same backhaul line, have the same `what` and `cell`.
     """
@@ -237,7 +237,8 @@ class _Walk:
     def _in_the_way(self, its: Activity, used: set[int]) -> Activity | None:
         """Return the transfer in the same band, or the message on the same line, whose turn preceded that of `its`.
 
-        If several freed the band or line at that time, the last one in the records had its turn immediately before.
+        If several transfers or messages ended at that time, the last one in the records had its turn immediately
+        before.
         """
         found = [
             other
@@ -313,12 +314,12 @@ def _edge(cell: int) -> int:
 
 
 def _times(table: pd.DataFrame) -> tuple[IntArray, IntArray, IntArray]:
-    """Return request, start and end of each row; rows that never started have their end as the start."""
+    """Return request, start and end of each row; the start of a row that never started is its end."""
     ended = _ns(table["ended_s"])
     started = np.where(table["started_s"].isna(), ended, _ns(table["started_s"].fillna(0.0)))
     return _ns(table["requested_s"]), started, ended
 
 
 def _ns(seconds: pd.Series) -> IntArray:
-    """Convert simulated seconds to the integer nanoseconds from which they were written."""
+    """Convert simulated seconds back to the integer nanoseconds from which they were computed."""
     return np.asarray(np.rint(seconds.to_numpy(np.float64) * NS_PER_S), np.int64)

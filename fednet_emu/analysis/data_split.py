@@ -35,7 +35,7 @@ class Part:
 
     @classmethod
     def of(cls, y: NDArray[Any], order: IntArray, offsets: IntArray, classes: int | None) -> Part:
-        """Create from labels or targets `y` [n, ...]; `order` and `offsets` describe the split as in `Partitioned`."""
+        """Create a part from labels or targets `y` [n, ...]; `order` and `offsets` are those of `Partitioned`."""
         sizes, own = np.diff(offsets), y[order]
         if y.ndim > 1:
             return cls(sizes)
@@ -52,7 +52,7 @@ class Part:
 
     @classmethod
     def read(cls, rows: pd.DataFrame, devices: int) -> Part:
-        """Create from the rows of `frame`, which may include rows for labels without samples."""
+        """Create a part from the rows of `frame`, which may include rows for labels without samples."""
         device, samples = rows["device"].to_numpy(np.int64), rows["samples"].to_numpy(np.int64)
         sizes = np.bincount(device, samples, minlength=devices).astype(np.int64)
         if "label" in rows:

@@ -59,7 +59,7 @@ MEANING = {
 
 @dataclass(frozen=True)
 class Remedy:
-    """A remedy: a change of settings and the effect on the duration of the run."""
+    """A remedy: a change of settings, with its effect on the duration of the run."""
 
     title: str
     """Description of the change."""
@@ -75,7 +75,7 @@ class Remedy:
     """The reason why the time is unknown, or the part of the run that takes longer with the remedy."""
 
     def gain(self, took_s: float) -> str:
-        """Describe the saved time in words, for an original run of the duration `took_s`."""
+        """Describe the time that the remedy saves; `took_s` is the duration of the run without the remedy."""
         if self.simulated_s is None:
             return self.problem
         saved_s = took_s - self.simulated_s
@@ -169,7 +169,7 @@ class Explanation(TextResult):
 
     @property
     def device_texts(self) -> list[str]:
-        """For each of the devices with the most time on the critical paths, a text with this time by cause."""
+        """The time on the critical paths by cause, as one text for each of the devices with the most time."""
         found = []
         for device, number, took_s, share in _rows(self.devices[:NAMED]):
             own = self.parts[self.parts["device"] == device].groupby("what")["took_s"].sum()

@@ -74,7 +74,7 @@ def ends_of(view: StudyRecords, settings: Sequence[Setting]) -> pd.DataFrame:
 
 
 def fronts(points: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> dict[str, Mask]:
-    """Return masks of points on the front of their data set, for each pair of quantities, by the name `one:other`."""
+    """Return for each pair of quantities, named `one:other`, a mask of the points on the front of their data set."""
     found: dict[str, Mask] = {}
     chosen = np.flatnonzero(points["learnt"])
     for one, other in pairs:

@@ -47,7 +47,7 @@ def fitting_unit(largest: float, units: tuple[Unit, ...], *, at_least: float = 1
     Args:
         largest: the quantity in SI units or bits; for an axis, its maximum. Zero and NaN take the unit of size 1.
         units: the candidate units, in ascending order.
-        at_least: minimum number of units; about 5 for axes in minutes.
+        at_least: minimum of the quantity in the returned unit; about 5 for axes in minutes.
     """
     size = abs(largest)
     if not math.isfinite(size) or size == 0:
@@ -57,7 +57,7 @@ def fitting_unit(largest: float, units: tuple[Unit, ...], *, at_least: float = 1
 
 
 def axis_unit(largest: float, units: tuple[Unit, ...]) -> Unit:
-    """Return the unit of an axis that ends at `largest`; minutes, hours and days are used from 5 of them."""
+    """Return the unit of an axis that ends at `largest`; minutes, hours or days only for at least 5 of them."""
     if units is LONG_TIMES:
         return fitting_unit(largest, SHORT_TIMES) if largest < 1.0 else fitting_unit(largest, LONG_TIMES, at_least=5.0)
     return fitting_unit(largest, units)

@@ -21,7 +21,8 @@ from fednet_emu.arrays import Array, Mask
 MOST_NAMED = 4
 """Maximum number of settings that a sentence names."""
 MARGIN = 0.05
-"""Difference from the first setting's mean cost, relative to that mean, up to which a setting is equally good."""
+"""Maximum difference from the first setting's mean cost, relative to that mean, of settings that count as equally good.
+"""
 QUESTION = (
     "p: the chance of means so far apart if all settings up to this one were equally good; "
     "intervals are of the mean of one setting"
@@ -49,9 +50,9 @@ class Ranked:
     """Cost difference from the first setting, paired by seed; each pair is compared up to the end of its observation.
     """
     restricted: tuple[float, float]
-    """Mean cost of this setting, and of the first setting, in these pairs of runs."""
+    """Mean costs of this setting and of the first setting, over the pairs of runs that `difference` compares."""
     horizon: tuple[float, float]
-    """Minimum and maximum cost at which a run of a pair ended early; NaN if no run ended early."""
+    """Minimum and maximum cost at which a run of the compared pairs ended early; NaN if no run ended early."""
     p: float
     """Probability of means at least as far apart if all settings up to this one are equally good: the smallest
     significance level at which this setting is not the best. NaN if the setting is not ranked, or may be the best only
@@ -153,7 +154,7 @@ class RankedSettings(TextResult):
 
     @property
     def undecided(self) -> list[Ranked]:
-        """The settings that are not separated from the first setting."""
+        """The settings that are not significantly different from the first setting."""
         return [its for its in self.settings[1:] if its.may_be_best and not its.is_kept_by_share]
 
     @property
@@ -182,7 +183,7 @@ class RankedSettings(TextResult):
 
     @property
     def headline(self) -> str:
-        """The result in short: the best setting, settings not separated from it, and settings that are not ranked."""
+        """The result in short: the best setting, settings not significantly worse, and settings without a rank."""
         return " ".join([*self._diverged(), *self._first(), *self._rest(), *self._not_ranked()])
 
     @property
@@ -207,7 +208,7 @@ class RankedSettings(TextResult):
         return [*lines, *(line for place, its in enumerate(self.settings, start=1) for line in self._block(place, its))]
 
     def against_best(self, its: Ranked) -> str:
-        """Describe the difference of a setting from the first setting in words, and whether the two are separated."""
+        """Describe the difference of a setting from the first setting, and whether the difference is significant."""
         if its.not_ranked:
             return f"not ranked: {its.not_ranked}"
         if its.is_same:

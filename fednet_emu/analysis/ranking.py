@@ -152,7 +152,7 @@ def _ranked(settings: Sequence[Setting], courses: Sequence[Sequence[Course]], mo
 
 
 def _range(ends: Array) -> tuple[float, float]:
-    """Return the minimum and maximum of the finite ends; NaN without finite ends."""
+    """Return the minimum and maximum of the finite costs in `ends`; NaN if no cost is finite."""
     known = ends[np.isfinite(ends)]
     return (float(known.min()), float(known.max())) if len(known) else (math.nan, math.nan)
 

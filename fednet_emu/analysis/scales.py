@@ -167,7 +167,8 @@ PER_RUN = {its.name: its for its in (_NEIGHBOURS, _CARBON)}
 COSTS = {its.name: its for its in (_TIME, _BITS, _ENERGY, _DEVICE_ENERGY, _ROUNDS)} | PER_RUN
 """The costs of a run, by short name. `energy` is the energy of all devices and base stations. `device-energy` is this
 energy divided by the number of devices; evaluations have no column for `device-energy`. `neighbours` is the 95 %
-quantile of the delays of other users, for the class of users with the highest. `carbon` is the CO2 of a whole run in g.
+quantile of the delays of other users; of several classes of users, the largest quantile counts. `carbon` is the CO2 of
+a whole run in g.
 """
 RECORDED = {name: its for name, its in COSTS.items() if name != DEVICE_ENERGY and name not in PER_RUN}
 """The costs that have a column in evaluations."""

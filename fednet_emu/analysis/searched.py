@@ -40,10 +40,10 @@ class SearchRecords(TextResult):
     trials: pd.DataFrame
     """One row for each tried setting."""
     finalists: Sequence[int]
-    """Numbers of the trials that no race over seeds has eliminated, best first."""
+    """Trial numbers of the finalists that no comparison over further seeds has eliminated, best first."""
     dropped: Mapping[int, tuple[int, float]]
-    """Numbers of the trials that a race eliminated, each with the number of seeds until then and the p-value. With
-    several costs, the p-value is NaN."""
+    """Trial numbers of the eliminated finalists, each with the number of seeds until then and the p-value; the p-value
+    is NaN with several costs."""
     runs: Mapping[int, Array]
     """The costs of each finalist [seeds, costs]; NaN for a run that missed the target."""
     importance: Mapping[str, float]

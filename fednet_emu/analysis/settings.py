@@ -20,7 +20,7 @@ from fednet_emu.errors import FednetError, did_you_mean
 from fednet_emu.units import UNITS, unit_of
 
 MANY = 4
-"""Minimum number of settings for which a legend has axis names in a heading instead of each label."""
+"""Number of settings from which on a legend has axis names in its heading instead of in each label."""
 PREFIXED = frozenset({"Hz", "bit", "bit/s", "FLOP/s", "W", "J"})
 """Units that take decimal prefixes in the names of levels."""
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "\u00b5"), (1e-9, "n"))
@@ -115,7 +115,7 @@ class Names:
         return self._renamed(axis, level) or (text if unit is None else with_unit(float(level), unit))
 
     def whole(self, levels: Levels) -> str:
-        """Return levels as text with full axis names; without the name if the level or its unit identifies the axis."""
+        """Return levels as text, each with the full name of its axis unless the level or unit identifies the axis."""
         return ", ".join(
             self.level(axis, level)
             if self._says_enough(level) or not self._needs_axis(axis, level)

@@ -133,7 +133,7 @@ def fewest_seeds(settings: int = 2) -> int:
 
 @lru_cache(maxsize=8)
 def _flipped(n: int) -> Array:
-    """Return sign changes of n differences [ways, n], 1 for a change: all with a fixed last sign, or random ones."""
+    """Return sign changes of n differences [ways, n], 1 for a change: all with a fixed last sign, or random changes."""
     if 2 ** (n - 1) <= EXACT:
         return (np.arange(2 ** (n - 1))[:, None] >> np.arange(n) & 1).astype(np.float64)
     return _generator().integers(0, 2, (DRAWS, n)).astype(np.float64)
@@ -147,7 +147,7 @@ def _times_drawn(n: int, ways: np.random.Generator) -> Array:
 
 @lru_cache(maxsize=2)
 def _first_times_drawn(n: int) -> Array:
-    """Return resample counts from a fixed seed; cached, as a study needs them for thousands of means of n values."""
+    """Return `_times_drawn` for a fixed random seed; cached, because a study needs the counts thousands of times."""
     return _times_drawn(n, _generator())
 
 

@@ -69,7 +69,7 @@ CONDITION = re.compile(r",(?=[^,=]+=)")
 """Separator of conditions: a comma followed by `axis=`; any other comma belongs to a level."""
 
 Levels = Mapping[str, Any]
-"""A level for each of some axes."""
+"""A mapping from some axes of a study to a level of each axis."""
 Condition = str | Mapping[str, Any]
 """The levels of some axes, as text `axis=level` (several separated by commas) or as `{axis: level}`."""
 Within = Mapping[str, float] | Iterable[str]

@@ -63,14 +63,14 @@ def profile_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _exchange_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return rows on the exchanges that are computed as arrays, and on the reasons why other exchanges are not."""
+    """Return rows on the message exchanges that are computed as arrays, and on why other exchanges are not."""
     own = summary.get("exchanges", {"as_arrays": 0, "one_by_one": {}})
     rows = [("  exchanges as arrays", str(own["as_arrays"]))] if own["as_arrays"] else []
     return rows + [("  exchanges one by one", f"{count}: {why}") for why, count in own["one_by_one"].items()]
 
 
 def _worker_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return rows on training processes or actors; empty if there are none."""
+    """Return rows on the processes or Ray actors that trained; empty if there are none."""
     own = summary.get("elsewhere")
     if own is None:
         return []

@@ -1,4 +1,4 @@
-"""Activities, costs and losses of each device of a run; histograms; and a description in sentences."""
+"""Activities, costs and losses of each device of a run, as numbers, histograms and sentences."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def _cause(cause: str) -> str:
 def turn_s(usage: Usage) -> Array:
     """Return the mean time per update in which each device was not idle, in seconds [devices]; NaN without updates.
 
-    The number of updates is that of computations, or of uplinks if a device never computes.
+    Each computation of a device counts as an update; if a device never computes, each of its uplinks does.
     """
     busy_s = usage.simulated_s - usage.split["idle"]
     made = usage.computes
@@ -273,7 +273,7 @@ def histogram(values: Array) -> dict[str, Any] | None:
 
 
 def _staleness(usage: Usage) -> dict[str, Any] | None:
-    """Return how often each staleness of updates occurs, from any series with this column; None without one."""
+    """Count updates by staleness, from the first series with the column `staleness`; None if there is none."""
     run = usage.run
     for name in run.names():
         table = run.table(name)

@@ -72,7 +72,7 @@ _ALONE = threading.RLock()
 
 @contextmanager
 def paper_style() -> Iterator[None]:
-    """Apply our Matplotlib settings inside the `with` block instead of the user's; only one thread at a time enters."""
+    """Apply our Matplotlib settings inside the `with` block instead of the user's; only one thread may be inside."""
     with _ALONE, style.context(["default", _SETTINGS]):
         yield
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from fednet_emu.scenario.model import Devices, Scenario
 
 DROPPED = 3
-"""Number of devices that are excluded by the remedy against the slowest devices."""
+"""Number of slowest devices that a remedy excludes."""
 ETHERNET_BPS = 1e9
 """Port speed in bit/s of the remedy that replaces the radio with Ethernet."""
 SPEEDS = ("flop_per_s", "median_flop_per_s")
@@ -191,7 +191,7 @@ class Replay:
 
     @cached_property
     def messages(self) -> pd.DataFrame:
-        """The messages: `kind`, the reason `lost`, and the `device` that sends, or receives from the server."""
+        """The messages, with `kind`, reason of loss `lost`, and `device` (the receiver if the server is the sender)."""
         sent = self.tables["transfers"]
         several = self.tables["receptions"].join(sent[["kind", "sender"]], on="transfer")
         columns = ["kind", "sender", "receiver", "lost"]
@@ -216,7 +216,7 @@ BY_CHANCE = ("erased", "away", "left", "end")
 
 
 def shed(before: Replay, after: Replay) -> str:
-    """Describe the devices that a remedy disconnects: their messages in a direction arrive `before`, not `after`."""
+    """Describe the devices that a remedy disconnects: their messages arrived in `before`, but are lost in `after`."""
     gone = before.through - after.through
     lost = after.messages[~after.messages["lost"].isin(["", *BY_CHANCE])]
     lost = lost[[pair in gone for pair in zip(lost["device"], lost["kind"], strict=True)]]
@@ -295,7 +295,7 @@ def weaker(before: Outlook, after: Outlook) -> str:
 
 
 def _outlook(scenario: Scenario, settings: Mapping[str, Any], rounds: int) -> Outlook:
-    """Return the outlook (estimates) of a scenario with the settings `settings`, stopped after `rounds` rounds.
+    """Return the outlook (scenario with estimates) for changed `settings` and a stop after `rounds` rounds.
 
     Raises:
         ScenarioError: the scenario does not accept the settings.

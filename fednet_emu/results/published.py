@@ -21,7 +21,7 @@ from fednet_emu.errors import FednetError, did_you_mean
 from fednet_emu.files.writing import write_text
 
 PAPERS = ("adaptive-tau", "fedl", "completion-time", "analog-aggregation", "joint-learning")
-"""Papers with a table; the program of a paper has its name with underscores, such as `adaptive_tau.py`."""
+"""Papers with a table; the program of a paper is named after the paper, for example `adaptive_tau.py`."""
 COLUMNS = ("setting", "published", "source", "ours", "difference", "tolerance", "verdict", "command")
 MET, NOT_MET, NOT_COMPARABLE = "met", "not met", "not comparable"
 _NOISE = 1e-9

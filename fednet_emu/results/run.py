@@ -127,7 +127,7 @@ class Run(RunRecords):
 
     @property
     def energies(self) -> pd.DataFrame:
-        """One row for each device: energy of computing, sending, receiving, idling; the last row: base stations."""
+        """One row per device: energy of computing, sending, receiving and idling; the last row is for the stations."""
         return self.table("energies")
 
     def series(self, name: str) -> pd.DataFrame:

@@ -38,7 +38,7 @@ def data_split(scenario: Scenario, data_dir: Path | str | None = None) -> DataSp
 
 
 def scenario_in(source: ScenarioLike, settings: Settings | None = None) -> Scenario:
-    """Return the scenario of a run folder, or any other scenario, with changes `settings`."""
+    """Return the scenario of a run folder, or any other scenario, with the settings in `settings` changed."""
     folder = Path(source) if isinstance(source, str | Path) else None
     recorded = None if folder is None or not folder.is_dir() else folder / SCENARIO
     return scenario_of(source if recorded is None or not recorded.is_file() else recorded, settings)[1].scenario
@@ -56,7 +56,7 @@ def data_figures(
 # ---- references ------------------------------------------------------------------------------------------------------
 
 REFERENCES = Path(__file__).with_name("references.bib")
-"""File of the BibTeX entries; a line above each entry names the kinds of components that the entry is for."""
+"""File of the BibTeX entries; a line above each entry names the kinds of components that cite the entry."""
 OURSELVES = "fednet_emu"
 _ENTRY = re.compile(r"^% (?P<sources>\S[^\n]*)\n(?P<entry>@\w+\{.*?^\})$", re.MULTILINE | re.DOTALL)
 
@@ -78,7 +78,7 @@ def bibtex(scenarios: Iterable[Scenario]) -> str:
 
 @cache
 def references() -> Mapping[str, tuple[str, ...]]:
-    """Return each BibTeX entry with the components that the entry is for, as `slot.kind`."""
+    """Return each BibTeX entry with the components that cite the entry, as `slot.kind`."""
     text = REFERENCES.read_text(encoding="utf-8")
     return {found["entry"]: tuple(found["sources"].split()) for found in _ENTRY.finditer(text)}
 

@@ -33,7 +33,8 @@ class Bar(NamedTuple):
     every_s: float
     """Shortest useful time between two updates, in seconds of host time."""
     show: Callable[[str, float, Table | None], None]
-    """Function that shows a line of text and the completed share, from 0 to 1, or only the table if the display can."""
+    """Function that shows a line of text and the completed share (0 to 1), or only the table if the display supports
+    tables."""
 
 
 @contextmanager
@@ -114,7 +115,7 @@ def run_shown(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federatio
 
 
 def _run_state(fed: Federation, stop: Stop) -> tuple[str, float]:
-    """Return round, simulated time, bits and accuracy as text, and the completed share of the limit that is nearest."""
+    """Return round, simulated time, bits and accuracy as text, and the largest completed share of a limit."""
     accuracy = "" if fed.accuracy is None else f"  accuracy {fed.accuracy:.3f}"
     sent_bit, now_s = sum(fed.ledger.sent_bit), fed.clock.now_s
     limits = (
@@ -143,7 +144,7 @@ def trace_shown(end_ns: float, progress: bool | None) -> Iterator[Callable[[int,
 # ---- sweeps ----------------------------------------------------------------------------------------------------------
 
 MOST_NAMED = 8
-"""Maximum number of active runs that the table names, and of failed runs."""
+"""Maximum number of running runs, and of failed runs, that the table lists."""
 
 
 @contextmanager

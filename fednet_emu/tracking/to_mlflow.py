@@ -20,7 +20,7 @@ FOLDER, DATABASE = "mlruns", "mlflow.db"
 ID = "fednet_emu.id"
 """The MLflow tag that identifies a resumed run."""
 STATUSES = {"done": "FINISHED", "interrupted": "KILLED"}
-"""MLflow statuses of run statuses; any other run status is FAILED."""
+"""The MLflow status of each run status; FAILED for any other run status."""
 PARAMETERS_AT_ONCE, METRICS_AT_ONCE, PARAMETER_LENGTH = 100, 1000, 6000
 """Limits of one request to the MLflow server: number of parameters, number of metrics, length of a parameter."""
 EVERY_S = 1.0

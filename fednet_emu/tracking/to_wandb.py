@@ -1,4 +1,4 @@
-"""W&B (Weights & Biases): log an offline run for `wandb sync`, or an online run if WANDB_MODE says so."""
+"""W&B (Weights & Biases): log an offline run for `wandb sync`, or an online run if WANDB_MODE is `online`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROJECT = "fednet_emu"
 
 @final
 class WeightsAndBiases(Tracker):
-    """Logs a run to W&B: settings as its configuration, metrics over rounds, and the files of the run folder.
+    """Logs a run to W&B: settings as the configuration, metrics over rounds, and the files of the run folder.
 
     The files of W&B are in `wandb/` of the run folder or of the study's folder. The project is WANDB_PROJECT or
     `fednet_emu`, and the group has the name of the study or scenario. The step of W&B counts log calls, because several

@@ -86,7 +86,7 @@ NOTE = "tracking.json"
 
 
 class Tracking:
-    """The trackers of a run, in a folder or in memory, and of its study; a no-op without trackers."""
+    """Starts, feeds and ends the trackers of a run; does nothing without trackers."""
 
     def __init__(
         self,

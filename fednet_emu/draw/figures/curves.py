@@ -28,18 +28,18 @@ SHARES = ("accuracy", "worst_accuracy", "attack_success")
 ROUND_COLUMNS = ("started_s", "ended_s")
 
 Labelled = Sequence[tuple[str, pd.DataFrame]]
-"""The same table of several runs, each with its run's label. The position of a run determines its line style."""
+"""One table of each run, with the label of the run; the position of the run determines its line style."""
 
 
 def progress_figures(evaluations: Labelled, target: float | None = None) -> dict[str, Figure]:
-    """Plot accuracy against time, bits and energy, and loss against time; only loss if a run has no accuracy.
+    """Plot accuracy against time, bits and energy, and loss against time; or only loss, if a run has no accuracy.
 
     Args:
         evaluations: the evaluations of each run.
         target: an accuracy, marked by a horizontal line.
 
     Returns:
-        The figures by name. A cost that is zero in all runs has no figure. Empty without evaluations.
+        The figures by name, without figures of costs that are zero in all runs; empty without evaluations.
     """
     evaluated = [rows for _, rows in evaluations if len(rows)]
     measure = "accuracy" if all(np.isfinite(rows["accuracy"]).any() for rows in evaluated) else "loss"

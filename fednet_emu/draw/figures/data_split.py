@@ -28,10 +28,10 @@ from fednet_emu.draw.style import (
 )
 
 MOST_BUBBLES = 40
-"""Maximum number of devices with one column or bar each; with more, devices with similar samples are adjacent."""
+"""Maximum number of devices that have one column or bar each; if there are more, similar devices are adjacent."""
 MOST_LABELS_NAMED = 12
 BARS_IN, MAP_IN = 0.75, 1.75
-"""Heights in inches: the bar chart of sample counts, and the minimum of the plot of labels or targets below it."""
+"""Height of the bar chart of sample counts, and minimum height of the plot of labels or targets below it, in inches."""
 ROW_IN, HIGHEST_MAP_IN = 0.16, 4.0
 LABELS_IN = 0.55
 """Width of the tick labels and title of the vertical axis, in inches."""
@@ -44,8 +44,8 @@ SHARES = LinearSegmentedColormap.from_list("shares", ["white", LIGHT, BLUE, "#00
 def split_figures(split: DataSplit) -> dict[str, Figure]:
     """Plot the distribution of samples: `data` for training samples, and `data-test` if devices have test samples.
 
-    The upper plot shows the number of samples per device. The lower plot shows labels or targets. Up to 40 devices, the
-    area of a bubble is the number of samples of a label; with more devices, a shade is the share of a label. Targets
+    The upper plot shows the number of samples per device. The lower plot shows labels or targets. For up to 40 devices,
+    the area of a bubble is the number of samples of a label; for more devices, a shade is the share of a label. Targets
     are shown as median and as 50 % and 90 % ranges. With more than 40 devices, devices with similar training samples
     are adjacent in both figures.
     """

@@ -19,7 +19,8 @@ TITLE_PT = 8.0
 DIGITS, LATEX_DIGITS = 6, 3
 """Significant digits of numbers in CSV tables and in LaTeX tables."""
 LOPSIDED = 0.1
-"""Maximum distance from the mean to the middle of an interval written as mean ± half width, relative to its width."""
+"""Maximum distance between a mean and the middle of its interval for the form `mean ± half width`, as a share of the
+width of the interval."""
 
 
 def fit_to_page(figure: Figure, size: str | None = None, title: str | None = None) -> None:

@@ -52,8 +52,8 @@ def figures(runs: Sequence[RunRecords], shown: Window = WHOLE) -> dict[str, Figu
     """Plot all figures of the runs, and return the figures by name; several runs are overlaid.
 
     The names are `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `loss-time`, with a line at the target
-    accuracy (`loss-...` in all four if a run has no accuracy); `round-latency`, the cumulative distribution of round
-    durations; `timeline`, the activities of devices; and the name of each further series.
+    accuracy; `round-latency`, the cumulative distribution of round durations; `timeline`, the activities of devices;
+    and the name of each further series. If a run has no accuracy, all learning curves show the loss.
 
     Args:
         runs: the runs; each has the same line style in all figures.
@@ -226,7 +226,7 @@ def _panel(label: str, run: RunRecords, its: _Recorded, shown: Window, end_s: fl
 
 
 def _target(runs: Sequence[RunRecords]) -> float | None:
-    """Return the target accuracy if all runs with a target have the same one; otherwise None."""
+    """Return the target accuracy if it is equal in all runs with a target accuracy; otherwise None."""
     ends = {float(stop["accuracy"]) for run in runs if (stop := run.settings.get("stop") or {}).get("accuracy")}
     return ends.pop() if len(ends) == 1 else None
 

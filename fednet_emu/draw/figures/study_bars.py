@@ -28,7 +28,8 @@ from fednet_emu.draw.style import SMALL_PT, add_legend, line_style, new_figure
 
 BAR_IN, PANEL_IN, FRAME_IN = 0.16, 0.28, 0.45
 ROOM, FAILED_ROOM = 1.1, 1.5
-"""Length of the cost axis relative to the longest bar: without failed runs, and with their text and crosses."""
+"""Length of the cost axis relative to the longest bar: without failed runs, and with texts and crosses for failed runs.
+"""
 MOST_CROSSES, CROSS_SHARE = 5, 0.028
 """Maximum number of failed runs with a cross each; distance of crosses relative to the width of the axes."""
 

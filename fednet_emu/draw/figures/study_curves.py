@@ -99,7 +99,7 @@ def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) 
     last value until the next evaluation, and after its end. All lines continue to the end of the longest run. A line
     becomes thin where its first run ends, and the number of remaining runs is written beside the line. The vertical
     axis shows possible values only, and its range ignores the first part of each line. The legend mentions clipped
-    bands. A panel says so if its lines coincide.
+    bands. A note marks panels whose lines coincide.
 
     Args:
         view: the study.

@@ -22,7 +22,8 @@ from fednet_emu.draw.figures.study_curves import fitted
 from fednet_emu.draw.style import SMALL_PT, add_legend, finish_axes, line_style, new_figure, round_ticks
 
 HEIGHT_IN, LONE_HEIGHT_IN, FINE = 1.75, 2.2, 200
-"""Heights in inches of a row of panels and of a single panel; inverse of the relative distance of coinciding points."""
+"""Heights in inches of a row of panels and of a single panel; number of steps up to the maximum on which points
+coincide."""
 DOMINATED: dict[str, Any] = {"color": "0.8", "marker": "o", "markersize": 1.5, "linestyle": "", "markeredgewidth": 0.0}
 
 

@@ -41,7 +41,8 @@ MEAN: dict[str, Any] = {"marker": "D", "markersize": 3.2, "linestyle": "", "mark
 CROSS: dict[str, Any] = {"marker": "x", "markersize": 3.2, "markeredgewidth": 0.9, "color": VERMILLION, "linestyle": ""}
 """Styles of intervals, runs, means, and runs that missed the target."""
 FAN, FINE, MOST_FAN = 0.14, 200, 0.3
-"""Offset between coinciding runs, in rows; inverse of their maximum relative difference; maximum offset, in rows."""
+"""`FAN`, `MOST_FAN`: offset between coinciding runs, and maximum offset, in row heights. Values coincide if they differ
+by less than 1/`FINE` of the maximum."""
 ARROW = 3.5
 """Size in points of the arrow head at a clipped end of an interval."""
 ROW_IN, LOW_ROW_IN, TITLE_IN = 0.2, 0.17, 0.28
@@ -53,7 +54,7 @@ OF_DEVICES = {
     "std_accuracy": "Spread over\ndevices",
     "attack_success": "Success of the\nattack",
 }
-"""Columns of the table of cells that summarize scores over devices, each with the label of its axis."""
+"""Scores over devices in the table of cells, each with the label of its axis."""
 
 
 def final_figure(view: StudyRecords, names: Names) -> Figure | None:
@@ -126,7 +127,7 @@ def best_figure(ranking: RankedSettings, rename: Mapping[str, str] | None = None
     """Plot the cost to reach the target of each run, one row per setting, in ascending order of mean cost.
 
     Blue settings may be the best; grey settings are not the best, or are not ranked. A run that missed the target is a
-    cross at its final cost. The row of such a setting has no mean, but the number of successful runs.
+    cross at its final cost. The row of a setting with such runs shows the number of successful runs instead of a mean.
 
     Raises:
         FednetError: `rename` contains an unknown axis or level.
@@ -262,7 +263,7 @@ def finish_rows(
 
 
 def name_rows(axes: Axes, lines: Sequence[Levels], names: Names) -> None:
-    """Label the rows of a chart with settings. If only one axis varies and its levels are numbers, name it once."""
+    """Label the rows of a chart with settings; a single axis of numbers is named once, beside all rows."""
     alone = {name for levels in lines for name in levels}
     numbers = all(is_bare_number(level) for levels in lines for level in levels.values())
     if len(alone) == 1 and numbers and len(lines) > 1:

@@ -48,8 +48,8 @@ TITLES = {
     "groups_formed": ("Groups formed", "score"),
     "cycle_s": ("Cycle", "time"),
 }
-"""Titles of table columns, and kinds of their values for formatting in the browser; other columns are titled by name.
-"""
+"""Titles of table columns, and kinds of their values for formatting in the browser. The title of any other column is
+its name."""
 
 
 def page(title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> str:

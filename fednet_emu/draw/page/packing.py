@@ -79,7 +79,7 @@ class Packer:
 
 
 def _narrow(numbers: NDArray[np.int64]) -> tuple[NDArray[Any], int]:
-    """Return integers, or their differences if these are smaller, in the smallest type; and 1 for differences, else 0.
+    """Return integers in the smallest type, or their differences if smaller, and 1 for differences, otherwise 0.
 
     Raises:
         ValueError: a browser cannot represent the numbers exactly.

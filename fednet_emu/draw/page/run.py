@@ -33,7 +33,8 @@ SCRIPTS = (
 MOST_TABLE_ROWS = 100_000
 """Maximum number of rows of a table that no figure uses; longer tables are truncated."""
 MOST_DEVICES = 2000
-"""Maximum number of devices in the data section; more are sampled evenly from an order in which similar ones adjoin."""
+"""Maximum number of devices in the section on data; of more devices, evenly spaced ones in order of similarity are
+shown."""
 NOT_RECORDED = "The run has not recorded it, with an older version or with data of its own."
 BY = {"counts": "most frequent label", "targets": "median target", "sizes": "number of samples"}
 DISTURBING = {

@@ -32,7 +32,8 @@ FIRST = ("time", "bits", "energy")
 POINTS, FEWEST_POINTS, ALL_POINTS = 120, 40, 40_000
 """Maximum and minimum number of points of a line; maximum number of points of all lines of a page together."""
 MOST_POINTS = 250
-"""Number of points of a setting in a plot of fronts; of more points, evenly spaced ones and those on a front remain."""
+"""Maximum number of points of a setting in a plot of fronts. Of more points, evenly spaced points and points on fronts
+are kept."""
 TRIALS = {
     "trial": ("Trial", "count"),
     "setting": ("Setting", "text"),

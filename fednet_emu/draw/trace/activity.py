@@ -28,7 +28,7 @@ TOLD = {
 }
 """Annotations of device slices, by the form of the slice."""
 Batch = tuple[IntArray, Bytes]
-"""Sort keys of messages, which determine their order in the file, and the messages."""
+"""Sort keys of messages, which determine the order of the messages in the file, and the messages."""
 _COLUMNS = {"transfer": "row", "compute": "row", "size_bit": "amount", "flop": "amount"}
 
 
@@ -77,7 +77,7 @@ class Activity:
         self._file.write(packets.ends().filled(ended_ns, track).tobytes())
 
     def _of_devices(self, rows: Rows, track: IntArray, place: IntArray) -> Iterator[Batch]:
-        """Yield device slices in turns; a turn's END precedes the next slice, its BEGIN its first own slice."""
+        """Yield device slices in turns: a BEGIN before the first slice of a turn, and an END after the last slice."""
         device, started_ns, ended_ns = rows["device"], rows["started_ns"], rows["ended_ns"]
         own = track_number(DEVICE, device, self._lanes.of(track, started_ns, ended_ns))
         self._tracks.describe(own)
@@ -139,7 +139,7 @@ def _flows(sent: Rows, receivers: Mapping[int, IntArray]) -> IntArray:
 
 
 class Reach:
-    """The latest end of all slices on each track, over a sequence of batches."""
+    """Stores the latest end of the slices of each track, over a sequence of batches."""
 
     def __init__(self) -> None:
         self.until_ns: dict[int, int] = {}
@@ -219,7 +219,7 @@ class Turns:
         self._reach, self._cuts_ns = Reach(), cuts_ns
 
     def begin(self, track: IntArray, started_ns: IntArray, ended_ns: IntArray) -> tuple[Mask, IntArray]:
-        """Return a mask of slices that begin a turn, and the end in ns of each preceding turn; NEVER_NS without one.
+        """Return a mask of slices that begin a turn, and the end of each preceding turn in ns (NEVER_NS if none).
 
         Slices are ordered by track, then by start, over all calls.
         """

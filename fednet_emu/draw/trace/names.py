@@ -58,16 +58,15 @@ _REASONS = 28
 """Number of codes reserved for reasons of loss, including reasons that plug-ins define."""
 COMPUTE_NAME = 1 + len(_DIRECTIONS) * _REASONS
 WAIT_NAME = COMPUTE_NAME + _REASONS
-"""Numbers of the names of computations, and of waits for the channel. The code of the reason is added for stopped
-computations, and for transfers that were never on the air."""
+"""Numbers that stand for the names of computations, and of waits for the channel. The code of the reason is added for
+stopped computations, and for transfers that were never on the air."""
 BROADCAST, AVERAGE, TURN = range(WAIT_NAME + _REASONS, WAIT_NAME + _REASONS + 3)
 ROUND_NAME, DEVICE_NAME = 1 << 8, (1 << 27) + 1
-"""Numbers of the names of round 0 and of device 0; the name of the server (device -1) has the number before device 0.
-"""
+"""Numbers that stand for the names of round 0 and device 0; the server (device -1) has the number before device 0."""
 
 
 def transfer_name(kind: IntArray, receives: IntArray, lost: IntArray) -> IntArray:
-    """Return the name number of a transfer's slice, at the sender or (if `receives` is 1) at the receiver."""
+    """Return the number of the name of a transfer's slice, at the sender or (if `receives` is 1) at the receiver."""
     return np.asarray(1 + (receives * len(KINDS) + kind) * _REASONS + lost)
 
 
@@ -94,7 +93,7 @@ _FLOW_SHIFT, _PAIR_BITS = 60, 24
 
 
 def flow(kind: int, number: IntArray, device: IntArray | None = None) -> IntArray:
-    """Return the number of a flow of a transfer, payload or computation, and of `device` if several share one."""
+    """Return the number of a flow of a transfer, payload or computation; `device` is set for flows of single devices."""
     pair = number if device is None else number << _PAIR_BITS | (device + 1)
     return np.asarray(pair & ((1 << _FLOW_SHIFT) - 1) | kind << _FLOW_SHIFT, np.int64)
 

@@ -42,7 +42,7 @@ FEDUL_PANELS = {
 INSTANTS = 1000
 """Number of points of each charge curve if there are more than `FEW` batteries."""
 FEW = 8
-"""Maximum number of devices with a labelled line each; more devices are thin lines with their median."""
+"""Maximum number of devices with a labelled line each; with more devices, lines are thin and a median is labelled."""
 
 
 def aspire_figure(tables: Tables) -> Figure:
@@ -70,7 +70,7 @@ def aspire_figure(tables: Tables) -> Figure:
 
 
 def fedul_figure(tables: Tables) -> Figure:
-    """Plot each measure that any run has against the round: one panel per measure, one line per run."""
+    """Plot each measure against the round: one panel per measure, one line per run; unmeasured ones are omitted."""
     measures = [name for name in FEDUL_PANELS if any(table[name].notna().any() for _, table in tables)]
     figure = new_figure(max(len(measures), 1) * FEDUL_PANEL_IN)
     panels = figure.subplots(max(len(measures), 1), sharex=True, squeeze=False)[:, 0]
