@@ -68,7 +68,6 @@ class Difference:
     where: str
     """The levels of the other axes, or `all together` for the mean of each seed over all combinations of levels."""
     quantity: Quantity
-    """The compared quantity."""
     values: Array
     """The values of A and B [pairs, 2] for the seeds with both values."""
     known: tuple[int, int]

@@ -53,17 +53,14 @@ class Part:
     """A part of the critical path of a round."""
 
     round: int
-    """The number of the round."""
     what: str
     """A direction; `backhaul up` or `backhaul down`; `compute` or its `fixed time`; `waiting` for a turn in the band;
     `setup`, `access`, `gaps` (placed before the air time) or `tail` of a transfer; `others`, `behind others` or `behind
-    devices` for delays in a band with other users; `deadline` or `idle`.
-    """
+    devices` for delays in a band with other users; `deadline` or `idle`."""
     device: int
     """The sending or computing device; the receiving device of a transfer from the server to one device; `SERVER`, also
     for edge servers; or `NOBODY`."""
     started_ns: int
-    """Start in simulated nanoseconds."""
     ended_ns: int
     """End in simulated nanoseconds, which is the start of the next part."""
     energy_j: float = 0.0

@@ -62,9 +62,7 @@ class Remedy:
     """A remedy: a change of settings, with its effect on the duration of the run."""
 
     title: str
-    """Description of the change."""
     settings: dict[str, Any]
-    """The changed settings."""
     leaves_out: bool = False
     """True if devices are excluded, so that other devices take part instead."""
     simulated_s: float | None = None

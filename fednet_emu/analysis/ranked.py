@@ -56,8 +56,7 @@ class Ranked:
     p: float
     """Probability of means at least as far apart if all settings up to this one are equally good: the smallest
     significance level at which this setting is not the best. NaN if the setting is not ranked, or may be the best only
-    because more of its runs reached the target.
-    """
+    because more of its runs reached the target."""
     may_be_best: bool
     """True if the setting may be the best of all settings."""
     seeds_needed: float
@@ -116,7 +115,6 @@ class RankedSettings(TextResult):
     """The settings of a study in ascending order of the cost to reach the target."""
 
     name: str
-    """Name of the study."""
     target: Mapping[str, float]
     """Measure and level of the target."""
     minimised: str
@@ -139,7 +137,6 @@ class RankedSettings(TextResult):
 
     @property
     def cost(self) -> Cost:
-        """The compared cost."""
         return COSTS[self.minimised]
 
     @property

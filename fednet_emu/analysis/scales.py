@@ -168,8 +168,7 @@ COSTS = {its.name: its for its in (_TIME, _BITS, _ENERGY, _DEVICE_ENERGY, _ROUND
 """The costs of a run, by short name. `energy` is the energy of all devices and base stations. `device-energy` is this
 energy divided by the number of devices; evaluations have no column for `device-energy`. `neighbours` is the 95 %
 quantile of the delays of other users; of several classes of users, the largest quantile counts. `carbon` is the CO2 of
-a whole run in g.
-"""
+a whole run in g."""
 RECORDED = {name: its for name, its in COSTS.items() if name != DEVICE_ENERGY and name not in PER_RUN}
 """The costs that have a column in evaluations."""
 TRADED = {name: RECORDED[name] for name in ("time", "bits", "energy")}

@@ -31,7 +31,6 @@ class Setting:
     """A setting: one combination of levels of a study, whose cells differ only in the seed."""
 
     levels: dict[str, Any]
-    """The level of each axis."""
     label: str
     """Full name of the setting."""
     data_set: str

@@ -81,7 +81,6 @@ class StudyRecords:
     """The records of a study."""
 
     name: str
-    """Name of the study."""
     axes: Mapping[str, Sequence[Any]]
     """The axes by name, each with its levels in order."""
     target: Mapping[str, float]

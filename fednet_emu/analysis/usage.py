@@ -39,12 +39,10 @@ class Usage:
 
     @property
     def devices(self) -> int:
-        """Number of devices."""
         return self.run.devices
 
     @cached_property
     def simulated_s(self) -> float:
-        """Duration of the run in simulated seconds."""
         return float(self.run.summary["simulated_s"])
 
     @cached_property

@@ -186,7 +186,6 @@ class Replay:
 
     @property
     def arrived(self) -> int:
-        """Number of updates that arrived in the whole replay."""
         return int(self.rounds["so_far"].iloc[-1])
 
     @cached_property

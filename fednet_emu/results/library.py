@@ -230,7 +230,6 @@ def profile_rows(wanted: list[str] | None) -> list[str]:
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:
-    """Return one line of text per row, with aligned columns."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     return ["  ".join([*map(str.ljust, row[:-1], widths), row[-1]]).rstrip() for row in rows]
 

@@ -73,7 +73,6 @@ class Run(RunRecords):
     # ---- records -----------------------------------------------------------------------------------------------------
 
     def __getattr__(self, name: str) -> Any:
-        """Return an entry of the summary."""
         summary = self.__dict__.get("summary", {})
         if name in summary:
             return summary[name]

@@ -92,7 +92,6 @@ def _numbers(needed: Array, unit: Unit) -> dict[str, Any]:
 
 
 def _widest(needed: list[list[Array]]) -> float:
-    """Return the largest end of a bar or interval."""
     intervals = [cost_interval(values[np.isfinite(values)]) for panel in needed for values in panel]
     return float(np.nanmax([[interval.mean, interval.high] for interval in intervals]))
 

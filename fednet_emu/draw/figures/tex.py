@@ -75,7 +75,6 @@ class FigureCanvas(FigureCanvasPgf):
     """Matplotlib's PGF canvas with escaped labels; `Figure.savefig` finds it by the class name."""
 
     def get_renderer(self) -> Any:
-        """Return the renderer that measures text for the layout."""
         return _Renderer(self.figure, None)
 
     def print_pgf(self, fname_or_fh: Any, *, bbox_inches_restore: Any = None, **_: Any) -> None:

@@ -218,7 +218,6 @@ def _boxes(bars: pd.DataFrame, devices: list[int], unit: Unit, height: float = 0
 
 
 def _legend_handles(panels: Sequence[Panel]) -> list[Artist]:
-    """Return one legend entry for each kind of bar or line in the panels."""
     bars = pd.concat([panel.bars[["activity", "failed"]] for panel in panels])
     shown = set(bars["activity"].unique())
     handles: list[Artist] = [

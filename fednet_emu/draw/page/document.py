@@ -132,7 +132,6 @@ def browser_file(name: str) -> str:
 
 @cache
 def _plotly() -> str:
-    """Return the script of Plotly, compressed, in base64."""
     from plotly.offline import get_plotlyjs
 
     return base64.b64encode(zlib.compress(get_plotlyjs().encode(), 9)).decode("ascii")

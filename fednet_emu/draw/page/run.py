@@ -139,7 +139,6 @@ def _column(values: pd.Series[Any]) -> Any:
 
 
 def _server_energy(usage: Usage) -> Mapping[str, float]:
-    """Return the energy of the base stations, in joules."""
     sent, whole_j = usage.transfers, usage.run.summary.get("station_j")
     return {"stations": float(sent.loc[sent["sender"] < 0, "energy_j"].sum()) if whole_j is None else whole_j}
 

@@ -72,7 +72,6 @@ class Activity:
         self._file.write(interleaved([order for order, _ in batches], [batch for _, batch in batches]))
 
     def finish(self) -> None:
-        """End all open turns."""
         track, ended_ns = self._turns.open()
         self._file.write(packets.ends().filled(ended_ns, track).tobytes())
 

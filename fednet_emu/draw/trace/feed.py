@@ -125,7 +125,6 @@ def _columns(table: pd.DataFrame) -> Columns:
 
 
 def _codes(values: pd.Series[Any], words: Sequence[str]) -> IntArray:
-    """Return the codes of the words in a categorical column."""
     known = values.astype("category").cat
     code = np.array([words.index(word) for word in known.categories], np.int64)
     return code[known.codes.to_numpy()] if len(code) else np.zeros(len(values), np.int64)
@@ -144,7 +143,6 @@ class Held:
         self._count = 0
 
     def add(self, rows: Rows) -> None:
-        """Add some rows."""
         self._new.append(rows)
         self._count += len(rows)
 

@@ -87,13 +87,12 @@ HEARD, USED, MADE, SENT, NO_PAYLOAD, NO_INPUT, NO_RESULT = range(1, 8)
 """Kinds of flows: from a transmission to its reception (HEARD), from the reception of a payload to the computation that
 uses it (USED), from a computation to the transmission of its result (MADE), and from the device that sends a
 transmission to the medium or the average (SENT). The kinds `NO_...` lead nowhere: they stand for missing payloads of
-transfers, and missing inputs and results of computations.
-"""
+transfers, and missing inputs and results of computations."""
 _FLOW_SHIFT, _PAIR_BITS = 60, 24
 
 
 def flow(kind: int, number: IntArray, device: IntArray | None = None) -> IntArray:
-    """Return the number of a flow of a transfer, payload or computation; `device` is set for flows of single devices."""
+    """Return the number of a flow of a transfer, payload or computation, and of the receiving `device` if given."""
     pair = number if device is None else number << _PAIR_BITS | (device + 1)
     return np.asarray(pair & ((1 << _FLOW_SHIFT) - 1) | kind << _FLOW_SHIFT, np.int64)
 

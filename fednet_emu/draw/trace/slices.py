@@ -23,8 +23,7 @@ ROW = np.dtype([
 ])  # fmt: skip
 """A device slice, with its row number in the table of transfers or computations (`row`), its size in bits or FLOP
 (`amount`), and its incoming and outgoing flow (`comes`, `goes`). If two slices of a flow start together, the slice with
-the higher `rank` is the end of the flow; slices of media have rank 1.
-"""
+the higher `rank` is the end of the flow; slices of media have rank 1."""
 
 ON_MEDIUM = np.dtype([
     ("cell", np.int64), ("kind", np.int64), ("started_ns", np.int64), ("ended_ns", np.int64), ("name", np.int64),

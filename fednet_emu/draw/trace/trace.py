@@ -68,8 +68,6 @@ def write_trace(run: RunRecords, path: Path, window: Window = WHOLE, show: Show 
 
 
 class _Trace:
-    """Writer of a trace."""
-
     def __init__(self, run: RunRecords, file: BinaryIO, window: Window) -> None:
         self._run, self._file, self._window = run, file, window
         self._tracks = Tracks(file, _serving_cells(run), run.name)

@@ -153,7 +153,6 @@ def draw_round(axes: Axes, rows: pd.DataFrame, number: int) -> None:
 
 
 def _entries() -> tuple[list[Artist], list[str]]:
-    """Return the legend entries of cluster figures."""
     dot: dict[str, Any] = {
         "linestyle": "",
         "marker": "o",
