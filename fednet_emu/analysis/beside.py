@@ -15,7 +15,7 @@ MESSAGES = "live_messages"
 
 
 def transfers_beside(run: RunRecords) -> pd.DataFrame:
-    """Return the transfers of a live run with measured and predicted times, ordered by their measured ends.
+    """Return the transfers of a live run with measured and predicted times, in order of measured end time.
 
     Returns:
         One row per transfer: `transfer`, `kind`, `device`, `lost`; `took_s` and `predicted_s`, the measured and

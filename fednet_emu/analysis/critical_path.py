@@ -232,7 +232,7 @@ class _Walk:
         return any(its.given_up for its in self._ended_at.get(now, ()))
 
     def _in_the_way(self, its: Activity, used: set[int]) -> Activity | None:
-        """Return the transfer in the same band, or the message on the same line, whose turn preceded that of `its`.
+        """Return the transfer in the same band, or the message on the same line, that had its turn before `its`.
 
         If several transfers or messages ended at that time, the last one in the records had its turn immediately
         before.

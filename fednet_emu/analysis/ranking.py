@@ -114,7 +114,7 @@ def _why_not(place: int, courses: Sequence[Sequence[Course]], target: Mapping[st
 
 
 def _known(runs: Sequence[Course], most: float) -> tuple[Array, Mask, Mask]:
-    """Return the costs of a setting's runs, the mask of reached targets, and the mask of early ends, [seeds] each."""
+    """Return the costs of a setting's runs, the mask of runs that reached the target, and the mask of early ends."""
     reached = np.array([math.isfinite(run.cost) for run in runs])
     ended = np.array([ENDED in run.stopped_by for run in runs])
     known = np.array([run.cost if got else run.watched for run, got in zip(runs, reached, strict=True)])

@@ -163,7 +163,7 @@ _CARBON = Cost(
     "the run causes {} {}", "{target} is reached with {} {}", "with the least carbon",
 )  # fmt: skip
 PER_RUN = {its.name: its for its in (_NEIGHBOURS, _CARBON)}
-"""Costs of a whole run, which are columns of cells: such a cost is not known at each evaluation."""
+"""Costs of a whole run, which are columns of cells; these costs are not known at each evaluation."""
 COSTS = {its.name: its for its in (_TIME, _BITS, _ENERGY, _DEVICE_ENERGY, _ROUNDS)} | PER_RUN
 """The costs of a run, by short name. `energy` is the energy of all devices and base stations. `device-energy` is this
 energy divided by the number of devices; evaluations have no column for `device-energy`. `neighbours` is the 95 %

@@ -177,7 +177,7 @@ class StudyRecords:
     def within(self, cost: str, amount: float) -> Self:
         """Return the study as if every run had ended at its last evaluation within a limit of a cost.
 
-        Scores and totals are those of this evaluation. The costs to reach the target remain those of whole runs.
+        Scores and totals are taken at this evaluation. The costs to reach the target are not changed.
 
         Raises:
             FednetError: the cost does not exist.

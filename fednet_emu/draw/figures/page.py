@@ -48,8 +48,8 @@ def fit_to_page(figure: Figure, size: str | None = None, title: str | None = Non
 def numbers_of(figure: Figure) -> pd.DataFrame:
     """Return the plotted numbers of a figure: the figure's own table, or one row for each point of each line.
 
-    The columns of such rows are `panel` (title or vertical axis of the panel), `series` (label of the line), and the
-    two coordinates. The coordinates are named like the axes, or `x` and `y` if panels have different axes.
+    The columns of a point's row are `panel` (title or vertical axis of the panel), `series` (label of the line), and
+    the two coordinates. The coordinates are named like the axes, or `x` and `y` if panels have different axes.
     """
     if isinstance(figure, PaperFigure) and figure.numbers is not None:
         return figure.numbers

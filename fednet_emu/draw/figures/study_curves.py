@@ -40,9 +40,9 @@ COINCIDE, APART = 0.01, (0.09, 0.13)
 """Largest distance between coinciding lines, relative to the vertical axis; smallest horizontal and vertical distance
 between numbers on lines, relative to the axes."""
 CARRIED: dict[str, Any] = {"linewidth": 0.6, "alpha": 0.8, "marker": "none"}
-"""Style of a line from the point where its first run ends."""
+"""Style of a setting's line after the first of its runs has ended."""
 FALL: dict[str, Any] = {"linestyle": "", "marker": "|", "markersize": 3.5, "markeredgewidth": 0.7}
-"""Tick on a line at the point where one of its runs ends."""
+"""Style of the tick at which a run of a setting's line ends."""
 COLUMNS, PANEL_IN, LONE_PANEL_IN = 3, 1.45, 2.2
 TITLE_LENGTH = 22
 BAND_INK = 0.72

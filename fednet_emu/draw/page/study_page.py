@@ -26,9 +26,9 @@ from fednet_emu.errors import FednetError
 
 SCRIPTS = ("lines.js", "study.js", "search.js", "fronts.js")
 MEANS = dict.fromkeys(("accuracy", "loss"), mean_interval) | {its.column: cost_interval for its in TRADED.values()}
-"""Columns of the cells whose means and intervals the table of settings shows."""
+"""Columns of cells that the table of settings shows as means with intervals."""
 FIRST = ("time", "bits", "energy")
-"""The costs whose ranking results the introduction of the page states."""
+"""Costs by which the introduction of the page states the best setting."""
 POINTS, FEWEST_POINTS, ALL_POINTS = 120, 40, 40_000
 """Maximum and minimum number of points of a line; maximum number of points of all lines of a page together."""
 MOST_POINTS = 250

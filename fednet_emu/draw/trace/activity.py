@@ -170,7 +170,7 @@ class Reach:
 
 
 class _Packed(NamedTuple):
-    """The lanes of a track with overlapping slices: busy lanes with the ends of their slices, and free lanes."""
+    """The lanes of a track with overlapping slices: busy lanes with the end times of their slices, and free lanes."""
 
     busy: list[tuple[int, int]]
     free: list[int]

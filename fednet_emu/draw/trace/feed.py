@@ -1,4 +1,4 @@
-"""Read the tables of a run in parts, in order of the ends of their rows, and sort rows by their starts."""
+"""Read the tables of a run in parts, in order of end time, and sort rows by start time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Part(NamedTuple):
 
 
 def parts(run: RunRecords) -> Iterator[Part]:
-    """Read the transfers, receptions and computations of a run in order of their ends."""
+    """Read the transfers, receptions and computations of a run in order of end time."""
     transfers = _Table(run, "transfers", TRANSFERS, "ended_s")
     receptions = _Table(run, "receptions", RECEPTIONS, "transfer")
     computes = _Table(run, "computes", COMPUTES, "ended_s")

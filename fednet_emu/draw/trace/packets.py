@@ -214,13 +214,13 @@ def slices(annotations: tuple[str, ...] = (), flows: int = 0) -> Form:
 
 @cache
 def begins() -> Form:
-    """Return the form of beginnings of slices that contain other slices; the blanks are time (ns), track and name."""
+    """Return the form of messages that begin a slice with inner slices; the blanks are time (ns), track and name."""
     return Form(_named(BEGIN))
 
 
 @cache
 def ends() -> Form:
-    """Return the form of ends of slices; the blanks are time (ns) and track."""
+    """Return the form of messages that end a slice; the blanks are time (ns) and track."""
     return Form(_event(END))
 
 

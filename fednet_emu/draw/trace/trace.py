@@ -141,7 +141,7 @@ class _Trace:
 
 
 class Rounds:
-    """The rounds of a run as slices, and the averages at their ends; all rounds are in memory (32 bytes each)."""
+    """The rounds of a run as slices, and model averages at the ends of rounds; all are in memory (32 bytes each)."""
 
     def __init__(self, run: RunRecords, file: BinaryIO, tracks: Tracks, window: Window) -> None:
         self._file, self._tracks, self._window = file, tracks, window
@@ -179,7 +179,7 @@ class Rounds:
         self._came = np.concatenate([self._came, np.stack([sent["ended_ns"], sent["transfer"]], axis=1)[chosen]])
 
     def write_averages(self, known_ns: int) -> None:
-        """Write the averages of all rounds that end by `known_ns`, the time until which all arrivals are known."""
+        """Write the model averages of all rounds that end by `known_ns`, until which all arrivals are known."""
         due = int(np.searchsorted(self.ended_ns, known_ns, side="right"))
         ended_ns = self.ended_ns[self._told : due]
         last = np.searchsorted(self._came[:, 0], ended_ns, side="right")
