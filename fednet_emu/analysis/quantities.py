@@ -64,7 +64,7 @@ def axis_unit(largest: float, units: tuple[Unit, ...]) -> Unit:
 
 
 def number_text(value: float) -> str:
-    """Return a number as text, with the fewest significant digits, from six on, that represent it exactly."""
+    """Return a number as text, rounded to six significant digits, or to more digits if the number needs them."""
     texts = (f"{value:.{digits}g}" for digits in range(6, 17))
     return next((text for text in texts if float(text) == value), f"{value:.17g}")
 

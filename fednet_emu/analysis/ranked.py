@@ -54,9 +54,10 @@ class Ranked:
     horizon: tuple[float, float]
     """Minimum and maximum cost at which a run of the compared pairs ended early; NaN if no run ended early."""
     p: float
-    """Probability of means at least as far apart if all settings up to this one are equally good: the smallest
-    significance level at which this setting is not the best. NaN if the setting is not ranked, or may be the best only
-    because more of its runs reached the target."""
+    """p-value: probability of means at least as far apart if all settings up to this rank are equally good. At any
+    higher significance level, this setting is not the best. NaN if the setting is not ranked, or may be the best only
+    because more of its runs reached the target.
+    """
     may_be_best: bool
     """True if the setting may be the best of all settings."""
     seeds_needed: float

@@ -174,7 +174,7 @@ class Band(NamedTuple):
     """Mean and 95 % band of several runs over a grid of costs; all arrays have the shape [points]."""
 
     spent: Array
-    """Costs of the grid."""
+    """Costs at which the band is evaluated."""
     mean: Array
     """Mean of all runs; an ended run keeps its last value."""
     low: Array

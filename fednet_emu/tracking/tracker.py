@@ -42,7 +42,7 @@ class Costs(NamedTuple):
     round: int
     """Number of completed rounds, or the round to which the metrics belong."""
     simulated_s: float
-    """Simulated time in seconds."""
+    """Simulated time so far, in seconds."""
     uplink_bit: int
     """Bits that devices have sent to the server so far."""
     downlink_bit: int
