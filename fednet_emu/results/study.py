@@ -47,7 +47,7 @@ class Home:
 
 
 class Ranking(RankedSettings):
-    """A ranking that can be printed and plotted: a study's settings in ascending order of the cost to reach the target."""
+    """A ranking that can be printed and plotted: settings in ascending order of the cost to reach the target."""
 
     def plot(self, *, rename: Mapping[str, str] | None = None) -> Figure:
         """Plot the costs of all runs, with the mean and the 95 % interval of each setting.

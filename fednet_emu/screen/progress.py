@@ -97,7 +97,7 @@ def run_shown(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federatio
         stop: the conditions that end the run.
         progress: True to show progress, False to hide it; see `bar`.
     """
-    begun: list[tuple[float, float]] = []  # host time and share at the first display; data are read before
+    begun: list[tuple[float, float]] = []  # host time and share at the first display, after data were read
 
     def state(fed: Federation) -> tuple[str, float]:
         text, part = _run_state(fed, stop)
