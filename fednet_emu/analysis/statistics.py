@@ -133,7 +133,7 @@ def fewest_seeds(settings: int = 2) -> int:
 
 @lru_cache(maxsize=8)
 def _flipped(n: int) -> Array:
-    """Return sign changes [ways, n] of n differences, 1 for changed: all with a fixed last sign, or random if too many."""
+    """Return sign changes [ways, n] of n differences, 1 for changed: all with a fixed last sign, or random ones."""
     if 2 ** (n - 1) <= EXACT:
         return (np.arange(2 ** (n - 1))[:, None] >> np.arange(n) & 1).astype(np.float64)
     return _generator().integers(0, 2, (DRAWS, n)).astype(np.float64)
