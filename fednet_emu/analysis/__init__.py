@@ -1,1 +1,1 @@
-"""Results of runs and studies as tables, without drawing."""
+"""Results of runs and studies as tables, without figures."""

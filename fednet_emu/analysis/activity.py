@@ -1,4 +1,4 @@
-"""Activities of devices and use of bands over time: bars of a timeline, time shares, and band occupancy."""
+"""Activities of devices and use of bands over time: bars of a timeline, shares of time, and band occupancy."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def activity_bars(
 ) -> pd.DataFrame:
     """Return the activities of all devices from `from_s` until `until_s` (simulated seconds), clipped to this window.
 
-    A transfer has a bar for each participating device. Its wait for the channel is a bar of the sender, or of the
+    A transfer has a bar for each participating device. The wait for the channel is a bar of the sender, or of the
     receivers if the server sends.
 
     Returns:
-        One row per bar: `device`; `activity`, a direction, `compute` or `waiting`; `started_s`, `ended_s`; and
-        `failed`, whether the transfer was lost for this device or the computation was stopped.
+        One row per bar: `device`; `activity`, which is a direction, `compute` or `waiting`; `started_s`, `ended_s`; and
+        `failed`, which is True if the transfer was lost for this device or the computation was stopped.
     """
     transfers = transfers[transfers["requested_s"] < until_s]
     parts = _parts(transfers, receptions)
-    started_s = parts["started_s"].fillna(parts["ended_s"])  # a transfer that never started was waiting until its end
+    started_s = parts["started_s"].fillna(parts["ended_s"])  # a transfer that never started waited until its end
     on_air = parts.assign(activity=parts["kind"], started_s=started_s)[parts["started_s"].notna()]
     waits = parts[parts["waits"]].assign(activity=WAITING, started_s=parts["requested_s"], ended_s=started_s)
     waits["failed"] = parts["started_s"].isna()
@@ -50,9 +50,9 @@ def activity_bars(
 
 
 def first_rounds_end_s(rounds: pd.DataFrame, transfers: pd.DataFrame, computes: pd.DataFrame) -> float:
-    """Return the end of the first three rounds in simulated seconds; 0 if no round has ended.
+    """Return the end of the first three rounds, in simulated seconds; 0 if no activity has ended.
 
-    Without rounds it is the time at which three computations per device have ended on average; without computations,
+    Without rounds, return the time at which three computations per device have ended on average; without computations,
     the end of the last transfer.
     """
     ended_s = np.sort(rounds["ended_s"].dropna().to_numpy())
@@ -79,21 +79,21 @@ def _parts(transfers: pd.DataFrame, receptions: pd.DataFrame) -> pd.DataFrame:
 
 
 BINS = 480
-"""Number of time intervals for which shares are computed: about one per pixel of a page column."""
+"""Number of time intervals for which shares of activities are computed: about one per pixel of a page column."""
 
 
 def state_shares(bars: pd.DataFrame, devices: int, edges_s: Array) -> dict[str, Array]:
-    """Mean share of the devices in each activity, exact for each time interval; the rest is idle.
+    """Return the mean share of devices in each activity, exact for each time interval; all other devices are idle.
 
-    Simultaneous activities of a device all count.
+    A device with simultaneous activities counts once in each of these activities.
 
     Args:
-        bars: the activities, see `activity_bars`.
-        devices: number of devices, including idle ones.
-        edges_s: edges of the intervals, [intervals + 1], in simulated seconds.
+        bars: the activities; see `activity_bars`.
+        devices: number of devices, including idle devices.
+        edges_s: edges of the intervals [intervals + 1], in simulated seconds.
 
     Returns:
-        The shares of each activity, [intervals].
+        The shares [intervals] of each activity.
     """
     widths_s = np.diff(edges_s)
     return {
@@ -104,7 +104,7 @@ def state_shares(bars: pd.DataFrame, devices: int, edges_s: Array) -> dict[str, 
 
 
 def time_before(instants_s: ArrayLike, edges_s: Array) -> Array:
-    """Sum over instants of the time from the instant to each edge, 0 for later instants, [edges]."""
+    """Return for each edge [edges] the sum of the times since all earlier instants, in seconds."""
     ordered = np.sort(np.asarray(instants_s, np.float64))
     count = np.searchsorted(ordered, edges_s)
     return np.asarray(count * edges_s - np.append(0.0, np.cumsum(ordered))[count])
@@ -117,11 +117,11 @@ SORTS: dict[str, Callable[[pd.DataFrame], pd.Series[bool]] | None] = {
     "busy": lambda bars: bars["activity"] != WAITING,
     "lost": lambda bars: bars["failed"],
 }
-"""Orders of devices: by number, or by the total time of their bars of a kind, longest first."""
+"""Sort orders of devices: by number, or by the total duration of bars of one kind, longest first."""
 
 
 def ranked(bars: pd.DataFrame, sort: str) -> list[int]:
-    """All devices with activities, in one of the orders of SORTS; ties by number."""
+    """Return all devices with activities, in one of the orders of `SORTS`; ties are in order of device number."""
     counts, devices = SORTS[sort], np.unique(bars["device"].to_numpy(np.int64))
     if counts is not None:
         took_s = (bars["ended_s"] - bars["started_s"]).where(counts(bars), 0.0)
@@ -131,20 +131,20 @@ def ranked(bars: pd.DataFrame, sort: str) -> list[int]:
 
 
 def spread(ranking: list[int], count: int) -> list[int]:
-    """`count` devices at equal distances in a ranking, including the first and the last."""
+    """Return `count` evenly spaced devices of a ranking, including the first and the last."""
     places = np.linspace(0, len(ranking) - 1, min(count, len(ranking)))
     return [ranking[place] for place in np.round(places).astype(int).tolist()]
 
 
 SPENT = ("uplink", "downlink", "sidelink", "compute", WAITING, "idle")
-"""Categories of a device's time. The first of simultaneous ones counts; idle is the rest."""
+"""Categories of a device's time. Of simultaneous activities, the first in this order counts; all other time is idle."""
 
 
 def time_split(bars: pd.DataFrame, devices: int, simulated_s: float) -> dict[str, Array]:
-    """Seconds of each device in each category of SPENT, [devices]; they add up to `simulated_s`.
+    """Return the time in seconds of each device [devices] in each category of `SPENT`; times add up to `simulated_s`.
 
     Args:
-        bars: the activities within the run, see `activity_bars`; activities of the server are ignored.
+        bars: the activities within the run; see `activity_bars`. Activities of the server are ignored.
         devices: number of devices.
         simulated_s: duration of the run in simulated seconds.
     """
@@ -169,11 +169,11 @@ class _Edges:
         self._order = np.lexsort((at_s, both))
         self.device = both[self._order]
         at_s = at_s[self._order]
-        self.took_s = np.append(np.diff(at_s), 0.0)[: len(at_s)]  # none without any activity
+        self.took_s = np.append(np.diff(at_s), 0.0)[: len(at_s)]  # empty without activities
         self.took_s[:-1][self.device[1:] != self.device[:-1]] = 0.0
 
     def covered(self, chosen: Mask) -> Mask:
-        """Whether at least one of the chosen activities [bars] is active in each piece, [2 bars]."""
+        """Return a mask of pieces [2 bars] in which at least one activity of the mask `chosen` [bars] is active."""
         step = chosen.astype(np.int64)
         under_way = np.cumsum(np.concatenate([step, -step])[self._order])
         return np.asarray(under_way > 0)
@@ -185,22 +185,22 @@ MOST_BINS, FEWEST_BINS = 480, 40
 
 @dataclass(frozen=True)
 class Use:
-    """Use of the band of one direction in one cell over time intervals."""
+    """Occupancy of the band of one direction in one cell over time intervals."""
 
     kind: str
-    """Uplink, downlink or sidelink."""
+    """uplink, downlink or sidelink."""
     cell: int
-    """Number of the cell, or of the cluster for sidelinks."""
+    """Index of the cell, or of the cluster for sidelinks."""
     one: Array
-    """Share of each interval with one transmission on the air, [intervals]."""
+    """Share of each time interval [intervals] with exactly one transmission on the air."""
     several: Array
-    """Share with several simultaneous transmissions, [intervals]."""
+    """Share of each time interval [intervals] with several simultaneous transmissions."""
 
 
 def air_use(transfers: pd.DataFrame, simulated_s: float) -> tuple[Array, list[Use]]:
-    """Return the edges of equal intervals of the run in simulated seconds, [intervals + 1], and the use of each band.
+    """Return edges of equal time intervals [intervals + 1], in simulated seconds, and the occupancy of each band.
 
-    The number of intervals decreases with the number of bands.
+    The more bands there are, the fewer are the intervals.
     """
     on_air = transfers[transfers["started_s"].notna()]
     bands = on_air.groupby(["kind", "cell"], observed=True)
@@ -216,10 +216,10 @@ def air_use(transfers: pd.DataFrame, simulated_s: float) -> tuple[Array, list[Us
 
 
 def _senders(started_s: Array, ended_s: Array, edges_s: Array) -> tuple[Array, Array]:
-    """Shares of each interval with one, and with several transmissions on the air."""
+    """Return the share of each interval with one transmission on the air, and the share with several transmissions."""
     at_s = np.concatenate([started_s, ended_s])
     step = np.repeat([1, -1], len(started_s))
-    order = np.lexsort((step, at_s))  # ends first: consecutive transmissions do not overlap
+    order = np.lexsort((step, at_s))  # ends come first, so that consecutive transmissions do not overlap
     at_s, count = at_s[order], np.cumsum(step[order])
     begins_s, ends_s, count = at_s[:-1], at_s[1:], count[:-1]
 
@@ -238,17 +238,15 @@ class Window:
     """A window of simulated time, and a selection of devices."""
 
     from_s: float = 0.0
-    """Start in simulated seconds."""
+    """Start of the window, in simulated seconds."""
     until_s: float | None = None
-    """End; None for the end of the run in a trace; in a timeline None is the latest end of the third round over all
-    runs, or the end of the last run if `from_s` is not 0.
-    """
+    """End of the window, in simulated seconds. None is the end of the run in a trace. In a timeline, None is the latest
+    end of the third round over all runs, or the end of the last run if `from_s` is not 0."""
     devices: tuple[int, ...] | None = None
-    """The devices to show; None for all."""
+    """The devices to show; None for all devices."""
     sort: str | None = None
-    """Order of the devices in a timeline, one of `SORTS`; None for the order of their numbers, or of their waiting
-    times if there are too many for a row each.
-    """
+    """Order of the devices in a timeline, one of `SORTS`. None is the order of device numbers, or of waiting times if
+    there are too many devices for one row each."""
 
     @classmethod
     def of(
@@ -258,14 +256,15 @@ class Window:
         devices: Iterable[int] | None = None,
         sort: str | None = None,
     ) -> Self:
-        """Return the window of optional arguments."""
+        """Create a window; each argument that is None takes its default."""
         return cls(from_s or 0.0, until_s, None if devices is None else tuple(sorted(set(devices))), sort)
 
     def check(self, runs: Sequence[RunRecords]) -> None:
-        """Check that the window is not empty.
+        """Check that the window is not empty, and that its sort order and devices exist.
 
         Raises:
-            FednetError: the window ends before it begins, or an order or device does not exist.
+            FednetError: the window ends before it begins, no device is selected, or a sort order or device does not
+                exist.
         """
         if not self.from_s >= 0:
             raise FednetError(f"from_s: must be at least 0, got {self.from_s:g} s; leave it out to begin with the run")
@@ -286,20 +285,20 @@ class Window:
 
     @property
     def from_ns(self) -> int:
-        """Start in simulated nanoseconds."""
+        """Start of the window, in simulated nanoseconds."""
         return round(self.from_s * 1e9)
 
     @property
     def until_ns(self) -> int:
-        """End in simulated nanoseconds, of a trace."""
+        """End of the window in a trace, in simulated nanoseconds."""
         return FOREVER_NS if self.until_s is None or np.isinf(self.until_s) else round(self.until_s * 1e9)
 
     def overlaps(self, started_ns: IntArray, ended_ns: IntArray) -> Mask:
-        """Which spans of time overlap the window."""
+        """Return a mask of the time spans that overlap the window."""
         return np.asarray((ended_ns >= self.from_ns) & (started_ns <= self.until_ns))
 
     def has(self, device: IntArray) -> Mask:
-        """Which devices are shown."""
+        """Return a mask of the devices that are shown."""
         return np.ones(len(device), np.bool_) if self.devices is None else np.isin(device, self.devices)
 
 

@@ -11,16 +11,17 @@ from fednet_emu.analysis.run import RunRecords
 from fednet_emu.records.ledger import SERVER
 
 MESSAGES = "live_messages"
-"""The table of message times; only live runs have it."""
+"""Name of the table of message times, which only live runs have."""
 
 
 def transfers_beside(run: RunRecords) -> pd.DataFrame:
-    """The transfers of a live run, ordered by their ends.
+    """Return the transfers of a live run with measured and predicted times, in order of measured end time.
 
     Returns:
-        One row per transfer: `transfer`, `kind`, `device`, `lost`; `took_s` and `predicted_s`, measured and predicted
-        time from request to end; `error`, their difference over the prediction; and possible causes of the difference:
-        `starved_s`, time with an empty queue, `away_s`, absence of the device, `repeated_byte`.
+        One row per transfer: `transfer`, `kind`, `device`, `lost`; `took_s` and `predicted_s`, the measured and
+        predicted time from request to end; `error`, their difference divided by the predicted time; and possible causes
+        of the difference: `starved_s`, time with an empty queue, `away_s`, absence of the device, `repeated_byte`,
+        retransmitted bytes.
     """
     rows = run.table(MESSAGES).merge(run.table("transfers"), on="transfer")
     device = np.where(rows["sender"] == SERVER, rows["receiver"], rows["sender"])
@@ -38,12 +39,12 @@ def transfers_beside(run: RunRecords) -> pd.DataFrame:
 
 
 def rounds_beside(run: RunRecords) -> pd.DataFrame:
-    """The rounds of a live run and the parts of their time.
+    """Return the rounds of a live run with the parts of their duration.
 
     Returns:
-        One row per round: `round`, `took_s`; `air_s`, time with at least one active transfer, and `predicted_air_s`,
-        the same with predicted transfer times; `compute_s`, time with a computation and no transfer; `waiting_s`, the
-        rest: start of programs, polling for messages.
+        One row per round: `round`, `took_s`; `air_s`, the time with at least one active transfer; `predicted_air_s`,
+        the same time for predicted transfers; `compute_s`, the time with a computation but no transfer; and
+        `waiting_s`, the time with neither, such as program starts and polling for messages.
     """
     sent, computes, rounds = run.table("transfers"), run.table("computes"), run.table("rounds")
     known = run.table(MESSAGES)["predicted_s"].to_numpy()
@@ -69,7 +70,7 @@ def rounds_beside(run: RunRecords) -> pd.DataFrame:
 
 
 def _covered_s(spans: Iterable[tuple[float, float]], from_s: float, until_s: float) -> float:
-    """Length of the part of a window that is covered by at least one span."""
+    """Return the length in seconds of the part of a window that at least one span covers."""
     covered_s, reached_s = 0.0, from_s
     for begin_s, end_s in sorted(spans):
         begin_s, end_s = max(begin_s, reached_s), min(end_s, until_s)  # noqa: PLW2901

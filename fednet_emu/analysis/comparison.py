@@ -1,6 +1,6 @@
-"""Paired comparison of two runs, two studies, or two settings of a study: numbers, and one sentence per difference.
+"""Paired comparison of two runs, two studies, or two settings of a study, in numbers and one sentence per difference.
 
-Command line, Python and study pages print the same sentence.
+Command line, Python and study pages state the same sentence.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ EVERYWHERE = "all together"
 
 @dataclass(frozen=True)
 class Quantity:
-    """A compared quantity: column, name, format, and the words for less and more of it.
+    """A compared quantity: column, title, number format, and the words for a lower and a higher value.
 
-    `row` formats several amounts in one unit; `phrase` states the amount with B and whether it is less or more than
-    with A.
+    `row` formats several values in one unit. `phrase` is a sentence with two blanks: the amount of the difference, and
+    the word for lower or higher with B than with A.
     """
 
     column: str
@@ -42,7 +42,7 @@ class Quantity:
     phrase: str
 
     def show(self, amount: float) -> str:
-        """An amount as text."""
+        """Return a value as text."""
         return self.row([amount])[0]
 
 
@@ -63,24 +63,23 @@ TO_TARGET = tuple(
 
 @dataclass(frozen=True)
 class Difference:
-    """B minus A of one quantity, at one combination of the other axes."""
+    """The difference B - A of one quantity, for one combination of levels of the other axes."""
 
     where: str
-    """The levels of the other axes, or `all together`: the mean of each seed over all combinations."""
+    """The levels of the other axes, or `all together` for the mean of each seed over all combinations of levels."""
     quantity: Quantity
-    """The compared quantity."""
     values: Array
-    """The values of A and B on the seeds that have both, [pairs, 2]."""
+    """The values of A and B [pairs, 2] for the seeds with both values."""
     known: tuple[int, int]
-    """Number of seeds with a value in A and in B."""
+    """Number of seeds with a value in A, and number of seeds with a value in B."""
     of: int
-    """Number of seeds in A and in B."""
+    """Number of seeds that A and B have in common, with or without values."""
     paired: Paired
-    """Mean difference, paired by seed, with the 95 % interval and p of the exchange of A and B within seeds."""
+    """Mean difference, paired by seed, with its 95 % interval and the p-value of exchanging A and B within seeds."""
 
     @property
     def pairs(self) -> int:
-        """Number of seeds with values on both sides."""
+        """Number of seeds with values of both A and B."""
         return len(self.values)
 
     @property
@@ -91,28 +90,28 @@ class Difference:
 
     @property
     def signs(self) -> tuple[int, int]:
-        """Number of pairs in which B is less than A, and in which it is more."""
+        """Number of pairs in which B is lower than A, and number of pairs in which B is higher."""
         apart = gaps(*self.values.T)
         return int((apart < 0).sum()), int((apart > 0).sum())
 
     @property
     def is_none(self) -> bool:
-        """Whether A and B are equal in every pair, up to a millionth."""
+        """True if A and B are equal in every pair, up to a relative difference of a millionth."""
         return self.signs == (0, 0)
 
     @property
     def is_partial(self) -> bool:
-        """Whether A and B reached the target on different numbers of seeds, so that the pairs omit runs of one side."""
+        """True if A and B reached the target on different numbers of seeds, so that pairs omit runs of one side."""
         return self.quantity in TO_TARGET and self.known[0] != self.known[1]
 
 
 def compare(first: StudyRecords, second: StudyRecords) -> list[Difference]:
-    """The differences second - first for each common combination of the axes, and then over all combinations.
+    """Return the differences second - first for each common combination of axis levels, then over all combinations.
 
-    Quantities that neither side measured are omitted, as are costs of different targets.
+    Quantities that neither side measured are omitted. Costs to reach the target are omitted if the targets differ.
 
     Raises:
-        FednetError: no seed and combination is common, or one side has several cells for one.
+        FednetError: no seed and combination is common to both sides, or one side has several cells for a combination.
     """
     axes = [axis for axis in first.axes if axis in second.axes]
     for view in (first, second):
@@ -131,7 +130,7 @@ def compare(first: StudyRecords, second: StudyRecords) -> list[Difference]:
     found = [_difference(where, part, its) for where, part in _places(pairs, axes) for its in measured]
     places = pairs[axes].drop_duplicates() if axes else pairs[:1]
     if len(places) > 1:
-        for its in measured:  # means of each seed that has it everywhere: seeds, not places, are repetitions
+        for its in measured:  # means of the seeds that have values in all combinations: seeds are the repetitions
             seeds = pairs.groupby("seed")[[f"{its.column}_a", f"{its.column}_b"]]
             means = seeds.mean()[seeds.count().min(axis=1) == len(places)].reindex(pairs["seed"].unique())
             found.append(_difference(EVERYWHERE, means, its))
@@ -139,7 +138,7 @@ def compare(first: StudyRecords, second: StudyRecords) -> list[Difference]:
 
 
 def _cells(view: StudyRecords, other: StudyRecords, axes: Sequence[str]) -> pd.DataFrame:
-    """The cells of a view; an axis with numbers in one view and text in the other is text in both."""
+    """Return the cells of `view`; an axis with numbers in one view and text in the other is converted to text."""
     mixed = [axis for axis in axes if len({is_numeric_dtype(cells[axis]) for cells in (view.cells, other.cells)}) > 1]
     return view.cells.assign(**{axis: view.cells[axis].map(level_text) for axis in mixed})
 
@@ -166,7 +165,7 @@ def _difference(where: str, values: pd.DataFrame, quantity: Quantity) -> Differe
 
 
 ROUNDING = 1e-12
-"""Relative size of a mean difference that rounding may cause."""
+"""Maximum relative size of a mean difference that rounding errors may cause."""
 HEADING = "differences B - A, paired by seed: mean, 95 % interval, and p of the same test, the exchange of A and B"
 QUESTION = (
     "Each line compares these two settings, chosen before the runs; `fednet best` finds which of all settings "
@@ -180,9 +179,9 @@ class Comparison(TextResult):
 
     Attributes:
         names: the names of A and B.
-        differences: one per quantity and combination of the other axes, and one over all combinations.
-        target: measure and level of the common target; empty without one.
-        of_one_study: whether A and B are settings of one study, which may have further settings.
+        differences: one difference per quantity and combination of the other axes, and one over all combinations.
+        target: measure and level of the common target; empty without a common target.
+        of_one_study: True if A and B are settings of one study, which may have further settings.
     """
 
     names: tuple[str, str]
@@ -194,7 +193,7 @@ class Comparison(TextResult):
     def frame(self) -> pd.DataFrame:
         """One row per difference: means of A and B, mean of B - A, its 95 % interval, p, and the sentence.
 
-        p is the probability of a mean at least as far from zero if A and B can be exchanged within each seed.
+        p is the probability of a mean at least as far from zero if A and B are exchangeable within each seed.
         """
         rows = [
             {
@@ -237,7 +236,7 @@ def between(
     loss: float | None = None,
     within: Within = (),
 ) -> Comparison:
-    """Compare the settings A and B of one study; `Study.compare` describes the arguments.
+    """Compare the settings A and B of one study; see `Study.compare` for the arguments.
 
     Raises:
         FednetError: a condition or cost is malformed, or an axis, level or cost does not exist.
@@ -257,7 +256,7 @@ def side_by_side(
     loss: float | None = None,
     within: Within = (),
 ) -> Comparison:
-    """Compare two studies, or two parts of studies, under these names; see `Study.compare` for the other arguments.
+    """Compare two studies, or two parts of studies, under the given names; see `Study.compare` for other arguments.
 
     Raises:
         FednetError: a cost does not exist, or there are no pairs.
@@ -269,7 +268,7 @@ def side_by_side(
 
 
 def sentence(difference: Difference, names: tuple[str, str], target: Mapping[str, float]) -> str:
-    """Return a difference in words: size, number of seeds, and whether the sides are separated."""
+    """Describe a difference in words: its size, the number of seeds, and whether its interval includes zero."""
     its, mean = difference.quantity, difference.paired.mean
     if not difference.pairs:
         return _no_pair(difference, names, target)
@@ -313,7 +312,7 @@ def _numbers(difference: Difference) -> str:
 
 
 def _no_pair(difference: Difference, names: tuple[str, str], target: Mapping[str, float]) -> str:
-    """The reason why there is no pair: a side has no value, or the sides have no common seed with values."""
+    """Explain why there is no pair: a side has no value, or no seed has values of both sides."""
     if difference.quantity not in TO_TARGET:
         return f"no seed has the {difference.quantity.title} with both {' and '.join(names)}"
     never = [name for name, known in zip(names, difference.known, strict=True) if not known]
@@ -325,7 +324,7 @@ def _no_pair(difference: Difference, names: tuple[str, str], target: Mapping[str
 
 
 def _lacking(difference: Difference, names: tuple[str, str]) -> str:
-    """The reason why some seeds do not count; empty if all do."""
+    """Explain why some seeds do not count; empty if all seeds count."""
     if difference.pairs == difference.of:
         return ""
     verb, of = "reached it" if difference.quantity in TO_TARGET else "have it", counted(difference.of, "seed")
@@ -336,24 +335,23 @@ def _lacking(difference: Difference, names: tuple[str, str]) -> str:
 
 
 ALL_PAIRS = 5
-"""Largest number of levels of an axis that are all compared with each other; otherwise each is compared with the first
-and the next.
-"""
+"""Maximum number of levels of an axis whose pairs are all compared. With more levels, each level is compared with the
+first level and the next level only."""
 MOST = 300
-"""Largest number of comparisons of one axis at one combination; an axis with more is left out, and its page says so."""
+"""Maximum number of comparisons along one axis; an axis with more is omitted, and the page states the omission."""
 
 
 def level_pairs(levels: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Return the compared pairs of levels of an axis."""
+    """Return the pairs of levels of an axis that are compared."""
     if len(levels) <= ALL_PAIRS:
         return list(itertools.combinations(levels, 2))
     return list(dict.fromkeys([*itertools.pairwise(levels), *((levels[0], level) for level in levels[1:])]))
 
 
 def differences(view: StudyRecords) -> Iterator[dict[str, Any]]:
-    """Yield the paired differences between levels of each axis, at each combination of the other axes and over all.
+    """Yield the paired differences between levels of each axis, for each combination of the other axes and over all.
 
-    Pairs without a common seed are left out.
+    Pairs of levels without a common seed are omitted.
     """
     called = Names(view.axes)
     for axis in compared_axes(view):

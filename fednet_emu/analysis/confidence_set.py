@@ -1,24 +1,25 @@
 """The settings of a study that may be the best: a model confidence set from permutations within seeds.
 
 Hansen, Lunde, Nason, "The Model Confidence Set", Econometrica 79(2), 2011: as long as the remaining settings differ by
-more than chance, the most expensive one is dropped. The remaining set contains the best setting with a probability of
-95 %, and a setting that is as good as the best is dropped with at most 5 %. The number of settings is accounted for,
-because each test requires that all tests before it have found a difference.
+more than chance, the most expensive setting is dropped. The remaining set contains the best setting with a probability
+of 95 %. A setting that is as good as the best is dropped with a probability of at most 5 %. The number of settings is
+accounted for, because each test requires that all previous tests have found a difference.
 
-Differences from the paper: the test is not a block bootstrap for long series, but exact for few seeds. All settings of
-a seed meet the same channel, data and stragglers; if they did not differ, their costs within the seed could be
-exchanged (Pitman, "Significance Tests Which May be Applied to Samples from any Populations III", Biometrika 29, 1938).
-The statistic is the range of their means. With k settings and n seeds the smallest p-value is (k (k - 1))^(1 - n), for
-two settings 2^(1 - n): with fewer than six seeds the last two settings always remain.
+Differences from the paper: the test is not a block bootstrap for long series, but a permutation test that is exact for
+few seeds. All settings of a seed have the same channel, data and stragglers. If settings did not differ, their costs
+within the seed could be exchanged (Pitman, "Significance Tests Which May be Applied to Samples from any Populations
+III", Biometrika 29, 1938). The test statistic is the range of the settings' means. With k settings and n seeds the
+smallest p-value is (k (k - 1))^(1 - n), for two settings 2^(1 - n). With fewer than six seeds the last two settings
+therefore always remain.
 
-Runs that ended before they reached the target are compared with each other run of their seed up to their end: the score
-of a run is the mean of its restricted differences to the others, and scores replace costs in the exchanges. Without
-such runs this is the test of the costs. A setting is not dropped in favour of one that reached the target in fewer
-runs, as the costs of ended runs are unknown.
+Runs that ended before they reached the target are compared with each other run of their seed up to their end. The score
+of a run is the mean of these restricted differences to the other runs, and scores replace costs in the permutations.
+Without such runs the test is the test of the costs. A setting is not dropped in favour of a setting that reached the
+target in fewer runs, because the costs of ended runs are unknown.
 
-Ignored here: settings with equal means but different spreads are not exchangeable. If one of six has five times the
-spread of the others, a setting is dropped in 16 % of all cases with three or five seeds, and in 11 % with ten. Settings
-whose runs end early for reasons other than chance are not exchangeable either.
+Ignored here: settings with equal means but different spreads are not exchangeable. If one of six settings has five
+times the spread of the others, a setting is dropped in 16 % of all cases with three or five seeds, and in 11 % with
+ten. Settings whose runs end early for reasons other than chance are not exchangeable either.
 """
 
 from __future__ import annotations
@@ -33,21 +34,20 @@ from fednet_emu.analysis.statistics import ALPHA, DRAWS, EXACT, ROUNDING, fewest
 from fednet_emu.arrays import Array, Mask
 
 POWER, MOST_SEEDS = 0.8, 1000
-"""Probability with which the recommended number of seeds drops the worse of two settings, and the largest recommended
-number.
-"""
+"""Probability with which the recommended number of seeds drops the worse of two settings; maximum recommended number of
+seeds."""
 
 
 def confidence_set(costs: Array, ended: Mask | None = None, reached: Mask | None = None) -> tuple[Mask, Array]:
-    """Return a mask of the settings that may be the best, [settings], and the p-value of each, [settings].
+    """Return a mask [settings] of the settings that may be the best, and the p-value of each setting [settings].
 
-    The p-value of a setting is the smallest level at which it is dropped. It is 1 for the cheapest setting, and NaN for
-    a setting that remains only because it reached the target in more runs.
+    The p-value of a setting is the smallest significance level at which the setting is dropped. It is 1 for the
+    cheapest setting, and NaN for a setting that remains only because it reached the target in more runs.
 
     Args:
-        costs: the cost of each setting on each seed, [seeds, settings]; less is better.
-        ended: which runs ended without the target, [seeds, settings]; by default none.
-        reached: which runs reached the target, [seeds, settings]; by default all that have not ended.
+        costs: the cost of each setting on each seed [seeds, settings]; lower is better.
+        ended: mask [seeds, settings] of runs that ended without reaching the target; by default no run.
+        reached: mask [seeds, settings] of runs that reached the target; by default all runs that have not ended.
     """
     seeds, settings = costs.shape
     ended = np.zeros(costs.shape, np.bool_) if ended is None else ended
@@ -74,29 +74,29 @@ def confidence_set(costs: Array, ended: Mask | None = None, reached: Mask | None
 
 
 def restricted(costs: Array, ended: Mask) -> Array:
-    """Return the difference of cost between each two runs of a seed, [seeds, settings, settings].
+    """Return the cost difference of each pair of runs with the same seed, [seeds, settings, settings].
 
-    Two runs are compared up to the first end without the target of either; see `horizons`.
+    Two runs are compared up to the first cost at which one of them ended without the target; see `horizons`.
     """
     most = horizons(costs, ended)
     return gaps(np.minimum(costs[:, None, :], most), np.minimum(costs[:, :, None], most))
 
 
 def horizons(costs: Array, ended: Mask) -> Array:
-    """Return the cost up to which both of each two runs of a seed were observed, [seeds, settings, settings].
+    """Return the cost up to which both runs of each pair in a seed were observed, [seeds, settings, settings].
 
-    It is infinite if both reached the target, or are known never to reach it.
+    The cost is infinite if both runs reached the target, or are known never to reach the target.
     """
     ends = np.where(ended, costs, np.inf)
     return np.minimum(ends[:, :, None], ends[:, None, :])
 
 
 def chance_of_range(costs: Array) -> float:
-    """Return the probability of a range of the means of columns [seeds, settings] at least as large, by chance alone.
+    """Return the p-value of the range of the settings' means, by permutations of `costs` [seeds, settings].
 
-    All exchanges within seeds are tried if they are few, otherwise 10 000 random ones and the observed one (Phipson,
-    Smyth, "Permutation P-values Should Never Be Zero", Statistical Applications in Genetics and Molecular Biology 9(1),
-    2010).
+    All permutations within seeds are tried if there are few; otherwise the observed order and 10 000 random
+    permutations (Phipson, Smyth, "Permutation P-values Should Never Be Zero", Statistical Applications in Genetics and
+    Molecular Biology 9(1), 2010).
     """
     seeds, settings = costs.shape
     if settings == 2:
@@ -113,14 +113,14 @@ def chance_of_range(costs: Array) -> float:
 
 
 def seeds_needed(differences: Array) -> float:
-    """Return the number of seeds that separate two settings in 80 % of all studies, at the observed differences.
+    """Return the number of seeds needed to separate two settings in 80 % of all studies, at the observed differences.
 
-    Guenther, "Sample Size Formulas for Normal Theory t Tests", The American Statistician 35(4), 1981, but at least the
-    number that the test needs. Infinite without a mean difference or above 1000 seeds; NaN for a single seed, whose
-    spread is unknown.
+    The number follows Guenther, "Sample Size Formulas for Normal Theory t Tests", The American Statistician 35(4),
+    1981, but is at least the minimum for the test. It is infinite without a mean difference or above 1000 seeds, and
+    NaN for a single seed, which does not show the spread.
 
     Args:
-        differences: the differences of their costs, [seeds].
+        differences: the cost differences of the two settings [seeds].
     """
     if len(differences) < 2:
         return math.nan
@@ -133,7 +133,7 @@ def seeds_needed(differences: Array) -> float:
 
 
 def _all_ranges(centred: Array) -> Array:
-    """The range of the means for each exchange within seeds; the first seed is fixed, as only relative order counts."""
+    """Return the range of means for each permutation within seeds; the order of the first seed is fixed."""
     seeds, settings = centred.shape
     ways = np.array(list(itertools.permutations(range(settings))))
     sums = centred[:1]

@@ -1,20 +1,19 @@
 """The critical path of each round: the chain of transfers, computations and waits from its end back to its start.
 
-The search begins at the end of the round. At each step it looks for the activity that ended at this instant and allowed
-the next one to begin:
-
-- the end of the round follows the activity that the server waited for, or else any activity that ended at this instant;
-- a transfer that waited for its turn follows the previous transfer in the same band; the path continues at the device
-  of that transfer;
+The search begins at the end of the round. Each step looks for the activity that ended at the current time and allowed
+the next activity to begin:
+- the end of the round follows the activity that the server waited for, or else any activity that ended at this time;
+- a transfer that waited for its turn follows the previous transfer in the same band, and the path continues at the
+  device of that previous transfer;
 - a transfer or computation of a device follows a reception, computation or transmission of this device, or, at a
   barrier, the last activity of another device;
-- with edge servers, the server is the cloud, and transfers of a cell belong to its edge server; a message on the
+- with edge servers, the server is the cloud, and transfers of a cell belong to its edge server. A message on the
   backhaul follows a reception or transmission of its sender.
 
-If no activity ended at an instant, the time before it is a pause, or the absence of a device. A round whose last
-transfers ended by a deadline is assigned to the deadline; so is an edge round. Activities of earlier rounds count from
-the start of the round. Times are integer nanoseconds, and the parts of a round are contiguous, so their sum is the
-length of the round.
+If no activity ended at the current time, the preceding time is a pause, or a device is absent. A round or edge round
+whose last transfers ended by a deadline is assigned to the deadline. Activities of earlier rounds count from the start
+of the round. Times are integer nanoseconds. The parts of a round are contiguous, so their sum is the duration of the
+round.
 """
 
 from __future__ import annotations
@@ -33,46 +32,44 @@ from fednet_emu.records.rows import DIRECTIONS
 NS_PER_S = 1_000_000_000
 COMPUTE, WAITING, DEADLINE, IDLE = "compute", "waiting", "deadline", "idle"
 SETUP, ACCESS, GAPS, TAIL = "setup", "access", "gaps", "tail"
-"""The phases of transfers other than turn and air."""
+"""The phases of transfers other than the wait for a turn and the time on the air."""
 PHASES = ("setup_s", "access_s", "gap_s", "tail_s")
-"""Columns of these phases."""
+"""Columns with the durations of the phases of transfers."""
 OTHERS, BEHIND, AMONG = "others", "behind others", "behind devices"
-"""Air time of a transfer that files of other users took, and its wait for a turn behind them and behind devices."""
+"""Air time of a transfer that files of other users took; its wait for a turn behind other users; its wait behind
+devices."""
 FIXED = "fixed time"
-"""The part of a computation that does not depend on its operations."""
+"""The part of a computation whose duration does not depend on the number of operations."""
 BACKHAUL = {direction: f"backhaul {direction}" for direction in DIRECTIONS}
 """The parts of a path for the two directions of the backhaul."""
 NOBODY = -3
-"""The device of a part in which no device is busy."""
+"""The `device` of a part in which no device is busy."""
 _FIRST_EDGE = -4
-"""The number of edge server e as sender or receiver is -4 - e."""
+"""The number of edge server e as a sender or receiver is -4 - e."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the path of a round."""
+    """A part of the critical path of a round."""
 
     round: int
-    """The number of the round."""
     what: str
-    """A direction, `backhaul up` or `backhaul down`, `compute` or its `fixed time`, `waiting` for a turn in the band,
-    `setup`, `access`, `gaps` (placed before the air time) or `tail` of a transfer, `deadline` or `idle`.
-    """
+    """A direction; `backhaul up` or `backhaul down`; `compute` or its `fixed time`; `waiting` for a turn in the band;
+    `setup`, `access`, `gaps` (placed before the air time) or `tail` of a transfer; `others`, `behind others` or `behind
+    devices` for delays in a band with other users; `deadline` or `idle`."""
     device: int
     """The sending or computing device; the receiving device of a transfer from the server to one device; `SERVER`, also
-    for edge servers; or `NOBODY`.
-    """
+    for edge servers; or `NOBODY`."""
     started_ns: int
-    """Start in simulated nanoseconds."""
     ended_ns: int
-    """End in simulated nanoseconds, at which the next part starts."""
+    """End in simulated nanoseconds, which is the start of the next part."""
     energy_j: float = 0.0
-    """The energy of the activity, in proportion to its time on the path."""
+    """The energy of the activity in joules, in proportion to the activity's time on the path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """A transfer, computation or backhaul message; one that never started has its start at its end.
+    """A transfer, computation or backhaul message; the start of an activity that never started is its end.
 
     Activities that wait for turns in the same band, or on the same backhaul line, have the same `what` and `cell`.
     """
@@ -83,7 +80,7 @@ class Activity:
     requested_ns: int
     started_ns: int
     freed_ns: int
-    """The instant at which the next activity in the same band or on the same line can start."""
+    """Time at which the next activity in the same band or on the same line can start."""
     ended_ns: int
     given_up: bool
     cell: int
@@ -91,13 +88,13 @@ class Activity:
     setup_ns: int = 0
     access_ns: int = 0
     gap_ns: int = 0
-    """Air time without bits of a transfer; fixed time at the start of a computation."""
+    """Air time of a transfer in which no bits are sent; fixed time at the start of a computation."""
     tail_ns: int = 0
     others_ns: int = 0
-    """Time lost to files of other users: in the wait for a turn if there was one, else on the air."""
+    """Time lost to files of other users: in the wait for a turn if there was a wait, else on the air."""
 
     def before(self, since: int, until: int) -> Iterator[tuple[str, int, int, float]]:
-        """Activities between two instants, latest first: (what, start, end, energy in J); gaps precede the air time."""
+        """Yield the phases between two times, latest first: (what, start, end, energy in J); gaps precede air time."""
         left_ns = min(until, self.ended_ns - self.tail_ns)
         yield TAIL, max(since, left_ns), until, 0.0
         begun_ns = min(since + self.gap_ns, left_ns)
@@ -112,7 +109,7 @@ class Activity:
         yield (FIXED, since, begun_ns, j_per_ns * (begun_ns - since)) if computes else (GAPS, since, begun_ns, 0.0)
 
     def waits(self, since: int) -> Iterator[tuple[str, int, int, float]]:
-        """Delays before it queued for its turn, backwards to an instant."""
+        """Yield the delays before the activity queued for its turn, latest first, back to the time `since`."""
         until = self.ready_ns
         for what, took_ns in ((ACCESS, self.access_ns), (SETUP, self.setup_ns)):
             yield what, max(since, until - took_ns), max(since, until), 0.0
@@ -120,7 +117,7 @@ class Activity:
 
     @property
     def ready_ns(self) -> int:
-        """The instant at which it queued for its turn."""
+        """Time at which the activity queued for its turn."""
         return self.requested_ns + self.setup_ns + self.access_ns
 
     @property
@@ -130,16 +127,16 @@ class Activity:
         return max(device, SERVER)
 
     def lets_go_on(self, actor: int) -> bool:
-        """Whether its end allows an activity to begin at a device, the server or an edge server."""
+        """Return True if the end of the activity allows `actor` (device, server or edge server) to continue."""
         return actor in (self.sender, self.receiver) or (self.receiver == SEVERAL and actor >= 0)
 
 
 def critical_path(
     transfers: pd.DataFrame, computes: pd.DataFrame, rounds: pd.DataFrame, backhaul: pd.DataFrame | None = None
 ) -> list[Part]:
-    """Return the parts of all rounds in order of time, without empty ones, from the tables of a run.
+    """Return the parts of all rounds in order of time, from the tables of a run; empty parts are omitted.
 
-    The column `fixed_s` of the computations is the part of their time that does not depend on their operations.
+    The column `fixed_s` of `computes` is the part of a computation's duration that does not depend on its operations.
     """
     activities = [*_transfers(transfers, edges=backhaul is not None), *_computes(computes)]
     if backhaul is not None:
@@ -165,7 +162,7 @@ def parts_frame(parts: list[Part]) -> pd.DataFrame:
 
 
 class _Walk:
-    """Walks back through activities in order of their ends."""
+    """Backward search through activities, from the end of each round."""
 
     def __init__(self, activities: list[Activity]) -> None:
         self._ended_at: dict[int, list[Activity]] = defaultdict(list)
@@ -216,7 +213,7 @@ class _Walk:
             cause = self._cause(now, actor, used)
 
     def _cause(self, now: int, actor: int, used: set[int]) -> Activity | None:
-        """The activity that ended now and allowed the actor to continue.
+        """Return the activity that ended at `now` and allowed `actor` to continue.
 
         Activities that were not cancelled have priority, then activities with a single receiver.
         """
@@ -224,20 +221,21 @@ class _Walk:
         return max(found, key=lambda its: (not its.given_up, its.receiver != SEVERAL), default=None)
 
     def _other(self, now: int, used: set[int]) -> Activity | None:
-        """The activity that ended now at another actor and was not cancelled: at a barrier all wait for the last."""
+        """Return an uncancelled activity of another actor that ended at `now`: at a barrier all wait for the last."""
         rest = reversed(self._ended_at.get(now, ()))
         return next((its for its in rest if id(its) not in used and not its.given_up), None)
 
     def _is_deadline(self, now: int, actor: int, cause: Activity | None) -> bool:
-        """Whether an edge server continued because it cancelled the late devices of its edge round."""
+        """Return True if an edge server ended its edge round at `now` and cancelled the work of late devices."""
         if actor > _FIRST_EDGE or (cause is not None and not cause.given_up):
             return False
         return any(its.given_up for its in self._ended_at.get(now, ()))
 
     def _in_the_way(self, its: Activity, used: set[int]) -> Activity | None:
-        """The transfer in the same band, or message on the same line, that a waiting one followed.
+        """Return the transfer in the same band, or the message on the same line, that had its turn before `its`.
 
-        Of several it is the last in the records, which had its turn immediately before.
+        If several transfers or messages ended at that time, the last one in the records had its turn immediately
+        before.
         """
         found = [
             other
@@ -247,7 +245,7 @@ class _Walk:
         return found[-1] if found else None
 
     def _latest(self, now: int, actor: int, start: int, used: set[int]) -> int:
-        """The latest end of an activity of the actor before now, in this round; otherwise the start of the round."""
+        """Return the latest end of an activity of `actor` before `now` in this round; else the start of the round."""
         last = int(np.searchsorted(self._ends, now)) - 1
         while last >= 0 and self._ends[last] > start:
             if self._cause(int(self._ends[last]), actor, used) is not None:
@@ -257,7 +255,7 @@ class _Walk:
 
 
 def _parts(number: int, device: int, spans: Iterable[tuple[str, int, int, float]]) -> Iterator[Part]:
-    """The parts of a round for the activities of a device: (what, start, end, energy in J), without empty ones."""
+    """Yield a part for each non-empty span of a device's activity; spans are (what, start, end, energy in J)."""
     for what, since, until, energy_j in spans:
         if since < until:
             yield Part(number, what, device, since, until, energy_j)
@@ -294,7 +292,7 @@ def _messages(table: pd.DataFrame) -> Iterator[Activity]:
 
 
 def _freed(table: pd.DataFrame) -> IntArray:
-    """The instants at which messages freed their lines: the start of a waiting next one, otherwise the arrival."""
+    """Return the times at which messages freed their lines: the start of a waiting next message, else the arrival."""
     asked, began, over = _times(table)
     freed, next_ns = over.copy(), dict[tuple[str, int], int]()
     lines = list(zip(table["direction"], table["edge"], strict=True))
@@ -308,17 +306,17 @@ def _freed(table: pd.DataFrame) -> IntArray:
 
 
 def _edge(cell: int) -> int:
-    """The number of the edge server of a cell."""
+    """Return the number of a cell's edge server as a sender or receiver."""
     return _FIRST_EDGE - int(cell)
 
 
 def _times(table: pd.DataFrame) -> tuple[IntArray, IntArray, IntArray]:
-    """Request, start and end of each row; the start is the end for rows that never started."""
+    """Return request, start and end of each row; the start of a row that never started is its end."""
     ended = _ns(table["ended_s"])
     started = np.where(table["started_s"].isna(), ended, _ns(table["started_s"].fillna(0.0)))
     return _ns(table["requested_s"]), started, ended
 
 
 def _ns(seconds: pd.Series) -> IntArray:
-    """Simulated seconds as the integer nanoseconds from which they were written."""
+    """Convert simulated seconds back to the integer nanoseconds from which they were computed."""
     return np.asarray(np.rint(seconds.to_numpy(np.float64) * NS_PER_S), np.int64)

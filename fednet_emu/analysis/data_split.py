@@ -1,4 +1,4 @@
-"""Distribution of samples over devices: sizes, labels and targets."""
+"""Distribution of samples over devices: number of samples, labels and targets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PARTS = ("train", "test")
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-"""The shown quantiles of a device's targets."""
+"""Quantiles that describe the targets of a device."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,16 +26,16 @@ class Part:
     """The training or test samples of all devices."""
 
     sizes: IntArray
-    """int64 [devices], number of samples."""
+    """Number of samples of each device, int64 [devices]."""
     counts: IntArray | None = None
-    """int64 [labels, devices], number of samples of each label; None without labels."""
+    """Number of samples of each label on each device, int64 [labels, devices]; None without labels."""
     targets: Array | None = None
-    """float64 [5, devices], the `QUANTILES` of a device's targets, NaN for one without samples; None unless each sample
-    has a number for its target."""
+    """The `QUANTILES` of the targets of each device, float64 [5, devices]. A device without samples has NaN. None
+    unless the target of a sample is a single number."""
 
     @classmethod
     def of(cls, y: NDArray[Any], order: IntArray, offsets: IntArray, classes: int | None) -> Part:
-        """The samples of the devices, from labels or targets y [n, ...] and the split in the form of `Partitioned`."""
+        """Create a part from labels or targets `y` [n, ...]; `order` and `offsets` are those of `Partitioned`."""
         sizes, own = np.diff(offsets), y[order]
         if y.ndim > 1:
             return cls(sizes)
@@ -52,7 +52,7 @@ class Part:
 
     @classmethod
     def read(cls, rows: pd.DataFrame, devices: int) -> Part:
-        """The samples of the devices, from the rows of `frame` and the rows of labels without samples."""
+        """Create a part from the rows of `frame`, which may include rows for labels without samples."""
         device, samples = rows["device"].to_numpy(np.int64), rows["samples"].to_numpy(np.int64)
         sizes = np.bincount(device, samples, minlength=devices).astype(np.int64)
         if "label" in rows:
@@ -70,10 +70,10 @@ class Part:
         return shares
 
     def order(self) -> IntArray:
-        """An order of the devices in which similar ones are adjacent [devices].
+        """Return an order of the devices [devices] in which devices with similar samples are adjacent.
 
-        By most frequent label and its share, by median target, or by size, largest first; devices without samples are
-        last.
+        The sort key is the most frequent label and its share, the median target, or the number of samples (largest
+        first). With labels or targets, devices without samples are last.
         """
         if self.counts is not None:
             most = np.where(self.sizes > 0, self.counts.argmax(axis=0), len(self.counts))
@@ -82,7 +82,7 @@ class Part:
         return np.argsort(key, kind="stable")
 
     def frame(self, part: str) -> pd.DataFrame:
-        """One row for each device and each of its labels; `part` is the first column."""
+        """Return one row for each device and each of its labels; the first column is `part`."""
         import pandas as pd
 
         if self.counts is not None:
@@ -107,8 +107,7 @@ class DataSplit:
         """Return the split that a run recorded as `data_split`.
 
         Raises:
-            DataError: the run has no such table, because its algorithm has its own data, or because its version is
-                older.
+            DataError: the run has no such table, because its algorithm brings its own data or its version is older.
         """
         rows = run.table(DATA_SPLIT)
         train, test = (
@@ -117,7 +116,7 @@ class DataSplit:
         return cls(train, test)
 
     def frame(self) -> pd.DataFrame:
-        """The table `data_split`: the rows of both parts; a label without samples is a row without device."""
+        """Return the table `data_split` with both parts; a label without samples is a row with 0 samples."""
         import pandas as pd
 
         tables = [part.frame(name) for name, part in zip(PARTS, (self.train, self.test), strict=True)]

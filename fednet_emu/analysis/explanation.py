@@ -1,4 +1,4 @@
-"""Critical paths of a run: time and energy by cause, and the gain of remedies."""
+"""Critical paths of a run: time and energy by cause, and the time saved by remedies (changes of settings)."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from fednet_emu.records.ledger import SCENE, SERVER, device_label
 from fednet_emu.records.summaries import losses_in_words
 
 SAME = 1e-9
-"""Relative difference of durations that rounding may cause."""
+"""Maximum relative difference of durations that rounding errors may cause."""
 NAMED = 5
-"""Number of devices that are named."""
+"""Maximum number of devices that texts name."""
 MEANING = {
     "uplink": "sending to the server",
     "downlink": "sending to the devices",
@@ -59,23 +59,21 @@ MEANING = {
 
 @dataclass(frozen=True)
 class Remedy:
-    """A change of settings and its effect."""
+    """A remedy: a change of settings, with its effect on the duration of the run."""
 
     title: str
-    """Description of the change."""
     settings: dict[str, Any]
-    """The changed settings."""
     leaves_out: bool = False
-    """Whether devices are left out, so that others take part."""
+    """True if devices are excluded, so that other devices take part instead."""
     simulated_s: float | None = None
-    """Time until as many updates have arrived as in the run, in simulated seconds; None if unknown."""
+    """Time until as many updates have arrived as in the original run, in simulated seconds; None if unknown."""
     rounds: int | None = None
-    """Number of rounds until then; None if equal to the number in the run."""
+    """Number of rounds until as many updates have arrived; None if equal to the number in the original run."""
     problem: str = ""
-    """The reason why the time is unknown, or the part that takes longer than without the remedy."""
+    """The reason why the time is unknown, or the part of the run that takes longer with the remedy."""
 
     def gain(self, took_s: float) -> str:
-        """Return the gain in words for a run of this duration in s."""
+        """Describe the time that the remedy saves; `took_s` is the duration of the run without the remedy."""
         if self.simulated_s is None:
             return self.problem
         saved_s = took_s - self.simulated_s
@@ -89,16 +87,16 @@ class Remedy:
 
 @dataclass(frozen=True, repr=False)
 class Explanation(TextResult):
-    """Critical paths of the rounds of a run, and the gain of remedies.
+    """Critical paths of the rounds of a run, and the time saved by remedies.
 
     Attributes:
         name: the name of the run.
-        parts: the parts of the paths of all rounds, see `parts_frame`.
+        parts: the parts of the critical paths of all rounds; see `parts_frame`.
         energy_j: energy of the whole run.
-        waiting_j: its part that inactive devices drew.
-        losses: number of lost messages by reason, in words; empty for none.
-        handovers: number of transfers that changed their cell.
-        remedies: replayed changes of settings.
+        waiting_j: the part of the energy that inactive devices drew.
+        losses: number of lost messages by reason, in words; empty without losses.
+        handovers: number of transfers that changed cells.
+        remedies: the remedies with which the run was replayed.
         no_remedies: the reason why no remedy was replayed.
     """
 
@@ -113,10 +111,10 @@ class Explanation(TextResult):
 
     @classmethod
     def of(cls, run: RunRecords) -> Self:
-        """Return the paths of the rounds of a run, without remedies.
+        """Return the critical paths of the rounds of a run, without remedies.
 
         Raises:
-            DataError: the run has no rounds of positive length, or a table is missing or unreadable.
+            DataError: the run has no rounds of positive duration, or a table is missing or unreadable.
         """
         backhaul = run.table("backhaul") if run.has("backhaul") else None
         computes = run.table("computes")
@@ -131,34 +129,34 @@ class Explanation(TextResult):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row for each part of the path of each round; their sum is the length of the round."""
+        """One row for each part of the path of each round; the parts of a round add up to its duration."""
         return self.parts.copy()
 
     @property
     def took_s(self) -> float:
-        """Total length of the rounds."""
+        """Total duration of the rounds, in simulated seconds."""
         return float(self.parts["took_s"].sum())
 
     @property
     def kinds(self) -> pd.DataFrame:
-        """Seconds and joules by kind, longest first: `what`, `took_s`, `share`, `energy_j`."""
+        """Time and energy by kind of part, longest first: `what`, `took_s`, `share`, `energy_j`."""
         sums = self.parts.groupby("what")[["took_s", "energy_j"]].sum().sort_values("took_s", ascending=False)
         return sums.assign(share=sums["took_s"] / self.took_s).reset_index()[["what", "took_s", "share", "energy_j"]]
 
     @property
     def devices(self) -> pd.DataFrame:
-        """Seconds by device, longest first: `device`, `rounds` with the device on the path, `took_s` and `share`."""
+        """Time by device, longest first: `device`, `rounds` with the device on the path, `took_s` and `share`."""
         own = self.parts[self.parts["device"] >= 0]
         sums = own.groupby("device").agg(rounds=("round", "nunique"), took_s=("took_s", "sum"))
         return sums.assign(share=sums["took_s"] / self.took_s).sort_values("took_s", ascending=False).reset_index()
 
     def slowest(self, number: int) -> list[int]:
-        """Return the devices that delayed the rounds most."""
+        """Return the `number` devices that delayed the rounds most."""
         return [int(device) for device in self.devices["device"][:number] if device != SERVER]
 
     @property
     def words(self) -> list[str]:
-        """The paths in two sentences."""
+        """The critical paths in two sentences."""
         kinds = [f"{MEANING[what]} {share:.0%}" for what, _, share, _ in _rows(self.kinds)]
         text = f"The critical path of the rounds consists of {', '.join(kinds)} of the time."
         if not len(self.devices):
@@ -169,7 +167,7 @@ class Explanation(TextResult):
 
     @property
     def device_texts(self) -> list[str]:
-        """The delays by the devices with the most time on the paths, by cause, in words."""
+        """The time on the critical paths by cause, as one text for each of the devices with the most time."""
         found = []
         for device, number, took_s, share in _rows(self.devices[:NAMED]):
             own = self.parts[self.parts["device"] == device].groupby("what")["took_s"].sum()

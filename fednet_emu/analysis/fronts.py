@@ -1,4 +1,4 @@
-"""Pareto fronts of a study over any two of time, bits, energy and accuracy, for each data set."""
+"""Pareto fronts of a study over any two of time, bits, energy and accuracy, separately for each data set."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from fednet_emu.arrays import Array, Mask
 from fednet_emu.errors import FednetError, did_you_mean
 
 WANTED = {**{cost.column: -1.0 for cost in TRADED.values()}, "accuracy": 1.0}
-"""The quantities of fronts, and whether less (-1) or more (1) is better."""
+"""The quantities of fronts, with -1 if lower values are better and 1 if higher values are better."""
 COLUMNS = ("setting", "data_set", "round", *WANTED)
 LEARNT = 0.1
-"""Part of the way from an untrained model to the best one that counts as learnt."""
+"""Share of the largest accuracy gain over an untrained model above which a model counts as trained."""
 
 
 def points_of(view: StudyRecords, settings: Sequence[Setting]) -> pd.DataFrame:
-    """Return the means over seeds after each round that every seed evaluated, for settings without diverged runs.
+    """Return means over seeds after each round that all seeds evaluated, for settings without diverged runs.
 
-    The initial model, which costs nothing, is left out.
+    The initial model, which costs nothing, is omitted.
 
     Returns:
-        A table with `COLUMNS`, where `setting` is a position, and `learnt`: whether the accuracy gain over an untrained
-        model exceeds a tenth of the largest gain with the same data set. Other points are on no front.
+        A table with `COLUMNS` and `learnt`. `setting` is an index of `settings`. `learnt` is True if the accuracy gain
+        over an untrained model exceeds a tenth of the largest gain on the same data set; points with False are on no
+        front.
     """
     known = view.evaluations[np.isfinite(view.evaluations["accuracy"])]
     parts = [
@@ -57,10 +58,10 @@ def mean_progress(evaluations: pd.DataFrame) -> pd.DataFrame:
 
 
 def ends_of(view: StudyRecords, settings: Sequence[Setting]) -> pd.DataFrame:
-    """Return one point per setting, with the columns of `points_of`: the means over seeds of its costs.
+    """Return one point per setting: the means over seeds of its costs, in a table with the columns of `points_of`.
 
-    With a target, its costs are taken, for settings that reached it with every seed; otherwise the costs of whole runs.
-    The accuracy is NaN.
+    With a target, the costs are those to reach the target, for settings that reached it with every seed. Without a
+    target, the costs are those of whole runs. The accuracy is NaN.
     """
     columns = {cost.to_target if view.target else cost.column: cost.column for cost in TRADED.values()}
     rows = []
@@ -73,7 +74,7 @@ def ends_of(view: StudyRecords, settings: Sequence[Setting]) -> pd.DataFrame:
 
 
 def fronts(points: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> dict[str, Mask]:
-    """Return which points [points] are on the front of their data set, for each pair of `WANTED`, named `one:other`."""
+    """Return for each pair of quantities, named `one:other`, a mask of the points on the front of their data set."""
     found: dict[str, Mask] = {}
     chosen = np.flatnonzero(points["learnt"])
     for one, other in pairs:
@@ -86,10 +87,10 @@ def fronts(points: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> dict[str, 
 
 
 def on_front(first: Array, second: Array) -> Mask:
-    """Find the Pareto front: the points [n] that no other point dominates; lower values are better in both quantities.
+    """Return a mask of the Pareto front [n]: points that no other point dominates, with lower values better in both.
 
-    A point dominates another if it is not higher in either quantity and lower in one; equal points do not dominate each
-    other.
+    A point dominates another point if it is lower in one quantity and not higher in the other. Equal points do not
+    dominate each other.
     """
     order = np.lexsort((second, first))
     a, b = first[order], second[order]
@@ -106,7 +107,7 @@ def front(study: StudyRecords, one: str = "time", other: str = "accuracy") -> pd
     """Return the points of a study on the Pareto front of two quantities; see `Study.front`.
 
     Raises:
-        FednetError: a quantity does not exist, or both are the same.
+        FednetError: a quantity does not exist, or both quantities are the same.
     """
     columns = {**{name: cost.column for name, cost in TRADED.items()}, "accuracy": "accuracy"}
     for name in (one, other):

@@ -1,4 +1,4 @@
-"""Results as text: bits, seconds and joules with units, and results that consist of lines of text."""
+"""Format results as text: bits, seconds and joules with units, and results that consist of lines of text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit for display: a quantity in SI units (or bits) divided by `size`, followed by `symbol`."""
+    """A unit for display: a quantity in SI units (or bits) is divided by `size` and followed by `symbol`."""
 
     size: float
     symbol: str
@@ -45,9 +45,9 @@ def fitting_unit(largest: float, units: tuple[Unit, ...], *, at_least: float = 1
     """Return the largest unit in which a quantity is at least `at_least`.
 
     Args:
-        largest: the quantity in SI units or bits; for an axis, its largest value. Zero and NaN take the unit of size 1.
-        units: the candidates, in ascending order.
-        at_least: smallest number for which a unit is chosen; about 5 for axes in minutes.
+        largest: the quantity in SI units or bits; for an axis, its maximum. Zero and NaN take the unit of size 1.
+        units: the candidate units, in ascending order.
+        at_least: minimum of the quantity in the returned unit; about 5 for axes in minutes.
     """
     size = abs(largest)
     if not math.isfinite(size) or size == 0:
@@ -57,26 +57,26 @@ def fitting_unit(largest: float, units: tuple[Unit, ...], *, at_least: float = 1
 
 
 def axis_unit(largest: float, units: tuple[Unit, ...]) -> Unit:
-    """Return the unit of an axis that ends at `largest`; minutes, hours and days from five of them on."""
+    """Return the unit of an axis that ends at `largest`; minutes, hours or days only for at least 5 of them."""
     if units is LONG_TIMES:
         return fitting_unit(largest, SHORT_TIMES) if largest < 1.0 else fitting_unit(largest, LONG_TIMES, at_least=5.0)
     return fitting_unit(largest, units)
 
 
 def number_text(value: float) -> str:
-    """Return a number with the fewest digits that distinguish it from every other one, up to six where they suffice."""
+    """Return a number as text, rounded to six significant digits, or to more digits if the number needs them."""
     texts = (f"{value:.{digits}g}" for digits in range(6, 17))
     return next((text for text in texts if float(text) == value), f"{value:.17g}")
 
 
 def joined(names: Sequence[str]) -> str:
-    """Names as a list in words: `a, b and c`; with semicolons if a name contains a comma."""
+    """Join names as a list in words: `a, b and c`; with semicolons if a name contains a comma."""
     comma = "; " if any("," in name for name in names) else ", "
     return f"{comma.join(names[:-1])}{';' if comma == '; ' else ''} and {names[-1]}" if len(names) > 1 else names[0]
 
 
 def counted(number: int, noun: str) -> str:
-    """A number and a noun: `1 cell`, `2 cells`."""
+    """Return a number with its noun, in the singular or plural: `1 cell`, `2 cells`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -104,7 +104,7 @@ def format_seconds(duration_s: float) -> str:
 
 
 def format_alike(amounts: Sequence[float], units: tuple[Unit, ...]) -> list[str]:
-    """Return quantities as text in one unit, the unit of an axis up to the largest: `38.9 s`, `-88.2 s`, `166 s`."""
+    """Return quantities as text in one unit, which suits the largest quantity: `38.9 s`, `-88.2 s`, `166 s`."""
     known = [abs(each) for each in amounts if math.isfinite(each)]
     unit = axis_unit(float(f"{max(known, default=0.0):.3g}"), units)
     return [_in_unit(each, unit) if math.isfinite(each) else UNKNOWN for each in amounts]
@@ -131,7 +131,7 @@ class TextResult(ABC):
 
     @abstractmethod
     def lines(self) -> list[str]:
-        """The result as lines of text."""
+        """Return the result as lines of text."""
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

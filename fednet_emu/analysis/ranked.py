@@ -1,4 +1,4 @@
-"""A ranking of settings: places and costs, as a table and in words."""
+"""A ranking of settings: ranks and costs, as a table and in words."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from fednet_emu.analysis.study import level_text, target_text
 from fednet_emu.arrays import Array, Mask
 
 MOST_NAMED = 4
-"""Largest number of settings in a sentence."""
+"""Maximum number of settings that a sentence names."""
 MARGIN = 0.05
-"""Difference from the first setting's mean, relative to it, up to which a setting is equally good."""
+"""Maximum difference from the first setting's mean cost, relative to that mean, of settings that count as equally good.
+"""
 QUESTION = (
     "p: the chance of means so far apart if all settings up to this one were equally good; "
     "intervals are of the mean of one setting"
 )
 ENDED, DIVERGED = "ended", "diverged"
-"""Reasons for missing the target, other than limits: the run ended with budget left, or diverged."""
+"""Reasons for missing the target other than limits: the run ended with budget left, or diverged."""
 
 
 @dataclass(frozen=True)
@@ -35,37 +36,39 @@ class Ranked:
     """A setting in the ranking."""
 
     setting: Setting
-    """Levels and label."""
+    """Levels and label of the setting."""
     costs: Array
-    """Cost of each run at the target or at its end, [seeds]; `RankedSettings.most` for diverged runs and exceeded
-    limits.
-    """
+    """Cost of each run [seeds], when it reached the target or ended. Runs that diverged or exceeded a limit have the
+    cost `RankedSettings.most`."""
     got_there: Mask
-    """Which seeds reached the target within the limits, [seeds]."""
+    """Mask of seeds that reached the target within the limits [seeds]."""
     cost: Interval
-    """Mean of the costs with 95 % interval; NaN unless all runs reached the target."""
+    """Mean cost with its 95 % interval; NaN unless all runs reached the target."""
     median: float
     """Kaplan-Meier median of the costs; NaN unless more than half of the runs reached the target."""
     difference: Paired
-    """Difference of cost to the first setting, paired by seed, each pair up to the end of its observation."""
+    """Cost difference from the first setting, paired by seed; each pair is compared up to the end of its observation.
+    """
     restricted: tuple[float, float]
-    """Mean costs of this setting and of the first one in these pairs."""
+    """Mean costs of this setting and of the first setting, over the pairs of runs that `difference` compares."""
     horizon: tuple[float, float]
-    """Lowest and highest cost at which a run of a pair ended; NaN if none ended early."""
+    """Minimum and maximum cost at which a run of the compared pairs ended early; NaN if no run ended early."""
     p: float
-    """Probability of means at least as far apart if all settings up to this one are equally good; the smallest level at
-    which this one is not the best. NaN if only its larger share of successful runs keeps it, or if it is not ranked.
+    """p-value: probability of means at least as far apart if all settings up to this rank are equally good. At any
+    higher significance level, this setting is not the best. NaN if the setting is not ranked, or may be the best only
+    because more of its runs reached the target.
     """
     may_be_best: bool
-    """Whether it may be the best of all settings."""
+    """True if the setting may be the best of all settings."""
     seeds_needed: float
-    """Number of seeds that would drop it, or the first, at the observed difference."""
+    """Number of seeds that would show this setting, or the first setting, not to be the best, at the observed
+    difference."""
     limited_by: Mapping[str, int]
     """Number of runs that missed the target, by reason."""
     is_same: bool = False
-    """Whether every run reached the target at the same cost as the run of the first setting with its seed."""
+    """True if every run reached the target at the same cost as the first setting's run with the same seed."""
     not_ranked: str = ""
-    """The reason why it is not ranked; empty otherwise."""
+    """The reason why the setting is not ranked; empty if it is ranked."""
 
     @property
     def share(self) -> int:
@@ -79,23 +82,23 @@ class Ranked:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all runs reached the target."""
+        """True if all runs reached the target."""
         return bool(self.got_there.all())
 
     @property
     def is_kept_by_share(self) -> bool:
-        """Whether it costs more than the first setting, but reached the target in more runs."""
+        """True if the setting costs more than the first setting, but reached the target in more runs."""
         return self.may_be_best and math.isnan(self.p)
 
     @property
     def is_equal(self) -> bool:
-        """Whether the interval of its difference from the first setting is within 5 % of the first one's mean."""
+        """True if the interval of the difference from the first setting lies within 5 % of the first setting's mean."""
         within = MARGIN * self.restricted[1]
         return self.is_whole and -within <= self.difference.low and self.difference.high <= within
 
     @property
     def limits(self) -> str:
-        """Reasons for missing the target, in words; empty if all runs reached it."""
+        """Reasons for missing the target, in words; empty if all runs reached the target."""
         causes = {
             cause: "never reached it" if cause == ENDED else cause if cause == DIVERGED else f"limit of {cause}"
             for cause in self.limited_by
@@ -104,58 +107,57 @@ class Ranked:
 
     @property
     def more_seeds(self) -> int:
-        """Number of further seeds that would decide between this setting and the first."""
+        """Number of further seeds that would decide between this setting and the first setting."""
         return max(1, int(self.seeds_needed) - len(self.costs))
 
 
 @dataclass(frozen=True, repr=False)
 class RankedSettings(TextResult):
-    """The settings of a study by the cost of the target, cheapest first."""
+    """The settings of a study in ascending order of the cost to reach the target."""
 
     name: str
-    """Name of the study."""
     target: Mapping[str, float]
     """Measure and level of the target."""
     minimised: str
     """The compared cost, a key of `COSTS`."""
     limits: Mapping[str, float]
-    """The limits of other costs."""
+    """The limits on other costs."""
     seeds: Sequence[int]
     """The seeds that all settings have."""
     settings: Sequence[Ranked]
-    """The settings in order; settings that are not ranked are last."""
+    """The settings in order of rank; settings that are not ranked are last."""
     most: float
-    """The cost assigned to diverged runs and exceeded limits: the limit of the cost, or the highest cost of any run."""
+    """Cost assigned to runs that diverged or exceeded a limit: the limit of the compared cost, or the highest of any
+    run."""
     first_ended: tuple[str, int, float] | None
-    """Setting, seed and cost of the ranked run that ended first with budget left; None without any."""
+    """Setting, seed and cost of the first ranked run to end with budget left; None if no run ended with budget left."""
     left_out: Sequence[str]
     """Labels of settings without finished runs."""
     more_seeds: int
-    """Number of seeds that are left out because some settings lack them."""
+    """Number of seeds that are ignored because some settings lack them."""
 
     @property
     def cost(self) -> Cost:
-        """The compared cost."""
         return COSTS[self.minimised]
 
     @property
     def ranked(self) -> list[Ranked]:
-        """The ranked settings, first one first; at least one."""
+        """The ranked settings, best first; at least one."""
         return [its for its in self.settings if not its.not_ranked]
 
     @property
     def best(self) -> list[dict[str, Any]]:
-        """Levels of the settings that may be the best, first one first."""
+        """Levels of the settings that may be the best, best first."""
         return [dict(its.setting.levels) for its in self.settings if its.may_be_best]
 
     @property
     def undecided(self) -> list[Ranked]:
-        """The settings that are not separated from the first one."""
+        """The settings that are not significantly different from the first setting."""
         return [its for its in self.settings[1:] if its.may_be_best and not its.is_kept_by_share]
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row for each setting: levels, runs, costs, difference to the first, p-value, limits."""
+        """One row for each setting: levels, runs, costs, difference from the first setting, p-value, and limits."""
         rows = []
         for place, its in enumerate(self.settings, start=1):
             other = place > 1 and not its.not_ranked
@@ -179,12 +181,12 @@ class RankedSettings(TextResult):
 
     @property
     def headline(self) -> str:
-        """The answer in short: the best setting, settings that are not separated, and settings that are not ranked."""
+        """The result in short: the best setting, settings not significantly worse, and settings without a rank."""
         return " ".join([*self._diverged(), *self._first(), *self._rest(), *self._not_ranked()])
 
     @property
     def words(self) -> list[str]:
-        """The answer in sentences: the best setting, its certainty, and the treatment of runs."""
+        """The result in sentences: the best setting, its certainty, and how runs that missed the target count."""
         sentences = [*self._diverged(), *self._first(), *self._rest(), *self._not_ranked()]
         sentences += [*self._more_seeds(), *self._counted()]
         if self.left_out:
@@ -204,7 +206,7 @@ class RankedSettings(TextResult):
         return [*lines, *(line for place, its in enumerate(self.settings, start=1) for line in self._block(place, its))]
 
     def against_best(self, its: Ranked) -> str:
-        """Return the difference of a setting to the first in words, and whether the two are separated."""
+        """Describe the difference of a setting from the first setting, and whether the difference is significant."""
         if its.not_ranked:
             return f"not ranked: {its.not_ranked}"
         if its.is_same:
@@ -228,7 +230,7 @@ class RankedSettings(TextResult):
         return text
 
     def _share(self, its: Ranked) -> str:
-        """The costs at which the runs of a setting reached the target, or the cost within which they missed it."""
+        """Describe the costs at which a setting's runs reached the target, or the cost within which runs missed it."""
         costs = its.costs[its.got_there]
         if its.is_whole:
             ends = dict.fromkeys(self.cost.row([costs.min(), costs.max()]))
@@ -285,7 +287,7 @@ class RankedSettings(TextResult):
             yield f"Not the best: {names} (p at most {max(its.p for its in worse):.2g})."
 
     def _diverged(self) -> Iterator[str]:
-        """Settings with diverged runs, which are named first."""
+        """Yield a sentence on the settings with diverged runs."""
         runs = {its.setting.label: its.limited_by[DIVERGED] for its in self.settings if DIVERGED in its.limited_by}
         told = [f"{label}: diverged in {number} of {len(self.seeds)}" for label, number in runs.items()]
         if told:

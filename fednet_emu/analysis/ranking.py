@@ -1,13 +1,13 @@
-"""Rank the settings of a study by the cost of a target, within limits of other costs.
+"""Rank the settings of a study by the cost to reach a target, within limits on other costs.
 
-Runs that missed the target are included, because leaving them out would favour their setting. A run that ended with
-budget left is censored: it is compared with each other run of its seed up to its end (restricted means: Royston,
-Parmar, "Restricted mean survival time: an alternative to the hazard ratio for the design and analysis of randomized
-trials with a time-to-event outcome", BMC Medical Research Methodology 13, 2013). A run that diverged or exceeded a
-limit never reaches the target: its cost is the limit, or the highest cost of any run.
+Runs that missed the target are included, because omitting them would favour their setting. A run that ended with budget
+left is censored: it is compared with each other run of its seed up to its end (restricted means: Royston, Parmar,
+"Restricted mean survival time: an alternative to the hazard ratio for the design and analysis of randomized trials with
+a time-to-event outcome", BMC Medical Research Methodology 13, 2013). A run that diverged or exceeded a limit never
+reaches the target; its cost is the limit, or the highest cost of any run.
 
-Settings without information are not ranked: all runs diverged, or ended before any run of another setting reached the
-target, or the untrained model meets it.
+A setting is not ranked if all its runs diverged, if all its runs ended before any run of another setting reached the
+target, or if its untrained model meets the target.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from fednet_emu.errors import FednetError
 
 @dataclass(frozen=True)
 class Course:
-    """Progress of one run."""
+    """Outcome of one run with respect to the target and the limits."""
 
     cost: float
-    """Cost of the target within the limits; infinite if it was missed."""
+    """Cost to reach the target within the limits; infinite if the run missed the target."""
     watched: float
-    """Cost up to which the run was observed: the cost of the target, or of the last evaluation within the limits."""
+    """Cost up to which the run was observed: at the target, or at the last evaluation within the limits."""
     stopped_by: tuple[str, ...]
-    """The costs whose limits were exceeded first, `ended`, or `diverged`; none if the target was reached."""
+    """The costs whose limits were exceeded first, or `ended`, or `diverged`; empty if the run reached the target."""
     score: float
     """The best score within the limits."""
 
 
 def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float] | None = None) -> RankedSettings:
-    """Rank the settings of a study with a target by one cost of `COSTS`, within limits of others.
+    """Rank the settings of a study with a target by one cost of `COSTS`, within limits on other costs.
 
     Raises:
         FednetError: the cost or the target does not exist, settings learn different data or have no common seed, no run
-            reaches the target within the limits, or the untrained model meets it.
+            reaches the target within the limits, or the untrained model meets the target.
     """
     limits = limits or {}
     spent = {cost: view.spent(cost) for cost in dict.fromkeys([minimised, *limits])}
@@ -93,7 +93,7 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
 
 
 def _why_not(place: int, courses: Sequence[Sequence[Course]], target: Mapping[str, float], minimised: str) -> str:
-    """The reason why a setting is not ranked; empty if it is."""
+    """Return the reason why a setting is not ranked; empty if it is ranked."""
     runs, aim, show = courses[place], target_text(target), COSTS[minimised].show
     diverged = sum(DIVERGED in run.stopped_by for run in runs)
     if diverged == len(runs):
@@ -114,7 +114,7 @@ def _why_not(place: int, courses: Sequence[Sequence[Course]], target: Mapping[st
 
 
 def _known(runs: Sequence[Course], most: float) -> tuple[Array, Mask, Mask]:
-    """Costs of the runs of a setting, which reached the target, and which ended before, [seeds] each."""
+    """Return the costs of a setting's runs, the mask of runs that reached the target, and the mask of early ends."""
     reached = np.array([math.isfinite(run.cost) for run in runs])
     ended = np.array([ENDED in run.stopped_by for run in runs])
     known = np.array([run.cost if got else run.watched for run, got in zip(runs, reached, strict=True)])
@@ -122,7 +122,7 @@ def _known(runs: Sequence[Course], most: float) -> tuple[Array, Mask, Mask]:
 
 
 def _ranked(settings: Sequence[Setting], courses: Sequence[Sequence[Course]], most: float) -> list[Ranked]:
-    """The settings by mean restricted cost, possible best ones first; ties by the share of successful runs."""
+    """Return settings by mean restricted cost, those that may be best first; ties by number of successful runs."""
     known = [_known(runs, most) for runs in courses]
     costs, reached, ended = (np.stack(part, axis=1) for part in zip(*known, strict=True))
     may_be_best, p = confidence_set(costs, ended, reached)
@@ -152,13 +152,13 @@ def _ranked(settings: Sequence[Setting], courses: Sequence[Sequence[Course]], mo
 
 
 def _range(ends: Array) -> tuple[float, float]:
-    """Lowest and highest of the known ends; NaN without any."""
+    """Return the minimum and maximum of the finite costs in `ends`; NaN if no cost is finite."""
     known = ends[np.isfinite(ends)]
     return (float(known.min()), float(known.max())) if len(known) else (math.nan, math.nan)
 
 
 def _apart(setting: Setting, runs: Sequence[Course], why: str, most: float) -> Ranked:
-    """A setting that is not ranked, with the reason."""
+    """Return the entry of a setting that is not ranked, with the reason `why`."""
     costs, reached, ended = _known(runs, most)
     unknown = math.nan
     return Ranked(
@@ -179,7 +179,7 @@ def _apart(setting: Setting, runs: Sequence[Course], why: str, most: float) -> R
 
 
 def _median(costs: Array, reached: Mask, ended: Mask) -> float:
-    """Kaplan-Meier median of the costs of runs [seeds]; NaN unless more than half of them reached the target."""
+    """Return the Kaplan-Meier median of the costs of runs [seeds]; NaN unless more than half reached the target."""
     if 2 * reached.sum() <= len(costs):
         return math.nan
     known_until = np.where(ended, costs, 2 * costs.max())  # failed runs never reach the target
@@ -190,7 +190,7 @@ def _median(costs: Array, reached: Mask, ended: Mask) -> float:
 def course_of(
     rows: pd.DataFrame, status: str, measure: str, level: float, minimised: str, limits: Mapping[str, float]
 ) -> Course:
-    """Progress of a run, from its evaluations with the columns `spent COST`."""
+    """Return the outcome of a run, from its evaluations with a column `spent COST` for each cost."""
     scores, spent = rows[measure].to_numpy(np.float64), rows[f"spent {minimised}"].to_numpy(np.float64)
     beyond = {cost: rows[f"spent {cost}"].to_numpy(np.float64) > most for cost, most in limits.items()}
     within = ~np.any([*beyond.values(), np.zeros(len(rows), np.bool_)], axis=0)
@@ -223,7 +223,7 @@ def _target(view: StudyRecords) -> tuple[str, float]:
 
 
 def _common_seeds(view: StudyRecords, settings: Sequence[Setting]) -> list[int]:
-    """The seeds of all settings, in order.
+    """Return the seeds that all settings have, in ascending order.
 
     Raises:
         FednetError: there is no common seed, or settings learn different data.
@@ -249,7 +249,7 @@ def _nobody(
     courses: Sequence[Sequence[Course]],
     limits: Mapping[str, float],
 ) -> str:
-    """The error that no run reached the target within the limits, with the best score and a remedy."""
+    """Return the error message that no run reached the target within the limits, with the best score and a remedy."""
     measure, _ = _target(view)
     sign, easier = (1, "lower") if measure == "accuracy" else (-1, "raise")
     known = {
@@ -278,10 +278,10 @@ def best(
     minimise: str = "time",
     where: Condition | None = None,
 ) -> RankedSettings:
-    """Rank the settings of a study as in `Study.best`.
+    """Rank the settings of a study; see `Study.best` for the arguments.
 
     Raises:
-        FednetError: a limit is not a positive number or is given twice, or see `rank` and `StudyRecords.aiming_at`.
+        FednetError: a limit is not a positive number or is given twice; see also `rank` and `StudyRecords.aiming_at`.
     """
     limits: dict[str, float] = {}
     for cost, most in limits_of(within):

@@ -25,7 +25,7 @@ class RunRecords:
     """The records of a run, in its folder or in memory; each table is read on request."""
 
     name: str
-    """The name of the scenario, or another one for figures."""
+    """The name of the scenario, or another name that figures show."""
     summary: dict[str, Any]
     """Totals and final scores, as in summary.json."""
     settings: dict[str, Any]
@@ -33,11 +33,11 @@ class RunRecords:
     folder: Path | None
     """The run folder; None for a run in memory."""
     in_memory: Callable[[], Mapping[str, pd.DataFrame]] = dict
-    """Returns the tables of a run in memory, by name."""
+    """Function that returns the tables of a run in memory, by name."""
 
     @classmethod
     def opened(cls, folder: Path, name: str | None = None) -> Self:
-        """Open the run recorded in a folder, under its own name or another one.
+        """Open the run recorded in a folder, under its own name or under `name`.
 
         Raises:
             DataError: the folder, its summary or its scenario is missing or unreadable.
@@ -52,12 +52,12 @@ class RunRecords:
 
     @property
     def total_bit(self) -> int:
-        """The transmitted bits of all links."""
+        """Number of bits transmitted on all links."""
         return sum(int(self.summary[f"{kind}_bit"]) for kind in KINDS)
 
     @property
     def devices(self) -> int:
-        """Number of devices; 0 if unknown. The table `scene` has a row for each."""
+        """Number of devices; 0 if unknown."""
         return int(self.settings.get("devices", {}).get("count", 0))
 
     def names(self) -> list[str]:
@@ -67,7 +67,7 @@ class RunRecords:
         return sorted(path.stem for path in self.folder.glob("*.parquet"))
 
     def has(self, name: str) -> bool:
-        """Return whether a table of this name is recorded."""
+        """Return True if a table of this name is recorded."""
         return name in self.in_memory() if self.folder is None else (self.folder / f"{name}.parquet").is_file()
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -83,10 +83,10 @@ class RunRecords:
             return pd.read_parquet(path, columns=list(columns) if columns is not None else None)
 
     def batches(self, name: str, columns: Sequence[str], rows: int) -> Iterator[pd.DataFrame]:
-        """Read columns of a table in parts of `rows` rows, so that memory does not grow with the length of the run.
+        """Read columns of a table in parts of `rows` rows, so that memory does not grow with the duration of the run.
 
         Raises:
-            DataError: as for `table`.
+            DataError: the table is missing, unreadable, or lacks one of the columns.
         """
         if self.folder is None:
             whole = self._from_memory(name, columns)
@@ -119,7 +119,7 @@ class RunRecords:
 
 
 def distinct_labels(runs: Sequence[RunRecords]) -> list[str]:
-    """Return the names of the runs; repeated names get the seed appended, or the folder's name if seeds are equal."""
+    """Return names of runs; the seed is added to repeated names, or the folder's name if seeds are also equal."""
     labels = [run.name for run in runs]
     seeds = (f"seed {run.summary.get('seed')}" for run in runs)
     for detail in (seeds, (run.folder.name if run.folder else "" for run in runs)):

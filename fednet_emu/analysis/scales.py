@@ -1,4 +1,4 @@
-"""The scores of a model, and the costs of learning and of a target: names, columns and formats."""
+"""The scores of a model, and the costs of a run and of reaching a target: names, columns and formats."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OWN_METRICS = {
     "average_precision": "Average precision",
     "roc_auc": "Area under the ROC curve",
 }
-"""The optional metrics (`evaluation.metrics`), by their columns, with titles."""
+"""The optional metrics (`evaluation.metrics`), by column name, with their titles."""
 
 METRICS = {
     "accuracy": "Accuracy",
@@ -52,11 +52,11 @@ RANGES = {
     **dict.fromkeys(("loss", "worst_train_loss", "perplexity", "mae", "rmse"), (0.0, math.inf)),
     "r2": (-math.inf, 1.0),
 }
-"""Lowest and highest possible value of scores whose range is not 0 to 1."""
+"""Minimum and maximum possible value of the scores whose range is not 0 to 1."""
 
 
 def measured(tables: Iterable[pd.DataFrame]) -> dict[str, str]:
-    """Return the scores with at least one value in some tables of evaluations, with their titles."""
+    """Return the scores that have a value in at least one table of evaluations, with their titles."""
     known = list(tables)
     return {
         name: title
@@ -67,60 +67,60 @@ def measured(tables: Iterable[pd.DataFrame]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Cost:
-    """A cost of learning: name, columns and format."""
+    """A cost of a run: its names, columns and formats."""
 
     name: str
-    """The short name in arguments and options."""
+    """Short name in arguments and command-line options."""
     title: str
-    """Its name on axes and in tables."""
+    """Name on axes and in tables."""
     column: str
-    """Its column in evaluations and cells, in simulated seconds, bits, joules or rounds."""
+    """Column in evaluations and cells, in simulated seconds, bits, joules or rounds."""
     to_target: str
-    """The column of cells with the cost of the target."""
+    """Column of cells with the cost to reach the target."""
     units: tuple[Unit, ...]
-    """The units of its axes."""
+    """Units of axes."""
     kind: str
-    """The name of these units in `browser/units.js`."""
+    """Name of the units in `browser/units.js`."""
     show: Callable[[float], str]
-    """Formats an amount with its unit."""
+    """Function that formats an amount with its unit."""
     less: str
-    """The word for a lower cost of the target, such as `sooner`."""
+    """The word for a lower cost to reach the target, such as `sooner`."""
     more: str
-    """The word for a higher cost."""
+    """The word for a higher cost to reach the target, such as `later`."""
     run: str
-    """Phrases for the cost of a run: amount, less, more."""
+    """Phrase that compares the cost of runs, with blanks for the amount and for `less` or `more`."""
     reached: str
-    """Phrases for the cost of the target: amount, less, more."""
+    """Phrase that compares the cost to reach the target, with blanks for the amount and for `less` or `more`."""
     best: str
-    """Phrase for the lowest cost of the target, such as `soonest`."""
+    """Phrase for the lowest cost to reach the target, such as `soonest`."""
     after: str = "with {}"
-    """Phrase for an amount at the target, such as `after 3 s`."""
+    """Phrase for the cost at which the target is reached, such as `after 3 s`."""
     limit: str = "{}"
-    """Phrase for an upper limit with its amount."""
+    """Phrase for an upper limit of the cost, with a blank for the amount."""
 
     def of(self, evaluations: pd.DataFrame) -> pd.Series:
-        """The cost in SI units or bits of each row of a table of evaluations; `total_bit` is optional."""
+        """Return the cost in SI units or bits for each row of `evaluations`, which needs no column `total_bit`."""
         if self.column == TOTAL_BIT:
             return evaluations["uplink_bit"] + evaluations["downlink_bit"] + evaluations["sidelink_bit"]
         return evaluations[self.column]
 
     def unit(self, largest: float) -> Unit:
-        """The unit of an axis that ends at `largest`."""
+        """Return the unit of an axis that ends at `largest`."""
         return axis_unit(largest, self.units)
 
     def row(self, amounts: Iterable[float]) -> list[str]:
-        """Amounts in the unit of the largest, for one row of a table."""
+        """Format amounts in one unit, which suits the largest amount, for one row of a table."""
         given = list(amounts)
         return [self.show(each) for each in given] if self.name == "rounds" else format_alike(given, self.units)
 
     def label(self, unit: Unit, aim: str = "") -> str:
-        """The label of an axis in a unit; `aim` names the purpose."""
+        """Return the label of an axis with the unit `unit`; `aim` is the target that the cost is spent to reach."""
         title = f"{self.title} to {aim}" if aim else self.title
         return f"{title} ({unit.symbol})" if unit.symbol else title
 
 
 TOTAL_BIT = "total_bit"
-"""Bits of all links."""
+"""Column with the number of bits on all links."""
 DEVICE_ENERGY = "device-energy"
 
 
@@ -163,16 +163,16 @@ _CARBON = Cost(
     "the run causes {} {}", "{target} is reached with {} {}", "with the least carbon",
 )  # fmt: skip
 PER_RUN = {its.name: its for its in (_NEIGHBOURS, _CARBON)}
-"""Costs of a whole run, which are columns of cells: they do not grow from one evaluation to the next."""
+"""Costs of a whole run, which are columns of cells; these costs are not known at each evaluation."""
 COSTS = {its.name: its for its in (_TIME, _BITS, _ENERGY, _DEVICE_ENERGY, _ROUNDS)} | PER_RUN
-"""The costs of a run, by short names. `energy` is the energy of all devices and base stations. `device-energy` is this
-energy divided by the number of devices; evaluations have no column of it. `neighbours` is the largest 95 % quantile of
-the delays of a class of other users, and `carbon` the CO2 of a whole run in g.
-"""
+"""The costs of a run, by short name. `energy` is the energy of all devices and base stations. `device-energy` is this
+energy divided by the number of devices; evaluations have no column for `device-energy`. `neighbours` is the 95 %
+quantile of the delays of other users; of several classes of users, the largest quantile counts. `carbon` is the CO2 of
+a whole run in g."""
 RECORDED = {name: its for name, its in COSTS.items() if name != DEVICE_ENERGY and name not in PER_RUN}
-"""The costs with a column in evaluations."""
+"""The costs that have a column in evaluations."""
 TRADED = {name: RECORDED[name] for name in ("time", "bits", "energy")}
-"""The costs in Pareto fronts with accuracy."""
+"""The costs that Pareto fronts trade off against accuracy."""
 
 
 def limits_text(limits: Mapping[str, float]) -> str:
@@ -184,27 +184,27 @@ def limits_text(limits: Mapping[str, float]) -> str:
 Measure = Literal["accuracy", "loss"]
 
 TO_TARGET = tuple(cost.to_target for cost in RECORDED.values())
-"""Columns with the costs of a target."""
+"""Columns with the costs to reach a target."""
 
 
 def with_total_bits(evaluations: pd.DataFrame) -> pd.DataFrame:
-    """Add the column `total_bit`, the sum of the bits of all links, to evaluations."""
+    """Add the column `total_bit`, the number of bits on all links, to a table of evaluations."""
     return evaluations.assign(total_bit=COSTS["bits"].of(evaluations))
 
 
 def first_reached(
     evaluations: pd.DataFrame, cells: Iterable[str], measure: Measure | None, level: float
 ) -> pd.DataFrame:
-    """Return the first cost of the target of each run: time (s), bits, energy (J) and rounds.
+    """Return for each run the cost to first reach the target: time (s), bits, energy (J) and rounds.
 
     Args:
         evaluations: the evaluations of runs, in order of time per run, with the columns `cell` and `total_bit`.
         cells: the names of the runs.
-        measure: `accuracy`, at least `level`, or `loss`, at most `level`; None for no target.
+        measure: `accuracy`, which must be at least `level`, or `loss`, at most `level`; None for no target.
         level: the level of the target.
 
     Returns:
-        The columns `TO_TARGET`, one row for each name in order; NaN for runs that missed the target.
+        The columns `TO_TARGET`, with one row for each name in order; NaN for runs that missed the target.
     """
     wanted = pd.Index(list(cells), name="cell")
     if measure is None:

@@ -1,4 +1,4 @@
-"""Positions of devices and stations and rates of links during a run, as recorded in the table `scene`."""
+"""Positions of devices and stations, and rates of links during a run, as recorded in the table `scene`."""
 
 from __future__ import annotations
 
@@ -17,41 +17,40 @@ OVER_TIME = ("x_m", "y_m", "cell", "snr_db", "uplink_bps", "downlink_bps", "ther
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """Devices and stations over time; T instants, N devices, S stations."""
+    """Devices and stations over time; T is the number of times, N of devices, S of stations."""
 
     times_s: Array
-    """The instants in simulated seconds, [T]; one if the scene is static."""
+    """The times in simulated seconds [T]; a static scene has one time."""
     x_m: Array
-    """x coordinates of the devices, [T, N]."""
+    """x coordinates of the devices in m [T, N]."""
     y_m: Array
-    """y coordinates of the devices, [T, N]."""
+    """y coordinates of the devices in m [T, N]."""
     cell: IntArray
-    """The serving station of each device, [T, N]."""
+    """Index of the station that serves each device [T, N]."""
     snr_db: Array
-    """Mean uplink SNR of each device over the whole band without interference, in dB, [T, N]."""
+    """Mean uplink SNR in dB of each device over the whole band, without interference [T, N]."""
     uplink_bps: Array
-    """Uplink rate of each device alone in the band, [T, N]: the recorded one, that at its mean SNR, or the mean over
-    fading if the former is zero.
-    """
+    """Uplink rate in bit/s of each device alone in the band [T, N]: the recorded rate of a trace, or the rate at the
+    mean SNR, or, if the rate at the mean SNR is zero, the mean rate over fading."""
     downlink_bps: Array
-    """Downlink rate, like `uplink_bps`, [T, N]."""
+    """Downlink rate in bit/s of each device [T, N]; computed like `uplink_bps`."""
     there: Mask
-    """Whether each device is available, battery aside, [T, N]."""
+    """Availability of each device, apart from its battery [T, N]; True if available."""
     stations_m: Array
-    """Coordinates of the stations, [S, 2]."""
+    """Coordinates of the stations in m [S, 2]."""
     speed_flop_per_s: Array
-    """Computing speed of each device, [N]."""
+    """Computing speed of each device in FLOP/s [N]."""
     idle_w: Array
-    """Idle power of each device, [N]."""
+    """Idle power of each device in W [N]."""
     overhead_s: Array
-    """Fixed time of each device's computations in s, [N]."""
+    """Fixed time in s of each computation of a device [N]."""
 
     @classmethod
     def of(cls, run: RunRecords) -> Scene:
         """Return the scene that a run recorded.
 
         Raises:
-            DataError: the run did not record it, or the table is unreadable.
+            DataError: the run did not record its scene, or the table is unreadable.
         """
         table = run.table(SCENE)
         later = {"there": True, "overhead_s": 0.0}  # columns that runs of earlier versions lack
@@ -64,21 +63,21 @@ class Scene:
         return cls(times_s=times_s, stations_m=stations[["x_m", "y_m"]].to_numpy(np.float64), **over_time, **own)
 
     def fixed_s(self, computes: pd.DataFrame) -> Array:
-        """The fixed part of the time of computations [n] in s.
+        """Return the fixed part of the duration of computations, in s [n].
 
-        Stragglers and slower clocks stretch it like the rest.
+        A straggler or a slower clock stretches the fixed part by the same factor as the operations.
         """
         if not self.overhead_s.any():
             return np.zeros(len(computes))
         device, took_s = computes["device"].to_numpy(np.int64), (computes["ended_s"] - computes["started_s"]).to_numpy()
         overhead_s, work_s = self.overhead_s[device], computes["flop"].to_numpy() / self.speed_flop_per_s[device]
         stretched_s = took_s * overhead_s / np.maximum(overhead_s + work_s, 1e-300)
-        stopped_s = np.clip(took_s - work_s, 0.0, overhead_s)  # the completed work is known, the rest is not
+        stopped_s = np.clip(took_s - work_s, 0.0, overhead_s)  # the operations' time is known, other time is fixed
         fixed_s = np.where(computes["stopped"] == "", stretched_s, stopped_s)
         return np.asarray(np.where(device > SERVER, fixed_s, 0.0), np.float64)
 
     def frame(self) -> pd.DataFrame:
-        """The table `scene`: a row for each station, whose device is -1, then a row for each instant and device."""
+        """Return the table `scene`: a row for each station, with device -1, then a row for each time and device."""
         times, devices = self.x_m.shape
         rows = {
             "simulated_s": np.repeat(self.times_s, devices),

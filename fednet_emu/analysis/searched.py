@@ -1,4 +1,4 @@
-"""A recorded search: trials, finalists and importance of parameters."""
+"""A recorded search: its trials, finalists, and the importance of the varied parameters."""
 
 from __future__ import annotations
 
@@ -30,29 +30,30 @@ class SearchRecords(TextResult):
     """The records of a search."""
 
     name: str
-    """The study."""
+    """The name of the study."""
     costs: Sequence[str]
-    """The minimised costs; empty if the accuracy was maximised."""
+    """Names of the minimised costs; empty if the accuracy was maximised."""
     limits: Mapping[str, float]
-    """The limits of costs."""
+    """The upper limits of costs."""
     target: Mapping[str, float]
-    """Measure and level of the target; empty for costs of whole runs."""
+    """Measure and level of the target; empty if costs of whole runs were minimised."""
     trials: pd.DataFrame
     """One row for each tried setting."""
     finalists: Sequence[int]
-    """Numbers of the trials that remained in the race, best first."""
+    """Trial numbers of the finalists that no comparison over further seeds has eliminated, best first."""
     dropped: Mapping[int, tuple[int, float]]
-    """Numbers of the dropped trials, with the number of seeds and the p-value, NaN with several costs."""
+    """Trial numbers of the eliminated finalists, each with the number of seeds until then and the p-value; the p-value
+    is NaN with several costs."""
     runs: Mapping[int, Array]
-    """The costs of each finalist, [seeds, costs]; NaN for a run that missed the target."""
+    """The costs of each finalist [seeds, costs]; NaN for a run that missed the target."""
     importance: Mapping[str, float]
-    """The share of each parameter in the variation of the first cost, largest first."""
+    """The share of the variation of the first cost that each parameter explains, largest first."""
     parameters: Sequence[str]
-    """Names of the parameters."""
+    """Names of the varied parameters."""
 
     @property
     def columns(self) -> Sequence[str]:
-        """The columns of the trials with the optimised quantities."""
+        """Columns of `trials` that contain the optimised quantities."""
         return self.costs or ["accuracy"]
 
     @classmethod
@@ -60,7 +61,7 @@ class SearchRecords(TextResult):
         """Open the search in a folder.
 
         Raises:
-            DataError: the folder has no search, or a file of it is unreadable.
+            DataError: the folder contains no search, or a file of the search is unreadable.
         """
         if not is_search(folder):
             raise DataError(str(folder), "no such folder of a search", "give the folder that `fednet search` wrote")
@@ -84,10 +85,10 @@ class SearchRecords(TextResult):
 
     @classmethod
     def found(cls, folder: Path) -> Self | None:
-        """Open the search in the folder of a study; None if the study is no search.
+        """Open the search in the folder of a study; None if the folder contains no search.
 
         Raises:
-            DataError: a file of it is unreadable.
+            DataError: a file of the search is unreadable.
         """
         return cls.opened(folder) if is_search(folder) else None
 
@@ -151,5 +152,5 @@ class SearchRecords(TextResult):
 
 
 def is_search(folder: Path) -> bool:
-    """Whether a folder holds a search."""
+    """Return True if a folder contains a search."""
     return (folder / SEARCH).is_file()

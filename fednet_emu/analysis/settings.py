@@ -1,4 +1,4 @@
-"""The settings of a study: full names in texts, short names in figures, and the costs of the target."""
+"""The settings of a study: full names in texts, short names in figures, and the costs to reach the target."""
 
 from __future__ import annotations
 
@@ -20,40 +20,39 @@ from fednet_emu.errors import FednetError, did_you_mean
 from fednet_emu.units import UNITS, unit_of
 
 MANY = 4
-"""Number of settings from which a legend has the names of axes in a heading."""
+"""Number of settings from which on a legend has axis names in its heading instead of in each label."""
 PREFIXED = frozenset({"Hz", "bit", "bit/s", "FLOP/s", "W", "J"})
-"""The units with decimal prefixes in names of levels."""
+"""Units that take decimal prefixes in the names of levels."""
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "\u00b5"), (1e-9, "n"))
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One combination of levels of a study, whose cells differ only in the seed."""
+    """A setting: one combination of levels of a study, whose cells differ only in the seed."""
 
     levels: dict[str, Any]
-    """The level of each axis."""
     label: str
-    """Its name in figures."""
+    """Full name of the setting."""
     data_set: str
-    """The data set of its cells; fronts do not mix data sets."""
+    """Name of the data set of the cells; a Pareto front never mixes data sets."""
     cells: pd.DataFrame
-    """Its finished cells."""
+    """The finished cells of the setting."""
     missing: pd.DataFrame
-    """Its failed and waiting cells."""
+    """The failed cells, and the cells that have not run yet."""
 
     @property
     def sound(self) -> bool:
-        """Whether it has finished cells, and none of them diverged."""
+        """True if the setting has finished cells, and none of these cells diverged."""
         return len(self.cells) > 0 and not (self.cells["status"] == "diverged").any()
 
     @property
     def of(self) -> int:
-        """Number of cells, finished or not."""
+        """Number of cells of the setting, finished or not."""
         return len(self.cells) + len(self.missing)
 
 
 def settings_of(study: StudyRecords) -> list[Setting]:
-    """Return the settings of a study that have cells, in its order."""
+    """Return the settings of a study that have cells, in the order of the study."""
     found, names = [], Names(study.axes)
     for levels in combinations(study, list(study.axes)):
         cells = rows_of(study.cells, levels)
@@ -74,20 +73,20 @@ def settings_of(study: StudyRecords) -> list[Setting]:
 
 @dataclass(frozen=True)
 class Names:
-    """Names of the axes of a study, their levels and its metrics in texts and figures.
+    """Names of the axes, levels and metrics of a study in texts and figures.
 
-    Texts have full names, which can be copied into conditions; figures have short names with units, or user-defined
-    ones.
+    Texts have full names, which can be copied into conditions. Figures have short names with units, or user-defined
+    names.
     """
 
     axes: Mapping[str, Sequence[Any]]
     """The axes, each with its levels."""
     given: Mapping[str, str] = field(default_factory=dict)
-    """User-defined names, by axis, by level, by `axis=level`, or by metric."""
+    """User-defined names, keyed by axis, level, `axis=level` or metric."""
 
     @staticmethod
     def of(axes: Mapping[str, Sequence[Any]], given: Mapping[str, str] | None = None) -> Names:
-        """Return the names for a study with these axes.
+        """Return the names for a study with the axes `axes`, and with user-defined names `given`.
 
         Raises:
             FednetError: a name is given for an unknown axis, level or metric.
@@ -105,17 +104,17 @@ class Names:
         return self.given.get(name, METRICS[name])
 
     def axis(self, name: str) -> str:
-        """Return the name of an axis: its key without section and unit, at most its last two parts."""
+        """Return the name of an axis: its key without section and unit, and of this key at most the last two parts."""
         return self.given.get(name) or self._short[name]
 
     def level(self, axis: str, level: Any) -> str:
-        """Return a level as text: a number has the unit at the end of its axis' key, as in `1 MHz`."""
+        """Return a level as text; a number gets the unit at the end of its axis's key, as in `1 MHz`."""
         text = level_text(level)
         unit = self._unit(axis) if _is_number(level) else None
         return self._renamed(axis, level) or (text if unit is None else with_unit(float(level), unit))
 
     def whole(self, levels: Levels) -> str:
-        """Return levels for texts: with the full names of axes, except where a text or unit is clear without."""
+        """Return levels as text, each with the full name of its axis unless the level or unit identifies the axis."""
         return ", ".join(
             self.level(axis, level)
             if self._says_enough(level) or not self._needs_axis(axis, level)
@@ -124,7 +123,7 @@ class Names:
         )
 
     def text(self, levels: Levels) -> str:
-        """Return levels for figures, with the name of an axis where a level is not clear without it."""
+        """Return levels for figures; an axis name is added only if the level does not identify the axis."""
         return ", ".join(
             f"{self.axis(axis)} = {self.level(axis, level)}"
             if self._needs_axis(axis, level)
@@ -133,7 +132,7 @@ class Names:
         )
 
     def legend(self, settings: Sequence[Levels]) -> tuple[str, list[str]]:
-        """Return a heading and a label for each setting; with many settings the names of axes are in the heading."""
+        """Return a heading and a label for each setting; with many settings, the heading contains the axis names."""
         named = any(self._needs_axis(axis, level) for levels in settings for axis, level in levels.items())
         if len(settings) < MANY or not named:
             return "", [self.text(levels) for levels in settings]
@@ -169,7 +168,7 @@ class Names:
         return self._unit(axis) is None or not _is_number(level) or units.count(self._unit(axis)) > 1
 
     def _says_enough(self, level: Any) -> bool:
-        """Whether a level is a text that is not a number and belongs to one axis only."""
+        """Return True if a level is non-numeric text that occurs on only one axis."""
         return isinstance(level, str) and not is_bare_number(level) and self._texts[level] == 1
 
     @cached_property
@@ -178,7 +177,7 @@ class Names:
 
 
 def with_unit(value: float, unit: str) -> str:
-    """Return a value with its unit, with a decimal prefix where the unit has one: `1 MHz`, `12.5 kbit/s`."""
+    """Return a value with its unit, with a decimal prefix if the unit takes prefixes: `1 MHz`, `12.5 kbit/s`."""
     size, prefix = 1.0, ""
     if unit in PREFIXED and value:
         size, prefix = next((pair for pair in PREFIXES if abs(value) >= pair[0]), PREFIXES[-1])
@@ -186,7 +185,7 @@ def with_unit(value: float, unit: str) -> str:
 
 
 def is_bare_number(level: Any) -> bool:
-    """Return whether a level is a number, or text that is a number."""
+    """Return True if a level is a number, or text that represents a number."""
     try:
         return not isinstance(level, bool) and math.isfinite(float(level))
     except (TypeError, ValueError):
@@ -198,7 +197,7 @@ def _is_number(level: Any) -> bool:
 
 
 def data_set_names(data: Sequence[Mapping[str, Any] | None]) -> list[str]:
-    """Return a name for each data set, unique per data set: its kind if that is unique."""
+    """Return a unique name for each data set: its kind, with its settings in brackets if several have this kind."""
     named = [
         (str(its.get("kind", "")), ", ".join(f"{key}: {value}" for key, value in its.items() if key != "kind"))
         for its in (each or {} for each in data)
@@ -210,7 +209,7 @@ def data_set_names(data: Sequence[Mapping[str, Any] | None]) -> list[str]:
 def costs_to_target(settings: Sequence[Setting]) -> Iterator[dict[str, Any]]:
     """Yield for each setting the costs of its runs, and their mean with interval over the runs that reached the target.
 
-    A run without a value missed the target; `failures` counts such runs by reason, in words.
+    A run without a value missed the target. `failures` contains the number of such runs by reason, in words.
     """
     for place, setting in enumerate(settings):
         seeds = [*setting.cells["seed"], *setting.missing.get("seed", ())]
@@ -232,11 +231,11 @@ def costs_to_target(settings: Sequence[Setting]) -> Iterator[dict[str, Any]]:
 
 
 def failures_text(ends: Sequence[str], reached: Sequence[bool] | np.ndarray[Any, np.dtype[np.bool_]]) -> str:
-    """Return the number of runs that missed the target, by reason, in words; empty if all reached it.
+    """Describe the number of runs that missed the target, by reason; empty if all runs reached the target.
 
     Args:
-        ends: the status of each run; unfinished ones last.
-        reached: whether each of the finished runs reached the target.
+        ends: the status of each run; unfinished runs are last.
+        reached: for each finished run, True if it reached the target.
     """
     late = [end for end, got in zip(ends, reached, strict=False) if not got]
     unfinished = list(ends[len(reached) :])

@@ -1,15 +1,16 @@
-"""95 % intervals for means of few repetitions, and the exchange test of paired differences with its interval.
+"""95 % intervals for means of few repetitions, and sign-change tests of paired differences with their intervals.
 
-Means: from eight values on, expanded percentile bootstrap intervals (Hesterberg, "What Teachers Should Know About the
-Bootstrap", The American Statistician 69(4), 2015, section 4.3): quantiles of 10 000 resampled means, widened by
-Student's distribution and the factor n / (n - 1) of the variance. The random numbers of the resampling are fixed, so
-equal data give equal intervals. Fewer than eight values get Student's interval, because bootstrap intervals never
-exceed the range of the values, and plain quantiles of five normal values cover 84 % instead of 95 %.
+Means: eight or more values get expanded percentile bootstrap intervals (Hesterberg, "What Teachers Should Know About
+the Bootstrap", The American Statistician 69(4), 2015, section 4.3). These are quantiles of 10 000 resampled means,
+widened by Student's distribution and the factor n / (n - 1) of the variance. The random numbers of the resampling are
+fixed, so equal data give equal intervals. Fewer than eight values get Student's interval, because bootstrap intervals
+never exceed the range of the values, and plain quantiles of five normal values cover 84 % instead of 95 %.
 
 Paired differences: if two settings are equally good, the sign of each seed's difference is random. p is the share of
-sign changes after which the mean is at least as far from zero. The interval contains all shifts that this test does not
-exclude (Hartigan, "Using Subsample Values as Typical Values", JASA 64, 1969), so it excludes zero if and only if p is
-at most 0.05. The smallest p of n differences is 2^(1-n): fewer than six have no 95 % interval.
+sign changes after which the mean is at least as far from zero. The interval contains all shifts that the test does not
+exclude (Hartigan, "Using Subsample Values as Typical Values", JASA 64, 1969). The interval therefore excludes zero if
+and only if p is at most 0.05. The smallest p of n differences is 2^(1-n), so fewer than six differences have no 95 %
+interval.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from fednet_emu.arrays import Array
 
 LEVEL = 0.95
 ALPHA = 0.05
-"""Largest p of a significant difference."""
+"""Maximum p-value of a significant difference."""
 FEWEST, RESAMPLES = 8, 10_000
-"""Smallest number of resampled values, and number of resamples."""
+"""Minimum number of values for which a mean is resampled, and number of resamples."""
 EXACT, DRAWS = 20_000, 10_000
-"""Largest number of exchanges that are enumerated, and number of random ones otherwise."""
+"""Maximum number of permutations that are enumerated, and number of random permutations if there are more."""
 SAME, ROUNDING = 1e-6, 1e-12
-"""Relative difference of two costs below which they are equal; relative rounding error of a mean."""
+"""Relative difference below which two costs count as equal; relative rounding error of a mean."""
 
 
 class Interval(NamedTuple):
-    """A mean and its 95 % interval; the limits are NaN for a single value."""
+    """A mean and its 95 % interval; the interval limits are NaN for a single value."""
 
     mean: float
     low: float
@@ -47,13 +48,13 @@ class Interval(NamedTuple):
 
 
 def mean_interval(values: Array) -> Interval:
-    """Return the mean of values [n] and its interval; NaN without values."""
+    """Return the mean of `values` [n] and its 95 % interval; NaN without values."""
     mean, low, high = mean_intervals(np.asarray(values, np.float64)[:, None])
     return Interval(float(mean[0]), float(low[0]), float(high[0]))
 
 
 def mean_intervals(values: Array) -> tuple[Array, Array, Array]:
-    """Return the mean of each column of values [n, columns], and its lower and upper limit, each [columns]."""
+    """Return the mean and the lower and upper 95 % limit of each column of `values` [n, columns], each [columns]."""
     n, columns = values.shape
     unknown = np.full(columns, np.nan)
     if n == 0:
@@ -69,13 +70,13 @@ def mean_intervals(values: Array) -> tuple[Array, Array, Array]:
 
 
 def cost_interval(values: Array) -> Interval:
-    """Return the mean of costs [n] and its interval, whose lower limit is at least zero."""
+    """Return the mean of costs [n] and its 95 % interval, whose lower limit is at least zero."""
     mean, low, high = mean_interval(values)
     return Interval(mean, max(low, 0.0), high)
 
 
 class Paired(NamedTuple):
-    """The mean of paired differences, its 95 % interval (NaN for fewer than six), and the p of the same test."""
+    """The mean of paired differences, its 95 % interval (NaN for fewer than six differences), and the p-value."""
 
     mean: float
     low: float
@@ -84,24 +85,24 @@ class Paired(NamedTuple):
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the interval excludes zero."""
+        """True if the interval excludes zero."""
         return self.p <= ALPHA
 
 
 def gaps(first: Array, second: Array) -> Array:
-    """Return second - first; differences below a millionth of the larger one are zero."""
+    """Return second - first; a difference below a millionth of the larger value counts as zero."""
     first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
     found = second - first
     return np.where(np.abs(found) <= SAME * np.maximum(np.abs(first), np.abs(second)), 0.0, found)
 
 
 def paired_difference(first: Array, second: Array) -> Paired:
-    """Return mean, interval and p of second - first; values [n] at the same position belong to the same seed."""
+    """Return mean, interval and p-value of second - first; values [n] at the same index belong to the same seed."""
     return sign_test(gaps(first, second))
 
 
 def sign_test(differences: Array) -> Paired:
-    """Return the mean of differences [n], the interval and the p of the sign-change test."""
+    """Return the mean of paired differences [n], its 95 % interval, and the p-value of the sign-change test."""
     n = len(differences)
     if not n:
         return Paired(math.nan, math.nan, math.nan, math.nan)
@@ -121,37 +122,37 @@ def sign_test(differences: Array) -> Paired:
 
 
 def smallest_p(settings: int, seeds: int) -> float:
-    """Return the smallest p-value of an exchange test of this number of settings and seeds."""
+    """Return the smallest possible p-value of a permutation test with `settings` settings and `seeds` seeds."""
     return float(min(1.0, (settings * (settings - 1.0)) ** (1 - seeds)))
 
 
 def fewest_seeds(settings: int = 2) -> int:
-    """Return the smallest number of seeds that can separate settings."""
+    """Return the smallest number of seeds that can separate `settings` settings."""
     return next(seeds for seeds in itertools.count(1) if smallest_p(settings, seeds) <= ALPHA)
 
 
 @lru_cache(maxsize=8)
 def _flipped(n: int) -> Array:
-    """Return which of n differences change their sign, [ways, n]: all ways without the last, or random ones."""
+    """Return sign changes [ways, n] of n differences, 1 for changed: all with a fixed last sign, or random ones."""
     if 2 ** (n - 1) <= EXACT:
         return (np.arange(2 ** (n - 1))[:, None] >> np.arange(n) & 1).astype(np.float64)
     return _generator().integers(0, 2, (DRAWS, n)).astype(np.float64)
 
 
 def _times_drawn(n: int, ways: np.random.Generator) -> Array:
-    """Return the multiplicity of each of n values in each resample, [resamples, n]."""
+    """Return how often each of n values occurs in each resample, [resamples, n]."""
     drawn = ways.integers(0, n, (RESAMPLES, n)) + n * np.arange(RESAMPLES)[:, None]
     return np.bincount(drawn.ravel(), minlength=RESAMPLES * n).reshape(RESAMPLES, n).astype(np.float64)
 
 
 @lru_cache(maxsize=2)
 def _first_times_drawn(n: int) -> Array:
-    """The multiplicities with a new random generator; a study needs them for thousands of means of equal length."""
+    """Return `_times_drawn` for a fixed random seed; cached, because a study needs the counts thousands of times."""
     return _times_drawn(n, _generator())
 
 
 def _quantiles(means: Array, n: int, freedom: float) -> tuple[Array, Array]:
-    """Return the expanded 2.5 % and 97.5 % quantiles, each [columns], of resampled means [resamples, columns]."""
+    """Return the widened 2.5 % and 97.5 % quantiles [columns] of resampled means [resamples, columns] of n values."""
     tail = float(scipy.special.ndtr(-np.sqrt(n / (n - 1)) * _student(freedom)))
     low, high = np.quantile(means, [tail, 1 - tail], axis=0)
     return low, high
@@ -166,35 +167,35 @@ def _generator() -> np.random.Generator:
 
 
 Steps = tuple[Array, Array]
-"""A run as a step function: its costs [n], ascending, and its score [n] from each cost on."""
+"""A run as a step function: its costs [n], ascending, and the score [n] from each cost to the next."""
 
 
 class Band(NamedTuple):
-    """Mean and 95 % band of several runs over a grid of costs, all arrays [points]."""
+    """Mean and 95 % band of several runs over a grid of costs; all arrays have the shape [points]."""
 
     spent: Array
-    """The costs."""
+    """Costs at which the band is evaluated."""
     mean: Array
-    """Mean of all runs; ended runs keep their last value."""
+    """Mean of all runs; an ended run keeps its last value."""
     low: Array
     """Lower limit of the band; NaN for a single run."""
     high: Array
-    """Its upper limit."""
+    """Upper limit of the band; NaN for a single run."""
     runs: Array
-    """Number of runs that have not ended."""
+    """Number of runs that have not ended at each cost."""
     cut: bool = False
-    """Whether the limits are clipped to the range of the score."""
+    """True if limits are clipped to the range of the score."""
 
 
 def band(runs: Sequence[Steps], spent: Array) -> Band:
-    """Return the mean and the 95 % band of runs at given costs [points]."""
+    """Return the mean and the 95 % band of `runs` at the costs `spent` [points]."""
     ends = np.array([cost[-1] for cost, _ in runs])
     limits = mean_intervals(np.stack([step_values(cost, score, spent) for cost, score in runs]))
     return Band(spent, *limits, (ends[:, None] >= spent).sum(axis=0))
 
 
 def even_costs(runs: Sequence[Steps], points: int) -> Array:
-    """Return evenly spaced costs [points] from the last first evaluation to the last end of the runs."""
+    """Return evenly spaced costs [points] from the latest first evaluation of a run to the latest end of a run."""
     start, end = max(float(cost[0]) for cost, _ in runs), max(float(cost[-1]) for cost, _ in runs)
     return np.linspace(start, max(start, end), points)
 
@@ -206,11 +207,11 @@ def step_values(cost: Array, score: Array, grid: Array) -> Array:
 
 
 def band_of(rows: pd.DataFrame, metric: str, cost: Cost, points: int, until: float | None = None) -> Band | None:
-    """Return the mean and the 95 % band of a metric against a cost over the seeds of a setting.
+    """Return the mean and the 95 % band of a metric against a cost, over the seeds of a setting.
 
-    None if no run has the metric or a positive cost. The band begins with the last first evaluation, and ends with the
-    longest run, or at the cost `until`. Its grid has `points` evenly spaced costs and the ends of runs. Limits are
-    clipped to the range of the metric.
+    None if no run has the metric or a positive cost. The band begins at the latest first evaluation of a run, and ends
+    with the longest run, or at the cost `until`. The grid consists of `points` evenly spaced costs and the ends of
+    runs. Limits are clipped to the range of the metric.
     """
     known = rows[np.isfinite(rows[metric])]
     runs = [(cost.of(run).to_numpy(np.float64), run[metric].to_numpy(np.float64)) for _, run in known.groupby("seed")]

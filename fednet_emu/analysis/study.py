@@ -1,4 +1,4 @@
-"""A recorded study: axes, target and its two tables."""
+"""A recorded study: its axes, its target and its tables of cells and evaluations."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from fednet_emu.records.folder.manifest import AGAIN, read_manifest
 
 
 def cycle_times(turns: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return a table with the `cycle_columns` of several runs, without runs that have no complete cycle."""
+    """Return a table with the `cycle_columns` of several runs; runs without a complete cycle are omitted."""
     runs = pd.DataFrame([cycle_columns(table) for table in turns], columns=["grouping", "groups_formed", "cycle_s"])
     return runs.dropna().reset_index(drop=True)
 
 
 def cycle_columns(turns: pd.DataFrame) -> dict[str, Any]:
-    """Return the kind of grouping, mean number of groups and mean cycle time of a run, over its complete cycles.
+    """Return the kind of grouping, the mean number of groups and the mean cycle time of a run.
 
     Returns:
-        `grouping` (structure and access scheme as text), `groups_formed`, and `cycle_s` in simulated seconds; NaN
-        without a complete cycle.
+        `grouping` (structure and access scheme as text), `groups_formed`, and `cycle_s` in simulated seconds. Means are
+        over complete cycles, and NaN without a complete cycle.
     """
     cycles = turns.groupby("cycle").agg(
         turns=("group", "size"), groups=("groups", "first"), start_s=("started_s", "min"), end_s=("ended_s", "max")
@@ -56,24 +56,24 @@ def cycle_columns(turns: pd.DataFrame) -> dict[str, Any]:
 
 
 SERIES_COLUMNS: dict[str, Callable[[pd.DataFrame], dict[str, Any]]] = {"cyclic_turns": cycle_columns}
-"""Functions that summarise a series of a run in columns of the cells of a study."""
+"""Functions that summarise a series of a run as columns of the table of cells."""
 
 
 DESCRIPTION = "study.json"
 UNFINISHED = "run the sweep that writes it again, which mends it"
 NEEDED = ("seed", "status", "uplink_bit", "downlink_bit", "sidelink_bit")
-"""Entries of a run's summary that a comparison needs."""
+"""Entries of a run's summary that comparisons need."""
 DATA_SET, DEVICE_COUNT = "data_set", "device_count"
-"""Columns of the cells with the unique name of their data, and the number of devices."""
+"""Columns of the cells with the unique name of their data set, and with their number of devices."""
 CONDITION = re.compile(r",(?=[^,=]+=)")
-"""Separator of conditions: a comma followed by `axis=`; other commas belong to a level."""
+"""Separator of conditions: a comma followed by `axis=`; any other comma belongs to a level."""
 
 Levels = Mapping[str, Any]
-"""One level for each of some axes."""
+"""A mapping from some axes of a study to a level of each axis."""
 Condition = str | Mapping[str, Any]
-"""The levels of some axes: `axis=level`, several separated by commas, or `{axis: level}`."""
+"""The levels of some axes, as text `axis=level` (several separated by commas) or as `{axis: level}`."""
 Within = Mapping[str, float] | Iterable[str]
-"""Upper limits of costs, as `{"time": 60}` or as texts `time=60`."""
+"""Upper limits of costs, as `{"time": 60}` or as texts such as `time=60`."""
 
 
 @dataclass(frozen=True)
@@ -81,17 +81,15 @@ class StudyRecords:
     """The records of a study."""
 
     name: str
-    """Name of the study."""
     axes: Mapping[str, Sequence[Any]]
     """The axes by name, each with its levels in order."""
     target: Mapping[str, float]
-    """The measure and level of the target; empty for no target."""
+    """The measure and level of the target; empty without a target."""
     evaluations: pd.DataFrame
-    """One row for each evaluation of each finished cell, with a column for each axis, and `seed`."""
+    """One row for each evaluation of each finished cell, with `seed` and a column for each axis."""
     cells: pd.DataFrame
-    """One row for each finished cell, in the order of the study: levels, totals, costs of the target, and the columns
-    of `SERIES_COLUMNS`.
-    """
+    """One row for each finished cell, in the order of the study, with its levels, totals, costs to reach the target,
+    and the columns of `SERIES_COLUMNS`."""
     unfinished: Sequence[str]
     """Labels of the unfinished cells."""
     missing: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -130,7 +128,7 @@ class StudyRecords:
         """Return a single run as a study without axes and without a target.
 
         Raises:
-            DataError: its evaluations are missing or unreadable.
+            DataError: the evaluations of the run are missing or unreadable.
         """
         lacking = [name for name in NEEDED if name not in run.summary]
         if lacking:
@@ -146,7 +144,7 @@ class StudyRecords:
 
     @property
     def diverged(self) -> list[str]:
-        """Labels of the finished cells that diverged; they have scores, but miss every target."""
+        """Labels of the finished cells that diverged; these cells have scores, but miss every target."""
         return list(self.cells["cell"][self.cells["status"] == "diverged"])
 
     @property
@@ -156,7 +154,7 @@ class StudyRecords:
         return {name: known[name] for name in (*self.target, *known) if name in known}
 
     def aiming_at(self, accuracy: float | None = None, loss: float | None = None) -> Self:
-        """Return the study with another target, an accuracy or a loss; with its own if neither is given.
+        """Return the study with another target, an accuracy or a loss; unchanged if neither is given.
 
         Raises:
             FednetError: both are given, the accuracy is not above 0 and at most 1, or the loss is not above 0.
@@ -179,7 +177,7 @@ class StudyRecords:
     def within(self, cost: str, amount: float) -> Self:
         """Return the study as if every run had ended at its last evaluation within a limit of a cost.
 
-        Scores and totals are taken at this evaluation; the costs of the target remain as in whole runs.
+        Scores and totals are taken at this evaluation. The costs to reach the target are not changed.
 
         Raises:
             FednetError: the cost does not exist.
@@ -191,10 +189,13 @@ class StudyRecords:
         return replace(self, evaluations=kept, cells=cells)
 
     def spent(self, cost: str) -> pd.Series:
-        """Return the cost of a run at each evaluation: simulated seconds, bits, joules or rounds.
+        """Return the cost of a run up to each evaluation, in simulated seconds, bits, joules or rounds.
+
+        A cost that is known only for the whole run has the same value at every evaluation.
 
         Raises:
-            FednetError: the cost does not exist, or is per device while the number of devices is unknown.
+            FednetError: the cost does not exist or was not recorded, or is per device with an unknown number of
+                devices.
         """
         if cost not in COSTS:
             close = did_you_mean(cost, COSTS) or f"; choose from {', '.join(COSTS)}"
@@ -218,7 +219,7 @@ class StudyRecords:
         return amounts / self.evaluations["cell"].map(counts)
 
     def where(self, levels: Levels) -> Self:
-        """Return the part of the study with these levels, without their axes.
+        """Return the part of the study with the given levels; the axes of these levels are removed.
 
         Raises:
             FednetError: an axis or level does not exist.
@@ -235,10 +236,10 @@ class StudyRecords:
         )
 
     def level(self, axis: str, text: str) -> Any:
-        """Return the level of an axis from its text.
+        """Return the level of an axis that `text` denotes.
 
         Raises:
-            FednetError: an axis or level does not exist.
+            FednetError: the axis or level does not exist.
         """
         if axis not in self.axes:
             close = did_you_mean(axis, self.axes) or f"; its axes: {', '.join(self.axes) or 'none'}"
@@ -252,14 +253,14 @@ class StudyRecords:
 
 
 def level_text(level: Any) -> str:
-    """Return a level as text, numbers with the digits that distinguish them; true and false as in YAML."""
+    """Return a level as text; numbers have the digits that distinguish them, and truth values are as in YAML."""
     if isinstance(level, bool):
         return str(level).lower()
     return number_text(level) if isinstance(level, float) else str(level)
 
 
 def is_level(level: Any, text: str) -> bool:
-    """Return whether a text denotes a level: as `level_text` writes it, or as another form of the same number."""
+    """Return True if `text` denotes a level, in the form of `level_text` or in another form of the same number."""
     if level_text(level) == text or isinstance(level, bool) or not isinstance(level, int | float):
         return level_text(level) == text
     try:
@@ -269,12 +270,12 @@ def is_level(level: Any, text: str) -> bool:
 
 
 def combinations(view: StudyRecords, names: Sequence[str]) -> list[Levels]:
-    """Return all combinations of the levels of some axes; a single empty combination without axes."""
+    """Return all combinations of the levels of the axes `names`; a single empty combination if there are no axes."""
     return [dict(zip(names, levels, strict=True)) for levels in itertools.product(*(view.axes[name] for name in names))]
 
 
 def rows_of(table: pd.DataFrame, levels: Levels) -> pd.DataFrame:
-    """Return the rows of a table that have these levels."""
+    """Return the rows of a table that have the given levels."""
     chosen = np.ones(len(table), bool)
     for name, level in levels.items():
         chosen &= (table[name] == level).to_numpy()
@@ -282,12 +283,12 @@ def rows_of(table: pd.DataFrame, levels: Levels) -> pd.DataFrame:
 
 
 def is_study(folder: Path) -> bool:
-    """Return whether a folder contains a study."""
+    """Return True if a folder contains a study."""
     return any((folder / name).exists() for name in (DESCRIPTION, "study.parquet"))
 
 
 def is_one_study(folders: Sequence[Path], command: str = "plot") -> bool:
-    """Whether the folders given to a command are one study rather than runs.
+    """Return True if the folders given to a command are a single study, and False if they are runs.
 
     Raises:
         FednetError: a study is among several folders.
@@ -334,7 +335,7 @@ def target_text(target: Mapping[str, float]) -> str:
 
 
 def conditions(given: Condition, option: str) -> Mapping[str, Any]:
-    """Return the level of each named axis, or its text.
+    """Return a mapping from axes to levels, or to texts of levels.
 
     Raises:
         FednetError: a text is malformed; the error names `option`.
@@ -351,7 +352,7 @@ def limits_of(within: Within) -> list[tuple[str, float]]:
     """Return upper limits as pairs of a cost and an amount.
 
     Raises:
-        FednetError: a text is not of the form `cost=amount`.
+        FednetError: a text does not have the form `cost=amount`.
     """
     return list(within.items()) if isinstance(within, Mapping) else [_limit(text) for text in within]
 

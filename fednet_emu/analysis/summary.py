@@ -15,7 +15,7 @@ DIGEST_LENGTH = 12
 
 
 def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the rows (title, value with unit) of a run's summary, without quantities that were not measured."""
+    """Return the rows (title, value with unit) of a run's summary; quantities that were not measured are omitted."""
     known = {**summary, "losses": losses_in_words(summary) or None}
     measured = {
         key: value
@@ -27,7 +27,7 @@ def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _neighbours(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Rows about each class of other users: its files, and its delays while the federation sent and at other times."""
+    """Yield rows about each class of other users: its files, and its delays while the federation sent and otherwise."""
     for name, its in summary.get("traffic", {}).items():
         files = f"{its['files']:,} files, {its['unfinished']:,} unfinished, {its['lost']:,} lost"
         yield f"other users: {name}", f"{files}; {delays_text(its)}"
@@ -38,7 +38,7 @@ def _neighbours(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def delays_text(its: Mapping[str, Any]) -> str:
-    """The mean and the 95 % quantile of delays in words; lower bounds by unfinished files are called `at least`."""
+    """Describe the mean and the 95 % quantile of delays; `at least` marks lower bounds due to unfinished files."""
     if not its["counted"]:
         return "no files"
     mean, high = (
@@ -48,7 +48,7 @@ def delays_text(its: Mapping[str, Any]) -> str:
 
 
 def profile_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the rows (title, value with unit) of the host's time, largest part first."""
+    """Return the rows (title, value with unit) of a profile of the host's time, with the largest part first."""
     parts = sorted(summary["host_parts"].items(), key=lambda item: -item[1]["host_s"])
     total_s = sum(spent["host_s"] for _, spent in parts) or 1.0
     rows = []
@@ -63,14 +63,14 @@ def profile_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _exchange_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return rows on exchanges that are computed as arrays, and the reasons why others are not."""
+    """Return rows on the message exchanges that are computed as arrays, and on why other exchanges are not."""
     own = summary.get("exchanges", {"as_arrays": 0, "one_by_one": {}})
     rows = [("  exchanges as arrays", str(own["as_arrays"]))] if own["as_arrays"] else []
     return rows + [("  exchanges one by one", f"{count}: {why}") for why, count in own["one_by_one"].items()]
 
 
 def _worker_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return rows on the training processes or actors, if there are any."""
+    """Return rows on the processes or Ray actors that trained; empty if there are none."""
     own = summary.get("elsewhere")
     if own is None:
         return []
@@ -83,7 +83,7 @@ def _worker_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 _PARTS = ("compute_j", "transmit_j", "receive_j", "idle_j", "waiting_j", "station_j", "known_jobs")
-"""Rows that are left out if their value is zero: parts of the energy, and known jobs."""
+"""Keys of rows that are omitted if their value is zero: parts of the energy, and known jobs."""
 
 _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("doubtful", "doubtful", str),

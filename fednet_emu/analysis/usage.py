@@ -1,4 +1,4 @@
-"""Activities, costs and losses of each device of a run, also as histograms and in sentences."""
+"""Activities, costs and losses of each device of a run, as numbers, histograms and sentences."""
 
 from __future__ import annotations
 
@@ -22,34 +22,32 @@ from fednet_emu.records.summaries import losses_in_words
 TRANSFERS = (*TRANSFER_COLUMNS, "receivers", "size_bit", "air_bit", "delivered_bit", "lost_bit", "energy_j",
              "receive_j", "cell")  # fmt: skip
 OFF_AIR = ("gap_s", "tail_s")
-"""Phases of a transfer in which it carries nothing."""
+"""Phases in which a transfer sends no bits on the air."""
 COMPUTES = (*COMPUTE_COLUMNS, "flop", "energy_j")
 
 
 @dataclass(frozen=True, eq=False)
 class Usage:
-    """Activities and costs of each device of a run; tables are read once, and quantities computed once."""
+    """Activities and costs of each device of a run; each table is read once, and each quantity is computed once."""
 
     run: RunRecords
 
     @cached_property
     def scene(self) -> Scene | None:
-        """Positions of the devices; None for a run that did not record them."""
+        """Positions of the devices; None for a run that did not record positions."""
         return Scene.of(self.run) if self.run.has(SCENE) else None
 
     @property
     def devices(self) -> int:
-        """Number of devices."""
         return self.run.devices
 
     @cached_property
     def simulated_s(self) -> float:
-        """Duration of the run in simulated seconds."""
         return float(self.run.summary["simulated_s"])
 
     @cached_property
     def transfers(self) -> pd.DataFrame:
-        """All transfers with an end; in old runs without cells, the cell is 0."""
+        """All transfers; unfinished transfers end with the run. In old runs without cells, the cell is 0."""
         whole = self.run.table("transfers")
         whole = whole.assign(cell=whole.get("cell", 0))
         columns = [*TRANSFERS, *(name for name in OFF_AIR if name in whole)]
@@ -57,40 +55,39 @@ class Usage:
 
     @cached_property
     def receptions(self) -> pd.DataFrame:
-        """The receivers of transfers with several receivers."""
+        """One row for each receiver of a transfer with several receivers."""
         return self.run.table("receptions", RECEPTION_COLUMNS)
 
     @cached_property
     def computes(self) -> pd.DataFrame:
-        """All computations with an end."""
+        """All computations; unfinished computations end with the run."""
         whole = self.run.table("computes", COMPUTES)
         return whole.assign(ended_s=whole["ended_s"].fillna(self.simulated_s))
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
-        """All rounds."""
         return self.run.table("rounds")
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:
-        """All evaluations, with the bits of all links in `total_bit`."""
+        """All evaluations, with the number of bits on all links in `total_bit`."""
         return with_total_bits(self.run.table("evaluations"))
 
     @cached_property
     def bars(self) -> pd.DataFrame:
-        """Activities of the devices, see `activity_bars`."""
+        """Activities of the devices; see `activity_bars`."""
         return activity_bars(self.transfers, self.receptions, self.computes, self.simulated_s)
 
     @cached_property
     def split(self) -> dict[str, Array]:
-        """Time of each device by category, see `time_split`."""
+        """Time of each device by category; see `time_split`."""
         return time_split(self.bars, self.devices, self.simulated_s)
 
     @cached_property
     def lost_s(self) -> Array:
-        """Seconds of each device in lost transfers and stopped computations, [devices].
+        """Time of each device in lost transfers and stopped computations, in seconds [devices].
 
-        Those that the end of the run cut off do not count.
+        Transfers and computations that the end of the run cut off do not count.
         """
         sent, heard, made = self.transfers, self.receptions, self.computes
         sent = sent.assign(lost=sent["lost"].astype(str).replace("end", ""))
@@ -104,10 +101,10 @@ class Usage:
 
     @cached_property
     def energy_j(self) -> dict[str, Array]:
-        """Joules of each device by cause, [devices]: sending, receiving, computing and idle power.
+        """Energy of each device by cause, in joules [devices]: sending, receiving, computing and idle power.
 
-        Receivers of one transmission share its receive energy equally, as they listen equally long. Idle power is
-        `waiting` while a device is inactive, and `idle` otherwise.
+        The receivers of a transmission share its receive energy equally, because they listen equally long. Idle power
+        is `waiting` while a device is inactive, and `idle` otherwise.
         """
         sent, made = self.transfers, self.computes
         spent = {
@@ -124,7 +121,7 @@ class Usage:
         return {**spent, "receiving": received, "computing": computing, **self._idle_j()}
 
     def _idle_j(self) -> dict[str, Array]:
-        """Joules of idle power of each device, [devices] each; none if the scene is unknown."""
+        """Return the idle energy of each device by cause, in joules [devices]; empty without idle power or scene."""
         if self.scene is None or not self.scene.idle_w.any():
             return {}
         whole_j = self.scene.idle_w * self.simulated_s
@@ -135,7 +132,7 @@ class Usage:
         return {"waiting": whole_j - self.scene.idle_w * busy_s, "idle": self.scene.idle_w * busy_s}
 
     def per_device(self, device: pd.Series[int], amount: pd.Series[float] | None = None) -> Array:
-        """Sum of amounts, or their number, for each device, [devices], without the server."""
+        """Return the sum of `amount`, or the number of rows if None, for each device [devices] except the server."""
         here = device.to_numpy(np.int64)
         own = here > SERVER
         weights = None if amount is None else amount.to_numpy(np.float64)[own]
@@ -149,7 +146,7 @@ DOING = {
 
 
 def words(usage: Usage) -> list[str]:
-    """Return the sentences."""
+    """Describe a run in sentences: its duration and result, losses, costs, and the slowest device."""
     losses = losses_in_words(usage.run.summary)
     lost = [f"{losses[0].upper()}{losses[1:]}."] if losses else []
     return [_length(usage), *lost, _costs(usage), _slowest(usage)]
@@ -199,9 +196,9 @@ def _cause(cause: str) -> str:
 
 
 def turn_s(usage: Usage) -> Array:
-    """Mean busy or waiting time in seconds of each device per update, [devices]; NaN without updates.
+    """Return the mean time per update in which each device was not idle, in seconds [devices]; NaN without updates.
 
-    It is the time in which a device was not idle, per computation, or per uplink of a device that never computes.
+    Each computation of a device counts as an update; if a device never computes, each of its uplinks does.
     """
     busy_s = usage.simulated_s - usage.split["idle"]
     made = usage.computes
@@ -247,9 +244,9 @@ def spreads(usage: Usage) -> dict[str, Any]:
 
 
 def histogram(values: Array) -> dict[str, Any] | None:
-    """Edges, counts, median and mean of values; None without values.
+    """Return bin edges, counts, mean and quantiles of values; None without values.
 
-    Bins have equal width, on a logarithmic axis if positive values span more than a factor of 20.
+    Bins have equal width, on a logarithmic axis if values are positive and span more than a factor of 20.
     """
     known = values[np.isfinite(values)]
     if not len(known):
@@ -274,7 +271,7 @@ def histogram(values: Array) -> dict[str, Any] | None:
 
 
 def _staleness(usage: Usage) -> dict[str, Any] | None:
-    """Histogram of the staleness of updates, from any series with this column."""
+    """Count updates by staleness, from the first series with the column `staleness`; None if there is none."""
     run = usage.run
     for name in run.names():
         table = run.table(name)

@@ -1,1 +1,1 @@
-"""Figures, report pages and traces: how results are drawn."""
+"""Figures, report pages and traces of runs and studies."""

@@ -1,4 +1,4 @@
-"""The common style of figures: one column of a two-column paper, readable by colour-blind readers and in greyscale."""
+"""The common style of figures: sized for a two-column paper, readable with colour blindness and in greyscale."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 WIDTH_IN, PAGE_WIDTH_IN = 3.5, 7.16
-"""Width of one column and of both columns of a two-column paper, in inches."""
+"""Width of one column, and of both columns together, of a two-column paper, in inches."""
 SIZES = {"one-column": WIDTH_IN, "two-column": PAGE_WIDTH_IN}
 CURVE_HEIGHT_IN = 2.2
 SMALL_PT = 7.0
@@ -37,10 +37,10 @@ POINTS_PER_IN = 72.0
 CLOSE_TO_1 = 0.97
 LOGIT_TICKS = (0.001, 0.01, 0.1, 0.5, 0.9, 0.97, 0.99, 0.997, 0.999)
 LABEL_LENGTH = 52
-"""Largest number of characters in a line of a run's label; at 7 pt these fit next to a legend's handle."""
+"""Maximum number of characters in a line of a run's label; such a line fits next to a legend handle at 7 pt."""
 
 TARGET_LINE: dict[str, Any] = {"color": "0.35", "linewidth": 0.7, "linestyle": (0, (2, 2)), "zorder": 1.5}
-"""Style of the line at the target."""
+"""Style of the line that marks the target."""
 
 _LEGEND_PADS: dict[str, float] = {"borderaxespad": 0.3, "borderpad": 0.1, "handletextpad": 0.6, "columnspacing": 1.2}
 _DASHES = ("-", (0, (4, 1.5)), (0, (5, 1.2, 1, 1.2)), (0, (1, 1)), (0, (6, 1, 1, 1, 1, 1)))
@@ -62,23 +62,23 @@ _SETTINGS = {
     "pdf.fonttype": 42,
     "svg.fonttype": "none",
     "svg.hashsalt": "fednet_emu",
-    "pgf.rcfonts": False,  # the fonts of the document that includes the figure
+    "pgf.rcfonts": False,  # PGF figures use the fonts of the including document
 }
 
 
 _ALONE = threading.RLock()
-"""Lock for drawing: Matplotlib's settings are process-wide, so only one thread at a time may draw."""
+"""Lock for plotting: Matplotlib's settings are process-wide, so only one thread at a time may plot."""
 
 
 @contextmanager
 def paper_style() -> Iterator[None]:
-    """Apply our Matplotlib settings inside the `with` block, independent of the user's; only one thread draws."""
+    """Apply our Matplotlib settings inside the `with` block instead of the user's; only one thread may be inside."""
     with _ALONE, style.context(["default", _SETTINGS]):
         yield
 
 
 class Entries(NamedTuple):
-    """The content of a legend: handles, unbroken labels, width and height of a handle, heading."""
+    """The content of a legend: handles, labels without line breaks, handle width, legend height, heading."""
 
     handles: Sequence[Artist]
     labels: Sequence[str]
@@ -91,8 +91,8 @@ class PaperFigure(Figure):
     """A figure that a notebook displays without pyplot, with the same style as in a file.
 
     Attributes:
-        numbers: the content of the figure as a table; None if its lines are complete.
-        entries: the entries of its legend; None without a legend.
+        numbers: the plotted numbers as a table; None if the lines of the figure contain all numbers.
+        entries: the entries of the legend; None without a legend.
     """
 
     numbers: pd.DataFrame | None = None
@@ -105,7 +105,7 @@ class PaperFigure(Figure):
         return picture.getvalue()
 
     def _repr_html_(self) -> str | None:
-        """Return the picture as HTML for galleries; None in a notebook, which uses `_repr_png_`."""
+        """Return the figure as HTML for galleries; None in a notebook, which uses `_repr_png_`."""
         if "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None:
             return None
         return f'<img alt="figure" src="data:image/png;base64,{base64.b64encode(self._repr_png_()).decode()}">'
@@ -117,7 +117,7 @@ def new_figure(height_in: float, width_in: float = WIDTH_IN) -> PaperFigure:
 
 
 def finish_axes(axes: Axes, *, grid: bool = True) -> None:
-    """Set thin ticks and small numbers, also for ticks that Matplotlib creates when it draws, and a light grid."""
+    """Set thin ticks and small tick labels, also for ticks that Matplotlib creates later, and a light grid."""
     axes.tick_params(which="major", labelsize=SMALL_PT, width=0.5, length=2.5, pad=2.0)
     axes.tick_params(which="minor", width=0.4, length=1.5)
     if grid:
@@ -126,7 +126,7 @@ def finish_axes(axes: Axes, *, grid: bool = True) -> None:
 
 
 def line_style(index: int) -> dict[str, Any]:
-    """Return colour, dashes and marker of run number `index`; their periods 9, 5 and 8 give 360 different styles."""
+    """Return colour, dashes and marker of line `index`; their periods 9, 5 and 8 give 360 different styles."""
     return {
         "color": LINE_COLOURS[index % len(LINE_COLOURS)],
         "linestyle": _DASHES[index % len(_DASHES)],
@@ -148,8 +148,8 @@ def add_legend(
     Args:
         figure: the figure.
         handles: the line or patch of each label.
-        labels: one for each handle, by default its own; long ones are broken into lines.
-        handle_em: width of the handles in font sizes.
+        labels: one label for each handle, by default the handle's own label; long labels are broken into lines.
+        handle_em: width of the handles, as a multiple of the font size.
         heading: text above the entries.
     """
     width_in = figure.get_figwidth()
@@ -170,16 +170,17 @@ def add_legend(
 
 
 def add_line_legend(figure: Figure, axes: Axes) -> None:
-    """Add a legend of the labelled lines in these axes, if there are several."""
+    """Add a legend of the labelled lines in `axes` if there are several lines."""
     lines = axes.get_lines()
     if len(lines) > 1:
         add_legend(figure, lines)
 
 
 def _legend_columns(texts: Sequence[str], handle_em: float, width_in: float) -> int:
-    """Return a number of columns that fit the width, with rows that are as equal as possible.
+    """Return a number of legend columns that fit the width, with rows as equal in length as possible.
 
-    Matplotlib fills columns one after the other. Two entries are never above a single third.
+    Matplotlib fills columns one after another. Layouts with two entries in the first row and one in the second are
+    avoided.
     """
     widths_in = [
         max(map(_width_in, text.splitlines())) + (handle_em + 1.8) * SMALL_PT / POINTS_PER_IN for text in texts
@@ -198,7 +199,7 @@ def _width_in(line: str) -> float:
 
 
 def fit_scale(axes: Axes, direction: Literal["x", "y"]) -> None:
-    """Set a logarithmic scale if positive values span more than a factor of 100, else a linear one with round ticks."""
+    """Set a logarithmic scale if values are positive and span more than a factor of 100, else a linear scale."""
     smallest, largest = (float(limit) for limit in getattr(axes.dataLim, f"interval{direction}"))
     axis = axes.xaxis if direction == "x" else axes.yaxis
     if smallest > 0 and largest > 100.0 * smallest:
@@ -209,7 +210,7 @@ def fit_scale(axes: Axes, direction: Literal["x", "y"]) -> None:
 
 
 def fit_share_scale(axes: Axes) -> None:
-    """Set a logit scale on the y axis, which spreads values close to 1, if a share exceeds 0.97; else a linear one."""
+    """Set a logit scale on the y axis, which spreads values near 1, if a share exceeds 0.97; else a linear scale."""
     smallest, largest = (float(limit) for limit in axes.dataLim.intervaly)
     if smallest > 0.0 and CLOSE_TO_1 < largest < 1.0:
         axes.set_yscale("logit")
@@ -221,5 +222,5 @@ def fit_share_scale(axes: Axes) -> None:
 
 
 def round_ticks(axis: Axis, most: int = 6) -> None:
-    """Set at most `most` intervals between ticks, at round numbers."""
+    """Place ticks at round numbers, with at most `most` intervals between ticks."""
     axis.set_major_locator(MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]))

@@ -1,4 +1,4 @@
-"""Gains of remedies: a run replayed with one change."""
+"""Replay a run with remedies, which change one setting each, and estimate the time that each remedy saves."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from fednet_emu.scenario.model import Devices, Scenario
 
 DROPPED = 3
-"""Number of devices that the remedy without the slowest leaves out."""
+"""Number of slowest devices that a remedy excludes."""
 ETHERNET_BPS = 1e9
-"""Speed of the ports of the remedy that replaces the radio."""
+"""Port speed in bit/s of the remedy that replaces the radio with Ethernet."""
 SPEEDS = ("flop_per_s", "median_flop_per_s")
 
 
 def explained(run: RunRecords, scenario: Callable[[], Scenario], *, replay: bool = True) -> Explanation:
-    """Explain a run; see `Run.explain`. The scenario is read only for a replay.
+    """Explain a run; see `Run.explain`. `scenario` is called only for a replay.
 
     Raises:
         DataError: the run has no rounds, or a table is missing or unreadable.
@@ -75,7 +75,7 @@ def explained(run: RunRecords, scenario: Callable[[], Scenario], *, replay: bool
 
 
 def remedies(scenario: Scenario, path: Explanation) -> Iterator[Remedy]:
-    """Yield the remedies for which a scenario has settings."""
+    """Yield the remedies that are applicable to a scenario."""
     if isinstance(scenario.network.uplink.compression, NoCompression):
         yield Remedy("half the bits of each upload", {"network.uplink.compression": "float16"})
     yield Remedy("twice the bandwidth", {"channel.bandwidth_hz": 2 * scenario.channel.bandwidth_hz})
@@ -99,7 +99,7 @@ def remedies(scenario: Scenario, path: Explanation) -> Iterator[Remedy]:
 
 
 def _of_other_users(scenario: Scenario) -> Iterator[Remedy]:
-    """Yield remedies of other users: a band without them, and a slice with priority over their slices."""
+    """Yield remedies against other users: a band without other users, and a slice with priority over their slices."""
     if not scenario.traffic:
         return
     yield Remedy("without other users", {"traffic": [], "network.slices": {}})
@@ -114,7 +114,7 @@ def _of_other_users(scenario: Scenario) -> Iterator[Remedy]:
 
 
 def _of_the_link(scenario: Scenario) -> Iterator[Remedy]:
-    """Yield remedies of the link: ideal reports, reused connections, Ethernet."""
+    """Yield remedies for the link: ideal channel reports, reused connections, and Ethernet."""
     network, rate = scenario.network, scenario.channel.rate
     if isinstance(rate, NrBlocks) and rate.feedback != "ideal":
         fresh = rate.model_dump(exclude={"feedback", "report_s", "delay_s"})
@@ -138,7 +138,7 @@ def _of_the_link(scenario: Scenario) -> Iterator[Remedy]:
 
 
 def _faster(devices: Devices) -> dict[str, Any]:
-    """The settings with which devices compute twice as fast; none if their speeds are unknown."""
+    """Return the settings with which devices compute twice as fast; empty if the speeds are unknown."""
     for name in SPEEDS:
         speed = getattr(devices.speed, name, None)
         if speed is not None:
@@ -174,24 +174,23 @@ class Replay:
         """Run a scenario without training.
 
         Raises:
-            FednetError: it cannot be run.
+            FednetError: the scenario cannot be run.
         """
         return cls(play(scenario, name, None, timing_only=True).ledger.frames())
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
-        """Its rounds, with the number of updates that have arrived by the end of each as `so_far`."""
+        """The rounds, with the number of updates that have arrived by the end of each round as `so_far`."""
         rounds = self.tables["rounds"]
         return rounds.assign(so_far=rounds["arrived"].cumsum())
 
     @property
     def arrived(self) -> int:
-        """Number of arrived updates."""
         return int(self.rounds["so_far"].iloc[-1])
 
     @cached_property
     def messages(self) -> pd.DataFrame:
-        """Its messages: `kind`, the `device` that sends, or receives from the server, and the reason `lost`."""
+        """The messages, with `kind`, reason of loss `lost`, and `device` (the receiver if the server is the sender)."""
         sent = self.tables["transfers"]
         several = self.tables["receptions"].join(sent[["kind", "sender"]], on="transfer")
         columns = ["kind", "sender", "receiver", "lost"]
@@ -200,23 +199,23 @@ class Replay:
 
     @property
     def through(self) -> set[tuple[int, str]]:
-        """Device and direction of arrived messages."""
+        """Pairs of device and direction in which at least one message arrived."""
         came = self.messages[self.messages["lost"] == ""]
         return set(zip(came["device"], came["kind"], strict=True))
 
     def path_s(self, rounds: int) -> pd.Series[float]:
-        """Seconds on the critical paths of the first rounds, by kind."""
+        """Return the time in seconds on the critical paths of the first `rounds` rounds, by kind of activity."""
         its = self.tables
         parts = critical_path(its["transfers"], its["computes"], its["rounds"].head(rounds), its.get("backhaul"))
         return parts_frame(parts).groupby("what")["took_s"].sum()
 
 
 BY_CHANCE = ("erased", "away", "left", "end")
-"""Losses that do not depend on the reach of a device."""
+"""Reasons of loss that do not depend on whether a device is in range."""
 
 
 def shed(before: Replay, after: Replay) -> str:
-    """Name the devices that a remedy cuts off: their messages of a direction arrived before, and are lost after."""
+    """Describe the devices that a remedy disconnects: their messages arrived in `before`, but are lost in `after`."""
     gone = before.through - after.through
     lost = after.messages[~after.messages["lost"].isin(["", *BY_CHANCE])]
     lost = lost[[pair in gone for pair in zip(lost["device"], lost["kind"], strict=True)]]
@@ -233,11 +232,12 @@ def _named(devices: Sequence[int]) -> str:
 
 
 def replayed(scenario: Scenario, remedy: Remedy, same: Replay) -> Remedy | None:
-    """Replay a scenario with a remedy, until as many updates have arrived as in `same`, without it.
+    """Replay a scenario with a remedy, until as many updates have arrived as in the replay `same` without the remedy.
 
     Returns:
-        The remedy with this time, or the reason why there is none: the time of a remedy that cuts devices off is not
-        compared. None if the scenario refuses its settings, or if no device replaces those left out.
+        The remedy with the time that was needed, or with the reason why this time is unknown: the times of remedies
+        that disconnect devices are not compared. None if the scenario does not accept the settings of the remedy, or if
+        no device replaces excluded devices.
     """
     rounds = len(same.rounds)
     try:
@@ -252,7 +252,7 @@ def replayed(scenario: Scenario, remedy: Remedy, same: Replay) -> Remedy | None:
             return None
         if not remedy.leaves_out and (lost := shed(same, then)):
             return replace(remedy, problem=lost)
-        if 0 < then.arrived < same.arrived:  # by chance; more rounds make up for it
+        if 0 < then.arrived < same.arrived:  # by chance; more rounds make up for the missing updates
             more = math.ceil(MARGIN * rounds * same.arrived / then.arrived) + 1
             then = Replay.of(_outlook(scenario, remedy.settings, more).scenario, remedy.title)
     except FednetError as error:
@@ -261,11 +261,11 @@ def replayed(scenario: Scenario, remedy: Remedy, same: Replay) -> Remedy | None:
 
 
 MARGIN = 1.1
-"""Factor of the number of replayed rounds, on top of the share of updates that arrive."""
+"""Safety factor for the number of replayed rounds when fewer updates arrive per round."""
 
 
 def weighed(remedy: Remedy, same: Replay, then: Replay, weak: str = "") -> Remedy:
-    """The remedy with the time until as many updates have arrived, and the part that takes longer, if any."""
+    """Return the remedy with the time until as many updates have arrived, and the part that takes longer, if any."""
     rounds, enough = len(same.rounds), then.rounds["so_far"] >= same.arrived
     if not enough.any():
         few = f"{then.arrived:,} updates arrive in {counted(len(then.rounds), 'round')}, no more"
@@ -282,7 +282,7 @@ def weighed(remedy: Remedy, same: Replay, then: Replay, weak: str = "") -> Remed
 
 
 def weaker(before: Outlook, after: Outlook) -> str:
-    """Name the number of further devices with an initial mean SNR below the requirement of their links."""
+    """Describe how many further devices have an initial mean SNR below the requirement of their links."""
     for place, way in enumerate(("uplink", "downlink")):
         needed = [Needed.by(its.scenario, getattr(its.scenario.network, way)).sinr for its in (before, after)]
         snrs = [its.links[place].mean_snr for its in (before, after)]
@@ -294,10 +294,10 @@ def weaker(before: Outlook, after: Outlook) -> str:
 
 
 def _outlook(scenario: Scenario, settings: Mapping[str, Any], rounds: int) -> Outlook:
-    """The outlook of a scenario with some settings changed, for a number of rounds.
+    """Return the outlook (scenario with estimates) for changed `settings` and a stop after `rounds` rounds.
 
     Raises:
-        ScenarioError: it refuses these settings.
+        ScenarioError: the scenario does not accept the settings.
     """
     changed: dict[str, Any] = {**settings, "stop": {"rounds": rounds}}
     meant = changes(changed)

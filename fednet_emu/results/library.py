@@ -34,7 +34,7 @@ AnyProfile = Profile | RadioProfile | StationProfile
 CLASSES: dict[Kind, type[AnyProfile]] = {"device": Profile, "radio": RadioProfile, "station": StationProfile}
 
 UNITS = {"flop_per_s": "FLOP/s", "memory_bytes": "B", "transmit_j_per_bit": "J", "receive_j_per_bit": "J"}
-"""Units of numbers of profiles whose names do not end with them."""
+"""Units of the profile numbers whose names do not end with a unit."""
 HEADS: dict[type[AnyProfile], tuple[str, ...]] = {
     Profile: (
         *("device", "speed", "overhead", "computing", "idle", "sending", "receiving", "at", "amplifier", "memory"),
@@ -58,17 +58,17 @@ def check(
 ) -> Scenario:
     """Validate a scenario and return it with every default filled in.
 
-    If its data are available and it is not large, its first round is also run without training, since some problems
-    show only then.
+    If the data are available and the scenario is not large, its first round is also run without training, because some
+    problems appear only then.
 
     Args:
         scenario: a name of the library, a path, a mapping with the keys of a scenario file, or a `Scenario`.
-        seed: a seed that replaces the scenario's.
-        settings: changes, for example `{"algorithm.lr": 0.05}`.
+        seed: a seed that replaces the seed of the scenario.
+        settings: changes to the scenario, for example `{"algorithm.lr": 0.05}`.
         data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
 
     Warns:
-        ScenarioWarning: a part of it is suspicious, for example devices that are out of reach.
+        ScenarioWarning: a part of the scenario is suspicious, for example devices that are out of reach.
 
     Raises:
         ScenarioError: lists every problem of the scenario with its place.
@@ -84,14 +84,14 @@ def channels(names: Sequence[str] | None = None) -> pd.DataFrame:
     """Return a table of radio environments with the median uplink rates of a single device.
 
     Args:
-        names: names of environments; None for all of the library.
+        names: names of environments; None for all environments of the library.
 
     Returns:
         One row for each environment: name, title, carrier and bandwidth in Hz, and the rates in bit/s at distances of
         50, 200 and 500 m; NaN where a distance is out of range.
 
     Raises:
-        ScenarioError: there is no such environment, or it is invalid.
+        ScenarioError: an environment does not exist, or is invalid.
     """
     import pandas as pd
 
@@ -112,13 +112,13 @@ def profiles(names: Sequence[str] | None = None) -> pd.DataFrame:
     """Return a table of existing devices, radios and base stations, with the evidence for each number.
 
     Args:
-        names: names of profiles; None for all of the library.
+        names: names of profiles; None for all profiles of the library.
 
     Returns:
-        One row for each profile: name, kind (device, radio or station), title, year, its numbers (of devices
-        `flop_per_s`, `overhead_s`, `active_w`, `idle_w`, `transmit_w`, `receive_w`, `most_dbm`, `amplifier_efficiency`
-        and `memory_bytes`; of others `circuit_w` and more; NaN for unknown numbers, and for numbers of other kinds),
-        and the evidence for each, such as `flop_per_s_evidence`.
+        One row for each profile: name, kind (device, radio or station), title, year, its numbers, and the evidence for
+        each number, such as `flop_per_s_evidence`. The numbers of devices are `flop_per_s`, `overhead_s`, `active_w`,
+        `idle_w`, `transmit_w`, `receive_w`, `most_dbm`, `amplifier_efficiency` and `memory_bytes`; radios and stations
+        have others, such as `circuit_w`. Unknown numbers, and numbers of other kinds, are NaN.
 
     Raises:
         ScenarioError: a profile does not exist, or is invalid.
@@ -150,13 +150,15 @@ def kinds(slot: str) -> dict[str, str]: ...
 def kinds(slot: str | None = None) -> dict[str, Any]:
     """Return the kinds of a slot, including installed plug-ins, each with a descriptive sentence.
 
+    A slot is a setting that takes one of several kinds of component.
+
     Args:
-        slot: a slot, for example `access`, or a key that holds one, for example `network.uplink.access`; a kind of it,
-            `access.ofdma`, or a key without kinds, `stop`; None for all slots.
+        slot: a slot, for example `access`, or a key that contains a slot, for example `network.uplink.access`; a kind
+            of a slot, for example `access.ofdma`; or a key without kinds, for example `stop`. None for all slots.
 
     Returns:
-        The kinds of the slot with their sentences; for a kind or key its settings, each with values, unit, default and
-        meaning; without a slot, the kinds for each slot by its name.
+        For a slot, its kinds with their sentences. For a kind or key, its settings, each with values, unit, default and
+        meaning. For None, the kinds of each slot by the name of the slot.
 
     Raises:
         ScenarioError: the slot, kind or key does not exist.
@@ -169,7 +171,7 @@ def kinds(slot: str | None = None) -> dict[str, Any]:
 
 
 def schema(*, study: bool = False) -> dict[str, Any]:
-    """Return the JSON schema of scenario files, or of study files, for editors that complete and check them."""
+    """Return the JSON schema of scenario files, or of study files, for editors that complete and check such files."""
     from fednet_emu.scenario.schema import json_schema
     from fednet_emu.study.file import StudyFile
 
@@ -183,7 +185,7 @@ def channel_rows(wanted: list[str] | None) -> list[str]:
     """Return a heading and one line of text for each environment: name, carrier, bandwidth, median rates, title.
 
     Args:
-        wanted: names of environments; None for all.
+        wanted: names of environments; None for all environments of the library.
     """
     heads = ("channel", "carrier", "bandwidth", *(f"{distance_m:.0f} m" for distance_m in LISTED_M), "title")
     return _table([heads, *(_channel_row(name, channel) for name, channel in environments(wanted).items())])
@@ -195,7 +197,7 @@ def _channel_row(name: str, channel: Channel) -> tuple[str, ...]:
 
 
 def rate_curves(wanted: list[str] | None) -> dict[str, RateCurve]:
-    """Return the uplink rates over distance, from 10 m to 2 km, of the environments of these names, or of all."""
+    """Return the uplink rates over distance, from 10 m to 2 km, of the environments `wanted`, by default of all."""
     from fednet_emu.draw.figures.rates import RateCurve
 
     found = environments(wanted).items()
@@ -203,21 +205,21 @@ def rate_curves(wanted: list[str] | None) -> dict[str, RateCurve]:
 
 
 def listed_rates(channel: Channel) -> list[float]:
-    """Return the median uplink rates at `LISTED_M` in bit/s; NaN where a distance is out of range."""
+    """Return the median uplink rates in bit/s at the distances `LISTED_M`; NaN where a distance is out of range."""
     rates: list[float] = uplink_rates(channel, np.array(LISTED_M)).median_bps.tolist()
     return rates
 
 
 def environments(wanted: Sequence[str] | None) -> dict[str, Channel]:
-    """Load the environments of these names, or all of the library, as channels by name."""
+    """Load the environments `wanted`, or all environments of the library, and return the channels by name."""
     return {name: validate(Channel, load(name, "channels")) for name in wanted or library.names("channels")}
 
 
 def profile_rows(wanted: list[str] | None) -> list[str]:
-    """Return tables of devices, radios and stations, one line of text each, and the legend of the evidence marks.
+    """Return tables of devices, radios and stations as lines of text, and the legend of the evidence marks.
 
     Args:
-        wanted: names of profiles; None for all.
+        wanted: names of profiles; None for all profiles of the library.
     """
     found = known(wanted)
     tables = (
@@ -228,7 +230,6 @@ def profile_rows(wanted: list[str] | None) -> list[str]:
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:
-    """Lines of text whose columns are aligned."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     return ["  ".join([*map(str.ljust, row[:-1], widths), row[-1]]).rstrip() for row in rows]
 
@@ -245,7 +246,7 @@ def _text(profile: AnyProfile, name: str) -> str:
 
 
 def known(wanted: Sequence[str] | None) -> dict[str, AnyProfile]:
-    """Load the profiles of these names, or all of the library, by name: devices, radios and stations."""
+    """Load the profiles `wanted`, or all profiles of the library, by name: devices, radios and stations."""
     documents = {name: load(name, "profiles") for name in wanted or library.names("profiles")}
     kind = {name: kind_of(document.data) or "device" for name, document in documents.items()}
     order = sorted(documents, key=lambda name: list(CLASSES).index(kind[name]))

@@ -1,4 +1,4 @@
-"""Play a scenario live, from Python and for the command."""
+"""Run a scenario live, from Python or from the command line."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class LivePlan(NamedTuple):
     """A planned live run.
 
     Attributes:
-        name: the name of the scenario, for records.
-        outlook: the scenario.
-        commands: the programs; None for the programs of a Flower app.
+        name: the name of the scenario, for the records.
+        outlook: the scenario, with estimates about its run.
+        commands: the commands of the programs; None for the programs of a Flower app.
         folder: the run folder.
     """
 
@@ -45,7 +45,7 @@ class LivePlan(NamedTuple):
         data_dir: str | Path | None = None,
         out: str | Path | None = None,
     ) -> LivePlan:
-        """Read a scenario and the commands; `live` describes the arguments."""
+        """Read the scenario and the commands; see `live` for the arguments."""
         own: list[str | Setting] = []
         name, commands = None, None
         if flower is None:
@@ -68,7 +68,7 @@ class LivePlan(NamedTuple):
         force: bool = False,
         on_start: Callable[[str], None] = lambda _what: None,
     ) -> Run:
-        """Play it, and return the results; `on_start` receives a sentence for each step of the start."""
+        """Play the scenario and return the results; `on_start` receives a sentence for each step of the start."""
         play_live(self.outlook, self.name, self.folder, self.commands, options, force=force, on_start=on_start)
         return Run.opened(self.folder)
 
@@ -90,25 +90,25 @@ def live(
     data_dir: str | Path | None = None,
     force: bool = False,
 ) -> Run:
-    """Play a scenario with real programs, whose packets pass through its radio in real time (Linux).
+    """Play a scenario with real programs, whose packets pass through the simulated radio in real time (Linux).
 
     Args:
         scenario: a name of the library, a path, a mapping with the keys of a scenario file, or a `Scenario`.
         client: the command of each client, as a list of words; `{server}`, `{device}`, `{devices}` and `{role}` are
             filled in.
-        server: the command of the server, as typed in a shell; None takes the clients'.
+        server: the command of the server, as typed in a shell; None takes the command of the clients.
         flower: the folder of a Flower app, whose processes are the programs, instead of `client` and `server`.
-        seed: a seed that replaces the scenario's.
-        settings: changes, for example `{"network.uplink.access": "ofdma"}`.
+        seed: a seed that replaces the seed of the scenario.
+        settings: changes to the scenario, for example `{"network.uplink.access": "ofdma"}`.
         out: the run folder; None takes `results/NAME/live-SEED`.
-        latency_s: one-way delay in addition to the air, in s; None takes half of `network.transport.rtt_s`, and 0.0005
-            s without a transport.
+        latency_s: one-way delay in addition to the time on the air, in s; None takes half of `network.transport.rtt_s`,
+            or 0.0005 s without a transport.
         queue_byte: capacity of the queue of a link, in bytes.
-        hold_s: time that a link without packets counts as on the air, in s.
-        tcp: congestion control; None takes the host's.
-        boot_s: longest wait for the server to listen, or for a Flower app to begin, in s.
+        hold_s: time for which a link still counts as on the air after its queue is empty, in s.
+        tcp: TCP congestion control; None takes the setting of the host.
+        boot_s: maximum wait for the server to listen, or for a Flower app to begin, in s.
         data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
-        force: whether to replace an existing run of the folder, once the new one has ended.
+        force: True to replace an existing run in the folder, once the new run has ended.
 
     Raises:
         ScenarioError: a part of the scenario cannot be played live.

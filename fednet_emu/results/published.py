@@ -1,8 +1,8 @@
-"""Comparison of published numbers with our own: one row for each, with a tolerance set before the comparison.
+"""Compare published numbers with our own: one row per number, with a tolerance set before the comparison.
 
-`scenarios/papers/published.csv` has the published numbers, their source, and the tolerance. A program for each paper
-in the same folder computes our numbers, by its function `ours`. Arrays without a licence are read from the user's own
-clone of their repository.
+`scenarios/papers/published.csv` contains the published numbers, their sources and their tolerances. For each paper, a
+program in the same folder computes our numbers with its function `ours`. Arrays without a licence are read from the
+user's own clone of their repository.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from fednet_emu.errors import FednetError, did_you_mean
 from fednet_emu.files.writing import write_text
 
 PAPERS = ("adaptive-tau", "fedl", "completion-time", "analog-aggregation", "joint-learning")
-"""Papers with a table; the program of `adaptive-tau` is `adaptive_tau.py`."""
+"""Papers with a table; the program of a paper is named after the paper, for example `adaptive_tau.py`."""
 COLUMNS = ("setting", "published", "source", "ours", "difference", "tolerance", "verdict", "command")
 MET, NOT_MET, NOT_COMPARABLE = "met", "not met", "not comparable"
 _NOISE = 1e-9
 
 
 class Sources(NamedTuple):
-    """Where inputs are: the user's clone of a repository, and the data folder (None for FEDNET_DATA)."""
+    """Locations of inputs: the user's clone of a repository, and the data folder (None takes FEDNET_DATA)."""
 
     clone: Path | None = None
     data_dir: Path | None = None
 
     def need(self, repository: str) -> Path:
-        """The folder of the clone.
+        """Return the folder of the clone.
 
         Raises:
-            FednetError: no clone is given.
+            FednetError: no clone of the repository is given.
         """
         if self.clone is None or not self.clone.is_dir():
             what = f"needs a clone of https://github.com/{repository}, whose files have no licence, got {self.clone}"
@@ -46,10 +46,10 @@ class Sources(NamedTuple):
 
 
 def compared(paper: str, sources: Sources = Sources()) -> pd.DataFrame:  # noqa: B008  # a constant
-    """The table of a paper: columns `COLUMNS`, one row for each published number or claim.
+    """Return the table of a paper: columns `COLUMNS`, with one row for each published number or claim.
 
     Raises:
-        FednetError: the paper is unknown, or its inputs are not here.
+        FednetError: the paper is unknown, or an input of the paper's program is missing.
     """
     if paper not in PAPERS:
         what = f"no such paper, got {paper}; known are {', '.join(PAPERS)}{did_you_mean(paper, PAPERS)}"
@@ -62,14 +62,14 @@ def compared(paper: str, sources: Sources = Sources()) -> pd.DataFrame:  # noqa:
 
 
 def folder() -> Path:
-    """The folder of the programs and of `published.csv`: in the package, or in the source checkout around it."""
+    """Return the folder of the programs and of `published.csv`, in the package or in the source checkout."""
     package = Path(__file__).resolve().parents[1]
     inside, around = package / "library/scenarios/papers", package.parent / "scenarios/papers"
     return inside if inside.is_dir() else around
 
 
 def program(paper: str) -> ModuleType:
-    """The module of the program of a paper."""
+    """Return the module of a paper's program."""
     path = folder() / f"{paper.replace('-', '_')}.py"
     name = f"fednet_paper_{path.stem}"
     if name not in sys.modules:
@@ -82,7 +82,7 @@ def program(paper: str) -> ModuleType:
 
 
 def _row(row: Mapping[Any, str], values: Mapping[str, float]) -> tuple[str, ...]:
-    """A row of the table; `check` is the rule by which the numbers are compared."""
+    """Return a row of the table; `check` in `row` is the rule that compares the numbers."""
     ours = values[row["key"]]
     difference, verdict = judged(row["check"], row["published"], ours, row["tolerance"])
     setting = f"{row['setting']} ({row['unit']})" if row["unit"] else row["setting"]
@@ -91,14 +91,15 @@ def _row(row: Mapping[Any, str], values: Mapping[str, float]) -> tuple[str, ...]
 
 
 def judged(check: str, published: str, ours: float, tolerance: str) -> tuple[str, str]:
-    """The difference as a text, and the verdict.
+    """Return the difference as text, and the verdict.
 
     Args:
-        check: `within` compares with the published number by an absolute difference, `relative` by a relative one;
-            `at most` and `at least` compare our number itself with the tolerance; anything else compares nothing.
-        published: the published number or words.
+        check: the rule. `within` compares our number with the published number by their absolute difference, `relative`
+            by their relative difference. `at most` and `at least` compare our number with `tolerance`. Any other rule
+            compares nothing.
+        published: the published number, or a description in words.
         ours: our number.
-        tolerance: the tolerance, a number.
+        tolerance: the tolerance, as text.
     """
     if check in ("at most", "at least"):
         fits = ours <= float(tolerance) if check == "at most" else ours >= float(tolerance)
@@ -111,7 +112,7 @@ def judged(check: str, published: str, ours: float, tolerance: str) -> tuple[str
 
 
 def number(value: float) -> str:
-    """A number with five digits; magnitudes below 1e-9, which depend on the host, as `below 1e-9`."""
+    """Return a number with five significant digits; values below 1e-9 depend on the host and are `below 1e-9`."""
     if math.isnan(value):
         return "none"
     if value and abs(value) < _NOISE:
@@ -120,10 +121,10 @@ def number(value: float) -> str:
 
 
 def write_compared(paper: str, sources: Sources, out: Path) -> tuple[Path, pd.DataFrame]:
-    """Write the table of a paper to `out/published/PAPER.csv`, and `counts.csv` of all tables there.
+    """Write the table of a paper to `out/published/PAPER.csv`, and `counts.csv` for all tables in that folder.
 
     Returns:
-        The file of the paper, and its table.
+        The file of the paper, and the table of the paper.
     """
     table = compared(paper, sources)
     path = out / "published" / f"{paper}.csv"
@@ -135,7 +136,7 @@ def write_compared(paper: str, sources: Sources, out: Path) -> tuple[Path, pd.Da
 
 
 def counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """The number of rows of each paper by verdict."""
+    """Return the number of rows of each paper by verdict."""
     rows: list[dict[str, Any]] = [
         {"paper": paper, **{verdict: int((table["verdict"] == verdict).sum()) for verdict in VERDICTS}}
         for paper, table in tables.items()

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 PAGE = "report.html"
-"""The file of a page in its folder."""
+"""File name of a page in the folder of its run or study."""
 DATA_FIGURES = ("data", "data-test")
-"""Names of the figures that show the data split; they need no run."""
+"""Names of the figures that show the data split; these figures need no run."""
 
 
 class Timeline(TypedDict, total=False):
-    """Window and devices of a timeline; see `Run.plot`."""
+    """Time window and devices of a timeline; see `Run.plot`."""
 
     from_s: float | None
     until_s: float | None
@@ -50,12 +50,12 @@ class Run(RunRecords):
     """The results of a run: its summary, its tables and its model, in memory or in a run folder.
 
     Tables are pandas data frames with times in seconds, sizes in bits and energies in joules. Each access reads the
-    table again and returns a new frame, which the caller may change. Every entry of the summary that is no table is an
-    attribute, too: `run.accuracy`, `run.simulated_s`, `run.energy_j`, `run.seed`, `run.status`.
+    table again and returns a new frame, which the caller may change. Every entry of the summary that is not a table is
+    also an attribute: `run.accuracy`, `run.simulated_s`, `run.energy_j`, `run.seed`, `run.status`.
 
     Attributes:
-        given: its scenario, if this process has run it.
-        trained: its final model, if this process has run it and there is one.
+        given: the scenario, if this process has run it.
+        trained: the final model, if this process has run the scenario and the run has a model.
     """
 
     given: Scenario | None = None
@@ -73,7 +73,6 @@ class Run(RunRecords):
     # ---- records -----------------------------------------------------------------------------------------------------
 
     def __getattr__(self, name: str) -> Any:
-        """Return an entry of the summary."""
         summary = self.__dict__.get("summary", {})
         if name in summary:
             return summary[name]
@@ -85,12 +84,12 @@ class Run(RunRecords):
 
     @property
     def digest(self) -> str:
-        """Fingerprint of the event log; it is the same on every machine for the same scenario and seed."""
+        """Checksum of all events of the run; equal scenario and seed give an equal digest on every machine."""
         return str(self.summary["event_digest"])
 
     @property
     def verdict(self) -> str:
-        """A sentence that states whether the records obey the conservation laws, and which are broken."""
+        """A sentence that states whether the records obey the conservation laws, and which laws are broken."""
         broken = self.summary["broken_laws"]
         problems = "; ".join(f"{law}: {problem}" for law, problem in broken.items())
         return f"records are not consistent: {problems}" if broken else "all records consistent"
@@ -122,19 +121,19 @@ class Run(RunRecords):
 
     @property
     def device_evaluations(self) -> pd.DataFrame:
-        """One row for each device and evaluation; needs the setting `evaluation.per_device: true`."""
+        """One row for each device and evaluation; only with the setting `evaluation.per_device: true`."""
         return self.table("device_evaluations")
 
     @property
     def energies(self) -> pd.DataFrame:
-        """One row for each device: energy of computing, sending, receiving, idling; the last row is the stations."""
+        """One row per device: energy of computing, sending, receiving and idling; the last row is for the stations."""
         return self.table("energies")
 
     def series(self, name: str) -> pd.DataFrame:
-        """Return a table that the algorithm recorded in addition to the standard ones, for example `staleness`.
+        """Return a table that the algorithm recorded in addition to the standard tables, for example `staleness`.
 
         Raises:
-            DataError: the run has no table of that name.
+            DataError: the run has no table with the name `name`.
         """
         if not self.has(name):
             own = ", ".join(sorted({*self.names()} - {*TABLES, *DESCRIBED})) or "none"
@@ -162,10 +161,10 @@ class Run(RunRecords):
 
     @cached_property
     def model(self) -> nn.Module | list[nn.Module]:
-        """The final model in evaluation mode, or a list with one model for each device if the algorithm trains those.
+        """The final model in evaluation mode; a list with one model per device if the algorithm trains personal models.
 
         Raises:
-            DataError: there is no model, because the run did not learn or because its folder does not keep it.
+            DataError: no model exists, because the run did not train or because its folder does not store the model.
         """
         from fednet_emu.emulation.final_model import load_model
 
@@ -179,24 +178,24 @@ class Run(RunRecords):
     # ---- figures -----------------------------------------------------------------------------------------------------
 
     def plot(self, what: str | None = None, *, against: str | None = None, **timeline: Unpack[Timeline]) -> Figure:
-        """Draw a measure (accuracy by default) against a cost (time by default), or the figure of a given name.
+        """Plot a measure (by default accuracy) against a cost (by default time), or plot the figure named `what`.
 
         Args:
-            what: a measure: `accuracy`, `loss`, `worst_accuracy`, ...; or a figure: `timeline`, `round-latency`, or the
-                name of a series that the algorithm recorded; or `data` and `data-test`: the data split of the training
-                and of the test samples.
-            against: for a measure, the cost: `time`, `bits`, `energy` or `rounds`.
-            timeline: window and devices of the timeline: `from_s` and `until_s` in simulated seconds (by default the
-                first three rounds), `devices` (by default all), and their order `sort`: `device`, `waiting`,
-                `computing`, `busy` or `lost`.
+            what: a measure (`accuracy`, `loss`, `worst_accuracy`, ...) or a figure: `timeline`, `round-latency`, the
+                name of a series that the algorithm recorded, or `data` and `data-test` for the split of training and
+                test samples.
+            against: the cost on the horizontal axis for a measure: `time`, `bits`, `energy` or `rounds`.
+            timeline: settings of the timeline: its window from `from_s` to `until_s` in simulated seconds (by default
+                the first three rounds), its `devices` (by default all), and their order `sort`, which is `device`,
+                `waiting`, `computing`, `busy` or `lost`.
 
         Raises:
-            FednetError: the figure does not exist, or the run did not measure it.
+            FednetError: the figure does not exist, or the run did not measure the quantity.
         """
         return plot(self, what, against=against, **timeline)
 
     def figures(self, **timeline: Unpack[Timeline]) -> dict[str, Figure]:
-        """Draw all figures of the run, by name; see `plot` for the arguments."""
+        """Plot all figures of the run, and return the figures by name; see `plot` for the arguments."""
         return figures([self], **timeline)
 
     def trace(
@@ -210,17 +209,18 @@ class Run(RunRecords):
     ) -> Path:
         """Write the run as a Perfetto trace, a zoomable and searchable timeline for ui.perfetto.dev.
 
-        There is one process per cell, with a track for each device, on which downlinks, computing, waiting and uplinks
-        are nested in the turns of the device; tracks and counters of the medium; rounds, scores and energy; and flows
-        from the broadcast of a model over the training with it to the average. Devices are in their initial cells.
-        Slices that overlap the window are written whole, and counters count all devices.
+        The trace has one process per cell. Each device has a track, whose downlinks, computations, waits and uplinks
+        are grouped into turns. The medium has tracks and counters. Rounds, scores and energy have tracks of the whole
+        run. Flows (arrows) lead from the broadcast of a model to the training with this model and to the average.
+        Devices are in their initial cells. Slices that overlap the window are written in full, and counters include all
+        devices.
 
         Args:
             path: the file; the usual ending is `.pftrace`.
             from_s: start of the window in simulated seconds; None for the start of the run.
-            until_s: its end; None for the end of the run.
-            devices: the devices whose slices are written; None for all.
-            progress: whether to show progress; None shows it only in a terminal or a notebook.
+            until_s: end of the window in simulated seconds; None for the end of the run.
+            devices: the devices whose slices are written; None for all devices.
+            progress: True to show progress, False to hide it; None shows progress only in a terminal or a notebook.
 
         Returns:
             The file.
@@ -242,14 +242,15 @@ class Run(RunRecords):
         return Path(path)
 
     def explain(self, *, replay: bool = True) -> Explanation:
-        """Return the critical paths of the rounds, and the gains of remedies.
+        """Return the critical paths of the rounds, and the time that remedies would save.
 
-        The critical path of a round is the chain of transfers, computations, waits and messages on the backhaul that
-        determines its end; its parts add up to the length of the round. A remedy is the same run with one change,
-        replayed without training and with the same random numbers for as many rounds.
+        The critical path of a round is the chain of transfers, computations, waits and backhaul messages that
+        determines the end of the round. The parts of the path add up to the duration of the round. A remedy is one
+        change of settings. Its effect is found by replaying the run without training, with the same random numbers,
+        until as many updates have arrived.
 
         Args:
-            replay: whether to replay the run with remedies; this needs its scenario, and takes some host time.
+            replay: True to replay the run with remedies, which needs the scenario of the run and some host time.
 
         Raises:
             DataError: the run has no rounds, or a table of the run is missing or unreadable.
@@ -265,7 +266,7 @@ class Run(RunRecords):
         return bibtex([self.scenario])
 
     def report(self, path: str | Path | None = None) -> Path:
-        """Write a page of the run: a single HTML file for any browser, without network access.
+        """Write the page of the run: a single HTML file for any browser, without network access.
 
         Args:
             path: the file; None for `report.html` in the run folder.
@@ -301,10 +302,10 @@ class Run(RunRecords):
 
 
 def opened(runs: Sequence[Run | str | Path], labels: Sequence[str] = ()) -> list[RunRecords]:
-    """Return runs, open or in folders, with the given labels instead of their names if any.
+    """Return the records of runs, given as objects or folders; `labels`, if any, replace the names of the runs.
 
     Raises:
-        FednetError: the numbers of labels and runs differ.
+        FednetError: the number of labels differs from the number of runs.
     """
     if labels and len(labels) != len(runs):
         raise FednetError(f"labels: one per run is needed, got {len(labels)} for {len(runs)} runs; give each a label")
@@ -321,19 +322,19 @@ def plot(
     settings: Settings | None = None,
     **timeline: Unpack[Timeline],
 ) -> Figure:
-    """Draw one figure of a run, or of several runs overlaid.
+    """Plot one figure of a run, or of several runs overlaid.
 
     Args:
-        runs: a run or its folder, or a list of several; for the figures of the data, which need no run, a scenario too.
-        what: the measure or figure, as for `Run.plot`.
-        against: the cost, as for `Run.plot`.
-        labels: one for each run in the legend; by default the names of the scenarios.
-        settings: for the figures of the data, changes of the scenario, for example `{"partition": "iid"}`.
-        timeline: window and devices of the timeline, as for `Run.plot`.
+        runs: a run or its folder, or a list of several. The figures of the data split also accept a scenario.
+        what: the measure or figure; see `Run.plot`.
+        against: the cost; see `Run.plot`.
+        labels: a legend label for each run; by default the names of the scenarios.
+        settings: changes to the scenario for the figures of the data split, for example `{"partition": "iid"}`.
+        timeline: window and devices of the timeline; see `Run.plot`.
 
     Raises:
-        FednetError: the figure does not exist, the runs did not measure it, they are not in a list, or an argument has
-            no effect on the figure.
+        FednetError: the figure does not exist, the runs did not measure the quantity, several runs are not in a list,
+            or an argument has no effect on the figure.
     """
     given: list[Run | ScenarioLike] = [*runs] if isinstance(runs, list | tuple) else [runs]  # type: ignore[list-item]
     if not isinstance(what, str | None):
@@ -352,7 +353,7 @@ def plot(
 
 
 def _data_figure(sources: Sequence[Run | ScenarioLike], what: str, settings: Settings | None) -> Figure:
-    """The figure of the data split of one run or scenario; `settings` changes settings of the scenario."""
+    """Return the figure of the data split of one run or scenario; `settings` are changes to the scenario."""
     if len(sources) != 1:
         raise FednetError(f"plot: '{what}' shows the data of one run or scenario, got {len(sources)}; give one")
     from fednet_emu.draw.figures.data_split import split_figures
@@ -381,7 +382,7 @@ def _refuse_unused(what: str | None, given: Mapping[str, Any]) -> None:
 def figures(
     runs: Sequence[Run | str | Path], labels: Sequence[str] = (), **timeline: Unpack[Timeline]
 ) -> dict[str, Figure]:
-    """Draw all figures of several runs, overlaid, by name; `plot` describes the arguments."""
+    """Plot all figures of several runs, overlaid, and return the figures by name; see `plot` for the arguments."""
     from fednet_emu.draw.figures.run_figures import figures as drawn
 
     return drawn(opened(runs, labels), Window.of(**timeline))

@@ -1,4 +1,4 @@
-"""Run a scenario, sweep a study, and search settings, from Python."""
+"""Run a scenario, sweep a study, and search for settings, from Python."""
 
 from __future__ import annotations
 
@@ -51,32 +51,32 @@ def run(
 
     Args:
         scenario: a name of the library, a path, a mapping with the keys of a scenario file, or a `Scenario`.
-        seed: a seed that replaces the scenario's.
-        settings: changes, for example `{"algorithm.lr": 0.05, "network.uplink.access": "ofdma"}`.
-        out: the run folder, as of `fednet run`; None keeps all results in memory. An unfinished run of the same
-            scenario in the folder is continued.
-        algorithm: an algorithm object that replaces the scenario's algorithm; or another kind, such as `"fedprox"`,
-            which keeps the settings that fit.
-        model: a model that replaces the scenario's: a component, or another kind; a `torch.nn.Module`, whose parameters
-            are the initial model; or a function or class that makes one (called with `input_shape` and `outputs` if it
-            has such parameters), whose initial parameters follow from the seed.
-        data: samples that replace the scenario's data, or another kind of data set.
+        seed: a seed that replaces the seed of the scenario.
+        settings: changes to the scenario, for example `{"algorithm.lr": 0.05, "network.uplink.access": "ofdma"}`.
+        out: the run folder, with the same content as from `fednet run`; None keeps all results in memory. An unfinished
+            run of the same scenario in the folder is continued.
+        algorithm: an algorithm object that replaces the algorithm of the scenario; or another kind, such as
+            `"fedprox"`, which keeps the settings that both kinds have.
+        model: a model that replaces the model of the scenario: a component or another kind; a `torch.nn.Module`, whose
+            parameters are the initial model; or a function or class that creates a model, whose initial parameters
+            follow from the seed. The function is called with `input_shape` and `outputs` if it has such parameters.
+        data: samples that replace the data of the scenario, or another kind of data set.
         data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
-        timing_only: whether to leave out training; time, bits and energy stay the same.
-        force: whether to replace an existing run of the folder, once the new one has ended.
+        timing_only: True to omit training; time, bits and energy stay the same.
+        force: True to replace an existing run in the folder, once the new run has ended.
         track: `tensorboard`, `mlflow`, `wandb`, or objects with the three methods of a tracker.
-        progress: whether to show the progress of the run; None shows it only in a terminal or a notebook.
+        progress: True to show progress, False to hide it; None shows progress only in a terminal or a notebook.
 
     Warns:
         ScenarioWarning: a part of the scenario is suspicious, for example devices that are out of reach.
 
     Raises:
         ScenarioError: lists every problem of the scenario with its place.
-        FednetError: a tracker does not exist, or its library is not installed.
+        FednetError: a tracker does not exist, or the library of a tracker is not installed.
         DataError: data are missing, or the folder cannot be used.
         Deadlock: the algorithm waits for an event that can never happen.
     """
-    with none_left_behind():  # reading a scenario loads libraries, too
+    with none_left_behind():  # reading a scenario also loads libraries
         trackers = trackers_of(track)
         given = {"seed": seed, "algorithm": algorithm, "model": model, "data": data}
         name, outlook = scenario_of(scenario, settings, data_dir=data_dir, **given)
@@ -95,7 +95,7 @@ def ran(
     track: Sequence[Tracker] = (),
     progress: bool | None = None,
 ) -> Run:
-    """Run a scenario that has been checked, showing its progress, and return its results; see `run`."""
+    """Run a validated scenario, show its progress, and return its results; see `run` for the other arguments."""
     scenario = outlook.scenario
     with run_shown(scenario.stop, progress) as on_round:
         ended = play(
@@ -139,26 +139,28 @@ def sweep(
 
     Args:
         study: a scenario, as for `run`, whose settings the grid varies; or the name or path of a study file.
-        grid: the axes, whose product is run: a list for one key, named variants, or lists that vary together.
-        seeds: a number of seeds from 0 on, or a list of seeds; 5 for a scenario.
-        settings: settings of every run; the grid overrides them.
+        grid: the axes of the grid, of which all combinations are run. An axis is a list for one key, named variants, or
+            lists that vary together.
+        seeds: the number of seeds, counted from 0, or a list of seeds; by default 5 for a scenario.
+        settings: settings of every run; the grid overrides these settings.
         target: the target of the runs, `{"accuracy": 0.9}` or `{"loss": 0.1}`.
-        workers: number of simultaneous runs, each in its own process; one per core by default.
-        out: the folder of the study, as of `fednet sweep`; its finished runs are not repeated. None leaves no folder.
-        algorithm: as for `run`; objects of classes of a notebook or script cannot go to other processes, so they run in
-            this one, one after the other.
+        workers: number of simultaneous runs, each in its own process; by default one per core.
+        out: the folder of the study, with the same content as from `fednet sweep`; finished runs in the folder are not
+            repeated. None leaves no folder.
+        algorithm: as for `run`. An object whose class is defined in a notebook or script cannot be sent to other
+            processes, so its runs are executed in this process one after another.
         model: as for `run`.
         data: as for `run`.
-        data_dir: the folder with data sets.
-        timing_only: whether to leave out training.
-        ray: whether to run it on a Ray cluster that is started here, or the address of one.
+        data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
+        timing_only: True to omit training.
+        ray: True to start a Ray cluster here and run the study on it, or the address of a Ray cluster.
         track: `tensorboard`, `mlflow`, `wandb`, or import paths of trackers; each run is a run of the tracker, in a
             group with the name of the study.
-        progress: whether to show the progress of the sweep; None shows it only in a terminal or a notebook.
+        progress: True to show progress, False to hide it; None shows progress only in a terminal or a notebook.
 
     Raises:
-        ScenarioError: every problem of the study and of its scenarios.
-        DataError: the folder has other content, or another sweep or search writes to it.
+        ScenarioError: lists every problem of the study and of its scenarios.
+        DataError: the folder has other content, or another sweep or search writes to the folder.
     """
     meant = study_of("sweep", study, grid, {"grid": grid, "seeds": seeds, "target": target})
     changed = changes(settings, algorithm=algorithm, model=model, data=data)
@@ -173,11 +175,11 @@ def sweep(
 
 
 def study_of(command: str, study: ScenarioLike, varied: Mapping[str, Any] | None, keys: Mapping[str, Any]) -> StudyFile:
-    """Return the study of a file, or one with these keys that varies a scenario.
+    """Return the study of a file, or a new study that varies a scenario and has the keys `keys`.
 
     Raises:
-        ScenarioError: every problem of the study, or of its base.
-        FednetError: the file has these keys itself, or there is no search space.
+        ScenarioError: lists every problem of the study, or of its base scenario.
+        FednetError: keys are given for a study file, or a search has no search space.
     """
     found = opened(study) if isinstance(study, str | Path) and varied is None else study
     given = {key: value for key, value in keys.items() if value is not None}
@@ -201,7 +203,7 @@ def swept(
     track: str | Iterable[str] = (),
     progress: bool | None = None,
 ) -> Study:
-    """Execute the unfinished runs of a study, and open it."""
+    """Execute the unfinished runs of a study, and open the study."""
     names, folder = _prepared(track, out)
     with sweep_shown(progress) as show:
         ended = run_sweep(runs, folder, runner, data_dir=data_dir, track=names, on_event=show)
@@ -213,7 +215,7 @@ def swept(
 
 
 def _prepared(track: str | Iterable[str], out: str | Path | None) -> tuple[tuple[str, ...], Path]:
-    """The names of trackers for many runs, and the folder, a temporary one for None; check that trackers exist."""
+    """Return the names of trackers and the folder, a temporary one if `out` is None; check that all trackers exist."""
     names = (track,) if isinstance(track, str) else tuple(track)
     if not all(isinstance(name, str) for name in names):
         raise FednetError(f"track: a sweep takes names, got {names!r}; give an import path, package.module:Class")
@@ -240,35 +242,35 @@ def search(
     track: str | Iterable[str] = (),
     progress: bool | None = None,
 ) -> Search:
-    """Search the settings with which a scenario reaches a target at the lowest cost.
+    """Search for the settings with which a scenario reaches a target at the lowest cost.
 
-    Settings are proposed by Optuna's TPE and tried with two seeds; those that exceed a limit by timing alone are
-    dropped without training, and a run ends at twice the cost of the best setting. The best ones race over the other
-    seeds, until those that are not the best are known. The same search gives the same result with any number of
-    workers, and an interrupted one is continued.
+    Optuna's TPE proposes settings, which are tried with two seeds. Settings that exceed a limit even without training
+    are dropped by a timing-only run. A run ends at twice the cost of the best setting so far. The best settings are
+    then compared on further seeds, one by one, and settings that are not the best are dropped. The result does not
+    depend on the number of workers, and an interrupted search is continued.
 
     Args:
         study: a study file with the key `search`, by path or name; or a scenario, as for `run`, with a space.
         space: the varied settings, as under `search.space` of a study file.
-        minimise: the cost of the target, or several: `time`, `bits`, `energy`, `device-energy` or `rounds`.
-        maximise: `accuracy`, for the highest one within the limits instead.
+        minimise: the cost to reach the target, or several costs: `time`, `bits`, `energy`, `device-energy` or `rounds`.
+        maximise: `accuracy`, to search for the highest accuracy within the limits instead.
         within: upper limits of the costs of a run, for example `{"energy": 4}` in joules.
         target: the target of the runs, `{"accuracy": 0.9}` or `{"loss": 0.1}`.
-        seeds: a number of seeds from 0 on, or a list of seeds; 5 for a scenario.
-        trials: number of tried settings.
+        seeds: the number of seeds, counted from 0, or a list of seeds; by default 5 for a scenario.
+        trials: number of settings to try.
         settings: settings of every run.
-        workers: number of simultaneous runs, each in its own process; one per core by default.
+        workers: number of simultaneous runs, each in its own process; by default one per core.
         out: the folder of the search; None leaves no folder.
-        data_dir: the folder with data sets.
-        timing_only: whether to leave out training.
-        ray: whether to use a Ray cluster that is started here, or the address of one.
+        data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
+        timing_only: True to omit training.
+        ray: True to start a Ray cluster here and run the search on it, or the address of a Ray cluster.
         track: as for `sweep`.
-        progress: whether to show the progress of the search; None shows it only in a terminal or a notebook.
+        progress: True to show progress, False to hide it; None shows progress only in a terminal or a notebook.
 
     Raises:
-        ScenarioError: every problem of the study, of its space, and of the scenarios at its ends.
+        ScenarioError: lists every problem of the study, of its space, and of the scenarios at the limits of the space.
         FednetError: Optuna is not installed, or the arguments contradict each other.
-        DataError: the folder has other content, or another search writes to it.
+        DataError: the folder has other content, or another search writes to the folder.
     """
     asked = {"space": space, "minimise": minimise, "maximise": maximise, "within": within}
     its = {key: list(value) if isinstance(value, tuple | set) else value for key, value in asked.items() if value}
@@ -287,7 +289,7 @@ def searched(
     track: str | Iterable[str] = (),
     progress: bool | None = None,
 ) -> tuple[Search, Sweep]:
-    """Search, and open the results."""
+    """Execute a search, and return its opened results with the executed sweep."""
     names, folder = _prepared(track, out)
     with sweep_shown(progress) as show:
         ended = run_search(maker, folder, runner, data_dir=data_dir, track=names, on_event=show)

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def data_split(scenario: Scenario, data_dir: Path | str | None = None) -> DataSplit:
-    """Split the data of a scenario as in a run of it, and count the samples of each device.
+    """Split the data of a scenario in the same way as a run, and count the samples of each device.
 
-    Labels and targets include the attack and the transformations of groups.
+    Labels and targets include the effects of the attack and the transformations of groups.
 
     Raises:
-        FednetError: the algorithm has its own data.
+        FednetError: the algorithm brings its own data.
         DataError: the data cannot be read.
     """
     if scenario.algorithm.own_learning:
@@ -38,7 +38,7 @@ def data_split(scenario: Scenario, data_dir: Path | str | None = None) -> DataSp
 
 
 def scenario_in(source: ScenarioLike, settings: Settings | None = None) -> Scenario:
-    """The scenario of a run folder, or any other scenario, with some settings changed."""
+    """Return the scenario of a run folder, or any other scenario, with the settings in `settings` changed."""
     folder = Path(source) if isinstance(source, str | Path) else None
     recorded = None if folder is None or not folder.is_dir() else folder / SCENARIO
     return scenario_of(source if recorded is None or not recorded.is_file() else recorded, settings)[1].scenario
@@ -47,7 +47,7 @@ def scenario_in(source: ScenarioLike, settings: Settings | None = None) -> Scena
 def data_figures(
     source: ScenarioLike, settings: Settings | None = None, data_dir: Path | str | None = None
 ) -> dict[str, Figure]:
-    """Draw the figures `data` and, if devices have test samples, `data-test` of a scenario; see `data_split`."""
+    """Plot the figures `data` and, if devices have test samples, `data-test` of a scenario; see `data_split`."""
     from fednet_emu.draw.figures.data_split import split_figures
 
     return split_figures(data_split(scenario_in(source, settings), data_dir))
@@ -56,13 +56,13 @@ def data_figures(
 # ---- references ------------------------------------------------------------------------------------------------------
 
 REFERENCES = Path(__file__).with_name("references.bib")
-"""BibTeX entries, each below a line that names their kinds."""
+"""File of the BibTeX entries; a line above each entry names the kinds of components that cite the entry."""
 OURSELVES = "fednet_emu"
 _ENTRY = re.compile(r"^% (?P<sources>\S[^\n]*)\n(?P<entry>@\w+\{.*?^\})$", re.MULTILINE | re.DOTALL)
 
 
 def bibtex(scenarios: Iterable[Scenario]) -> str:
-    """Return the BibTeX entries of all components of these scenarios, the emulator first.
+    """Return the BibTeX entries of all components of the scenarios; the entry of the emulator is first.
 
     A component of a plug-in adds the entries of its class variable `bibtex`.
     """
@@ -78,14 +78,14 @@ def bibtex(scenarios: Iterable[Scenario]) -> str:
 
 @cache
 def references() -> Mapping[str, tuple[str, ...]]:
-    """Return each entry with its components, as `slot.kind`."""
+    """Return each BibTeX entry with the components that cite the entry, as `slot.kind`."""
     text = REFERENCES.read_text(encoding="utf-8")
     return {found["entry"]: tuple(found["sources"].split()) for found in _ENTRY.finditer(text)}
 
 
 @cache
 def _kinds() -> Mapping[type, tuple[str, ...]]:
-    """Each class of a kind with its names, as `slot.kind`."""
+    """Return each component class with its names, as `slot.kind`."""
     found: dict[type, tuple[str, ...]] = {}
     for name, place in slots().items():
         for kind, component in place.slot.table.items():
@@ -94,7 +94,7 @@ def _kinds() -> Mapping[type, tuple[str, ...]]:
 
 
 def _components(value: Any) -> Iterator[Component]:
-    """Yield the components inside a value, including itself."""
+    """Yield the components inside a value, and the value if it is a component."""
     if isinstance(value, Component):
         yield value
         value = [getattr(value, name) for name in type(value).model_fields]

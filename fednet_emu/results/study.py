@@ -30,7 +30,7 @@ SHOWN = ("accuracy", "loss", "simulated_s", "total_bit", "energy_j")
 
 
 class Failure(NamedTuple):
-    """A failed cell: its levels and seed, the reason, and the command that runs the cell alone."""
+    """A failed cell: its levels and seed as `label`, the reason, and the command that repeats the cell alone."""
 
     label: str
     reason: str
@@ -38,7 +38,7 @@ class Failure(NamedTuple):
 
 
 class Home:
-    """The folder of results; a temporary one is deleted together with the last object that reads from it."""
+    """The folder of results; a temporary folder is deleted together with the last object that reads from it."""
 
     def __init__(self, path: Path, *, temporary: bool = False) -> None:
         self.path, self.temporary = path, temporary
@@ -47,13 +47,13 @@ class Home:
 
 
 class Ranking(RankedSettings):
-    """The settings of a study by the cost of the target, cheapest first, as text and figure."""
+    """A ranking that can be printed and plotted: settings in ascending order of the cost to reach the target."""
 
     def plot(self, *, rename: Mapping[str, str] | None = None) -> Figure:
-        """Draw the costs of all runs, with the mean and the 95 % interval of each setting.
+        """Plot the costs of all runs, with the mean and the 95 % interval of each setting.
 
         Args:
-            rename: other names for axes and levels, as for `Study.plot`.
+            rename: display names for axes and levels; see `Study.plot`.
         """
         from fednet_emu.draw.figures.study_rows import best_figure
         from fednet_emu.draw.style import paper_style
@@ -66,13 +66,13 @@ class Ranking(RankedSettings):
 class Study(StudyRecords):
     """The results of a sweep: one row for each cell, all evaluations, comparisons and figures.
 
-    It has as many entries as finished runs: `len(study)`, `study[0]`, `for run in study`. The part with some levels is
-    a study again: `study["network.uplink.access=tdma"]`, `study[{"devices.count": 20}]`.
+    A study is a sequence of its finished runs: `len(study)`, `study[0]`, `for run in study`. Selecting levels returns a
+    part, which is also a study: `study["network.uplink.access=tdma"]`, `study[{"devices.count": 20}]`.
 
     Attributes:
-        home: where its cells are.
+        home: the folder that contains the cells.
         failures: the cells that failed in this sweep.
-        is_part: whether it is a part of the study in its home.
+        is_part: True if the object is a part of the study in `home`.
     """
 
     home: Home
@@ -86,12 +86,12 @@ class Study(StudyRecords):
 
     @classmethod
     def at(cls, home: Home, failures: Sequence[Failure] = ()) -> Self:
-        """Open the study in a folder that others read from, too."""
+        """Open the study in a folder from which other objects may also read."""
         return cls(**vars(StudyRecords.opened(home.path)), home=home, failures=tuple(failures))
 
     @property
     def folder(self) -> Path | None:
-        """The folder of the study; None for a temporary one, and for a part of a study."""
+        """The folder of the study; None for a temporary folder, and for a part of a study."""
         return None if self.home.temporary or self.is_part else self.home.path
 
     @override
@@ -109,11 +109,11 @@ class Study(StudyRecords):
     @overload
     def __getitem__(self, which: Condition) -> Study: ...
     def __getitem__(self, which: int | Condition) -> Run | Study:
-        """Return the run in a row of `cells`, or the part of the study with some levels.
+        """Return the run in a row of `cells`, or the part of the study with the given levels.
 
         Raises:
-            IndexError: there is no such row.
-            FednetError: there is no such axis or level.
+            IndexError: the row does not exist.
+            FednetError: an axis or level does not exist.
         """
         if isinstance(which, str | Mapping):
             return self.where(conditions(which, self.name))
@@ -125,11 +125,11 @@ class Study(StudyRecords):
         """Return the run of one cell.
 
         Args:
-            seed: the seed; may be left out if there is only one.
-            levels: the level of each axis, by the axis's name; an axis with only one level may be left out.
+            seed: the seed; may be omitted if there is only one seed.
+            levels: the level of each axis, by the name of the axis; an axis with only one level may be omitted.
 
         Raises:
-            FednetError: no cell, or more than one, has this seed and these levels.
+            FednetError: no cell, or more than one cell, has this seed and these levels.
         """
         rows = self.where(conditions(levels, self.name)).cells
         if seed is not None:
@@ -147,17 +147,16 @@ class Study(StudyRecords):
         loss: float | None = None,
         within: Within = (),
     ) -> Comparison:
-        """Compare two settings by their differences, paired by seed, with 95 % intervals from six seeds on.
+        """Compare two settings by their differences, paired by seed; with six or more seeds, with 95 % intervals.
 
-        The two settings have to be chosen before the runs. For the question which of all settings may be the best see
-        `best`.
+        Both settings have to be chosen before the runs. To find which of all settings may be the best, see `best`.
 
         Args:
             first: the setting A: `axis=level`, several of these separated by commas, or a mapping from axes to levels.
-            second: the setting B, in the same form.
-            accuracy: a target accuracy, instead of the study's target.
-            loss: a target loss, in the same way; a perplexity p is a loss of ln p.
-            within: upper limits of the costs of both sides, for example `{"time": 60}` in seconds.
+            second: the setting B, in the same form as `first`.
+            accuracy: a target accuracy that replaces the study's target.
+            loss: a target loss that replaces the study's target; a perplexity p is a loss of ln p.
+            within: upper limits of the costs of both settings, for example `{"time": 60}` in seconds.
 
         Raises:
             FednetError: an axis, level or cost does not exist.
@@ -173,24 +172,24 @@ class Study(StudyRecords):
         minimise: str = "time",
         where: Condition | None = None,
     ) -> Ranking:
-        """Rank the settings by the cost of the target, and name those that may be the best.
+        """Rank the settings by the cost to reach the target, and name the settings that may be the best.
 
-        Two runs of a seed are compared up to the first end without the target of either; one that diverged or exceeded
-        a limit counts as the highest cost of any run. Settings that are not the best are found by exchanging costs
+        Two runs of a seed are compared up to the first end of a run without the target. A run that diverged or exceeded
+        a limit counts with the highest cost of any run. Settings that are not the best are found by permuting costs
         within seeds, which accounts for the number of settings. Settings without information are not ranked.
 
         Args:
-            accuracy: the target accuracy, instead of the study's target.
-            loss: the target loss, in the same way; a perplexity p is a loss of ln p.
-            within: upper limits of the costs of a run at the target, for example `{"energy": 4, "bits": 20e6}`: `time`
-                in seconds, `bits` of all links, `energy` in joules of all devices and base stations, `device-energy`
-                the same per device, or `rounds`.
-            minimise: the cost of the ranking, one of the same five.
-            where: the levels of some axes, as for `compare`; only settings with these are ranked.
+            accuracy: a target accuracy that replaces the study's target.
+            loss: a target loss that replaces the study's target; a perplexity p is a loss of ln p.
+            within: upper limits of the costs of a run at the target, for example `{"energy": 4, "bits": 20e6}`. Costs
+                are `time` in seconds, `bits` on all links, `energy` of all devices and base stations in joules,
+                `device-energy` (`energy` divided by the number of devices), and `rounds`.
+            minimise: the cost by which settings are ranked, one of the costs of `within`.
+            where: the levels of some axes, as for `compare`; only settings with these levels are ranked.
 
         Raises:
-            FednetError: a cost, axis or level does not exist, there is no target, or no run reaches it within the
-                limits.
+            FednetError: a cost, axis or level does not exist, there is no target, or no run reaches the target within
+                the limits.
         """
         found = best(self, accuracy=accuracy, loss=loss, within=within, minimise=minimise, where=where)
         return Ranking(**vars(found))
@@ -198,21 +197,21 @@ class Study(StudyRecords):
     def front(self, one: str = "time", other: str = "accuracy") -> pd.DataFrame:
         """Return the Pareto front of two quantities: points that no other point dominates.
 
-        With the accuracy, points are rounds that every seed has evaluated; a model with less than a tenth of the best
-        accuracy gain over an untrained model is on no front. With two costs, points are settings, by the costs of the
-        target, or of whole runs without a target. Data sets have separate fronts. The figure `pareto` and the page of
-        the study show the same points.
+        If one quantity is the accuracy, points are rounds that every seed has evaluated. A model with less than a tenth
+        of the best accuracy gain over an untrained model is then on no front. With two costs, points are settings with
+        their costs to reach the target, or with the costs of whole runs if there is no target. Each data set has its
+        own front. The figure `pareto` and the page of the study show the same points.
 
         Args:
             one: `time`, `bits`, `energy` or `accuracy`.
-            other: another one of these.
+            other: another of these quantities.
 
         Returns:
-            One row for each point: `setting`, its levels, `data_set`, `round` (-1 for whole runs), and the means over
-            seeds of `simulated_s`, `total_bit`, `energy_j` and `accuracy`.
+            One row for each point: `setting`, the levels of the setting, `data_set`, `round` (-1 for whole runs), and
+            the means over seeds of `simulated_s`, `total_bit`, `energy_j` and `accuracy`.
 
         Raises:
-            FednetError: a quantity does not exist, or both are the same.
+            FednetError: a quantity does not exist, or both quantities are the same.
         """
         return front(self, one, other)
 
@@ -224,13 +223,14 @@ class Study(StudyRecords):
         panels: Sequence[str] | None = None,
         rename: Mapping[str, str] | None = None,
     ) -> Figure:
-        """Draw a metric against a cost, as means and 95 % bands over the seeds.
+        """Plot a metric against a cost, as means and 95 % bands over the seeds.
 
         Args:
             metric: `accuracy`, `loss`, `worst_accuracy`, ...; by default the metric of the target, or the accuracy.
             against: the cost: `time`, `bits`, `energy` or `rounds`.
             panels: the axes whose levels have a panel each, at most two; by default the second and third axis.
-            rename: other names for axes, levels and metrics, for example `{"tdma": "TDMA", "devices.count=20": "few"}`.
+            rename: display names for axes, levels and metrics, for example `{"tdma": "TDMA", "devices.count=20":
+                "few"}`.
 
         Raises:
             FednetError: a metric, cost, axis or level does not exist, or the metric was not measured.
@@ -246,19 +246,19 @@ class Study(StudyRecords):
         panels: Sequence[str] | None = None,
         rename: Mapping[str, str] | None = None,
     ) -> dict[str, Figure]:
-        """Draw all figures of the study, by name; `plot` describes the arguments.
+        """Plot all figures of the study, and return the figures by name; see `plot` for the arguments.
 
-        If `against` is given, only the figure of the metric against this cost is drawn.
+        If `against` is given, only the figure of the metric against this cost is plotted.
         """
         from fednet_emu.draw.figures.study_figures import study_figures
 
         return study_figures(self, metric=metric, against=against, panels=panels, rename=rename)
 
     def report(self, path: str | Path | None = None) -> Path:
-        """Write a page of the study: a single HTML file for any browser, without network access.
+        """Write the page of the study: a single HTML file for any browser, without network access.
 
-        It has learning curves with bands over seeds, costs of the target, paired differences in words, Pareto fronts,
-        and tables.
+        The page has learning curves with bands over seeds, costs to reach the target, paired differences in words,
+        Pareto fronts, and tables.
 
         Args:
             path: the file; None for `report.html` in the folder of the study.
@@ -297,8 +297,8 @@ class Search(SearchRecords):
     """The results of a search: all trials, the settings that may be the best, and the importance of parameters.
 
     Attributes:
-        home: its folder.
-        failures: number of failed runs of this search.
+        home: the folder of the search.
+        failures: number of runs that failed in this search.
     """
 
     home: Home
@@ -312,23 +312,23 @@ class Search(SearchRecords):
 
     @property
     def folder(self) -> Path | None:
-        """The folder of the search; None for a temporary one."""
+        """The folder of the search; None for a temporary folder."""
         return None if self.home.temporary else self.home.path
 
     @property
     def best(self) -> list[dict[str, Any]]:
-        """The settings that remained in the race, best first, by the names of the varied quantities."""
+        """The settings of the finalists, best first, by the names of the varied quantities."""
         rows = self.trials.set_index("trial")
         values = [{name: rows[name][number] for name in self.parameters} for number in self.finalists]
         return [{name: value for name, value in each.items() if not pd.isna(value)} for each in values]
 
     @property
     def study(self) -> Study:
-        """The finalists that remained, as a study with the axis `setting`."""
+        """The finalists as a study with the axis `setting`."""
         return Study.at(self.home)
 
     def plot(self) -> Figure:
-        """Draw the cost of every trial in order, and the finalists."""
+        """Plot the cost of every trial in order, and the finalists."""
         from fednet_emu.draw.figures.study_search import search_figure
         from fednet_emu.draw.style import paper_style
 
@@ -340,7 +340,7 @@ def opened(path: str | Path) -> Run | Study:
     """Open the folder of a run or of a study, as written by `fednet run` or `fednet sweep`.
 
     Raises:
-        DataError: the folder holds neither, or it cannot be read.
+        DataError: the folder contains neither a run nor a study, or cannot be read.
     """
     folder = Path(path)
     return Study.opened(folder) if is_study(folder) else Run.opened(folder)
@@ -357,8 +357,8 @@ def compared(
     """Compare two runs or studies by their differences, paired by seed; see `Study.compare`.
 
     Raises:
-        FednetError: the two have no seed in common, so that nothing can be paired.
-        DataError: a folder holds neither a run nor a study.
+        FednetError: the two have no seed in common, so that no runs can be paired.
+        DataError: a folder contains neither a run nor a study.
     """
     (name_a, a), (name_b, b) = _side(first), _side(second)
     return side_by_side((a, b), (name_a, name_b), accuracy=accuracy, loss=loss, within=within)
@@ -370,14 +370,14 @@ def _side(given: Run | Study | str | Path) -> tuple[str, StudyRecords]:
 
 
 def report(paths: Sequence[str | Path], out: str | Path | None = None) -> Path:
-    """Write the page of a run, of a study, or of several runs overlaid, and return its file.
+    """Write the page of a run, of a study, or of several runs overlaid, and return the file of the page.
 
     Args:
         paths: the folder of a run or of a study, or the folders of several runs.
-        out: the file; None for `report.html` in the folder, of several runs in the current folder.
+        out: the file; None for `report.html` in the folder, or in the current folder for several runs.
 
     Raises:
-        FednetError: there is a study among several folders, or a folder holds neither a run nor a study.
+        FednetError: a study is among several folders, or a folder contains neither a run nor a study.
         DataError: a table is missing or unreadable, or the file cannot be written.
     """
     folders = [Path(each) for each in paths]

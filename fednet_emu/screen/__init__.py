@@ -1,1 +1,1 @@
-"""Progress in a terminal, in a notebook, or as lines of text."""
+"""Show progress in a terminal, in a notebook, or as lines of text."""

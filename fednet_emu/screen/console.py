@@ -1,4 +1,4 @@
-"""The console that prints text verbatim: text of a scenario is no markup, no emoji, and cannot control the terminal."""
+"""A console that prints text verbatim: text of a scenario is not markup or emoji, and cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from fednet_emu.errors import visible_lines
 
 
 class PlainConsole(Console):
-    """A console that interprets nothing, breaks no lines, and shows control characters as escapes."""
+    """A console that interprets no markup, breaks no lines, and shows control characters as escapes."""
 
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print objects as `Console` does, texts with their control characters made visible."""
+        """Print objects like `Console`, but make control characters in texts visible."""
         super().print(*map(_shown, objects), **options)
 
     def out(self, *objects: Any, **options: Any) -> None:
-        """Write objects as `Console` does, texts with their control characters made visible."""
+        """Write objects like `Console`, but make control characters in texts visible."""
         super().out(*map(_shown, objects), **options)
 
 

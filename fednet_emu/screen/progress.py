@@ -1,4 +1,4 @@
-"""Show the progress of runs and sweeps: in a terminal, in a notebook, or as lines of text, as in a log file."""
+"""Show the progress of runs, traces and sweeps: in a terminal, in a notebook, or as lines of text (in a log file)."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ class Bar(NamedTuple):
     every_s: float
     """Shortest useful time between two updates, in seconds of host time."""
     show: Callable[[str, float, Table | None], None]
-    """Shows a line of text, the completed part, from 0 to 1, and the table instead of both where there is space."""
+    """Function that shows a line of text and the completed share (0 to 1), or only the table if the display supports
+    tables."""
 
 
 @contextmanager
 def bar(progress: bool | None, *, as_table: bool = False) -> Iterator[Bar | None]:
-    """Provide a display inside the `with` block, which is removed at the end: in a terminal, a notebook, or as text.
+    """Provide a display inside the `with` block: in a terminal, in a notebook, or as text; removed at the end.
 
     Args:
-        progress: whether to show progress; None shows it only in a terminal or a notebook.
-        as_table: whether a terminal has a table instead of a bar.
+        progress: True to show progress, False to hide it; None shows progress only in a terminal or a notebook.
+        as_table: True if a terminal shows a table instead of a bar.
     """
     console = PlainConsole(stderr=True)
     if not (console.is_terminal or console.is_jupyter if progress is None else progress):
@@ -74,7 +75,7 @@ def bar(progress: bool | None, *, as_table: bool = False) -> Iterator[Bar | None
 
 @contextmanager
 def _now_and_then(progress: bool | None) -> Iterator[Callable[[Callable[[], tuple[str, float]]], None] | None]:
-    """Provide a display of a text and the completed part, computed when an update is due; None without a display."""
+    """Provide a display of text and completed share, both computed when an update is due; None without a display."""
     shown_s = time.monotonic()
     with bar(progress) as display:
 
@@ -94,9 +95,9 @@ def run_shown(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federatio
 
     Args:
         stop: the conditions that end the run.
-        progress: as for `bar`.
+        progress: True to show progress, False to hide it; see `bar`.
     """
-    begun: list[tuple[float, float]] = []  # host time and part when it was first shown: before, data were read
+    begun: list[tuple[float, float]] = []  # host time and share at the first display, after data were read
 
     def state(fed: Federation) -> tuple[str, float]:
         text, part = _run_state(fed, stop)
@@ -114,7 +115,7 @@ def run_shown(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federatio
 
 
 def _run_state(fed: Federation, stop: Stop) -> tuple[str, float]:
-    """Round, simulated time, bits and accuracy; and the part of the nearest limit, except a target accuracy."""
+    """Return round, simulated time, bits and accuracy as text, and the largest completed share of a limit."""
     accuracy = "" if fed.accuracy is None else f"  accuracy {fed.accuracy:.3f}"
     sent_bit, now_s = sum(fed.ledger.sent_bit), fed.clock.now_s
     limits = (
@@ -131,7 +132,7 @@ def _run_state(fed: Federation, stop: Stop) -> tuple[str, float]:
 
 @contextmanager
 def trace_shown(end_ns: float, progress: bool | None) -> Iterator[Callable[[int, int], None] | None]:
-    """Provide a display of the progress of a trace, called with time in ns and slices; None without a display."""
+    """Provide a display of the progress of a trace, called with time in ns and slice count; None without a display."""
     with _now_and_then(progress) as show:
 
         def state(now_ns: int, slices: int) -> tuple[str, float]:
@@ -143,14 +144,14 @@ def trace_shown(end_ns: float, progress: bool | None) -> Iterator[Callable[[int,
 # ---- sweeps ----------------------------------------------------------------------------------------------------------
 
 MOST_NAMED = 8
-"""Largest number of active runs that the table names."""
+"""Maximum number of running runs, and of failed runs, that the table lists."""
 
 
 @contextmanager
 def sweep_shown(progress: bool | None) -> Iterator[Callable[[Sweep], None]]:
     """Provide a display of a sweep: a live table in a terminal, elsewhere a line for each ended run.
 
-    Meanwhile a termination request is an interrupt, so that runs write their records.
+    Inside the `with` block, a termination request (SIGTERM) acts as an interrupt, so that runs write their records.
     """
     ended = -1
     with _terminated_as_interrupted(), bar(progress, as_table=True) as display:

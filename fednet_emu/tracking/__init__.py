@@ -1,4 +1,4 @@
-"""Trackers: metrics of a run, sent to TensorBoard, MLflow, W&B or a user's object while it runs."""
+"""Trackers: send the metrics of a run to TensorBoard, MLflow, W&B or a user's object during the run."""
 
 from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo, Tracker
 

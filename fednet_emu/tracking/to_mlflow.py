@@ -1,4 +1,4 @@
-"""MLflow: a run in the store that the user has configured, or in a database in the run folder."""
+"""MLflow: log a run to the store that the user has configured, or to a database in the run folder."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo, Tracker
 
 FOLDER, DATABASE = "mlruns", "mlflow.db"
 ID = "fednet_emu.id"
-"""The tag that identifies a resumed run."""
+"""The MLflow tag that identifies a resumed run."""
 STATUSES = {"done": "FINISHED", "interrupted": "KILLED"}
-"""MLflow's statuses; all others are FAILED."""
+"""The MLflow status of each run status; FAILED for any other run status."""
 PARAMETERS_AT_ONCE, METRICS_AT_ONCE, PARAMETER_LENGTH = 100, 1000, 6000
-"""Limits of one request to the server of MLflow."""
+"""Limits of one request to the MLflow server: number of parameters, number of metrics, length of a parameter."""
 EVERY_S = 1.0
-"""Host time in seconds after which the next metrics are sent."""
+"""Host time in seconds after which collected metrics are sent."""
 
 
 @final
 class MLflow(Tracker):
-    """Logs a run to MLflow: settings as parameters, metrics with the round as step, the files as artifacts.
+    """Logs a run to MLflow: settings as parameters, metrics with the round as step, files as artifacts.
 
-    The experiment has the name of the study or scenario. The timestamp of a metric is its simulated time. A resumed run
-    continues in its MLflow run, and points that were sent before are not sent again.
+    The experiment has the name of the study or scenario. The timestamp of a metric is the simulated time. A resumed run
+    continues in its MLflow run; points that were sent before are not sent again.
     """
 
     def __init__(self) -> None:
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before it is imported, or it is too late
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before MLflow is imported, or it is too late
         self._entities: Any = importlib.import_module("mlflow.entities")
         self._tracking: Any = importlib.import_module("mlflow.tracking")
         for database in ("sqlalchemy", "alembic"):
@@ -89,7 +89,7 @@ class MLflow(Tracker):
             self._send()
 
     def _history(self, name: str) -> set[tuple[int, int]]:
-        """The rounds and times in ms at which an earlier attempt has sent a metric."""
+        """Return the rounds, and the times in ms, at which an earlier attempt has sent a metric."""
         if name not in self._there:
             points = self._client.get_metric_history(self._run_id, name)
             self._there[name] = {(point.step, point.timestamp) for point in points}

@@ -1,4 +1,4 @@
-"""TensorBoard: event files in the run folder, with simulated seconds as their time."""
+"""TensorBoard: write event files to the run folder, with simulated seconds as wall time."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ SHOWN = ("scenario.yaml", "summary.json")
 
 @final
 class TensorBoard(Tracker):
-    """Writes scalars over rounds, whose wall time is simulated time, settings as hyperparameters, and texts.
+    """Writes metrics as scalars over rounds, with simulated time as wall time; settings as hyperparameters; and texts.
 
-    The files are in `tensorboard/ID` of the run folder. TensorBoard cannot remove points, so all points of a resumed
-    run are written again. The files of a run that another run replaces stay until the new run has finished.
+    The files are in the folder `tensorboard/ID` of the run folder. TensorBoard cannot remove points, so all points of a
+    resumed run are written again. The files of a replaced run stay until the new run has finished.
     """
 
     def __init__(self) -> None:

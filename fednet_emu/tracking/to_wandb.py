@@ -1,4 +1,4 @@
-"""W&B (Weights & Biases): an offline run for `wandb sync`; it is online only with WANDB_MODE."""
+"""W&B (Weights & Biases): log an offline run for `wandb sync`, or an online run if WANDB_MODE is `online`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ PROJECT = "fednet_emu"
 
 @final
 class WeightsAndBiases(Tracker):
-    """Logs a run to W&B: settings as its configuration, metrics over rounds, the files of the run folder.
+    """Logs a run to W&B: settings as the configuration, metrics over rounds, and the files of the run folder.
 
-    Its files are in `wandb/` of the run folder or the study's folder. The project is WANDB_PROJECT or `fednet_emu`, the
-    group has the name of the study or scenario. The step of W&B counts log calls, because several can belong to one
-    round; the axis of all charts is the metric `round`. The offline files of a resumed run are written again, unless
-    they have been uploaded; repeated uploads have the same steps, which W&B stores once.
+    The files of W&B are in `wandb/` of the run folder or of the study's folder. The project is WANDB_PROJECT or
+    `fednet_emu`, and the group has the name of the study or scenario. The step of W&B counts log calls, because several
+    calls can belong to one round; the axis of all charts is the metric `round`. The offline files of a resumed run are
+    written again, unless they have been uploaded. Repeated uploads have the same steps, which W&B stores once.
     """
 
     def __init__(self) -> None:
-        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # before it is imported, or it is too late
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # before wandb is imported, or it is too late
         self._wandb: Any = importlib.import_module("wandb")
         self._run: Any = None
         self._moments = 0

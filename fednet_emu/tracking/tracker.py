@@ -1,4 +1,4 @@
-"""The interface of a tracker (three methods and their arguments), and the trackers by name."""
+"""The interface of a tracker (three methods and their arguments), and the available trackers by name."""
 
 from __future__ import annotations
 
@@ -19,38 +19,36 @@ class RunInfo:
     """Description of a run at its start."""
 
     id: str
-    """Eight hexadecimal digits that identify the run, also after resumption."""
+    """Eight hexadecimal digits that identify the run; a resumed run keeps them."""
     resumed: bool
-    """Whether an earlier attempt of this run may have been logged. A resumed run logs all values again from the start,
-    so a tracker replaces or skips existing ones.
-    """
+    """True if an earlier attempt of this run may have been logged. A resumed run logs all values again from the start,
+    so a tracker must replace or skip values that already exist."""
     name: str
-    """The name of the scenario, or of a run of a study with its settings."""
+    """The name of the scenario; for a run of a study, this name with the settings of the run."""
     group: str
-    """The name of the study, or of the scenario without a study."""
+    """The name of the study; without a study, the name of the scenario."""
     seed: int
-    """The seed."""
     parameters: Mapping[str, Scalar]
-    """Every setting of the scenario by its path, `{"algorithm.lr": 0.05}`; lists are JSON texts."""
+    """Every setting of the scenario by its path, as in `{"algorithm.lr": 0.05}`; lists are JSON texts."""
     folder: Path | None
     """The run folder; None for a run in memory."""
     store: Path | None
-    """The common folder of several runs: the folder of the study, or else the run folder."""
+    """The folder that several runs share: the folder of the study; without a study, the run folder."""
 
 
 class Costs(NamedTuple):
-    """Costs up to a log call."""
+    """Costs of a run up to a log call."""
 
     round: int
-    """Completed rounds, or the round of the metrics."""
+    """Number of completed rounds, or the round to which the metrics belong."""
     simulated_s: float
-    """Simulated time in seconds."""
+    """Simulated time so far, in seconds."""
     uplink_bit: int
-    """Bits sent by devices to the server so far."""
+    """Bits that devices have sent to the server so far."""
     downlink_bit: int
-    """Bits sent by the server so far."""
+    """Bits that the server has sent so far."""
     sidelink_bit: int
-    """Bits sent from device to device so far."""
+    """Bits that devices have sent to each other so far."""
     energy_j: float
     """Energy spent so far, in joules."""
 
@@ -60,7 +58,7 @@ class Costs(NamedTuple):
         return self.uplink_bit + self.downlink_bit + self.sidelink_bit
 
     def metrics(self) -> dict[str, float]:
-        """The costs without the round as metrics, for axes: simulated_s, uplink_bit, ..., energy_j, sent_bit."""
+        """Return all costs except the round as metrics: simulated_s, uplink_bit, ..., energy_j, sent_bit."""
         named = self._asdict()
         del named["round"]
         return {**named, "sent_bit": self.sent_bit}
@@ -68,7 +66,7 @@ class Costs(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a run."""
+    """The state of a run at its end."""
 
     status: str
     """`done`, `diverged`, `interrupted` or `failed`."""
@@ -81,26 +79,26 @@ class Outcome:
 
 
 class Tracker(Protocol):
-    """Receives one run at a time, without influence on it.
+    """Interface of an object that receives the metrics of one run at a time, without influence on the run.
 
-    An exception in `start` ends the run before it begins. One in `log` or `end` causes a warning, and the run continues
-    without the tracker.
+    An exception in `start` ends the run before it begins. An exception in `log` or `end` causes a warning, and the run
+    continues without the tracker.
     """
 
     def start(self, run: RunInfo) -> None:
-        """A run starts or is resumed."""
+        """Called when a run starts or is resumed."""
 
     def log(self, metrics: Mapping[str, float], costs: Costs) -> None:
-        """Metrics of one instant.
+        """Called with metrics that were recorded at the same simulated time.
 
         Args:
             metrics: values by name: `loss`, `accuracy` and other scores of the global model; `rounds/duration_s`,
-                `rounds/invited`, `rounds/arrived`; and `series/column` for series of the algorithm.
+                `rounds/invited`, `rounds/arrived`; and `series/column` for each series of the algorithm.
             costs: the round, and the costs so far.
         """
 
     def end(self, outcome: Outcome) -> None:
-        """The run has ended, and all its files are written."""
+        """Called when the run has ended and all its files are written."""
 
 
 HOMES = {
@@ -108,18 +106,18 @@ HOMES = {
     "mlflow": "to_mlflow:MLflow",
     "wandb": "to_wandb:WeightsAndBiases",
 }
-"""The modules of the trackers; the required extra of the package has the same name."""
+"""The module and class of each tracker, by name; the package extra that a tracker needs has the same name."""
 SLOT = "tracker"
-"""The prefix of entry points, `tracker.<name>`; see `fednet_emu.component.plugins`."""
+"""The prefix of entry points of trackers, `tracker.<name>`; see `fednet_emu.component.plugins`."""
 
 
 def trackers_of(chosen: str | Tracker | Iterable[str | Tracker]) -> list[Tracker]:
-    """Return trackers, each a new one for a name, an import path, or an entry point; objects are returned unchanged.
+    """Return trackers: a new one for each name, import path or entry point; objects are returned unchanged.
 
-    The library of a tracker is imported here, so that a missing one is reported before the run.
+    The library of a tracker is imported here, so that a missing library is reported before the run.
 
     Raises:
-        FednetError: the tracker does not exist, its library is missing, or an object is no tracker.
+        FednetError: the tracker does not exist, the library of a tracker is missing, or an object is not a tracker.
     """
     if not isinstance(chosen, Iterable) and not hasattr(chosen, "start"):
         raise FednetError(f"track: expected a tracker or several, got {chosen!r}; see docs/guides/trackers.md")

@@ -1,4 +1,4 @@
-"""The trackers of one run, from start to end; none can disturb the run."""
+"""The trackers of one run, from its start to its end; a failing tracker cannot disturb the run."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from fednet_emu.records.ledger import Ledger, scores_in
 from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo, Scalar, Tracker
 
 AXES = ("round", "step", "simulated_s")
-"""Columns of a series with the axes of a row; the first two number rounds."""
+"""Columns of a series that are axes, not metrics; the first two contain the number of the round."""
 SINGLED_OUT = ("device", "i", "j")
-"""Columns of series with rows of single devices: tables, which are not metrics."""
+"""Columns that mark series about single devices; such series are tables, and their rows are not logged as metrics."""
 
 
 class Listener:
-    """Listens to a ledger; metrics of one instant are logged with costs, at the end of a round at the latest."""
+    """Listens to a ledger, and logs simultaneous metrics together with costs, at the latest at the end of a round."""
 
     def __init__(self, ledger: Ledger, clock: Clock, tell: Callable[[Mapping[str, float], Costs], None]) -> None:
         self._ledger, self._clock, self._tell = ledger, clock, tell
@@ -36,7 +36,7 @@ class Listener:
         ledger.listeners.append(self._take)
 
     def flush(self) -> None:
-        """Log the recorded metrics that were not logged yet."""
+        """Log the recorded metrics that have not been logged yet."""
         metrics, self._metrics = self._metrics, {}
         if metrics and self._costs is not None:
             self._tell(metrics, self._costs)
@@ -61,9 +61,9 @@ class Listener:
 
 
 def metrics_of(table: str, row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield the names and values of the metrics in a row: of `evaluations`, `rounds`, or a series of an algorithm.
+    """Yield the names and values of the metrics in a row of `evaluations`, `rounds`, or a series of an algorithm.
 
-    NaN (not measured) and texts are left out. A row of a single device or with lists has no metrics.
+    NaN (not measured) and texts are omitted. A row about a single device, or a row with lists, has no metrics.
     """
     if table == "evaluations":
         named = {name: row[name] for name in scores_in(row)}
@@ -82,11 +82,11 @@ def metrics_of(table: str, row: Mapping[str, Any]) -> Iterator[tuple[str, float]
 LOG = logging.getLogger("fednet_emu")
 
 NOTE = "tracking.json"
-"""The file of the run folder with the id of the run in trackers."""
+"""File in the run folder that stores the id of the run in trackers."""
 
 
 class Tracking:
-    """The trackers of a run in a folder or in memory, and of its study; no-op without trackers."""
+    """Starts, feeds and ends the trackers of a run; does nothing without trackers."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Tracking:
     ) -> None:
         """Start all trackers, and log the records of the ledger, which is still empty.
 
-        `settings` makes a mapping of the scenario; the recorder of the end of the run fills in `summary`.
+        `settings` returns the settings of the scenario as a mapping. `summary` is filled in at the end of the run.
 
         Raises:
             FednetError: a tracker cannot start.
@@ -133,12 +133,12 @@ class Tracking:
         )
 
     def flush(self, _fed: Any = None) -> None:
-        """Log the metrics of an ended round."""
+        """Log the metrics of the round that has just ended."""
         if self._listener is not None:
             self._listener.flush()
 
     def close(self, error: BaseException | None = None) -> None:
-        """Log the end of the run, when all its records are written."""
+        """Log the end of the run, after all its records are written."""
         if self._listener is not None:
             self._listener.close()
         if not self._started:
@@ -161,7 +161,7 @@ class Tracking:
 
 
 def flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Scalar]:
-    """Return nested settings by their paths, `{"a": {"b": 1}}` as `{"a.b": 1}`; lists become JSON texts."""
+    """Return nested settings by their paths: `{"a": {"b": 1}}` becomes `{"a.b": 1}`, and lists become JSON texts."""
     found: dict[str, Scalar] = {}
     for key, value in settings.items():
         if isinstance(value, Mapping):
@@ -180,7 +180,7 @@ def files_of(folder: RunFolder | None) -> tuple[Path, ...]:
 
 
 def _identity(folder: RunFolder | None) -> tuple[str, bool]:
-    """Return the id of the run, and whether an earlier attempt had it; the run folder stores it."""
+    """Return the id of the run, which the run folder stores, and True if an earlier attempt had the same id."""
     known = None
     if folder is not None:
         try:

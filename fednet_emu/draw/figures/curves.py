@@ -1,4 +1,4 @@
-"""Curves of several runs: learning progress against cost, and the distribution of round latency."""
+"""Plot curves of several runs: learning progress against cost, and the distribution of round latency."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ SHARES = ("accuracy", "worst_accuracy", "attack_success")
 ROUND_COLUMNS = ("started_s", "ended_s")
 
 Labelled = Sequence[tuple[str, pd.DataFrame]]
-"""One table of several runs, each with the label of its run; the position of a run determines its line style."""
+"""One table of each run, with the label of the run; the position of the run determines its line style."""
 
 
 def progress_figures(evaluations: Labelled, target: float | None = None) -> dict[str, Figure]:
-    """Draw accuracy against time, bits and energy, and loss against time; only loss if a run has no accuracy.
+    """Plot accuracy against time, bits and energy, and loss against time; or only loss, if a run has no accuracy.
 
     Args:
         evaluations: the evaluations of each run.
-        target: an accuracy at which a line is drawn.
+        target: an accuracy, marked by a horizontal line.
 
     Returns:
-        The figures by name, without costs that are zero in all runs; empty without evaluations.
+        The figures by name, without figures of costs that are zero in all runs; empty without evaluations.
     """
     evaluated = [rows for _, rows in evaluations if len(rows)]
     measure = "accuracy" if all(np.isfinite(rows["accuracy"]).any() for rows in evaluated) else "loss"
@@ -56,12 +56,12 @@ def progress_figures(evaluations: Labelled, target: float | None = None) -> dict
 
 
 def latency_figure(rounds: Labelled) -> Figure | None:
-    """Draw the cumulative distribution of round lengths, one curve per run; None if no round has ended."""
+    """Plot the cumulative distribution of round durations, one curve per run; None if no round has ended."""
     latencies = [(label, (rows["ended_s"] - rows["started_s"]).dropna().to_numpy()) for label, rows in rounds]
     together_s = np.concatenate([latency_s for _, latency_s in latencies]) if latencies else np.empty(0)
     if not together_s.size:
         return None
-    unit = axis_unit(float(np.median(together_s)), LONG_TIMES)  # the largest may be an outlier on a logarithmic axis
+    unit = axis_unit(float(np.median(together_s)), LONG_TIMES)  # the maximum may be an outlier
     figure = new_figure(CURVE_HEIGHT_IN)
     axes = figure.add_subplot()
     for index, (label, latency_s) in enumerate(latencies):
@@ -74,14 +74,14 @@ def latency_figure(rounds: Labelled) -> Figure | None:
 
 
 def progress_figure(curves: Labelled, measure: str, cost: Cost, title: str = "", target: float | None = None) -> Figure:
-    """Draw a measure against a cost, one line per run; several lines have markers.
+    """Plot a measure against a cost, one line per run; lines have markers if there are several.
 
     Args:
         curves: the evaluations of each run.
         measure: a column of the evaluations.
         cost: the cost on the horizontal axis.
-        title: name of the measure on its axis; by default made from `measure`.
-        target: a level of the measure at which a line is drawn.
+        title: label of the vertical axis; by default the capitalized `measure`.
+        target: a level of the measure, marked by a horizontal line.
     """
     unit = cost.unit(max(float(cost.of(rows).max()) for _, rows in curves if len(rows)))
     figure = new_figure(CURVE_HEIGHT_IN)

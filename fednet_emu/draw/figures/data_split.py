@@ -1,4 +1,4 @@
-"""Draw the distribution of samples over devices: labels or targets, and sizes."""
+"""Plot how samples are distributed over devices: their labels or targets, and the number of samples per device."""
 
 from __future__ import annotations
 
@@ -28,25 +28,26 @@ from fednet_emu.draw.style import (
 )
 
 MOST_BUBBLES = 40
-"""Largest number of devices with a column of bubbles or a bar of targets; with more, similar devices are adjacent."""
+"""Maximum number of devices that have one column or bar each; if there are more, similar devices are adjacent."""
 MOST_LABELS_NAMED = 12
 BARS_IN, MAP_IN = 0.75, 1.75
-"""Height of the bars of sizes, and smallest height of the map below them, in inches."""
+"""Height of the bar chart of sample counts, and minimum height of the plot of labels or targets below it, in inches."""
 ROW_IN, HIGHEST_MAP_IN = 0.16, 4.0
 LABELS_IN = 0.55
-"""Width of the numbers and names of the vertical axis, in inches."""
+"""Width of the tick labels and title of the vertical axis, in inches."""
 SHARP_ROWS = 200
-"""Smallest number of rows of a shaded map: Matplotlib smooths smaller ones with columns narrower than its points."""
+"""Minimum number of image rows of a shaded map; Matplotlib would blur the narrow columns of a smaller image."""
 LIGHT = "#9ecbe8"
 SHARES = LinearSegmentedColormap.from_list("shares", ["white", LIGHT, BLUE, "#00263d"])
 
 
 def split_figures(split: DataSplit) -> dict[str, Figure]:
-    """Draw the distribution of samples: `data` for training samples, and `data-test` if devices have test samples.
+    """Plot the distribution of samples: `data` for training samples, and `data-test` if devices have test samples.
 
-    The upper part shows sizes. The lower part shows for each device the samples of each label as areas of bubbles, or
-    for more than 40 devices the share of each label as a shade; for targets the median and the 50 % and 90 % ranges.
-    With more than 40 devices, devices with similar training samples are adjacent in both figures.
+    The upper plot shows the number of samples per device. The lower plot shows labels or targets. For up to 40 devices,
+    the area of a bubble is the number of samples of a label; for more devices, a shade is the share of a label. Targets
+    are shown as median and as 50 % and 90 % ranges. With more than 40 devices, devices with similar training samples
+    are adjacent in both figures.
     """
     order = split.train.order() if len(split.train.sizes) > MOST_BUBBLES else np.arange(len(split.train.sizes))
     drawn: dict[str, Figure] = {"data": _figure(split.train, order, "train")}
@@ -80,7 +81,7 @@ def _figure(part: Part, order: IntArray, which: str) -> PaperFigure:
 
 
 def _sizes(axes: Axes, part: Part, order: IntArray) -> None:
-    """Sizes as bars, or as one area where bars would be too thin."""
+    """Plot the number of samples per device: as bars, or as one area if bars would be too thin."""
     places, sizes = np.arange(len(order)), part.sizes[order]
     if len(order) <= MOST_BUBBLES:
         axes.bar(places, sizes, width=0.8, color=BLUE)
@@ -97,7 +98,7 @@ def _bubbles(figure: Figure, axes: Axes, part: Part, map_in: float) -> None:
     label, device = np.nonzero(counts)
     across_in, down_in = (WIDTH_IN - LABELS_IN) / counts.shape[1], map_in / len(counts)
     widest_pt, most = min(1.6 * across_in, 1.1 * down_in) * POINTS_PER_IN, int(counts.max())
-    area = widest_pt**2 / most  # per sample
+    area = widest_pt**2 / most  # marker area per sample
     axes.scatter(device, label, s=counts[label, device] * area, color=BLUE, alpha=0.85, linewidths=0)
     _name_labels(axes, len(counts))
     shown = sorted({_round_down(most), _round_down(max(1, most // 8))})
@@ -151,6 +152,6 @@ def _name_labels(axes: Axes, labels: int) -> None:
 
 
 def _round_down(number: int) -> int:
-    """The largest of 1, 2, 5, 10, 20, ... that is at most a positive number."""
+    """Return the largest of 1, 2, 5, 10, 20, ... that is at most `number`, which is positive."""
     power: int = 10 ** (len(str(number)) - 1)
     return max(step * power for step in (1, 2, 5) if step * power <= number)

@@ -1,4 +1,4 @@
-"""Fit figures to a page: width, title, and their numbers as CSV and LaTeX tables."""
+"""Fit the width and title of a figure to a page, and export the plotted numbers as CSV and LaTeX tables."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from fednet_emu.errors import FednetError, did_you_mean
 
 TITLE_PT = 8.0
 DIGITS, LATEX_DIGITS = 6, 3
-"""Significant digits of numbers in tables, and in LaTeX tables."""
+"""Significant digits of numbers in CSV tables and in LaTeX tables."""
 LOPSIDED = 0.1
-"""Distance of an interval's middle from the mean, relative to the interval, up to which it is written as mean and half
-width.
-"""
+"""Maximum distance between a mean and the middle of its interval for the form `mean ± half width`, as a share of the
+width of the interval."""
 
 
 def fit_to_page(figure: Figure, size: str | None = None, title: str | None = None) -> None:
@@ -30,7 +29,7 @@ def fit_to_page(figure: Figure, size: str | None = None, title: str | None = Non
     Args:
         figure: the figure, which is changed.
         size: a key of `SIZES`; None keeps the width.
-        title: the title; None for none.
+        title: the title; None for no title.
 
     Raises:
         FednetError: the size does not exist.
@@ -47,10 +46,10 @@ def fit_to_page(figure: Figure, size: str | None = None, title: str | None = Non
 
 
 def numbers_of(figure: Figure) -> pd.DataFrame:
-    """The numbers of a figure: its own table, or one row for each point of each line.
+    """Return the plotted numbers of a figure: the figure's own table, or one row for each point of each line.
 
-    The columns are then `panel`, the title or vertical axis of the panel, `series`, the label of the line, and the two
-    coordinates, named as their axes, or `x` and `y` if panels have different axes.
+    The columns of a point's row are `panel` (title or vertical axis of the panel), `series` (label of the line), and
+    the two coordinates. The coordinates are named like the axes, or `x` and `y` if panels have different axes.
     """
     if isinstance(figure, PaperFigure) and figure.numbers is not None:
         return figure.numbers
@@ -72,9 +71,10 @@ def numbers_of(figure: Figure) -> pd.DataFrame:
 
 
 def latex_text(numbers: pd.DataFrame) -> str:
-    r"""The numbers as a LaTeX table for the package booktabs; unknown numbers are dashes.
+    r"""Return the numbers as a LaTeX table for the package booktabs; unknown numbers are dashes.
 
-    A mean and its interval are one column, `mean \pm half width`, or `mean (low to high)` for an asymmetric interval.
+    A mean and its interval share one column, as `mean \pm half width`, or `mean (low to high)` for an asymmetric
+    interval.
     """
     whole, numbers = numbers, _with_intervals(numbers)
     right = [pd.api.types.is_numeric_dtype(whole[name]) for name in numbers]
@@ -91,7 +91,7 @@ def latex_text(numbers: pd.DataFrame) -> str:
 
 
 def _row(cells: Iterable[str]) -> str:
-    r"""A row whose first cell cannot be read as an option of the preceding `\\` or rule."""
+    r"""Return a table row whose first cell cannot be read as an option of the preceding `\\` or rule."""
     return re.sub(r"^[\[*]", r"{\g<0>}", " & ".join(cells)) + r" \\"
 
 
@@ -106,7 +106,7 @@ def _digits(value: float) -> str:
 
 
 def _with_intervals(numbers: pd.DataFrame) -> pd.DataFrame:
-    """The table with each mean and its interval in one column; the mean precedes the lower end."""
+    """Merge each mean and its interval into one column; the column of the mean precedes the column of the lower end."""
     names, table = list(map(str, numbers.columns)), numbers.copy()
     for place, low in enumerate(names):
         high = re.sub(r"low(?=$| \()", "high", low)
@@ -136,7 +136,7 @@ def _arrange_legend(figure: Figure) -> None:
 
 
 def _set_title(figure: Figure, title: str) -> None:
-    """Put a title on top, above a legend if there is one."""
+    """Add a title at the top of the figure, above the legend if there is one."""
     lines = title.count("\n") + 1
     figure.set_figheight(figure.get_figheight() + (lines * 1.2 + 0.4) * TITLE_PT / POINTS_PER_IN)
     if figure.legends:

@@ -1,4 +1,4 @@
-"""Draw the rates of radio environments over distance."""
+"""Plot the uplink rate over distance for several radio environments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fednet_emu.draw.style import (
 )
 
 MARKERS_PER_CURVE, MANY, PANEL_IN = 6, 4, 1.75
-"""Number of markers on a curve; largest number of curves in a panel; height of one of several panels, in inches."""
+"""Number of markers on a curve; maximum number of curves in a panel; height of one of several panels, in inches."""
 REACHED_BPS = 1e6
 
 
@@ -32,9 +32,9 @@ class RateCurve:
 
     Attributes:
         distance_m: distances in metres.
-        low_bps: 10 % quantile of the rates in bit/s; NaN where a distance is out of range.
-        median_bps: median.
-        high_bps: 90 % quantile.
+        low_bps: 10 % quantile of the rates in bit/s; NaN at distances out of range.
+        median_bps: median of the rates in bit/s.
+        high_bps: 90 % quantile of the rates in bit/s.
     """
 
     distance_m: Array
@@ -44,10 +44,10 @@ class RateCurve:
 
 
 def rate_figure(curves: Mapping[str, RateCurve]) -> Figure:
-    """Draw the median rate of each environment over distance; a single one also has its 10 % to 90 % band.
+    """Plot the median rate of each environment over distance; a single environment also has a 10 % to 90 % band.
 
-    More than four are in panels of at most four lines, those with the longest range at 1 Mbit/s first. All panels have
-    the same axes and a legend.
+    More than four environments are split into panels of at most four lines, in descending order of the range in which
+    the median rate is at least 1 Mbit/s. All panels have the same axes; each has its own legend.
     """
     with paper_style():
         if len(curves) <= MANY:
@@ -71,7 +71,7 @@ def rate_figure(curves: Mapping[str, RateCurve]) -> Figure:
 
 
 def _reach_m(curve: RateCurve) -> float:
-    """The largest distance with a median rate of 1 Mbit/s; 0 if there is none."""
+    """Return the largest distance with a median rate of 1 Mbit/s, in metres; 0 if there is none."""
     reached = curve.distance_m[np.nan_to_num(curve.median_bps) >= REACHED_BPS]
     return float(reached.max()) if len(reached) else 0.0
 
@@ -90,5 +90,5 @@ def _draw(axes: Axes, curves: Mapping[str, RateCurve]) -> None:
 
 
 def _positive(rate_bps: Array) -> Array:
-    """Rates in Mbit/s, with NaN for zero, for a logarithmic axis."""
+    """Convert rates to Mbit/s, with NaN for zero rates, which a logarithmic axis cannot show."""
     return np.where(rate_bps > 0, rate_bps / 1e6, np.nan)

@@ -1,4 +1,4 @@
-"""Draw all figures of one or more runs, and write them to files."""
+"""Plot all figures of one or more runs, and write the figures to files."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ from fednet_emu.files.writing import csv_text, write_text
 
 RESOLUTION_DPI = 300
 UNDATED = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
-"""Metadata to omit in each file format, so that equal figures give equal files."""
+"""File metadata to omit in each format, so that equal figures give equal files."""
 FORMATS = (*UNDATED, "pgf")
 TEX = ("lualatex", "xelatex", "pdflatex")
-"""Programs for measuring the text of PGF files; the first installed one is used."""
+"""LaTeX programs that measure the text of PGF files; the first installed one is used."""
 
 
 def figures(runs: Sequence[RunRecords], shown: Window = WHOLE) -> dict[str, Figure]:
-    """Draw all figures of the runs, and return them by name; several runs are overlaid.
+    """Plot all figures of the runs, and return the figures by name; several runs are overlaid.
 
-    These are `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `loss-time` (all of them `loss-...` if a run has
-    no accuracy), with a line at the target accuracy; `round-latency`, the cumulative distribution of round lengths;
-    `timeline`, the activities of devices; and one for each further series.
+    The names are `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `loss-time`, with a line at the target
+    accuracy; `round-latency`, the cumulative distribution of round durations; `timeline`, the activities of devices;
+    and the name of each further series. If a run has no accuracy, all learning curves show the loss.
 
     Args:
         runs: the runs; each has the same line style in all figures.
-        shown: window and devices of the timeline.
+        shown: time window and devices of the timeline.
 
     Raises:
         FednetError: the timeline would be empty.
@@ -81,17 +81,17 @@ def figures(runs: Sequence[RunRecords], shown: Window = WHOLE) -> dict[str, Figu
 def one_figure(
     runs: Sequence[RunRecords], what: str | None = None, *, against: str | None = None, shown: Window = WHOLE
 ) -> Figure:
-    """Draw one figure of the runs: a measure against a cost, or one of `figures` by its name.
+    """Plot one figure of the runs: a measure against a cost, or one of `figures` by its name.
 
     Args:
         runs: the runs, which are overlaid.
-        what: a measure: `accuracy`, `loss`, `worst_accuracy`, ...; or a figure: `timeline`, `round-latency`, or the
-            name of a series. The default is the accuracy, or the loss without accuracy.
-        against: for a measure, the cost: `time` (the default), `bits`, `energy` or `rounds`.
-        shown: window and devices of the timeline.
+        what: a measure (`accuracy`, `loss`, `worst_accuracy`, ...) or a figure (`timeline`, `round-latency`, or the
+            name of a series). The default is the accuracy, or the loss if no accuracy was measured.
+        against: the cost on the horizontal axis for a measure: `time` (the default), `bits`, `energy` or `rounds`.
+        shown: time window and devices of the timeline.
 
     Raises:
-        FednetError: the figure does not exist, or the runs did not measure it.
+        FednetError: the figure does not exist, or the runs did not measure the quantity.
     """
     tables = [run.table("evaluations") for run in runs]
     known = measured(tables)
@@ -133,9 +133,9 @@ def save(
     Args:
         figures: figures by name, as `figures()` returns them.
         folder: the folder for the files; created if it does not exist.
-        formats: any of `png` (300 dpi), `pdf`, `svg` and `pgf`; all but the first contain text as text, not as shapes.
-        csv: whether to write the numbers of each figure as `<name>.csv`.
-        latex: whether to write them as a LaTeX table, `<name>.tex`.
+        formats: any of `png` (300 dpi), `pdf`, `svg` and `pgf`; all except `png` store text as text, not as shapes.
+        csv: True to write the plotted numbers of each figure as `<name>.csv`.
+        latex: True to write the plotted numbers of each figure as a LaTeX table, `<name>.tex`.
 
     Returns:
         The written files.
@@ -163,7 +163,7 @@ def save(
 
 
 def _settings(formats: Sequence[str]) -> dict[str, Any]:
-    """Check the formats, and return their settings."""
+    """Check the picture formats, and return the Matplotlib settings that these formats need."""
     for picture in formats:
         if picture not in FORMATS:
             raise FednetError(f"formats: no such picture format, got {picture!r}; choose from {', '.join(FORMATS)}")
@@ -176,7 +176,7 @@ def _settings(formats: Sequence[str]) -> dict[str, Any]:
 
 
 class _Recorded(NamedTuple):
-    """The data of a timeline."""
+    """The tables of one run that its timeline shows."""
 
     transfers: pd.DataFrame
     receptions: pd.DataFrame
@@ -194,7 +194,7 @@ class _Recorded(NamedTuple):
 
     @property
     def end_s(self) -> float:
-        """End of the last activity, in simulated seconds; 0 without any."""
+        """End of the last activity, in simulated seconds; 0 without any activity."""
         ends_s = pd.concat([self.transfers["ended_s"], self.computes["ended_s"], self.rounds["ended_s"]])
         return float(ends_s.max()) if ends_s.notna().any() else 0.0
 
@@ -206,7 +206,7 @@ def _panels(runs: Sequence[RunRecords], labels: Sequence[str], shown: Window) ->
 
 
 def _end_s(recorded: Sequence[_Recorded], shown: Window) -> float:
-    """The end of all timelines in simulated seconds."""
+    """Return the common end of all timelines, in simulated seconds."""
     if shown.until_s is None and shown.from_s == 0.0:
         return max((first_rounds_end_s(its.rounds, its.transfers, its.computes) for its in recorded), default=0.0)
     last_s = max((its.end_s for its in recorded), default=0.0)
@@ -226,13 +226,13 @@ def _panel(label: str, run: RunRecords, its: _Recorded, shown: Window, end_s: fl
 
 
 def _target(runs: Sequence[RunRecords]) -> float | None:
-    """The target accuracy, if it is the same in all runs that have one."""
+    """Return the target accuracy if it is equal in all runs with a target accuracy; otherwise None."""
     ends = {float(stop["accuracy"]) for run in runs if (stop := run.settings.get("stop") or {}).get("accuracy")}
     return ends.pop() if len(ends) == 1 else None
 
 
 def _save_one(figure: Figure, path: Path, picture: str) -> list[Path]:
-    """Write a figure, and the images of a PGF picture in their own files; return all files."""
+    """Write a figure, and the images inside a PGF figure as separate files; return all written files."""
     with TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as unfinished:
         target = Path(unfinished, path.name)
         if picture == "pgf":

@@ -1,4 +1,4 @@
-"""Bar charts of a study: the cost of the target for each setting, with 95 % intervals over seeds."""
+"""Bar charts of a study: the cost to reach the target for each setting, with 95 % intervals over seeds."""
 
 from __future__ import annotations
 
@@ -28,16 +28,18 @@ from fednet_emu.draw.style import SMALL_PT, add_legend, line_style, new_figure
 
 BAR_IN, PANEL_IN, FRAME_IN = 0.16, 0.28, 0.45
 ROOM, FAILED_ROOM = 1.1, 1.5
-"""Length of the axis relative to the longest bar, without failures and with their text and crosses."""
+"""Length of the cost axis relative to the longest bar: without failed runs, and with texts and crosses for failed runs.
+"""
 MOST_CROSSES, CROSS_SHARE = 5, 0.028
-"""Largest number of failures with a cross each; distance of crosses relative to the width of the axes."""
+"""Maximum number of failed runs with a cross each; distance of crosses relative to the width of the axes."""
 
 
 def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
-    """Draw the mean cost of the target, one bar per setting in the panels of the layout.
+    """Plot the mean cost to reach the target, one bar per setting in the panels of the layout.
 
-    The mean is over the runs that reached the target. Each other run is a cross at the right, and the bar has the
-    number of successful runs. Bars have the colours of the curves as long as these suffice.
+    The mean is over the runs that reached the target. Each run that missed the target is a cross at the right, and text
+    beside the bar states the number of successful runs. Bars have the colours of the curves if there are enough
+    colours.
 
     Args:
         view: the study.
@@ -45,7 +47,7 @@ def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
         layout: the settings of bars and panels.
 
     Returns:
-        None if the study has no target, or no run reached it.
+        None if the study has no target, or no run reached the target.
     """
     known = view.cells[cost.to_target].dropna()
     if not len(known):
@@ -90,13 +92,12 @@ def _numbers(needed: Array, unit: Unit) -> dict[str, Any]:
 
 
 def _widest(needed: list[list[Array]]) -> float:
-    """The largest end of a bar or interval."""
     intervals = [cost_interval(values[np.isfinite(values)]) for panel in needed for values in panel]
     return float(np.nanmax([[interval.mean, interval.high] for interval in intervals]))
 
 
 def _draw(axes: Axes, panel: Levels, layout: Layout, needed: list[Array]) -> bool:
-    """Draw the bars of a panel, and return whether an interval was clipped at zero."""
+    """Plot the bars of a panel, and return True if an interval was clipped at zero."""
     cut = False
     several = len(layout.lines) > len(LINE_COLOURS)
     for index, values in enumerate(needed):
@@ -117,7 +118,7 @@ def _draw(axes: Axes, panel: Levels, layout: Layout, needed: list[Array]) -> boo
 
 
 def _cross(axes: Axes, needed: list[Array], right: float) -> None:
-    """Draw a cross at the right for each run that missed the target."""
+    """Plot a cross at the right for each run that missed the target."""
     for index, values in enumerate(needed):
         failed = int(np.isnan(values).sum())
         shown = failed if failed <= MOST_CROSSES else 1

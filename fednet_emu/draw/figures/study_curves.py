@@ -35,19 +35,18 @@ from fednet_emu.draw.style import (
 from fednet_emu.errors import FednetError, did_you_mean
 
 POINTS, MARKERS, SETTLED = 200, 5, 6
-"""Number of points of a line; number of its markers; and n, where the first 1/n of a line is its start."""
+"""Number of points of a line; number of its markers; n, where the first 1/n of a line counts as its start."""
 COINCIDE, APART = 0.01, (0.09, 0.13)
-"""Largest distance of coinciding lines, relative to the vertical axis; smallest distance of numbers on lines, relative
-to the axes.
-"""
+"""Largest distance between coinciding lines, relative to the vertical axis; smallest horizontal and vertical distance
+between numbers on lines, relative to the axes."""
 CARRIED: dict[str, Any] = {"linewidth": 0.6, "alpha": 0.8, "marker": "none"}
-"""Style of a line from the end of its first run on."""
+"""Style of a setting's line after the first of its runs has ended."""
 FALL: dict[str, Any] = {"linestyle": "", "marker": "|", "markersize": 3.5, "markeredgewidth": 0.7}
-"""Mark on a line at the end of one of its runs."""
+"""Style of the tick at which a run of a setting's line ends."""
 COLUMNS, PANEL_IN, LONE_PANEL_IN = 3, 1.45, 2.2
 TITLE_LENGTH = 22
 BAND_INK = 0.72
-"""Sum of the opacities of all bands of a panel; a single band has at most a quarter of it."""
+"""Sum of the opacities of all bands of a panel; a single band has at most a quarter of the sum."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +54,9 @@ class Layout:
     """The arrangement of a study's settings in a figure.
 
     Attributes:
-        lines: the levels of each line (or bar); every panel has all of them.
+        lines: the levels of each line (or bar); every panel has all lines.
         panels: the levels of each panel, by row and column.
-        names: names of axes and levels.
+        names: display names of axes and levels.
     """
 
     lines: Sequence[Levels]
@@ -66,12 +65,12 @@ class Layout:
 
     @staticmethod
     def of(view: StudyRecords, panel_axes: Sequence[str] | None, rename: Mapping[str, str] | None = None) -> Layout:
-        """Arrange a study: one panel for each level of the panel axes, and one line for each level of the others.
+        """Arrange a study: one panel for each level of the panel axes, one line for each combination of other levels.
 
         Args:
             view: the study.
             panel_axes: at most two axes; None takes the second and third axis of the study.
-            rename: other names of axes, levels and metrics; see `Names`.
+            rename: display names of axes, levels and metrics; see `Names`.
 
         Raises:
             FednetError: an axis, level or metric does not exist, or more than two axes are given.
@@ -94,13 +93,13 @@ class Layout:
 
 
 def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) -> Figure | None:
-    """Draw a metric against a cost, with a line and its 95 % band for each setting in the panels of the layout.
+    """Plot a metric against a cost, with a line and its 95 % band for each setting in the panels of the layout.
 
-    Runs with different seeds are evaluated at different costs, so each run is a step function that keeps its last value
-    until the next evaluation, and after its end. All lines continue to the end of the longest run; from the end of its
-    first run on, a line is thin, with the number of remaining runs. The vertical axis shows possible values only, and
-    the legend names clipped bands; its range ignores the first part of each line. A panel with coinciding lines says
-    so.
+    Runs with different seeds are evaluated at different costs. Each run is therefore a step function that keeps its
+    last value until the next evaluation, and after its end. All lines continue to the end of the longest run. A line
+    becomes thin where its first run ends, and the number of remaining runs is written beside the line. The vertical
+    axis shows possible values only, and its range ignores the first part of each line. The legend mentions clipped
+    bands. A note marks panels whose lines coincide.
 
     Args:
         view: the study.
@@ -151,7 +150,7 @@ def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) 
 
 
 def _add_legend(figure: Figure, layout: Layout, bands: Sequence[Band], target: float | None) -> None:
-    """Explain lines, bands, thin ends, numbers and the target, where the figure has them."""
+    """Add a legend for the lines, bands, thin line ends, run counts and target that the figure contains."""
     entries: list[tuple[Artist, str]] = []
     heading = ""
     if len(layout.lines) > 1:
@@ -181,7 +180,7 @@ class Drawn(NamedTuple):
     band: Band
 
     def numbers(self, cost: str, metric: str) -> pd.DataFrame:
-        """The line as a table, one row per point."""
+        """Return the line as a table, one row per point."""
         its = self.band
         columns = {cost: its.spent, metric: its.mean, "low": its.low, "high": its.high, "remaining runs": its.runs}
         levels = {name: [level] * len(its.spent) for name, level in ({**self.panel, **self.line}).items()}
@@ -207,15 +206,15 @@ def _draw(axes: Axes, bands: Mapping[int, Band], panel: str, lines: int) -> None
 
 
 def _falls(its: Band) -> list[int]:
-    """Points at which the number of remaining runs has decreased, but not to zero."""
+    """Return the points at which the number of remaining runs has decreased, but not to zero."""
     return [int(place) + 1 for place in np.flatnonzero(np.diff(its.runs) < 0) if its.runs[place + 1] > 0]
 
 
 def _number_falls(axes: Axes, bands: Sequence[tuple[str, Band]]) -> None:
-    """Write the number of remaining runs where it decreases, as far as space permits.
+    """Write the number of remaining runs at each point where it decreases, as far as space permits.
 
     Args:
-        axes: the panel, whose limits are set.
+        axes: the panel, whose axis limits are already set.
         bands: colour and band of each line.
     """
     taken: list[Array] = []
@@ -230,7 +229,7 @@ def _number_falls(axes: Axes, bands: Sequence[tuple[str, Band]]) -> None:
 
 
 def _fit_scores(axes: Axes, bands: Sequence[Band], metric: str, target: float | None) -> None:
-    """Fit the vertical axis to bands and target, within the possible values."""
+    """Fit the vertical axis to the bands and the target, within the possible values of the metric."""
     least, most = RANGES.get(metric, (0.0, 1.0))
     parts = [values[len(its.spent) // SETTLED :] for its in bands for values in (its.mean, its.low, its.high)]
     values = np.concatenate([*parts, np.array([] if target is None else [target])])
@@ -242,7 +241,7 @@ def _fit_scores(axes: Axes, bands: Sequence[Band], metric: str, target: float | 
 
 
 def _finish_panels(drawn: Sequence[Drawn], target: float | None) -> None:
-    """Draw the target in each panel, the number of remaining runs, and a note where all lines of a panel coincide."""
+    """Add to each panel the target, the numbers of remaining runs, and a note if all lines of the panel coincide."""
     for axes in dict.fromkeys(its.axes for its in drawn):
         if target is not None:
             axes.axhline(target, **TARGET_LINE)
@@ -259,7 +258,7 @@ def _finish_panels(drawn: Sequence[Drawn], target: float | None) -> None:
 
 
 def _apart(bands: Sequence[Band]) -> float:
-    """The largest distance between the means of these lines, where all have one."""
+    """Return the largest distance between the means of these lines, over the costs that all lines cover."""
     start, end = max(its.spent[0] for its in bands), min(its.spent[-1] for its in bands)
     grid = np.linspace(start, end, POINTS)
     means = np.stack([np.interp(grid, its.spent, its.mean) for its in bands])
@@ -267,6 +266,6 @@ def _apart(bands: Sequence[Band]) -> float:
 
 
 def fitted(text: str) -> str:
-    """Return the title of a panel, broken after commas and between words if it is too long for one line."""
+    """Return the title of a panel; a title that is too long for one line is broken after commas and between words."""
     lines = [text] if len(text) <= TITLE_LENGTH else text.split(", ")
     return "\n".join(part for line in lines for part in textwrap.wrap(line, TITLE_LENGTH, break_on_hyphens=False))

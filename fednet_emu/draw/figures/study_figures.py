@@ -1,4 +1,4 @@
-"""Draw all figures of a study."""
+"""Plot all figures of a study."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fednet_emu.draw.style import paper_style
 from fednet_emu.errors import FednetError, did_you_mean
 
 MOST_LINES = 8
-"""Largest number of distinguishable lines in a panel; panels with more are drawn on request only."""
+"""Maximum number of distinguishable lines in a panel; a figure with more lines is plotted on request only."""
 OF_DEVICES = ("worst_accuracy", "std_accuracy")
 
 
@@ -29,19 +29,19 @@ def study_figures(
     panels: Sequence[str] | None = None,
     rename: Mapping[str, str] | None = None,
 ) -> dict[str, Figure]:
-    """Draw all figures of a study, and return them by name.
+    """Plot all figures of a study, and return the figures by name.
 
-    These are `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `accuracy-rounds` (or another metric instead),
+    The names are `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `accuracy-rounds` (or another metric instead),
     `time-to-target`, `bits-to-target` and `energy-to-target`, `differences` from the first setting, `pareto`,
     `front-energy-time`, `final` with device evaluations, and `cycle-groups` for cyclic participation.
 
     Args:
         view: the study.
-        metric: the metric to draw; by default the metric of the target, or the accuracy, or the loss.
-        against: draw only the metric against this cost; by default all figures are drawn, with the metric against all
+        metric: the metric to plot; by default the metric of the target, else the accuracy, else the loss.
+        against: plot only the metric against this cost. By default all figures are plotted, with the metric against all
             four costs unless a panel would have more than 8 lines.
         panels: the axes whose levels have a panel each, at most two; by default the second and third axis.
-        rename: other names for axes, levels (`level` or `axis=level`) and metrics.
+        rename: display names for axes, levels (`level` or `axis=level`) and metrics.
 
     Raises:
         FednetError: a metric, cost, axis or level does not exist, or the metric was not measured.

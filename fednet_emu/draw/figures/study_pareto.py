@@ -22,15 +22,17 @@ from fednet_emu.draw.figures.study_curves import fitted
 from fednet_emu.draw.style import SMALL_PT, add_legend, finish_axes, line_style, new_figure, round_ticks
 
 HEIGHT_IN, LONE_HEIGHT_IN, FINE = 1.75, 2.2, 200
-"""Heights of a row of panels and of a single one; relative distance of coinciding points."""
+"""Heights in inches of a row of panels and of a single panel; number of steps up to the maximum on which points
+coincide."""
 DOMINATED: dict[str, Any] = {"color": "0.8", "marker": "o", "markersize": 1.5, "linestyle": "", "markeredgewidth": 0.0}
 
 
 def pareto_figure(view: StudyRecords, names: Names | None = None) -> Figure | None:
-    """Draw accuracy against time, bits and energy for all evaluated rounds, and mark the Pareto front of each panel.
+    """Plot accuracy against time, bits and energy for all evaluated rounds, and mark the Pareto front of each panel.
 
-    A point is on the front if no other has at least its accuracy at less cost. Different data have separate rows.
-    Points that have not learnt, and settings with diverged runs, are on no front; see `points_of`.
+    A point is on the Pareto front if no other point has at least the same accuracy at a lower cost. Each data set has
+    its own row of panels. Points that have not learnt, and settings with diverged runs, are on no front; see
+    `points_of`.
 
     Returns:
         None if no accuracy was measured.
@@ -71,10 +73,10 @@ def pareto_figure(view: StudyRecords, names: Names | None = None) -> Figure | No
 
 
 def cost_front_figure(view: StudyRecords, names: Names | None = None) -> Figure | None:
-    """Draw the energy and the time of the target of each setting, and their front as a line.
+    """Plot the energy against the time to reach the target of each setting, and the Pareto front as a line.
 
-    Points are means over seeds, for settings whose every run reached the target; without a target, of whole runs.
-    Different data have separate fronts.
+    Each point is the mean over seeds of a setting whose runs all reached the target; without a target, costs are those
+    of whole runs. Each data set has its own front.
 
     Returns:
         None if fewer than two settings have a point.
@@ -109,7 +111,7 @@ def cost_front_figure(view: StudyRecords, names: Names | None = None) -> Figure 
 
 
 def _mark(axes: Axes, spots: Array, members: pd.Series[int]) -> None:
-    """Draw points [points, 2] in the styles of their settings; a point covered by others is a larger ring."""
+    """Plot points [points, 2] in the styles of their settings; a point on top of others is a larger ring."""
     largest = np.maximum(np.abs(spots).max(axis=0, initial=0.0), 1e-300)
     taken: Counter[tuple[float, ...]] = Counter()
     for spot, setting in zip(spots, members, strict=True):
@@ -121,7 +123,7 @@ def _mark(axes: Axes, spots: Array, members: pd.Series[int]) -> None:
 
 
 def _common(view: StudyRecords, settings: Sequence[Levels], names: Names) -> str:
-    """The levels that all these settings share, of axes with several levels."""
+    """Return as text the levels that all `settings` share, for axes with several levels."""
     shared = {
         name: level
         for name, level in settings[0].items()

@@ -1,6 +1,6 @@
 """Figures of studies with a row per setting: final scores, differences from the first setting, and the ranking.
 
-Runs are points, means larger marks with 95 % intervals; an interval that exceeds the axis ends in an arrow.
+Points are runs. Larger markers are means, with 95 % intervals; an interval that exceeds the axis ends in an arrow.
 """
 
 from __future__ import annotations
@@ -41,28 +41,29 @@ MEAN: dict[str, Any] = {"marker": "D", "markersize": 3.2, "linestyle": "", "mark
 CROSS: dict[str, Any] = {"marker": "x", "markersize": 3.2, "markeredgewidth": 0.9, "color": VERMILLION, "linestyle": ""}
 """Styles of intervals, runs, means, and runs that missed the target."""
 FAN, FINE, MOST_FAN = 0.14, 200, 0.3
-"""Distance of coinciding runs in a row, in rows; the relative difference of coinciding runs; largest offset."""
+"""`FAN`, `MOST_FAN`: offset between coinciding runs, and maximum offset, in row heights. Values coincide if they differ
+by less than 1/`FINE` of the maximum."""
 ARROW = 3.5
-"""Size of the arrow head of a clipped end, in points."""
+"""Size in points of the arrow head at a clipped end of an interval."""
 ROW_IN, LOW_ROW_IN, TITLE_IN = 0.2, 0.17, 0.28
-"""Height of a row, of one in a figure with several panels, and of the title of a panel, in inches."""
+"""Heights in inches: of a row, of a row in a figure with several panels, and of a panel's title."""
 LABEL_IN = 2.2
-"""Width of the label below a ranking, next to the names of settings."""
+"""Width in inches of the axis label below a ranking, beside the names of the settings."""
 OF_DEVICES = {
     "worst_accuracy": "Accuracy of the\nworst device",
     "std_accuracy": "Spread over\ndevices",
     "attack_success": "Success of the\nattack",
 }
-"""Scores over the devices in the table of cells, and their names in the figure."""
+"""Scores over devices in the table of cells, each with the label of its axis."""
 
 
 def final_figure(view: StudyRecords, names: Names) -> Figure | None:
-    """Draw the final scores of every run over the devices: accuracy of the worst one, spread, success of an attack.
+    """Plot final scores over the devices of every run: accuracy of the worst device, spread, success of an attack.
 
-    An interval beyond the possible values, 0 to 1, ends there with an arrow head.
+    An interval beyond the possible values, 0 to 1, is clipped there and ends in an arrow head.
 
     Returns:
-        None without evaluations of single devices.
+        None if no devices were evaluated individually.
     """
     measured = [name for name in OF_DEVICES if np.isfinite(view.cells.get(name, np.nan)).any()]
     if not measured:
@@ -87,10 +88,10 @@ def final_figure(view: StudyRecords, names: Names) -> Figure | None:
 
 
 def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure | None:
-    """Draw the difference of each setting to the first one at the end of the runs, paired by seed.
+    """Plot the difference of each setting from the first setting at the end of the runs, paired by seed.
 
-    Points are seeds; zero is no difference. Common effects of a seed, such as channels and data, cancel, unlike in
-    curves with bands. Intervals are computed as in `compare`; with fewer than six seeds there is none.
+    Points are seeds; zero is no difference. Unlike in curves with bands, common effects of a seed, such as channels and
+    data, cancel. Intervals are computed as in `compare`; with fewer than six seeds there is no interval.
 
     Args:
         view: the study.
@@ -98,7 +99,7 @@ def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure
         layout: the settings of rows and panels; the first row is the reference.
 
     Returns:
-        None without other settings, pairs, or differences.
+        None without other settings, pairs of runs, or differences.
     """
     panels, (base, *lines) = [panel for row in layout.panels for panel in row], layout.lines
     found = [[_differences(view.cells, metric, panel, base, line) for line in lines] for panel in panels]
@@ -123,13 +124,13 @@ def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure
 
 
 def best_figure(ranking: RankedSettings, rename: Mapping[str, str] | None = None) -> PaperFigure:
-    """Draw the cost of the target of each run, a row per setting, cheapest first.
+    """Plot the cost to reach the target of each run, one row per setting, in ascending order of mean cost.
 
-    Blue settings may be the best, grey ones are not, or are not ranked. A run that missed the target is a cross at its
-    final cost; its row has no mean, and the number of successful runs.
+    Blue settings may be the best; grey settings are not the best, or are not ranked. A run that missed the target is a
+    cross at its final cost. The row of a setting with such runs shows the number of successful runs instead of a mean.
 
     Raises:
-        FednetError: `rename` has a name for an unknown axis or level.
+        FednetError: `rename` contains an unknown axis or level.
     """
     settings = ranking.settings
     unit = ranking.cost.unit(max(float(its.costs.max()) for its in settings))
@@ -155,7 +156,7 @@ def best_figure(ranking: RankedSettings, rename: Mapping[str, str] | None = None
 
 
 def _differences(cells: pd.DataFrame, metric: str, panel: Levels, base: Levels, line: Levels) -> Array:
-    """The differences of common seeds, [seeds]."""
+    """Return the differences [seeds] between two settings, for the seeds that both settings have."""
     if metric not in cells:
         return np.empty(0)
     first, second = (rows_of(cells, {**panel, **its}).set_index("seed")[metric] for its in (base, line))
@@ -163,7 +164,7 @@ def _differences(cells: pd.DataFrame, metric: str, panel: Levels, base: Levels, 
 
 
 def _draw_ranked(axes: Axes, its: Ranked, row: int, unit: Unit) -> bool:
-    """Draw a setting of a ranking, and return whether its interval was clipped at zero."""
+    """Plot a setting of a ranking, and return True if its interval was clipped at zero."""
     costs, colour = its.costs / unit.size, BLUE if its.may_be_best else GREY
     reached, failed = costs[its.got_there], costs[~its.got_there]
     interval = Interval(*(value / unit.size for value in its.cost))
@@ -184,16 +185,16 @@ def draw_runs(
     least: float = -math.inf,
     most: float = math.inf,
 ) -> bool:
-    """Draw the values of runs [runs] as points in a row, with mean and interval; return whether this was clipped.
+    """Plot the values of runs as points in a row, with mean and interval; return True if the interval was clipped.
 
     Args:
-        axes: where to draw.
-        values: the values.
-        row: their vertical position.
-        colour: the colour of points and mean.
+        axes: the axes of the plot.
+        values: the values [runs].
+        row: vertical position of the row.
+        colour: colour of the points and the mean.
         interval: mean and interval; by default computed from the values.
-        least: smallest possible value, at which the interval ends.
-        most: largest possible value.
+        least: minimum possible value, at which the interval is clipped.
+        most: maximum possible value, at which the interval is clipped.
     """
     its = interval or mean_interval(values)
     axes.plot(values, row + fanned(values), **DOT, color=colour, label="runs")
@@ -204,7 +205,7 @@ def draw_runs(
 
 
 def fanned(values: Array) -> Array:
-    """Return the vertical offsets of runs in a row, [runs]: coinciding ones are side by side."""
+    """Return vertical offsets [runs] that place runs with nearly equal `values` above each other in their row."""
     groups = pd.Series(np.rint(FINE * values / max(float(np.abs(values).max(initial=0.0)), 1e-300)))
     by_group = groups.groupby(groups)
     middle = (by_group.transform("size") - 1) / 2
@@ -213,10 +214,10 @@ def fanned(values: Array) -> Array:
 
 
 def draw_interval(axes: Axes, interval: Interval, row: float, least: float = -math.inf, most: float = math.inf) -> bool:
-    """Draw an interval as a horizontal line, with caps, or with an arrow head where it exceeds the possible values.
+    """Plot an interval as a horizontal line with caps, or with an arrow head where it exceeds the possible values.
 
     Returns:
-        Whether an end was clipped; an interval without limits is not drawn.
+        True if an end was clipped. An interval without limits is not plotted.
     """
     if not math.isfinite(interval.low):
         return False
@@ -229,12 +230,12 @@ def draw_interval(axes: Axes, interval: Interval, row: float, least: float = -ma
 
 
 def entry(label: str, look: Mapping[str, Any], colour: str = "0.4") -> Line2D:
-    """Return the legend entry of a style, in a colour if the style has none."""
+    """Return the legend entry of a style; `colour` is used if the style has no colour."""
     return Line2D([], [], **{"color": colour, **look}, label=label)
 
 
 def interval_entry(*, cut: bool) -> Line2D:
-    """Return the legend entry of intervals; `cut` if some were clipped."""
+    """Return the legend entry of intervals; `cut` is True if some intervals were clipped."""
     label = "95 % interval over seeds" + (" (arrow: clipped)" if cut else "")
     return entry(label, {**LINE, "marker": "|", "markersize": ARROW, "markeredgewidth": 0.8})
 
@@ -244,7 +245,7 @@ def _runs_entries(label: str, *, cut: bool) -> list[Line2D]:
 
 
 def write_beside(axes: Axes, text: str, place: tuple[float, float], **options: Any) -> None:
-    """Write a small text to the right of a position."""
+    """Write small text to the right of a position."""
     look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": SMALL_PT - 1, **options}
     axes.annotate(text, place, (3, 0), **look)
 
@@ -252,7 +253,7 @@ def write_beside(axes: Axes, text: str, place: tuple[float, float], **options: A
 def finish_rows(
     axes: Axes, lines: Sequence[Levels], names: Names, panel: Levels | None = None, *, grid: bool = True
 ) -> None:
-    """Name the rows of a chart after settings, and the chart after the panel if there are several."""
+    """Label the rows of a chart with settings, and title the chart with its panel if there are several panels."""
     name_rows(axes, lines, names)
     if panel:
         axes.set_title(names.text(panel), loc="left", pad=2.0)
@@ -262,7 +263,7 @@ def finish_rows(
 
 
 def name_rows(axes: Axes, lines: Sequence[Levels], names: Names) -> None:
-    """Name the rows of a chart after settings; a single axis of numbers is named once for all rows."""
+    """Label the rows of a chart with settings; a single axis of numbers is named once, beside all rows."""
     alone = {name for levels in lines for name in levels}
     numbers = all(is_bare_number(level) for levels in lines for level in levels.values())
     if len(alone) == 1 and numbers and len(lines) > 1:

@@ -1,4 +1,4 @@
-"""The figure of a search: the cost of every trial in order, or two costs of each."""
+"""The figure of a search: the cost of every trial in order, or two costs of each trial."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from fednet_emu.draw.style import PaperFigure, add_legend, finish_axes, new_figu
 
 HEIGHT_IN = 2.4
 WIDE = 30.0
-"""Ratio of the largest to the smallest cost from which the axis is logarithmic."""
+"""Ratio of maximum to minimum cost above which the cost axis is logarithmic."""
 TRIAL: dict[str, Any] = DOT | {"alpha": 0.9, "color": GREY}
 FINALIST: dict[str, Any] = MEAN | {"color": BLUE}
 _STEPS: dict[str, Any] = {"color": BLUE, "linewidth": 1.0, "drawstyle": "steps-post"}
 
 
 def search_figure(view: SearchRecords) -> PaperFigure:
-    """Draw the cost of each trial, the best so far, and the means of the finalists over all their seeds.
+    """Plot the cost of each trial, the best cost so far, and the means of the finalists over all their seeds.
 
-    Trials that missed the target are at the upper edge. With several costs, the first two of each trial are drawn.
+    Trials that missed the target are at the upper edge. With several costs, the first two costs of each trial are
+    plotted against each other.
     """
     figure = new_figure(HEIGHT_IN)
     axes = figure.subplots()
@@ -85,7 +86,7 @@ def _front(axes: Axes, view: SearchRecords) -> list[Line2D]:
 
 
 def _unit(view: SearchRecords, column: str) -> tuple[Unit, str]:
-    """The unit of a column, and the title of its axis."""
+    """Return the unit of a column, and the title of its axis."""
     if column not in COSTS:
         return Unit(1.0, ""), "Accuracy within the limits"
     costs = view.trials[column].to_numpy(np.float64)

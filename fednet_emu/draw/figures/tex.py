@@ -1,7 +1,7 @@
-r"""Text that TeX prints verbatim, and PGF pictures with arbitrary names as text.
+r"""Escape text for TeX, and write PGF figures whose texts may contain any character.
 
-A document that includes a PGF picture runs it as TeX, so a name such as `50 % & more` must not break it, nor may
-`\input{...}` in a name read a file.
+A document that includes a PGF figure executes it as TeX code. A name such as `50 % & more` must therefore not break the
+figure, and `\input{...}` in a name must not read a file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SPECIAL = {c: rf"\{c}" for c in "&%$#_{}"} | {
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "-": "-{}",
 }  # fmt: skip
 _MATH = re.compile(r"(?:[\w .,+*/=()^{}-]|\\(?:mathdefault|times)(?![a-zA-Z]))*", re.ASCII)
-"""Formulas of labels and of Matplotlib's numbers; other text between dollar signs is text."""
+"""Formulas in labels and in Matplotlib's tick labels; any other text between dollar signs is escaped as plain text."""
 _HEAD = r"""%% Include this picture with \input; the preamble needs \usepackage{pgf}, and often \usepackage{lmodern}.
 \begingroup%%
 \makeatletter%%
@@ -40,12 +40,12 @@ _END = r"""\end{pgfpicture}%
 
 
 def escaped(text: str) -> str:
-    r"""Return text as TeX source that prints every character; non-printing ones become escapes such as `\x1b`."""
+    r"""Return text as TeX source that prints every character; non-printing characters become escapes such as `\x1b`."""
     return re.sub(r"[\\&%$#_{}~^µ<>|]|-(?=-)", lambda found: _SPECIAL[found[0]], visible(text))
 
 
 def label_text(text: str, *, formulas: bool) -> str:
-    """Return the text of a label for TeX; known formulas between dollar signs remain."""
+    """Return a label as TeX source; if `formulas`, known formulas between dollar signs remain formulas."""
     parts = re.split(r"(?<!\\)\$", text) if formulas else [text]
     if not all(map(_MATH.fullmatch, parts[1::2])):
         parts = [text]
@@ -55,7 +55,7 @@ def label_text(text: str, *, formulas: bool) -> str:
 
 @contextmanager
 def measured(name: str) -> Iterator[None]:
-    """Convert a failure of LaTeX, which measures the text of a picture, to an error that names the picture.
+    """Context manager that turns LaTeX failures while measuring a figure's text into errors that name the figure.
 
     Raises:
         FednetError: LaTeX does not run, or lacks a character.
@@ -72,14 +72,13 @@ def measured(name: str) -> Iterator[None]:
 
 
 class FigureCanvas(FigureCanvasPgf):
-    """Matplotlib's PGF canvas with escaped labels; `Figure.savefig` finds it by this name."""
+    """Matplotlib's PGF canvas with escaped labels; `Figure.savefig` finds it by the class name."""
 
     def get_renderer(self) -> Any:
-        """The renderer that measures text for the layout."""
         return _Renderer(self.figure, None)
 
     def print_pgf(self, fname_or_fh: Any, *, bbox_inches_restore: Any = None, **_: Any) -> None:
-        """Write the picture to a path or to a stream of text or bytes."""
+        """Write the figure to a path, or to a stream of text or bytes."""
         size_in = self.figure.get_size_inches()
         head = _HEAD % tuple(size_in)
         with cbook.open_file_cm(fname_or_fh, "w", encoding="utf-8") as file:
@@ -94,7 +93,7 @@ class FigureCanvas(FigureCanvasPgf):
 
 
 class _Renderer(RendererPgf):
-    """Draws PGF with escaped text."""
+    """Renderer that writes PGF with escaped text."""
 
     def __init__(self, figure: Any, fh: Any) -> None:
         super().__init__(figure, fh)  # type: ignore[no-untyped-call]

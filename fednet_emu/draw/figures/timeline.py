@@ -1,6 +1,6 @@
-"""Draw the timeline: a panel per run, a row per device, with coloured bars for its activities.
+"""Plot timelines: one panel per run, one row per device, with coloured bars for the activities of the device.
 
-With many devices, areas show the share in each state over time, and some devices have rows below them.
+With many devices, stacked areas show the share of devices in each state over time, above the rows of some devices.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from fednet_emu.draw.palette import ACTIVITIES, ORANGE
 from fednet_emu.draw.style import add_legend, finish_axes, new_figure, round_ticks, wrapped
 
 MAX_ROWS = 60
-"""Largest number of rows of a figure; with more devices, areas and some rows are drawn."""
+"""Maximum number of device rows in a figure; with more devices, areas and the rows of some devices are plotted."""
 SOME_ROWS, MIN_ROWS = 24, 12
-"""Rows below areas: of a figure with one panel, and the minimum of a panel."""
+"""Number of device rows below areas: in a figure with one panel, and the minimum for each of several panels."""
 AREA_ROWS = 12
-"""Height of areas, in rows."""
+"""Height of the areas, as a multiple of the height of a device row."""
 MAX_ROUND_LINES = 20
 ROW_IN, ROW_LABEL_PT = 0.105, 6.0
 MIN_HEIGHT_ROWS = 6
-"""Smallest height of a panel, in rows, for its axis label."""
+"""Minimum height of a panel, in device rows, so that its axis label fits."""
 TICKS_IN, TITLE_IN, X_LABEL_IN = 0.2, 0.16, 0.2
 
 
@@ -46,7 +46,7 @@ class Look:
     Attributes:
         colour: colour of the bars.
         height: height of the bars relative to a row.
-        layer: drawing order; bars with higher numbers cover others.
+        layer: plotting order; bars with a higher value cover bars with a lower value.
         hollow: colour of the hatching of failed activities; empty for the colour of the bars.
     """
 
@@ -74,14 +74,14 @@ class Panel:
 
     Attributes:
         label: name of the run.
-        bars: the activities of its devices, see `activity_bars`.
+        bars: the activities of the devices; see `activity_bars`.
         round_ends_s: ends of the rounds [rounds], in simulated seconds.
-        until_s: end of the time axis in simulated seconds.
-        from_s: its start.
-        devices: number of devices, including those without bars; 0 if unknown.
-        over_s: end of the run, after which no device is idle.
-        sort: order of the rows, one of `SORTS`; by default by number, or, if not all have a row, by waiting time, or by
-            busy time if no device waited.
+        until_s: end of the time axis, in simulated seconds.
+        from_s: start of the time axis, in simulated seconds.
+        devices: number of devices, including devices without bars; 0 if unknown.
+        over_s: end of the run, in simulated seconds; devices are not idle afterwards.
+        sort: order of the rows, one of `SORTS`. The default is the device number if all devices have a row; otherwise
+            the waiting time, or the busy time if no device waited.
     """
 
     label: str
@@ -96,7 +96,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a panel: devices from top to bottom, whether areas are above them, and the axis label."""
+    """The rows of a panel: devices from top to bottom, True if areas are above the rows, and the axis label."""
 
     devices: list[int]
     areas: bool
@@ -104,7 +104,7 @@ class Rows:
 
 
 def rows_of(panel: Panel, panels: int) -> Rows:
-    """Choose the rows of a panel of a figure with `panels` panels."""
+    """Choose the rows of one panel in a figure with `panels` panels."""
     everyone = ranked(panel.bars, panel.sort or "device")
     count = max(panel.devices, len(everyone))
     if len(everyone) <= MAX_ROWS // panels:
@@ -117,11 +117,12 @@ def rows_of(panel: Panel, panels: int) -> Rows:
 
 
 def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
-    """Draw the activities of the devices of each run over time; None without activities.
+    """Plot the activities of the devices of each run over time; None without activities.
 
-    The panels share 60 rows and the time axis of the longest. A run with more devices has areas of the share of devices
-    in each state, and rows for devices at equal distances in their order, by default from the longest to the shortest
-    waiting time. Devices without activities have no row; the axis then has the number of rows and devices.
+    The panels share 60 rows and the time axis of the longest run. A run with too many devices has areas with the share
+    of devices in each state, and rows for some devices. These devices are evenly spaced in the sort order, by default
+    from the longest to the shortest waiting time. Devices without activities have no row; the axis label then states
+    the number of rows and of devices.
     """
     panels = [panel for panel in panels if len(panel.bars)]
     if not panels:
@@ -155,11 +156,11 @@ def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
 
 
 def _draw_areas(axes: Axes, panel: Panel, unit: Unit) -> None:
-    """Draw the shares of devices in each state as stacked areas; the white rest is idle."""
+    """Plot the shares of devices in each state as stacked areas; the background is the share of idle devices."""
     edges_s = np.linspace(panel.from_s, panel.until_s, BINS + 1)
     shares = state_shares(panel.bars, max(panel.devices, panel.bars["device"].nunique()), edges_s)
     known = [(look, shares[name]) for name, look in LOOKS.items() if name in shares]
-    # steps as wide as their intervals; simultaneous states of a device count twice, up to all devices
+    # Steps are as wide as their intervals. A device in two states at once counts twice; the sum is capped at 100 %.
     heights = [100 * np.append(share, share[-1]) for _, share in known]
     tops = np.minimum(np.cumsum(heights, axis=0), 100.0)
     for (look, _), low, high in zip(known, np.vstack([np.zeros((1, BINS + 1)), tops[:-1]]), tops, strict=True):
@@ -188,7 +189,7 @@ def _draw(axes: Axes, panel: Panel, rows: Rows, unit: Unit) -> None:
             boxes = _boxes(chosen[chosen["failed"] == failed], devices, unit, look.height)
             edge = look.hollow or look.colour if failed else look.colour
             options = {"facecolors": ["white" if failed else look.colour], "edgecolors": [edge]}
-            # the thin outline keeps a bar visible that is shorter than a pixel
+            # the thin outline keeps bars visible that are narrower than a pixel
             _add_bars(axes, boxes, zorder=look.layer, linewidths=0.4, hatch=HATCH if failed else None, **options)
     axes.set_yticks(range(len(devices)), [str(device) for device in devices])
     round_ticks(axes.xaxis)
@@ -217,7 +218,6 @@ def _boxes(bars: pd.DataFrame, devices: list[int], unit: Unit, height: float = 0
 
 
 def _legend_handles(panels: Sequence[Panel]) -> list[Artist]:
-    """Return one legend entry for each kind of bar or line in the panels."""
     bars = pd.concat([panel.bars[["activity", "failed"]] for panel in panels])
     shown = set(bars["activity"].unique())
     handles: list[Artist] = [

@@ -1,15 +1,15 @@
 """Assemble a page: one HTML file with styles, scripts, Plotly and data, without network access.
 
 1. Python collects the content of the page as a document: mappings and lists of texts, numbers and one-dimensional NumPy
-   arrays. Arrays are packed (`packing.py`), so a column of a million numbers is possible.
-2. `page(title, document, scripts)` puts the document into `browser/frame.html`, with colours and names of `palette.py`,
-   `browser/style.css`, the scripts of `CORE`, and the scripts of the page from `browser/`.
+   arrays. Arrays are packed (`packing.py`), so columns with a million numbers are possible.
+2. `page(title, document, scripts)` inserts the document into `browser/frame.html`, with the colours and names of
+   `palette.py`, with `browser/style.css`, the scripts of `CORE`, and the page's own scripts from `browser/`.
 3. A script of the page calls `fednet.page((document) => {...})`. The function receives the document with unpacked typed
    arrays, and builds the page with the functions of `browser/core.js`, `figure.js` and `table.js`: `fednet.section`,
-   `fednet.figure`, `fednet.table`, `fednet.select`, ... Each is documented at its definition.
+   `fednet.figure`, `fednet.table`, `fednet.select`, ... Each function is documented at its definition.
 
-Plotly is the file of the package `plotly`, compressed to a third and unpacked by the browser. The policy in the frame
-forbids loading.
+The script of Plotly comes from the package `plotly`; it is compressed to a third of its size and unpacked by the
+browser. The content security policy in the frame forbids the page to load anything.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from fednet_emu.records.folder.manifest import PACKAGES, versions
 from fednet_emu.records.rows import KINDS
 
 CORE = ("units.js", "core.js", "figure.js", "table.js")
-"""Scripts of every page, in order, before its own."""
+"""Scripts that every page loads before its own scripts, in order."""
 TITLES = {
     "rounds": ("Rounds", "count"),
     **{f"{kind}_bit": (kind.capitalize(), "bits") for kind in KINDS},
@@ -48,9 +48,8 @@ TITLES = {
     "groups_formed": ("Groups formed", "score"),
     "cycle_s": ("Cycle", "time"),
 }
-"""Titles of the columns of tables, and kinds of their values for the browser's formatting; unknown columns have their
-names.
-"""
+"""Titles of table columns, and kinds of their values for formatting in the browser. The title of any other column is
+its name."""
 
 
 def page(title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> str:
@@ -59,7 +58,7 @@ def page(title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> str
     Args:
         title: the title of the page and its first heading.
         document: the content for the scripts; see `Packer.plain` for allowed types.
-        scripts: names of the page's own scripts in `browser/`, in order.
+        scripts: file names of the page's own scripts in `browser/`, in order.
     """
     packer = Packer()
     content = json.dumps(packer.plain(document), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
@@ -78,7 +77,7 @@ def page(title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> str
 
 
 def write_page(path: Path, title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> Path:
-    """Write a page to a file atomically, and return the file; see `page` for the arguments.
+    """Write a page to a file atomically, and return the file; see `page` for the other arguments.
 
     Parent folders are created.
 
@@ -104,7 +103,7 @@ def columns_of(table: pd.DataFrame, titles: Mapping[str, tuple[str, str]] = TITL
 
 
 def palette() -> str:
-    """The colours of activities and lines as CSS variables, for both themes."""
+    """Return the colours of activities and lines as CSS variables, for the light and the dark theme."""
     light = {name: its.colour for name, its in ACTIVITIES.items()}
     dark = {name: its.dark for name, its in ACTIVITIES.items()}
     light |= {f"line-{place}": colour for place, colour in enumerate(LINE_COLOURS)}
@@ -116,7 +115,7 @@ def palette() -> str:
 
 
 def vocabulary() -> str:
-    """Names of activities, costs and scores, and the number of line colours, as a JavaScript statement."""
+    """Return names of activities, costs and scores, and the number of line colours, as a JavaScript statement."""
     known = {
         "activities": {name: its.title for name, its in ACTIVITIES.items()},
         "costs": {name: {"title": its.title, "column": its.column} for name, its in RECORDED.items()},
@@ -127,13 +126,12 @@ def vocabulary() -> str:
 
 
 def browser_file(name: str) -> str:
-    """The text of a file in `browser/`."""
+    """Return the text of a file in `browser/`."""
     return (files("fednet_emu.draw.page") / "browser" / name).read_text(encoding="utf-8")
 
 
 @cache
 def _plotly() -> str:
-    """The script of Plotly, compressed, as base64."""
     from plotly.offline import get_plotlyjs
 
     return base64.b64encode(zlib.compress(get_plotlyjs().encode(), 9)).decode("ascii")

@@ -17,7 +17,7 @@ from fednet_emu.records.rows import KINDS
 
 SCRIPTS = ("lines.js", "overlay.js")
 SHOWN = ("seed", "status", *TITLES, "event_digest")
-"""Entries of the summaries on the page, where a run has them."""
+"""Summary entries that the page shows; entries that a run lacks are omitted."""
 TITLE_LENGTH = 60
 
 
@@ -33,7 +33,7 @@ def write_overlay_page(runs: Sequence[RunRecords], path: Path) -> Path:
 
 
 def overlay_document(runs: Sequence[RunRecords]) -> dict[str, Any]:
-    """Return the document of several runs; values in seconds, bits and joules, unknown ones as NaN.
+    """Return the document of several runs; values are in seconds, bits and joules, and unknown values are NaN.
 
     Raises:
         DataError: the evaluations of a run are missing or unreadable.

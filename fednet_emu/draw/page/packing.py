@@ -1,6 +1,7 @@
-"""Pack arrays of numbers for a page in few bytes, which a browser unpacks without a library.
+"""Pack arrays of numbers for a page into few bytes, which a browser unpacks without a library.
 
-All arrays of a page are one block of bytes, compressed with zlib, as base64. `browser/core.js` reads it.
+All arrays of a page form one block of bytes, compressed with zlib and encoded in base64; `browser/core.js` reads the
+block.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ import pandas as pd
 from numpy.typing import NDArray
 
 ARRAY = "$array"
-"""The key of an object that replaces an array in the document: [type, offset in bytes, numbers, differences]."""
+"""Key of an object that replaces an array in the document: [type, offset in bytes, length, 1 if differences else 0]."""
 _INTEGERS = (np.uint8, np.int16, np.int32, np.int64)
 _SAFE = 2**53
-"""Integers up to this size are exact in a browser."""
+"""Integers up to this magnitude are exact in a browser."""
 
 
 class Packer:
-    """Collects arrays; each is replaced by a small object with its position in the block."""
+    """Collects arrays; each array is replaced by a small object with its position in the block of bytes."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._size_byte = 0
 
     def plain(self, content: Any) -> Any:
-        """Return content that JSON can hold: arrays are packed, non-finite numbers become null.
+        """Return content that JSON can represent: arrays are packed, and non-finite numbers become null.
 
         Args:
             content: mappings, sequences, texts, numbers, None, and one-dimensional NumPy arrays and series of numbers,
@@ -56,7 +57,7 @@ class Packer:
         raise TypeError(f"page: cannot hold {type(content).__name__}, got {content!r}; give numbers, texts or arrays")
 
     def block(self) -> str:
-        """All arrays as base64 of compressed bytes."""
+        """Return all arrays as compressed bytes in base64."""
         return base64.b64encode(zlib.compress(b"".join(self._parts), 6)).decode("ascii")
 
     def _packed(self, numbers: NDArray[Any]) -> Mapping[str, list[Any]]:
@@ -70,7 +71,7 @@ class Packer:
         kind = f"{numbers.dtype.kind}{numbers.dtype.itemsize}"
         place = {ARRAY: [kind, self._size_byte, len(numbers), differences]}
         little = numbers.astype(numbers.dtype.newbyteorder("<"))
-        # bytes in planes, first bytes first: similar bytes compress well
+        # the first bytes of all numbers, then all second bytes, ...: runs of similar bytes compress well
         planes = little.view(np.uint8).reshape(-1, numbers.dtype.itemsize).T.tobytes()
         self._parts.append(planes)
         self._size_byte += len(planes)
@@ -78,7 +79,7 @@ class Packer:
 
 
 def _narrow(numbers: NDArray[np.int64]) -> tuple[NDArray[Any], int]:
-    """Integers in the smallest type that holds them, or their differences if smaller, and which of the two.
+    """Return integers in the smallest type, or their differences if smaller, and 1 for differences, otherwise 0.
 
     Raises:
         ValueError: a browser cannot represent the numbers exactly.

@@ -1,4 +1,4 @@
-"""The page of one run: collect its content, and write it."""
+"""Collect the content of the page of one run, and write the page."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ SCRIPTS = (
     "timeline.js", "run_devices.js", "run_air.js", "run_map.js", "run_spreads.js", "run_tables.js", "run.js",
 )  # fmt: skip
 MOST_TABLE_ROWS = 100_000
-"""Largest number of rows of a table that no figure uses; of a longer one the first rows are on the page."""
+"""Maximum number of rows of a table that no figure uses; longer tables are truncated."""
 MOST_DEVICES = 2000
-"""Largest number of devices with data; of more, evenly spaced ones in the order of similar devices."""
+"""Maximum number of devices in the section on data; of more devices, evenly spaced ones in order of similarity are
+shown."""
 NOT_RECORDED = "The run has not recorded it, with an older version or with data of its own."
 BY = {"counts": "most frequent label", "targets": "median target", "sizes": "number of samples"}
 DISTURBING = {
     "shared": "disturbing each other", "noma": "decoded one after the other", "slotted-aloha": "colliding",
     "spatial-reuse": "apart from each other", "dcf": "contending", "lora": "colliding", "switch": "sharing the port",
 }  # fmt: skip
-"""Description of several simultaneous senders in access schemes in which they interfere."""
+"""How simultaneous senders interact, by access scheme; by default they share the band."""
 
 
 def write_run_page(run: RunRecords, path: Path, scenario_text: str) -> Path:
@@ -49,7 +50,7 @@ def write_run_page(run: RunRecords, path: Path, scenario_text: str) -> Path:
     Args:
         run: the run.
         path: the file.
-        scenario_text: its scenario as YAML.
+        scenario_text: the scenario of the run, as YAML.
 
     Raises:
         DataError: a table of the run is missing or unreadable, or the file cannot be written.
@@ -101,7 +102,7 @@ def run_document(run: RunRecords, scenario_text: str) -> dict[str, Any]:
 
 
 def _path(run: RunRecords) -> dict[str, Any] | None:
-    """Critical paths of the rounds, in words and by kind; None without rounds."""
+    """Return the critical paths of the rounds, in words and by kind; None without rounds."""
     try:
         path = Explanation.of(run)
     except DataError:
@@ -110,7 +111,7 @@ def _path(run: RunRecords) -> dict[str, Any] | None:
 
 
 def _live(run: RunRecords) -> dict[str, Any] | None:
-    """Comparison of a live run with its prediction; None for other runs."""
+    """Return the comparison of a live run with its prediction; None for other runs."""
     if not run.has(MESSAGES):
         return None
     told = {"transfers": _columns(transfers_beside(run)), "rounds": _columns(rounds_beside(run))}
@@ -118,7 +119,7 @@ def _live(run: RunRecords) -> dict[str, Any] | None:
 
 
 def _facts(run: RunRecords) -> list[tuple[str, str]]:
-    """The rows of the summary, with the whole digest."""
+    """Return the rows of the summary, with the event digest in full length."""
     digest = str(run.summary.get("event_digest", ""))
     return [(title, digest if title == "event digest" else value) for title, value in summary_rows(run.summary)]
 
@@ -138,13 +139,12 @@ def _column(values: pd.Series[Any]) -> Any:
 
 
 def _server_energy(usage: Usage) -> Mapping[str, float]:
-    """Joules of the base stations."""
     sent, whole_j = usage.transfers, usage.run.summary.get("station_j")
     return {"stations": float(sent.loc[sent["sender"] < 0, "energy_j"].sum()) if whole_j is None else whole_j}
 
 
 def _device_numbers(usage: Usage) -> dict[str, Any]:
-    """Quantities of each device, [devices] each."""
+    """Return quantities of each device, with an array [devices] for each quantity."""
     sent, scene = usage.transfers, usage.scene
     ups = sent[sent["kind"] == "uplink"]
     told = {
@@ -162,7 +162,7 @@ def _device_numbers(usage: Usage) -> dict[str, Any]:
 
 
 def _scene(scene: Scene | None) -> dict[str, Any]:
-    """Positions in centimetres, one array per instant."""
+    """Return positions in centimetres, cells, presence and rates of all devices at all instants, as flat arrays."""
     if scene is None:
         return {"missing": NOT_RECORDED}
     whole = {"x_cm": scene.x_m, "y_cm": scene.y_m}
@@ -178,7 +178,7 @@ def _scene(scene: Scene | None) -> dict[str, Any]:
 
 
 def _ground(run: RunRecords) -> dict[str, Any] | None:
-    """Gains over positions, a row of dB for each y; None for path loss by distance."""
+    """Return the gains over positions, one row in dB for each y; None if path loss depends on distance."""
     if not run.has(GROUND):
         return None
     grid = run.table(GROUND).pivot(index="y_m", columns="x_m", values="gain_db")
@@ -188,7 +188,7 @@ def _ground(run: RunRecords) -> dict[str, Any] | None:
 
 
 def _data_split(run: RunRecords) -> dict[str, Any]:
-    """The distribution of samples, with similar devices side by side."""
+    """Return the distribution of samples; devices with similar samples are adjacent."""
     if not run.has(DATA_SPLIT):
         return {"missing": NOT_RECORDED}
     split = DataSplit.of(run)
@@ -219,9 +219,9 @@ def _several(scenario: Mapping[str, Any], kind: str) -> str:
 
 
 def _losses(usage: Usage) -> list[dict[str, Any]]:
-    """Deliveries of each direction by reason of loss, most frequent first; the empty reason is arrival.
+    """Count deliveries of each direction by reason of loss, most frequent first; an empty reason means arrival.
 
-    A transfer to several devices is one delivery for each of them.
+    A transfer to several devices counts as one delivery for each device.
     """
     sent = usage.transfers
     heard = usage.receptions[usage.receptions["receiver"] >= 0]
@@ -238,7 +238,7 @@ def _losses(usage: Usage) -> list[dict[str, Any]]:
 
 
 def _tables(run: RunRecords) -> dict[str, Any]:
-    """All tables without a figure on the page, with a note where rows are left out."""
+    """Return all tables that no figure on the page shows, each with its number of rows before truncation."""
     told = {}
     for name in run.names():
         if name in ("transfers", "receptions", "computes", *DESCRIBED):

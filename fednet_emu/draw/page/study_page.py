@@ -1,4 +1,4 @@
-"""The page of a study as a document of plain values and arrays, which the browser draws."""
+"""The page of a study, as a document of plain values and arrays that the browser plots."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ from fednet_emu.errors import FednetError
 
 SCRIPTS = ("lines.js", "study.js", "search.js", "fronts.js")
 MEANS = dict.fromkeys(("accuracy", "loss"), mean_interval) | {its.column: cost_interval for its in TRADED.values()}
-"""Columns of the cells whose means and intervals are in the table of settings."""
+"""Columns of cells that the table of settings shows as means with intervals."""
 FIRST = ("time", "bits", "energy")
-"""The costs whose rankings are first."""
+"""Costs by which the introduction of the page states the best setting."""
 POINTS, FEWEST_POINTS, ALL_POINTS = 120, 40, 40_000
-"""Largest and smallest number of points of a line, and of all lines of a page together."""
+"""Maximum and minimum number of points of a line; maximum number of points of all lines of a page together."""
 MOST_POINTS = 250
-"""Number of points of a setting in a front; of more, evenly spaced ones, the last, and those on a front remain."""
+"""Maximum number of points of a setting in a plot of fronts. Of more points, evenly spaced points and points on fronts
+are kept."""
 TRIALS = {
     "trial": ("Trial", "count"),
     "setting": ("Setting", "text"),
@@ -54,7 +55,7 @@ def write_study_page(view: StudyRecords, path: Path, search: SearchRecords | Non
 
 
 def study_document(view: StudyRecords, search: SearchRecords | None = None) -> dict[str, Any]:
-    """Return the document of a study; values in seconds, bits and joules, unknown ones as NaN."""
+    """Return the document of a study; values are in seconds, bits and joules, and unknown values are NaN."""
     settings = settings_of(view)
     needed = list(costs_to_target(settings)) if view.target else []
     compared, ranked = list(differences(view)), list(rankings(view))
@@ -86,7 +87,7 @@ def study_document(view: StudyRecords, search: SearchRecords | None = None) -> d
 
 
 def cells_table(view: StudyRecords) -> pd.DataFrame:
-    """Return one row for each cell, finished or not, without empty columns."""
+    """Return one row for each cell, finished or not; columns without any value are omitted."""
     rows = pd.concat([view.cells, view.missing], ignore_index=True) if len(view.missing) else view.cells
     told = [name for name in ("reason",) if name in rows and (rows[name].fillna("") != "").any()]
     table = rows.drop(columns="reason", errors="ignore").dropna(axis="columns", how="all")
@@ -115,7 +116,7 @@ def means_columns(settings: Sequence[Setting], needed: Sequence[dict[str, Any]])
 
 
 def words(view: StudyRecords, settings: Sequence[Setting], ranked: Sequence[dict[str, Any]]) -> list[str]:
-    """Return a description of the study and its results in some sentences; `ranked` are its rankings."""
+    """Describe the study and its results in some sentences; `ranked` contains the rankings of the study."""
     axes = " x ".join(f"{len(levels)} {name}" for name, levels in view.axes.items())
     seeds = len({*view.cells["seed"], *view.missing.get("seed", ())})
     size = f"{counted(len(settings), 'setting')}{f' ({axes})' if axes else ''} with {counted(seeds, 'seed')}"
@@ -135,9 +136,10 @@ def words(view: StudyRecords, settings: Sequence[Setting], ranked: Sequence[dict
 
 
 def telling(view: StudyRecords, settings: Sequence[Setting], compared: Sequence[dict[str, Any]]) -> list[str]:
-    """Return for each axis the sentence on the time to the target of its first and last level, over all combinations.
+    """Return for each axis a sentence that compares its first with its last level, over all other axes.
 
-    Axes that change the data set are omitted, because scores on different data sets are not comparable.
+    Sentences are about the time to the target, or about accuracy without a target. Axes that change the data set are
+    omitted, because scores on different data sets are not comparable.
     """
     asked = "time_to_target_s" if view.target else "accuracy"
     found = []
@@ -162,7 +164,7 @@ def _who_reached(view: StudyRecords, settings: Sequence[Setting]) -> str:
 
 
 def left_out(view: StudyRecords) -> str:
-    """Name the comparisons that the page leaves out; empty if none."""
+    """Describe the comparisons that the page omits; empty if none."""
     told = []
     if any(len(levels) > ALL_PAIRS for levels in view.axes.values()):
         told.append(f"of more than {ALL_PAIRS} levels, each is compared with the first and the next")
@@ -174,7 +176,7 @@ def left_out(view: StudyRecords) -> str:
 
 
 def curves(study: StudyRecords, settings: Sequence[Setting]) -> Iterator[dict[str, Any]]:
-    """Yield the band of every metric against every cost for every setting that has both."""
+    """Yield the band of every metric against every cost, for every setting with that metric and cost."""
     metrics = study.metrics
     lines = len(settings) * len(metrics) * len(RECORDED)
     points = max(FEWEST_POINTS, min(POINTS, ALL_POINTS // max(1, lines)))
@@ -188,7 +190,7 @@ def curves(study: StudyRecords, settings: Sequence[Setting]) -> Iterator[dict[st
 
 
 def rankings(study: StudyRecords) -> Iterator[dict[str, Any]]:
-    """Yield the rankings by time, bits, energy and rounds of the settings of each data set, where they exist."""
+    """Yield the rankings of the settings by time, bits, energy and rounds, separately for each data set."""
     settings = settings_of(study)
     if not study.target or len(settings) < 2:
         return
@@ -229,9 +231,10 @@ def _ranking_columns(ranking: RankedSettings) -> list[dict[str, Any]]:
 
 
 def pareto(study: StudyRecords, settings: Sequence[Setting]) -> dict[str, Any]:
-    """Return the points and fronts of a study.
+    """Return the points and Pareto fronts of a study.
 
-    Fronts with accuracy are over all rounds; fronts of two costs are over settings, by the costs of the target.
+    Fronts with accuracy use the points of all rounds. Fronts of two costs use one point per setting: its costs to reach
+    the target.
     """
     names = list(dict.fromkeys(setting.data_set for setting in settings))
     costs = [cost.column for cost in TRADED.values()]
@@ -258,7 +261,7 @@ def _points(points: pd.DataFrame, pairs: Iterable[tuple[str, str]], names: Seque
 
 
 def search_section(search: SearchRecords) -> dict[str, Any]:
-    """Return description, trials and finalists of a search."""
+    """Return the description, trials and finalists of a search."""
     kinds = {name: COSTS[name].kind if name in COSTS else "score" for name in search.columns}
     costs = {name: (f"Mean {name}", kind) for name, kind in kinds.items()}
     return {

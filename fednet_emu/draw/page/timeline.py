@@ -1,4 +1,4 @@
-"""The timeline of a page: single transfers and computations, up to a limit."""
+"""Collect the transfers, receptions and computations that the timeline of a page shows, up to a limit."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from fednet_emu.records.rows import KINDS
 
 MOST_DEVICES = 2_000
 MOST_ROWS = 2_500_000
-"""Largest number of devices with a row each, and of transfers, receptions and computations on a page."""
+"""Maximum number of devices with a row each; maximum number of transfers, receptions and computations on a page."""
 EXACT_ROWS = 200_000
-"""Up to this number, transfers have nanoseconds and energies; more have microseconds."""
+"""Up to this number of transfers, times are in nanoseconds and energies are included; otherwise in microseconds,
+without energies."""
 
 
 def timeline(usage: Usage) -> dict[str, Any]:
-    """Return the transfers, receptions and computations of a run for its page, and a description of omitted ones.
+    """Return the transfers, receptions and computations for the page of a run, and notes on omitted ones.
 
-    Times are integers in units of `quantum_s`; a transfer that never was on the air has the duration -1.
+    Times are integers in units of `quantum_s`. A transfer that was never on the air has the duration -1.
     """
     notes, devices = [], np.arange(usage.devices)
     if usage.devices > MOST_DEVICES:
@@ -86,7 +87,7 @@ def _transfers(sent: pd.DataFrame, unit_s: float) -> Mapping[str, Any]:
 
 
 def _of(usage: Usage, devices: IntArray) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Transfers, receptions and computations with at least one of these devices."""
+    """Return the transfers, receptions and computations that involve at least one of `devices`."""
     sent, heard, made = usage.transfers, usage.receptions, usage.computes
     heard, made = heard[heard["receiver"] >= 0], made[made["device"] >= 0]
     if len(devices) == usage.devices:
@@ -103,7 +104,7 @@ def _among(column: pd.Series[int], devices: IntArray) -> Mask:
 
 
 def _until_s(sent: pd.DataFrame, heard: pd.DataFrame, made: pd.DataFrame) -> float:
-    """The simulated time up to which the records fit; infinite if all fit."""
+    """Return the simulated time in seconds up to which the records fit into the page; infinite if all fit."""
     if len(sent) + len(heard) + len(made) <= MOST_ROWS:
         return np.inf
     heard_s = sent.set_index("transfer")["requested_s"].reindex(heard["transfer"])

@@ -1,6 +1,6 @@
-"""Write activities on the tracks of devices and media, in batches of ascending times.
+"""Write slices (spans of activity) on the tracks of devices and media, in batches of ascending times.
 
-Overlapping slices of a track have lanes of their own; consecutive slices without a gap form a turn.
+Overlapping slices of a track are placed in separate lanes. Consecutive slices without a gap between them form a turn.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ TOLD = {
     COMPUTING: ("compute", "flop", "energy_j"),
     WAITING: ("transfer",),
 }
-"""The annotations of device slices."""
+"""Annotations of device slices, by the form of the slice."""
 Batch = tuple[IntArray, Bytes]
-"""Positions of messages in the file, and the messages."""
+"""Sort keys of messages, which determine the order of the messages in the file, and the messages."""
 _COLUMNS = {"transfer": "row", "compute": "row", "size_bit": "amount", "flop": "amount"}
 
 
 class Activity:
-    """The slices of devices and media.
+    """Writer of the slices of devices and media.
 
     Args:
-        file: the trace.
-        tracks: its tracks.
-        cuts_ns: the ends of rounds, which end all turns.
-        named: returns the names of turns that begin at given times.
+        file: the trace file.
+        tracks: the tracks of the trace.
+        cuts_ns: times in ns at which rounds end; every open turn ends there.
+        named: function that returns the names of turns that begin at given times.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class Activity:
         self.slices = 0
 
     def write(self, rows: Rows, sent: Rows, receivers: Mapping[int, IntArray]) -> None:
-        """Write slices of devices and of media, in order of time: a later call may not have earlier starts.
+        """Write slices of devices and media in order of time; slices may not start before those of earlier calls.
 
         Args:
             rows: device slices, of type `ROW`.
-            sent: transmissions, of type `SENT`.
-            receivers: the receivers of transmissions with several, by the number of the transfer.
+            sent: transmissions, of type `ON_MEDIUM`.
+            receivers: the receivers of each transmission with several receivers, by transfer number.
         """
         medium = track_number(ON_AIR, sent["cell"] * len(KINDS) + sent["kind"])
         track = np.append(track_number(DEVICE, rows["device"]), medium)
@@ -72,12 +72,11 @@ class Activity:
         self._file.write(interleaved([order for order, _ in batches], [batch for _, batch in batches]))
 
     def finish(self) -> None:
-        """End the open turns."""
         track, ended_ns = self._turns.open()
         self._file.write(packets.ends().filled(ended_ns, track).tobytes())
 
     def _of_devices(self, rows: Rows, track: IntArray, place: IntArray) -> Iterator[Batch]:
-        """Device slices, in turns: the END of a turn precedes the next slice, its BEGIN precedes its first slice."""
+        """Yield device slices in turns: a BEGIN before the first slice of a turn, and an END after the last slice."""
         device, started_ns, ended_ns = rows["device"], rows["started_ns"], rows["ended_ns"]
         own = track_number(DEVICE, device, self._lanes.of(track, started_ns, ended_ns))
         self._tracks.describe(own)
@@ -94,7 +93,7 @@ class Activity:
     def _of_media(
         self, sent: Rows, medium: IntArray, place: IntArray, receivers: Mapping[int, IntArray]
     ) -> Iterator[Batch]:
-        """Transmissions; those with equal numbers of flows are one batch."""
+        """Yield transmissions; those with equal numbers of flows form one batch."""
         lane = self._air_lanes.of(medium, sent["started_ns"], sent["ended_ns"])
         track = track_number(ON_AIR, sent["cell"] * len(KINDS) + sent["kind"], lane)
         self._tracks.describe(track)
@@ -113,7 +112,7 @@ class Activity:
 
 
 def _moment(rows: Rows) -> IntArray:
-    """The order of slices in the file: by start, then by rank (0 to 2)."""
+    """Return the sort key of slices in the file: their start, then their rank (0 to 2)."""
     return np.asarray(rows["started_ns"] << 2 | rows["rank"], np.int64)
 
 
@@ -125,7 +124,7 @@ def _slices(form: int, rows: Rows, track: IntArray) -> Bytes:
 
 
 def _flows(sent: Rows, receivers: Mapping[int, IntArray]) -> IntArray:
-    """Flows of transmissions of one direction with equal numbers of receivers, [transmissions, flows]."""
+    """Return the flows [transmissions, flows] of transmissions with the same direction and number of receivers."""
     kind, transfer = sent["kind"][0], sent["transfer"]
     made = names.flow(names.SENT, transfer)[:, None]
     if kind == UPLINK:
@@ -139,17 +138,17 @@ def _flows(sent: Rows, receivers: Mapping[int, IntArray]) -> IntArray:
 
 
 class Reach:
-    """The end of the last slice of each track, over a sequence of batches."""
+    """Stores the latest end of the slices of each track, over a sequence of batches."""
 
     def __init__(self) -> None:
         self.until_ns: dict[int, int] = {}
 
     def before(self, track: IntArray, ended_ns: IntArray) -> IntArray:
-        """The latest end of all earlier slices on the same track, in ns; NEVER_NS if there was none.
+        """Return the latest end in ns of all earlier slices on the same track; NEVER_NS if there is no earlier slice.
 
         Args:
-            track: number of the track, [slices]; the slices of a track are together.
-            ended_ns: their ends.
+            track: track number of each slice [slices]; the slices of a track are contiguous.
+            ended_ns: end of each slice in ns [slices].
         """
         if not len(track):
             return np.empty(0, np.int64)
@@ -159,7 +158,7 @@ class Reach:
         known = np.array([self.until_ns.get(name, NEVER_NS) for name in names], np.int64)
         reached = ended_ns.copy()
         reached[first] = np.maximum(reached[first], known)
-        # ranks of times instead of times, one range of numbers per track, so that a single running maximum serves all
+        # ranks of times, shifted to a separate range for each track, so that one running maximum serves all tracks
         times, rank = np.unique(reached, return_inverse=True)
         shift = (np.cumsum(opening) - 1) * len(times)
         reached = times[np.maximum.accumulate(rank + shift) - shift]
@@ -171,13 +170,13 @@ class Reach:
 
 
 class _Packed(NamedTuple):
-    """The lanes of a track with overlapping slices: busy ones with their ends, and free ones."""
+    """The lanes of a track with overlapping slices: busy lanes with the end times of their slices, and free lanes."""
 
     busy: list[tuple[int, int]]
     free: list[int]
 
     def take(self, started_ns: int, ended_ns: int) -> int:
-        """Take the first lane that is free from `started_ns` to `ended_ns`."""
+        """Take the lowest lane that is free from `started_ns` to `ended_ns`."""
         while self.busy and self.busy[0][0] <= started_ns:
             heappush(self.free, heappop(self.busy)[1])
         lane = heappop(self.free) if self.free else len(self.busy)
@@ -186,16 +185,16 @@ class _Packed(NamedTuple):
 
 
 class Lanes:
-    """Assigns lanes, numbered from 0, to overlapping slices of a track."""
+    """Assigns lanes, numbered from 0, to the overlapping slices of each track."""
 
     def __init__(self) -> None:
         self._reach = Reach()
         self._packed: dict[int, _Packed] = {}
 
     def of(self, track: IntArray, started_ns: IntArray, ended_ns: IntArray) -> IntArray:
-        """Lane of each slice, [slices]; slices are ordered by track, then by start.
+        """Return the lane of each slice [slices]; slices are ordered by track, then by start.
 
-        On one track, slices of a later call may not start before slices of an earlier call.
+        On each track, slices of a later call may not start before slices of an earlier call.
         """
         lane = np.zeros(len(track), np.int64)
         earlier_ns = self._reach.before(track, ended_ns)
@@ -208,18 +207,18 @@ class Lanes:
             spans = zip(started_ns[rows].tolist(), ended_ns[rows].tolist(), strict=True)
             lane[rows] = [packed.take(*span) for span in spans]
         for name in set(self._packed) & set(np.unique(track).tolist()) - set(crowded.tolist()):
-            del self._packed[name]  # all its lanes were free when its first slice started
+            del self._packed[name]  # all lanes were free when the first slice of this batch started
         return lane
 
 
 class Turns:
-    """Joins consecutive slices of a track without a gap into turns; cuts end a turn."""
+    """Joins consecutive slices of a track into turns if no gap and no cut lies between them."""
 
     def __init__(self, cuts_ns: IntArray) -> None:
         self._reach, self._cuts_ns = Reach(), cuts_ns
 
     def begin(self, track: IntArray, started_ns: IntArray, ended_ns: IntArray) -> tuple[Mask, IntArray]:
-        """Whether a turn begins with each slice, and the end of the turn before, in ns; NEVER_NS if there was none.
+        """Return a mask of slices that begin a turn, and the end of each preceding turn in ns (NEVER_NS if none).
 
         Slices are ordered by track, then by start, over all calls.
         """
@@ -227,6 +226,6 @@ class Turns:
         return (started_ns > earlier_ns) | ((started_ns == earlier_ns) & np.isin(started_ns, self._cuts_ns)), earlier_ns
 
     def open(self) -> tuple[IntArray, IntArray]:
-        """Track and end in ns of the last turn of each track."""
+        """Return the track of each open turn, and the end of its last slice in ns."""
         known = self._reach.until_ns
         return np.array(list(known), np.int64), np.array(list(known.values()), np.int64)

@@ -1,4 +1,4 @@
-"""Read the tables of a run in parts, in order of their ends, and sort rows by their starts."""
+"""Read the tables of a run in parts, in order of end time, and sort rows by start time."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Part(NamedTuple):
     """The records of a time interval.
 
     Attributes:
-        until_ns: simulated time by which all records of this and earlier parts have ended.
-        transfers: transfers that ended in it.
-        receptions: the receivers of its transfers with several receivers.
-        computes: computations that ended in it; `compute` is the row in the table.
+        until_ns: simulated time in ns by which all records of this part and of earlier parts have ended.
+        transfers: transfers that ended in the interval.
+        receptions: one row per receiver of each of these transfers with several receivers.
+        computes: computations that ended in the interval; `compute` is the row index in the recorded table.
     """
 
     until_ns: int
@@ -47,7 +47,7 @@ class Part(NamedTuple):
 
 
 def parts(run: RunRecords) -> Iterator[Part]:
-    """Read transfers, receptions and computations of a run in order of their ends."""
+    """Read the transfers, receptions and computations of a run in order of end time."""
     transfers = _Table(run, "transfers", TRANSFERS, "ended_s")
     receptions = _Table(run, "receptions", RECEPTIONS, "transfer")
     computes = _Table(run, "computes", COMPUTES, "ended_s")
@@ -63,7 +63,7 @@ def parts(run: RunRecords) -> Iterator[Part]:
 
 
 def longest_ns(run: RunRecords) -> int:
-    """The longest time in ns from the request of a transfer, or the start of a computation, to its end; 0 if none."""
+    """Return the longest duration in ns of a transfer (from its request) or computation; 0 if there is none."""
     longest = 0
     for name, span in SPANS.items():
         for table in run.batches(name, span, PART_ROWS):
@@ -73,16 +73,16 @@ def longest_ns(run: RunRecords) -> int:
 
 
 def nanoseconds(times_s: Any) -> IntArray:
-    """Times in ns of the clock, from times in seconds; NaN becomes NEVER_NS.
+    """Convert times in seconds to simulated times in ns; NaN becomes NEVER_NS.
 
-    Exact up to 2^51 ns, 26 days; beyond that a float64 of seconds does not resolve nanoseconds.
+    Exact up to 2^51 ns (26 days); beyond this time, a float64 of seconds does not resolve nanoseconds.
     """
     times_ns = np.rint(np.asarray(times_s, np.float64) * 1e9)
     return np.where(np.isnan(times_ns), NEVER_NS, times_ns).astype(np.int64)
 
 
 class _Table:
-    """One table, read ahead by one part; its rows ascend in the column `by`."""
+    """A table that is read one batch ahead; its rows ascend in the column `by`."""
 
     def __init__(self, run: RunRecords, name: str, columns: Sequence[str], by: str) -> None:
         self.none = pd.DataFrame(columns=list(columns))
@@ -91,16 +91,16 @@ class _Table:
 
     @property
     def left(self) -> bool:
-        """Whether there are unread rows."""
+        """True if there are unread rows."""
         return len(self._rows) > 0
 
     @property
     def known_until(self) -> float:
-        """The value of `by` of the last row read so far."""
+        """The value of `by` in the last row read so far."""
         return float(self._rows[self._by].iloc[-1])
 
     def until(self, order: float) -> pd.DataFrame:
-        """Take all rows up to this value of `by`."""
+        """Take all rows whose value of `by` is at most `order`."""
         taken = []
         while self.left:
             end = int(np.searchsorted(self._rows[self._by].to_numpy(), order, side="right"))
@@ -125,18 +125,17 @@ def _columns(table: pd.DataFrame) -> Columns:
 
 
 def _codes(values: pd.Series[Any], words: Sequence[str]) -> IntArray:
-    """The codes of words in a categorical column."""
     known = values.astype("category").cat
     code = np.array([words.index(word) for word in known.categories], np.int64)
     return code[known.codes.to_numpy()] if len(code) else np.zeros(len(values), np.int64)
 
 
 class Held:
-    """Takes rows in recorded order and returns them in order of a time column.
+    """Takes rows in recorded order, and returns rows in order of a time column.
 
     Args:
-        row: type of the rows.
-        by: the time column, in ns.
+        row: data type of the rows.
+        by: name of the time column, in ns.
     """
 
     def __init__(self, row: np.dtype[np.void], by: str) -> None:
@@ -144,17 +143,16 @@ class Held:
         self._count = 0
 
     def add(self, rows: Rows) -> None:
-        """Take some rows."""
         self._new.append(rows)
         self._count += len(rows)
 
     @property
     def worth_while(self) -> bool:
-        """Whether enough rows were added to make a search of all of them cheap per row."""
+        """True if enough rows were added since the last search to make a search of all rows cheap per row."""
         return 2 * self._count > len(self._rows)
 
     def until(self, known_ns: int) -> Rows:
-        """Return all rows up to a time; no later row may be earlier."""
+        """Return all rows up to the time `known_ns`; rows that are added later must not be earlier."""
         rows = np.concatenate([self._rows, *self._new])
         ready = rows[self._by] <= known_ns
         self._rows, self._new, self._count = rows[~ready], [], 0

@@ -1,4 +1,4 @@
-"""Names and numbers in a trace: the tree of tracks, and names of slices and flows."""
+"""Names and numbers in a trace: the tree of tracks, and the names of slices and flows."""
 
 from __future__ import annotations
 
@@ -12,41 +12,39 @@ from fednet_emu.records.ledger import SCORES, SERVER, device_label
 from fednet_emu.records.reasons import REASONS
 from fednet_emu.records.rows import KINDS
 
-# ---- tracks: a number is the kind of track, the index of its owner, and the lane ------------------------------------
+# ---- tracks: a track number encodes the kind of track, the index of its owner, and the lane ----------------------
 
 RUN, ROUNDS, SCORE, CELL, MEDIUM, ON_AIR, COUNTER, DEVICES, DEVICE = range(1, 10)
-"""Kinds of tracks: the process of the run with its rounds and scores; the process of each cell with the group of its
-medium, which has a track per direction and counters, and the group of its devices.
-"""
+"""Kinds of tracks. The process of the run contains rounds and scores. The process of each cell contains a group for its
+medium, with counters and one track per direction, and a group for its devices."""
 _KIND_BITS, _INDEX_BITS = 4, 28
 
 
 def track_number(kind: int, index: IntArray | int = 0, lane: IntArray | int = 0) -> IntArray:
-    """Number of a track, below 2^49; `index` from -1 (the server) to 2^28 - 2, `lane` below 2^17."""
+    """Return the number of a track, below 2^49; `index` from -1 (the server) to 2^28 - 2, `lane` below 2^17."""
     lanes, indices = np.asarray(lane, np.int64), np.asarray(index, np.int64)
     return np.asarray((lanes << _INDEX_BITS | indices + 1) << _KIND_BITS | kind)
 
 
 def track_parts(track: int) -> tuple[int, int]:
-    """Kind and index of the track with this number."""
+    """Return the kind and the index of the track with the number `track`."""
     return track & ((1 << _KIND_BITS) - 1), (track >> _KIND_BITS) % (1 << _INDEX_BITS) - 1
 
 
 COUNTERS = (("active senders", "senders"), ("queue length", "transfers"), ("bits on the air", "bit"))
-"""Titles and units of the counters of each cell and direction: transfers on the air, waiting transfers, and bits on the
-air so far.
-"""
+"""Titles and units of the counters of each cell and direction: transfers on the air, waiting transfers, and bits sent
+over the air since the start."""
 ENERGY = 0
-"""The counter of the whole run: joules so far."""
+"""Index of the counter of the whole run: the energy in joules since the start."""
 
 
 def counter_number(what: int, cell: IntArray, kind: IntArray) -> IntArray:
-    """Number of a counter, from 1; see `counter_parts`."""
+    """Return the number of a counter, from 1; `what` is an index of `COUNTERS`; see `counter_parts`."""
     return np.asarray(1 + (cell * len(KINDS) + kind) * len(COUNTERS) + what)
 
 
 def counter_parts(number: int) -> tuple[int, int, int]:
-    """Quantity, cell and direction of a counter."""
+    """Return the index in `COUNTERS`, the cell and the direction of a counter."""
     rest, what = divmod(number - 1, len(COUNTERS))
     cell, kind = divmod(rest, len(KINDS))
     return what, cell, kind
@@ -55,26 +53,25 @@ def counter_parts(number: int) -> tuple[int, int, int]:
 # ---- names of slices ------------------------------------------------------------------------------------------------
 
 _DIRECTIONS = ("uplink", "downlink", "sidelink out", "downlink", "downlink", "sidelink in")
-"""Names of a sender's and a receiver's slice, for each direction; the server is no device."""
+"""Names of the sender's slice in each direction, then of the receiver's slice; the server as a sender has no slice."""
 _REASONS = 28
-"""Reserved number of reasons of losses, including reasons of plug-ins."""
+"""Number of codes reserved for reasons of loss, including reasons that plug-ins define."""
 COMPUTE_NAME = 1 + len(_DIRECTIONS) * _REASONS
 WAIT_NAME = COMPUTE_NAME + _REASONS
-"""Numbers of the names of computations and of waits for the channel; the number of the reason is added for stopped
-computations and for transfers that never were on the air.
-"""
+"""Numbers that stand for the names of computations, and of waits for the channel. The code of the reason is added for
+stopped computations, and for transfers that were never on the air."""
 BROADCAST, AVERAGE, TURN = range(WAIT_NAME + _REASONS, WAIT_NAME + _REASONS + 3)
 ROUND_NAME, DEVICE_NAME = 1 << 8, (1 << 27) + 1
-"""Numbers of the names of round 0 and device 0, which the name of the server precedes."""
+"""Numbers that stand for the names of round 0 and device 0; the server (device -1) has the number before device 0."""
 
 
 def transfer_name(kind: IntArray, receives: IntArray, lost: IntArray) -> IntArray:
-    """Number of the name of a transfer, at its sender or (`receives` is 1) at its receiver."""
+    """Return the number of the name of a transfer's slice, at the sender or (if `receives` is 1) at the receiver."""
     return np.asarray(1 + (receives * len(KINDS) + kind) * _REASONS + lost)
 
 
 def fixed_names() -> list[tuple[int, str]]:
-    """Names that every trace has, with their numbers."""
+    """Return the names that every trace has, with their numbers."""
     variants = [(name, "lost") for name in _DIRECTIONS] + [("computing", "stopped"), ("waiting", "given up")]
     names = {
         1 + place * _REASONS + code: f"{name}, {word}: {reason}" if reason else name
@@ -84,31 +81,31 @@ def fixed_names() -> list[tuple[int, str]]:
     return [*names.items(), (BROADCAST, "broadcast"), (AVERAGE, "average"), (TURN, "turn")]
 
 
-# ---- flows: arrows from slice to slice, which have the number in common ---------------------------------------------
+# ---- flows: arrows from slice to slice; all slices of a flow have its number ---------------------------------------
 
 HEARD, USED, MADE, SENT, NO_PAYLOAD, NO_INPUT, NO_RESULT = range(1, 8)
-"""Kinds of flows: from a transmission to its reception, from the reception of a payload to the computation with it,
-from the computation of a payload to its transmission, from a device that sends over the air to the average. The others
-lead nowhere: they replace missing payloads of transfers, and missing inputs and results of computations.
-"""
+"""Kinds of flows: from a transmission to its reception (HEARD), from the reception of a payload to the computation that
+uses it (USED), from a computation to the transmission of its result (MADE), and from the device that sends a
+transmission to the medium or the average (SENT). The kinds `NO_...` lead nowhere: they stand for missing payloads of
+transfers, and missing inputs and results of computations."""
 _FLOW_SHIFT, _PAIR_BITS = 60, 24
 
 
 def flow(kind: int, number: IntArray, device: IntArray | None = None) -> IntArray:
-    """Number of a flow of a transfer, payload or computation, and of a device if there are several."""
+    """Return the number of a flow of a transfer, payload or computation, and of the receiving `device` if given."""
     pair = number if device is None else number << _PAIR_BITS | (device + 1)
     return np.asarray(pair & ((1 << _FLOW_SHIFT) - 1) | kind << _FLOW_SHIFT, np.int64)
 
 
-# ---- descriptions: each track is described in the file before its first event ---------------------------------------
+# ---- descriptions: each track is described in the file before its first event ------------------------------------
 
 
 class Tracks:
-    """The tracks described so far.
+    """Writer of track descriptions and names, which writes each description and each name once.
 
     Args:
-        file: the trace.
-        cell_of: cell of each device, [devices]; further devices are in cell 0.
+        file: the trace file.
+        cell_of: cell of each device [devices]; any other device is in cell 0.
         title: name of the run.
     """
 
@@ -118,19 +115,19 @@ class Tracks:
         self._named: set[int] = set()
 
     def cells(self, device: IntArray) -> IntArray:
-        """Cell of each device; the server is in cell 0."""
+        """Return the cell of each device; the server is in cell 0."""
         if not len(self._cell_of):
             return np.zeros(len(device), np.int64)
         inside = (device > SERVER) & (device < len(self._cell_of))
         return np.where(inside, self._cell_of[np.where(inside, device, 0)], 0)
 
     def describe(self, tracks: IntArray) -> None:
-        """Write the descriptions of new tracks and their parents."""
+        """Write the descriptions of tracks that are not yet described, and of their parents."""
         for track in np.unique(tracks).tolist():
             self._describe(track)
 
     def name(self, devices: IntArray) -> None:
-        """Write the names of new devices."""
+        """Write the names of devices that are not yet named."""
         new = sorted(set(np.unique(devices).tolist()) - self._named)
         if new:
             self._file.write(packets.names_packet((DEVICE_NAME + device, device_label(device)) for device in new))

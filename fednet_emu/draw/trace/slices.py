@@ -1,4 +1,4 @@
-"""Slices of devices and media, and changes of counters, as rows, from the records of a time interval."""
+"""Convert the records of a time interval to slices of devices and media, and to changes of counters."""
 
 from __future__ import annotations
 
@@ -14,39 +14,40 @@ from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS
 
 ON_AIR, COMPUTING, WAITING = range(3)
-"""Forms of slices, which differ in their annotations."""
+"""Forms of device slices, which differ in their annotations."""
 
 ROW = np.dtype([
     ("device", np.int64), ("started_ns", np.int64), ("ended_ns", np.int64), ("form", np.int64), ("name", np.int64),
     ("row", np.int64), ("amount", np.float64), ("rate_bps", np.float64), ("energy_j", np.float64),
     ("comes", np.int64), ("goes", np.int64), ("rank", np.int64),
 ])  # fmt: skip
-"""A slice of a device: its row in the table of transfers or computations, its size in bits or FLOP, incoming and
-outgoing flows. Of slices with equal starts a flow ends at the slice of the higher rank; media have rank 1.
-"""
+"""A device slice, with its row number in the table of transfers or computations (`row`), its size in bits or FLOP
+(`amount`), and its incoming and outgoing flow (`comes`, `goes`). If two slices of a flow start together, the slice with
+the higher `rank` is the end of the flow; slices of media have rank 1."""
 
 ON_MEDIUM = np.dtype([
     ("cell", np.int64), ("kind", np.int64), ("started_ns", np.int64), ("ended_ns", np.int64), ("name", np.int64),
     ("transfer", np.int64), ("sender", np.int64), ("receiver", np.int64), ("device", np.int64),
     ("rank", np.int64),
 ])  # fmt: skip
-"""A slice of a medium; `device` is the device of a transfer with the server, SEVERAL for a broadcast, or the sender."""
+"""A slice of a medium; `device` is the device that exchanges with the server, SEVERAL for a broadcast, or the sender.
+"""
 
 STEP = np.dtype([("at_ns", np.int64), ("counter", np.int64), ("step", np.float64)])
-"""A change of a counter."""
+"""A change of a counter: its time in ns, the number of the counter, and the amount added."""
 
 UPLINK, DOWNLINK, SIDELINK = range(len(KINDS))
 
 
 def device_slices(part: Part) -> Rows:
-    """Slices of devices and server: transfers, waits, and computations."""
+    """Return the slices of devices and server: transfers, waits, and computations."""
     sent, heard, made = part.transfers, part.receptions, part.computes
     legs = _legs(sent, heard)
     return np.concatenate([_on_air(sent, *legs), _waiting(sent, *legs), _computing(made)])
 
 
 def medium_slices(part: Part, cell: IntArray) -> Rows:
-    """Transmissions; `cell` is the cell of each transfer."""
+    """Return the slices of media, one per transmission; `cell` is the cell of each transfer."""
     sent = part.transfers
     chosen = sent["started_ns"] != NEVER_NS
     rows = np.empty(int(chosen.sum()), ON_MEDIUM)
@@ -59,9 +60,10 @@ def medium_slices(part: Part, cell: IntArray) -> Rows:
 
 
 def _legs(sent: Columns, heard: Columns) -> tuple[IntArray, IntArray, Mask, IntArray]:
-    """Participations in transfers: position in `sent`, device, whether it receives, and the reason of loss (0: none).
+    """Return the participations of devices in transfers, as four columns; the server is omitted.
 
-    The server is left out.
+    The columns are position in `sent`, device, True if the device receives, and code of the reason of loss (0 for
+    none).
     """
     every = np.arange(len(sent["transfer"]))
     place: list[IntArray] = [every, every, np.asarray(np.searchsorted(sent["transfer"], heard["transfer"]), np.int64)]
@@ -94,7 +96,7 @@ def _on_air(sent: Columns, place: IntArray, device: IntArray, receives: Mask, lo
 
 
 def _waiting(sent: Columns, place: IntArray, device: IntArray, receives: Mask, lost: IntArray) -> Rows:
-    """Waits for the channel: of the sender, or of the receivers if the server sends."""
+    """Return the waits for the channel: of the sender, or of the receivers if the server sends."""
     never = sent["started_ns"] == NEVER_NS
     until_ns = np.where(never, sent["ended_ns"], sent["started_ns"])
     keep = (receives == (sent["sender"][place] == SERVER)) & (until_ns > sent["requested_ns"])[place]
@@ -123,7 +125,7 @@ def _rows(device: IntArray, started_ns: IntArray, ended_ns: IntArray, form: int,
 
 
 def steps(part: Part, cell: IntArray) -> Rows:
-    """All changes of counters, unordered; `cell` is the cell of each transfer."""
+    """Return all changes of counters, unordered; `cell` is the cell of each transfer."""
     sent, made = part.transfers, part.computes
     senders, queue, bits = (names.counter_number(what, cell, sent["kind"]) for what in range(len(names.COUNTERS)))
     started_ns, ended_ns = sent["started_ns"], sent["ended_ns"]
@@ -145,17 +147,17 @@ def steps(part: Part, cell: IntArray) -> Rows:
 
 
 class Counters:
-    """Adds up changes, in batches of ascending times."""
+    """Adds up counter changes, in batches of ascending times."""
 
     def __init__(self) -> None:
         self._value: dict[int, float] = {}
 
     def values(self, changes: Rows, from_ns: int) -> Iterator[tuple[int, IntArray, Array]]:
-        """For each changing counter: its number, instants in ns, and its value from each instant on.
+        """Yield for each changing counter its number, times in ns, and the counter's value from each time on.
 
         Args:
             changes: all changes up to some time, without changes of earlier batches.
-            from_ns: earlier changes are one change at this time.
+            from_ns: start of the window; earlier changes are merged into one change at this time.
         """
         changes = changes[np.lexsort((changes["at_ns"], changes["counter"]))]
         numbers, first = np.unique(changes["counter"], return_index=True)
@@ -163,5 +165,5 @@ class Counters:
             at_ns = np.maximum(rows["at_ns"], from_ns)
             value = self._value.get(number, 0.0) + np.cumsum(rows["step"])
             self._value[number] = float(value[-1])
-            settled = np.append(at_ns[1:] != at_ns[:-1], True)  # changes of one instant are one
+            settled = np.append(at_ns[1:] != at_ns[:-1], True)  # changes at the same time are merged
             yield number, at_ns[settled], value[settled]

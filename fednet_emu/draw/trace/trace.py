@@ -1,4 +1,4 @@
-"""Write a run as a Perfetto trace: one process per cell, a track per device and medium, counters, flows and rounds."""
+"""Write a run as a Perfetto trace: a process per cell, a track per device and medium, counters, flows and rounds."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from fednet_emu.records.reasons import CODE
 ROUND_TRACK = int(track_number(ROUNDS))
 NOBODY: IntArray = np.empty(0, np.int64)
 Show = Callable[[int, int], None]
-"""Callback for progress, with the processed simulated time in ns and the number of slices so far."""
+"""Callback for progress; the arguments are the processed simulated time in ns and the number of slices so far."""
 
 
 def write_trace(run: RunRecords, path: Path, window: Window = WHOLE, show: Show | None = None) -> int:
-    """Write a run as a Perfetto trace atomically; return the number of slices.
+    """Write a run as a Perfetto trace, atomically; return the number of slices.
 
-    Memory does not grow with the length of the run: the tables are read in parts, and rows are kept only for the length
+    Memory does not grow with the length of the run. Tables are read in parts, and rows are held only for the duration
     of the longest transfer or computation.
 
     Args:
         run: the run.
         path: the file; parent folders are created.
         window: time window and devices.
-        show: shows progress.
+        show: callback for progress.
 
     Raises:
         DataError: a table of the run is missing or unreadable, or the file cannot be written.
@@ -68,8 +68,6 @@ def write_trace(run: RunRecords, path: Path, window: Window = WHOLE, show: Show 
 
 
 class _Trace:
-    """A trace that is being written."""
-
     def __init__(self, run: RunRecords, file: BinaryIO, window: Window) -> None:
         self._run, self._file, self._window = run, file, window
         self._tracks = Tracks(file, _serving_cells(run), run.name)
@@ -87,7 +85,7 @@ class _Trace:
         lag_ns = longest_ns(self._run)
         for part in parts(self._run):
             self._take(part)
-            known_ns = part.until_ns - lag_ns  # later rows end later, so they were requested later than that
+            known_ns = part.until_ns - lag_ns  # later rows end later, and no duration exceeds the lag
             if self._devices.worth_while or self._steps.worth_while:
                 self._release(known_ns)
             if show is not None:
@@ -127,7 +125,7 @@ class _Trace:
             self._count(track_number(COUNTER, number), at_ns, value, at_ns <= self._window.until_ns)
 
     def _write_scores(self) -> None:
-        """Write accuracy, loss and other scores as counters; older runs lack some."""
+        """Write accuracy, loss and other scores as counters; older runs lack some scores."""
         table = self._run.table("evaluations")
         at_ns = nanoseconds(table["simulated_s"])
         for place, name in enumerate(SCORES):
@@ -143,7 +141,7 @@ class _Trace:
 
 
 class Rounds:
-    """The rounds of a run as slices, and the averages at their ends; all rounds are in memory, 32 bytes each."""
+    """The rounds of a run as slices, and model averages at the ends of rounds; all are in memory (32 bytes each)."""
 
     def __init__(self, run: RunRecords, file: BinaryIO, tracks: Tracks, window: Window) -> None:
         self._file, self._tracks, self._window = file, tracks, window
@@ -154,7 +152,7 @@ class Rounds:
         self._told = 0
 
     def names(self, started_ns: IntArray) -> IntArray:
-        """The names of the rounds in which turns begin; a generic name outside all rounds."""
+        """Return the names of the rounds in which turns begin; a turn outside all rounds has a generic name."""
         if not len(self.number):
             return np.full(len(started_ns), names.TURN)
         place = np.searchsorted(self._started_ns, started_ns, side="right") - 1
@@ -162,7 +160,7 @@ class Rounds:
         return np.where(inside, names.ROUND_NAME + self.number[place], names.TURN)
 
     def write(self) -> int:
-        """Write the rounds that overlap the window, and the names of all; return their number."""
+        """Write rounds that overlap the window, and the names of all rounds; return the number of rounds written."""
         shown = self._window.overlaps(self._started_ns, self.ended_ns)
         if not shown.any():
             return 0
@@ -176,12 +174,12 @@ class Rounds:
         return len(number)
 
     def arrive(self, sent: Columns, shown: Mask) -> None:
-        """Record the updates among these transfers that reached the server; `shown` are the rows to include."""
+        """Record the updates among `sent` that reached the server; `shown` is a mask of the rows to include."""
         chosen = shown & (sent["kind"] == UPLINK) & (sent["receiver"] == SERVER) & (sent["lost"] == CODE[""])
         self._came = np.concatenate([self._came, np.stack([sent["ended_ns"], sent["transfer"]], axis=1)[chosen]])
 
     def write_averages(self, known_ns: int) -> None:
-        """Write the averages at the ends of rounds up to a time by which all arrivals are known."""
+        """Write the model averages of all rounds that end by `known_ns`, until which all arrivals are known."""
         due = int(np.searchsorted(self.ended_ns, known_ns, side="right"))
         ended_ns = self.ended_ns[self._told : due]
         last = np.searchsorted(self._came[:, 0], ended_ns, side="right")
@@ -197,7 +195,7 @@ class Rounds:
 
 
 def _serving_cells(run: RunRecords) -> IntArray:
-    """Initial cell of each device, [devices]; empty for a run without this record: all in cell 0."""
+    """Return the initial cell of each device [devices]; empty if not recorded, which places all devices in cell 0."""
     if not run.has(SCENE):
         return NOBODY
     scene = run.table(SCENE, ("device", "cell"))
@@ -205,6 +203,6 @@ def _serving_cells(run: RunRecords) -> IntArray:
 
 
 def _grouped(transfer: IntArray, receiver: IntArray) -> list[tuple[int, IntArray]]:
-    """The receivers of each transfer, from rows in the order of transfers."""
+    """Return the receivers of each transfer; rows are in the order of transfers."""
     numbers, first = np.unique(transfer, return_index=True)
     return list(zip(numbers.tolist(), np.split(receiver, first)[1:], strict=True))

@@ -1,1 +1,1 @@
-"""Figures of single published methods."""
+"""Figures that belong to one published method each."""

@@ -1,4 +1,4 @@
-"""Draw the learned graph of an algorithm over time, as heat maps and as an animation."""
+"""Plot the learned weights between devices over rounds, as heat maps and as an animation."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from fednet_emu.arrays import Array
 from fednet_emu.draw.style import SMALL_PT, WIDTH_IN, new_figure, paper_style, wrapped
 
 SNAPSHOTS = 4
-"""Number of heat maps per run: the first and last record, and evenly spaced ones between them."""
+"""Number of heat maps per run: for the first and the last recorded round, and for evenly spaced rounds between them."""
 TIED = 0.5
 FRAMES_PER_S = 4
 RESOLUTION_DPI = 150
 
 
 def weights_figure(weights: Sequence[tuple[str, pd.DataFrame]]) -> Figure:
-    """Draw the weights of all pairs of devices in some rounds, one row of heat maps per run.
+    """Plot the weights of all pairs of devices in some rounds, one row of heat maps per run.
 
     Args:
-        weights: label and series `weights` of each run: columns round, i, j, weight, one row per pair and record.
+        weights: label and series `weights` of each run, with the columns round, i, j and weight. Each pair of devices
+            has one row per recorded round.
     """
     panel_in = WIDTH_IN / SNAPSHOTS
     figure = new_figure(len(weights) * (panel_in + 0.25) + 0.3)
@@ -47,11 +48,11 @@ def weights_figure(weights: Sequence[tuple[str, pd.DataFrame]]) -> Figure:
 
 
 def write_weights_animation(weights: pd.DataFrame, path: Path) -> None:
-    """Write an animated GIF of the weights, one frame per record.
+    """Write an animated GIF of the weights, one frame per recorded round.
 
     Args:
         weights: series `weights` of one run.
-        path: the file, which ends in .gif.
+        path: the GIF file, whose name ends in .gif.
     """
     rounds, matrices = weight_matrices(weights)
     with paper_style():
@@ -69,9 +70,9 @@ def write_weights_animation(weights: pd.DataFrame, path: Path) -> None:
 
 
 def weight_matrices(weights: pd.DataFrame) -> tuple[list[int], Array]:
-    """Return the recorded rounds, and the symmetric weights [rounds, devices, devices] after each of them.
+    """Return the recorded rounds, and the symmetric weights [rounds, devices, devices] after these rounds.
 
-    Devices are ordered by their clusters in the last record, so clusters are blocks on the diagonal.
+    Devices are ordered by their clusters in the last recorded round, so clusters are blocks on the diagonal.
     """
     devices = np.union1d(weights["i"], weights["j"])
     rounds, record = np.unique(weights["round"], return_inverse=True)

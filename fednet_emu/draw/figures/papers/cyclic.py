@@ -1,4 +1,4 @@
-"""Figures of cyclic participation: cycle times of runs and studies, distance from the optimum and its bound."""
+"""Figures of cyclic participation: cycle times, and the distance from the optimum with its bound."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from fednet_emu.draw.style import (
 
 Tables = Sequence[tuple[str, pd.DataFrame]]
 PANEL_IN, SPAN = 1.7, 10.0
-"""Height of a panel in inches; ratio of largest to smallest time from which the scale is logarithmic."""
+"""Height of a panel in inches; ratio of maximum to minimum time above which the scale is logarithmic."""
 
 
 def cycle_figure(tables: Tables) -> Figure:
-    """Draw the mean cycle time against the number of groups, one line per grouping and access scheme.
+    """Plot the mean cycle time against the number of groups, one line per grouping and access scheme.
 
-    Runs with equal grouping, access scheme and number of groups, such as runs of several seeds, are averaged.
+    Runs with equal grouping, access scheme and number of groups, such as runs with several seeds, are averaged.
     """
     runs = cycle_times([table for _, table in tables])
     unit = axis_unit(float(runs["cycle_s"].max()), LONG_TIMES)
@@ -46,7 +46,7 @@ def cycle_figure(tables: Tables) -> Figure:
 
 
 def bound_figure(tables: Tables) -> Figure:
-    """Draw the distance from the optimum, F - F*, at the start of each cycle, and its bound in the same colour."""
+    """Plot the distance from the optimum, F - F*, at the start of each cycle, and its bound in the same colour."""
     figure = new_figure(CURVE_HEIGHT_IN)
     axes = figure.add_subplot()
     for index, (label, rows) in enumerate(tables):
@@ -67,9 +67,10 @@ def _finished(figure: Figure) -> Figure:
 
 
 def groups_figure(view: StudyRecords) -> Figure | None:
-    """Draw cycle time and time to the target against the number of groups, one line per kind of grouping.
+    """Plot cycle time and time to the target against the number of groups, one line per kind of grouping.
 
-    Each point is one setting of the study: mean over seeds with 95 % interval, without seeds that missed the target.
+    Each point is one setting of the study, as the mean over seeds with a 95 % interval. Seeds that missed the target
+    are omitted.
 
     Returns:
         None unless runs recorded `cyclic_turns`, and some grouping has different numbers of groups.

@@ -1,4 +1,4 @@
-"""Device-to-device learning: the changing clusters, and the number of sampled devices."""
+"""Figures of device-to-device learning: the changing clusters, and the number of sampled devices."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ PANELS = 3
 FRAMES_PER_S = 2
 ANIMATION_DPI = 110
 LINK_PT, ARROW_PT = 0.35, 0.7
-"""Widths of two-way links, and of arrows for one-way links."""
+"""Line widths in points: of two-way links, and of the arrows of one-way links."""
 BOUND: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9}
 LIMIT: dict[str, Any] = {"color": BLACK, "linewidth": 0.5}
 
 
 def connectivity_figure(tables: Labelled) -> Figure:
-    """Draw the number of requested uploads over rounds, and below it the connectivity factor.
+    """Plot the number of requested uploads over rounds, and below it the connectivity factor.
 
-    The connectivity factor is drawn as measured (solid) and as bounded (dotted), with its limit as a horizontal line.
+    The measured connectivity factor is a solid line, its bound a dotted line, and its limit a horizontal line.
     """
     figure = new_figure(1.7 * CURVE_HEIGHT_IN)
     above, below = figure.subplots(2, 1, sharex=True)
@@ -73,9 +73,9 @@ def connectivity_figure(tables: Labelled) -> Figure:
 
 
 def clusters_figure(tables: Labelled) -> Figure:
-    """Draw the clusters of the first run in the first, middle and last recorded round.
+    """Plot the clusters of the first run in the first, middle and last recorded round.
 
-    All rounds have the same axes, in metres if devices are drawn at their positions.
+    All rounds have the same axes, in metres if devices are plotted at their positions.
     """
     rows = tables[0][1]
     rounds = rows["round"].unique()
@@ -93,11 +93,11 @@ def clusters_figure(tables: Labelled) -> Figure:
 
 
 def write_clusters_animation(rows: pd.DataFrame, path: Path) -> None:
-    """Write the recorded rounds as a looping GIF, one frame per round, with the same axes.
+    """Write the recorded rounds as a looping GIF, one frame per round; all frames have the same axes.
 
     Args:
         rows: series `d2d_clusters` of one run.
-        path: the file, which ends in .gif.
+        path: the GIF file, whose name ends in .gif.
     """
     with paper_style():
         figure = new_figure(WIDTH_IN)
@@ -115,10 +115,10 @@ def write_clusters_animation(rows: pd.DataFrame, path: Path) -> None:
 
 
 def draw_round(axes: Axes, rows: pd.DataFrame, number: int) -> None:
-    """Draw devices in the colours of their clusters, filled if they upload; one-way links are arrows.
+    """Plot devices in the colours of their clusters, filled if they upload; one-way links are arrows.
 
-    Devices are drawn at their positions if, over all rounds, links are short compared with the extent of all devices,
-    otherwise on a circle per cluster.
+    Devices are plotted at their positions if, over all rounds, links are short compared with the extent of all devices;
+    otherwise each cluster is a circle of devices.
     """
     mine = rows[rows["round"] == number]
     true = true_places(rows)
@@ -153,7 +153,6 @@ def draw_round(axes: Axes, rows: pd.DataFrame, number: int) -> None:
 
 
 def _entries() -> tuple[list[Artist], list[str]]:
-    """The legend of cluster figures."""
     dot: dict[str, Any] = {
         "linestyle": "",
         "marker": "o",
@@ -176,7 +175,7 @@ def one_way(edges: set[tuple[int, int]]) -> set[tuple[int, int]]:
 
 
 def true_places(rows: pd.DataFrame) -> bool:
-    """Whether links are short compared with the extent of all devices, over all recorded rounds."""
+    """Return True if links are short compared with the extent of all devices, over all recorded rounds."""
     lengths_m, apart_m = [], []
     for _, mine in rows.groupby("round"):
         true, xy_m = _positions(mine)
@@ -187,19 +186,19 @@ def true_places(rows: pd.DataFrame) -> bool:
 
 
 def places_of(rows: pd.DataFrame, *, true: bool) -> dict[int, Array]:
-    """Return the drawn position [2] of each device of a round, by device number."""
+    """Return the plotted position [2] of each device of a round, by device number."""
     return _positions(rows)[0] if true else circles([list(members) for members in rows["devices"]])
 
 
 def _positions(rows: pd.DataFrame) -> tuple[dict[int, Array], Array]:
-    """The positions of the devices of a round, in metres, by device number, and as [devices, 2]."""
+    """Return the positions in metres of the devices of a round: by device number, and as an array [devices, 2]."""
     devices = np.concatenate([*rows["devices"]]).astype(np.int64)
     xy_m = np.stack([np.concatenate([*rows["x_m"]]), np.concatenate([*rows["y_m"]])], axis=1)
     return dict(zip(devices.tolist(), xy_m, strict=True)), xy_m
 
 
 def _limits(rows: pd.DataFrame) -> tuple[tuple[float, float], tuple[float, float]]:
-    """The horizontal and vertical range of all positions in all rounds."""
+    """Return the horizontal and the vertical range of all device positions in all rounds."""
     true = true_places(rows)
     xy = np.array([place for _, mine in rows.groupby("round") for place in places_of(mine, true=true).values()])
     low, high = xy.min(axis=0), xy.max(axis=0)
@@ -209,7 +208,7 @@ def _limits(rows: pd.DataFrame) -> tuple[tuple[float, float], tuple[float, float
 
 
 def circles(clusters: Sequence[Sequence[int]]) -> dict[int, Array]:
-    """Place each cluster's devices on a circle, and the circles in rows; return the positions [2] by device number."""
+    """Place the devices of each cluster on a circle, and the circles in rows; return positions [2] by device number."""
     columns = int(np.ceil(np.sqrt(len(clusters))))
     places: dict[int, Array] = {}
     for number, members in enumerate(clusters):

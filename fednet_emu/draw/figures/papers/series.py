@@ -1,4 +1,4 @@
-"""Figures of the series of algorithms and of batteries, by their names."""
+"""Figures and animations of the series that algorithms and batteries record."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ Tables = Sequence[tuple[str, pd.DataFrame]]
 """The tables of a series, each with the label of its run."""
 
 ASPIRE_PANELS = {"active": "Active workers", "planes": "Planes"}
-"""Columns of the series `aspire`, and their names in the figure."""
+"""Columns of the series `aspire`, each with the label of its vertical axis."""
 FEDUL_PANEL_IN = 1.5
 FEDUL_PANELS = {
     "validation_error": "Validation error",
     "surrogate_loss": "Surrogate loss",
     "supervised_loss": "Supervised loss",
 }
-"""Columns of the series `fedul`, and their names in the figure."""
+"""Columns of the series `fedul`, each with the label of its vertical axis."""
 INSTANTS = 1000
-"""Number of instants of charge curves if there are too many batteries for a point per row."""
+"""Number of points of each charge curve if there are more than `FEW` batteries."""
 FEW = 8
-"""Largest number of devices with labelled lines; more are thin lines around their median."""
+"""Maximum number of devices with a labelled line each; with more devices, lines are thin and a median is labelled."""
 
 
 def aspire_figure(tables: Tables) -> Figure:
-    """Draw the number of active workers S(t), and below it the number of planes, over simulated time, for each run.
+    """Plot the number of active workers S(t), and below it the number of planes, over simulated time, for each run.
 
-    A number that is constant in all runs has no panel: the axis of the other one names it.
+    A quantity that is constant in all runs has no panel; the label of the time axis states its value.
     """
     told = {name: {float(v) for _, table in tables for v in table[name].dropna().unique()} for name in ASPIRE_PANELS}
     varied = [name for name in ASPIRE_PANELS if len(told[name]) > 1] or ["planes"]
@@ -70,7 +70,7 @@ def aspire_figure(tables: Tables) -> Figure:
 
 
 def fedul_figure(tables: Tables) -> Figure:
-    """Draw each measure of any run against the round, in one panel each, with a line per run."""
+    """Plot each measure against the round: one panel per measure, one line per run; unmeasured ones are omitted."""
     measures = [name for name in FEDUL_PANELS if any(table[name].notna().any() for _, table in tables)]
     figure = new_figure(max(len(measures), 1) * FEDUL_PANEL_IN)
     panels = figure.subplots(max(len(measures), 1), sharex=True, squeeze=False)[:, 0]
@@ -89,7 +89,7 @@ def fedul_figure(tables: Tables) -> Figure:
 
 
 def charge_figure(tables: Tables) -> Figure:
-    """Draw the charge of each battery over time, one panel per run; charges are linear between rows."""
+    """Plot the charge of each battery over time, one panel per run; charges are interpolated linearly between rows."""
     end_s = max(float(rows["simulated_s"].max()) for _, rows in tables)
     most_j = max(float(rows["charge_j"].max()) for _, rows in tables)
     time, energy = axis_unit(end_s, LONG_TIMES), axis_unit(most_j, ENERGIES)
@@ -126,7 +126,7 @@ def _plain(index: int) -> dict[str, Any]:
 
 
 Drawing = Callable[[Tables], Figure]
-"""Function that draws one figure from the tables of a series."""
+"""Function that plots one figure from the tables of a series."""
 
 SERIES_FIGURES: dict[str, Drawing] = {
     "aspire": aspire_figure,
@@ -138,19 +138,19 @@ SERIES_FIGURES: dict[str, Drawing] = {
     "fedul": fedul_figure,
     "weights": weights_figure,
 }
-"""The function that draws each series; a series without an entry has no figure."""
+"""The plotting function of each series; a series without an entry has no figure."""
 
 SERIES_ANIMATIONS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
     "d2d_clusters": write_clusters_animation,
     "weights": write_weights_animation,
 }
-"""The function that writes a series of one run as an animated GIF."""
+"""The functions that write a series of one run as an animated GIF, by the name of the series."""
 
 
 def series_figures(
     runs: Sequence[RunRecords], labels: Sequence[str], drawings: Mapping[str, Drawing]
 ) -> dict[str, Figure]:
-    """Draw the series of at least one run, and return the figures by the name of the series.
+    """Plot the series of at least one run, and return the figures by the name of the series.
 
     Raises:
         DataError: a table of a run is unreadable.
@@ -166,7 +166,7 @@ def series_figures(
 def save_animations(runs: Sequence[RunRecords], folder: Path) -> list[Path]:
     """Write an animated GIF of each series in `SERIES_ANIMATIONS`, and return the files.
 
-    With several runs, each file name ends with the number of the run, counted from 1.
+    With several runs, each file name ends with the position of the run, counted from 1.
 
     Raises:
         DataError: a table of a run is unreadable.

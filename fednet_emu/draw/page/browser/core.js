@@ -1,5 +1,5 @@
 "use strict";
-// The ground of every page: it unpacks the numbers, builds sections and controls, and switches between light and dark.
+// The basis of every page: unpack the numbers, build sections and controls, and switch between the light and dark theme.
 //
 // A page's script calls `fednet.page(build)`; `build(document)` runs when the numbers are unpacked. See document.py.
 
@@ -9,7 +9,7 @@ const fednet = (() => {
 
   // ---- unpacking ----------------------------------------------------------------------------------------------------
 
-  /** The bytes that base64 of zlib stands for. */
+  /** Decode base64 text, and decompress the bytes with zlib. */
   async function inflate(base64) {
     const text = atob(base64.trim());
     const bytes = new Uint8Array(text.length);
@@ -18,7 +18,7 @@ const fednet = (() => {
     return new Uint8Array(await new Response(stream).arrayBuffer());
   }
 
-  /** One array of the block; its bytes lie in planes, and integers may be differences of neighbours. */
+  /** Read one array of the block: bytes are in planes (first bytes first), and integers may be differences of neighbours. */
   function unpack(block, [kind, offset, length, differences]) {
     const width = Number(kind[1]), bytes = new Uint8Array(length * width);
     for (let plane = 0; plane < width; plane++) {
@@ -32,7 +32,7 @@ const fednet = (() => {
     return whole;
   }
 
-  /** The document with every packed array in its place. */
+  /** Return the document with an array in place of each packed array. */
   function unpacked(content, block) {
     if (Array.isArray(content)) return content.map((item) => unpacked(item, block));
     if (content === null || typeof content !== "object") return content;
@@ -42,7 +42,7 @@ const fednet = (() => {
 
   // ---- elements -----------------------------------------------------------------------------------------------------
 
-  /** An element; attributes that are functions listen to events, `text` is its text; null children are left out. */
+  /** Create an element; attributes that are functions are event listeners, `text` is the text; null children are omitted. */
   function element(tag, attributes = {}, ...children) {
     const made = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) {
@@ -54,7 +54,7 @@ const fednet = (() => {
     return made;
   }
 
-  /** A section with a heading, listed in the contents; `told` says in a sentence what it shows. Returns the element. */
+  /** Add a section with a heading, listed in the contents; `told` describes the section. Returns the element. */
   function section(id, title, told = "") {
     const made = element("section", { id, "aria-labelledby": `${id}-title` },
       element("h2", { id: `${id}-title`, text: title }), told ? element("p", { class: "faint", text: told }) : null);
@@ -63,7 +63,7 @@ const fednet = (() => {
     return made;
   }
 
-  /** A labelled choice. `options` is a list of [value, text]; `changed(value)` is called on a change. */
+  /** A drop-down list with a label. `options` is a list of [value, text]; `changed(value)` is called on a change. */
   function select(label, options, changed, initial = options[0]?.[0]) {
     const box = element("select", { change: () => changed(box.value) },
       ...options.map(([value, text]) => element("option", { value, text })));
@@ -73,7 +73,7 @@ const fednet = (() => {
     return made;
   }
 
-  /** A labelled slider; `changed(number)` is called while it moves; `show(number)` is the text beside it. */
+  /** A slider with a label; `changed(number)` is called while the slider moves; `show(number)` is the text beside it. */
   function slider(label, [least, most, step], changed, show, initial = least) {
     const text = element("output", { text: show(initial) });
     const box = element("input", {
@@ -89,7 +89,7 @@ const fednet = (() => {
     return made;
   }
 
-  /** A labelled switch; `changed(on)` is called on a change. */
+  /** A switch with a label; `changed(on)` is called on a change. */
   function checkbox(label, changed, initial = false) {
     const box = element("input", { type: "checkbox", change: () => changed(box.checked) });
     box.checked = initial;
@@ -98,24 +98,22 @@ const fednet = (() => {
     return made;
   }
 
-  /** A button that does something. */
   const button = (text, pressed, attributes = {}) => element("button", { type: "button", text, click: pressed, ...attributes });
 
-  /** A row of controls. */
   const controls = (...items) => element("div", { class: "controls" }, ...items);
 
-  /** A legend: a list of [name of a colour, or a CSS colour; text]. */
+  /** A legend; an entry is [name of a colour or CSS colour, text]. */
   const legend = (entries) => element("div", { class: "legend" }, ...entries.map(([colour, text]) =>
     element("span", {}, element("i", { style: `background:${/^[a-z]+$/.test(colour) ? `var(--${colour})` : colour}` }), text)));
 
   // ---- colours ------------------------------------------------------------------------------------------------------
 
-  /** The colour of a name, in the present theme. */
+  /** Return a named colour in the current theme. */
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
   const dark = () => document.documentElement.dataset.theme === "dark";
 
-  /** The colour of a line by its number, the same as in figures. */
+  /** Return the colour of a line by its index, as in figures. */
   const lineColour = (index) => colour(`line-${index % vocabulary.lines}`);
 
   function setTheme(name) {
@@ -125,12 +123,12 @@ const fednet = (() => {
     listeners.forEach((listener) => listener());
   }
 
-  /** Call a function after each change between light and dark. */
+  /** Call a function after each change of the theme. */
   const onTheme = (listener) => listeners.push(listener);
 
   // ---- start --------------------------------------------------------------------------------------------------------
 
-  /** Let a page build itself when its numbers are unpacked. */
+  /** Call the build function of a page when its numbers are unpacked. */
   const page = (build) => builders.push(build);
 
   async function start() {

@@ -1,12 +1,12 @@
 "use strict";
-// Figures drawn by Plotly: they follow the theme and the width of the page, and can be zoomed and moved with the keyboard.
+// Plotly figures that follow the theme and the width of the page, and can be zoomed and moved with the keyboard.
 
 /**
  * Add a figure.
  *
- * `draw()` returns {data, layout} for Plotly and is called again on each change of the theme; use `fednet.lineColour` and
- * `fednet.colour` in it. `label` says what is shown, for those who cannot see it. With the figure in focus the keys + and -
- * zoom the x-axis, the arrows move it, 0 shows all.
+ * `draw()` returns {data, layout} for Plotly, with colours from `fednet.lineColour` and `fednet.colour`; it is called again
+ * on each change of the theme. `label` describes the figure for screen readers. If the figure has the focus, the keys + and -
+ * zoom the x-axis, the arrow keys move it, and 0 shows the whole axis.
  * Returns {element, redraw}; Plotly's traces are `element.data`.
  */
 fednet.figure = (parent, label, draw, height = 340) => {
@@ -45,7 +45,7 @@ fednet.figure = (parent, label, draw, height = 340) => {
   return { element: place, redraw };
 };
 
-/** Save text as a file of the reader. */
+/** Offer text as a file for download. */
 fednet.download = (name, text, type = "text/csv") => {
   const link = fednet.element("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name });
   link.click();

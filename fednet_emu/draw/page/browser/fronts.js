@@ -1,5 +1,5 @@
 "use strict";
-// Pareto fronts of a study over any two of time, bits, energy and accuracy; each data set has its own.
+// Pareto fronts of a study over any two of time, bits, energy and accuracy; each data set has its own front.
 
 function studyFronts(study) {
   const costs = ["time", "bits", "energy"].map((name) => [vocabulary.costs[name].column, [lines.TITLES[name], name]]);
@@ -11,7 +11,7 @@ function studyFronts(study) {
     "What no other choice beats in both. Points are means over seeds; what is no better than the untrained model does not count, nor do settings of which a run diverged, and different data sets are never weighed against each other.");
   const told = fednet.element("p", { role: "status" }), list = fednet.element("div"), names = lines.shorten(study.settings.map(({ label }) => label));
 
-  /** The points of the chosen pair: {part, front, what}. */
+  /** Return the points of the chosen pair of quantities: {part, front, what}. */
   function chosen() {
     const ends = state.x !== "accuracy" && state.y !== "accuracy", part = study.pareto[ends ? "ends" : "rounds"];
     const pair = [state.x, state.y].sort((a, b) => NAMES.indexOf(a) - NAMES.indexOf(b)).join(":");

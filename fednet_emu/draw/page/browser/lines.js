@@ -1,11 +1,11 @@
 "use strict";
-// Learning curves with a choice of metric and cost, for pages that put several lines into one figure.
+// Learning curves with a choice of metric and cost, for pages with several lines in one figure.
 
 const lines = (() => {
   const DASHES = ["solid", "dash", "dashdot", "longdash"];
   const TITLES = Object.fromEntries(Object.entries(vocabulary.costs).map(([name, { title }]) => [name, title]));
 
-  /** Names for a figure: without the parts that all share, and without their middle where they are too long; still distinct. */
+  /** Short, distinct names for a figure: without parts that all names share; the middle of names that are too long is cut. */
   function shorten(names, most = innerWidth < 900 ? 26 : 44) {
     const parts = names.map((name) => name.split(/(?<=[,:]) /)), count = parts[0]?.length ?? 0;
     const even = new Set(names).size > 1 && parts.every((each) => each.length === count);
@@ -15,37 +15,36 @@ const lines = (() => {
     return [cut, own].find((each) => new Set(each).size === new Set(names).size) ?? names;
   }
 
-  /** A score with four digits. */
+  /** Return a score as text with four digits. */
   const score = (value) => (Number.isFinite(value) ? String(Number(value.toPrecision(4))) : "unknown");
 
-  /** How values of a kind are written. */
+  /** Return the function that formats values of a kind. */
   const show = {
     time: units.seconds, bits: units.bits, energy: units.energy, count: units.count, score,
     number: (value) => String(value), text: (value) => value, rounds: (value) => units.count(value),
   };
 
-  /** The unit of an axis of some kind that ends at `largest`, and its title. */
+  /** Return the unit and title of an axis that ends at `largest`, for values of a kind. */
   function axis(kind, largest, title = TITLES[kind]) {
     const unit = kind in TITLES && kind !== "rounds" ? units.axis(largest, kind) : { size: 1, symbol: "" };
     return { size: unit.size, title: unit.symbol ? `${title} (${unit.symbol})` : title };
   }
 
-  /** The colour of a line by its number. */
   const colour = fednet.lineColour;
 
-  /** The look of a line by its number, in dashes by another one: by default all colours, then other dashes. */
+  /** Return the style of a line by index; the dashes by a second index, by default new dashes when all colours are used. */
   const look = (place, dash = Math.floor(place / vocabulary.lines)) => ({ color: colour(place), dash: DASHES[dash % DASHES.length], width: 2 });
 
-  /** A colour of a line with an opacity. */
+  /** Return the colour of a line with an opacity. */
   const faded = (place, opacity) => colour(place) + Math.round(255 * opacity).toString(16).padStart(2, "0");
 
-  /** The largest number of several arrays; 0 if there is none. */
+  /** Return the maximum of several arrays; 0 without numbers. */
   const largest = (arrays) => arrays.reduce((most, array) => array.reduce((a, b) => (b > a ? b : a), most), 0);
 
-  /** Values of a kind as text; a mean and the ends of its interval, the values of `row`, have one unit. */
+  /** Return a value of a kind as text; the values of `row` (a mean and the ends of its interval) have one unit. */
   const alike = (value, row, kind) => (["time", "bits", "energy"].includes(kind) ? units.alike(value, row, kind) : show[kind](value));
 
-  /** Columns for `fednet.table` from those of Python: {name, title, kind, values}; the ends of an interval follow its mean. */
+  /** Columns for `fednet.table` from Python's {name, title, kind, values}; the ends of an interval follow its mean. */
   function columns(given) {
     let group = [];
     return given.map(({ name, title, kind, values }) => {
@@ -55,7 +54,7 @@ const lines = (() => {
     });
   }
 
-  /** The choice of a metric and of a cost; `state` has both, `changed()` is called on a change. */
+  /** Drop-down lists for metric and cost; `state` stores both choices, `changed()` is called on a change. */
   const choices = (state, metrics, costs, changed) => [
     fednet.select("Show", Object.entries(metrics), (value) => { state.metric = value; changed(); }, state.metric),
     fednet.select("against", Object.entries(costs), (value) => { state.cost = value; changed(); }, state.cost),

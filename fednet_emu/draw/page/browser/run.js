@@ -1,5 +1,5 @@
 "use strict";
-// The page of one run: its sections in order. What they return is kept for those who look from the console.
+// The page of one run: its sections in order. Their return values are stored for use from the browser console.
 
 fednet.page((told) => {
   runStory(told);

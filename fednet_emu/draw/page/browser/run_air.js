@@ -1,5 +1,5 @@
 "use strict";
-// Use of the air over time: nobody, one sender, or several at once, per cell and kind of link.
+// Use of the band over time, per cell and kind of link: no sender, one sender, or several senders at once.
 
 const runAir = (told) => {
   const { edges_s, uses, several } = told.air;

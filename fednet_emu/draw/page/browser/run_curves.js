@@ -1,5 +1,5 @@
 "use strict";
-// Learning curves: each score of the evaluations against what it took.
+// Learning curves: each score of the evaluations against its cost.
 
 const runCurves = (told) => {
   const { scores, values } = told.curves;

@@ -1,5 +1,5 @@
 "use strict";
-// Data split: sizes of the devices' shares, and below them their labels or targets.
+// Data split: the number of samples of each device, and below it the labels or targets of the samples.
 
 const MOST_BUBBLES = 40;
 

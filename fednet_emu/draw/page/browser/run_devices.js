@@ -1,20 +1,20 @@
 "use strict";
-// What each device did in total: its time, its energy, its part in the training.
+// Totals of each device: time, energy, and contribution to the training.
 
 const MOST_BARS = 250;
 
-/** Devices in order, in as many groups of neighbours as there is room for bars. */
+/** Split devices, in order, into groups of neighbours: one group for each bar that fits. */
 function barGroups(order) {
   const size = Math.ceil(order.length / MOST_BARS);
   return Array.from({ length: Math.ceil(order.length / size) }, (_, k) => order.slice(k * size, (k + 1) * size));
 }
 
-/** The order of all devices by a list of numbers, largest first. */
+/** Return all devices, sorted by a list of numbers, largest first. */
 const byNumbers = (values) => Array.from(values, (_, device) => device).sort((a, b) => (values[b] || 0) - (values[a] || 0) || a - b);
 
 /**
- * Stacked bars of all devices, sortable by each part and by the sum.
- * `parts` is a list of {name, colour, values}; `unit` a kind of units.axis. Returns the figure.
+ * Stacked bars of all devices, which can be sorted by each part and by the sum.
+ * `parts` is a list of {name, colour, values}; `unit` is a kind of `units.axis`. Returns the figure.
  */
 function deviceBars(section, label, parts, unit, total = "sum") {
   const sum = Array.from(parts[0].values, (_, device) => parts.reduce((all, part) => all + part.values[device], 0));
@@ -47,7 +47,7 @@ function deviceBars(section, label, parts, unit, total = "sum") {
   return figure;
 }
 
-/** Marks of an axis of groups: some of the devices' numbers, or their places if a group is of several. */
+/** Ticks of an axis of groups: some device numbers, or positions if a group contains several devices. */
 function deviceTicks(groups, single, most = 20) {
   const every = Math.ceil(groups.length / most), places = groups.map((_, place) => place).filter((place) => place % every === 0);
   return { tickmode: "array", tickvals: places, ticktext: places.map((place) => (single ? groups[place][0] : place * groups[0].length)), tickangle: 0, showgrid: false };

@@ -1,5 +1,5 @@
 "use strict";
-// A live run beside its prediction: transfers and rounds; other runs have no such section.
+// A live run compared with its prediction, by transfer and by round; other runs have no such section.
 
 const runLive = (told) => {
   if (!told.live) return null;

@@ -1,5 +1,5 @@
 "use strict";
-// The map: devices and stations in metres, with what their links carry, over time.
+// The map: devices and stations in metres, with the transfers on their links, over time.
 
 const MOST_ON_MAP = 3000, MOST_LINES = 1500, STEPS = 121;
 
@@ -51,7 +51,7 @@ const runMap = (told) => {
     return { x, y, mode: "lines", line: { color: fednet.colour("faint"), width: 0.7 }, hoverinfo: "skip", showlegend: false };
   }
 
-  /** The transfers that are on the air within half a step of this instant, one line for each receiver, by kind. */
+  /** Return transfers on the air within half a step of this time, by kind, with one line for each receiver. */
   function underWay() {
     const from = ((state.step - 0.5) * period) / quantum_s, until = ((state.step + 0.5) * period) / quantum_s;
     const lines = told.kinds.map(() => ({ x: [], y: [] })), now = new Set();

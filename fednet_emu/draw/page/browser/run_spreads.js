@@ -1,7 +1,7 @@
 "use strict";
-// Distributions of round latencies, rates and staleness, and what was lost why.
+// Distributions of round latencies, rates and staleness, and losses by reason.
 
-/** A histogram whose bins came with the page; `kind` is that of units.axis, `show` writes a value. */
+/** A histogram with precomputed bins; `kind` is a kind of `units.axis`, `show` formats a value. */
 function spreadFigure(parent, title, told, kind, show, colour) {
   const box = fednet.element("div");
   parent.append(box);

@@ -1,5 +1,5 @@
 "use strict";
-// What happened in a run in words, and its main numbers.
+// A description of a run in words, and its main numbers.
 
 const runStory = (told) => {
   const section = fednet.section("story", "What happened");
@@ -8,7 +8,7 @@ const runStory = (told) => {
   section.append(...told.words.map((sentence) => fednet.element("p", { class: "story", text: sentence })), rows(told.facts));
 };
 
-/** What decided when rounds ended: the parts of their critical paths, and the devices that were on them longest. */
+/** What determined the ends of rounds: the parts of their critical paths, and the devices with the longest parts. */
 const runPath = ({ path }) => {
   if (!path) return;
   const section = fednet.section("path", "What decided when rounds ended",

@@ -1,5 +1,5 @@
 "use strict";
-// All tables of a run, to read, sort, filter and save.
+// All tables of a run, which can be sorted, filtered and saved.
 
 const runTables = (told) => {
   const section = fednet.section("tables", "Tables", "Sort by a column, filter, save as CSV. Times are simulated seconds; the server is device -1, several receivers are -2.");

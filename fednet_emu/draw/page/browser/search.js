@@ -1,5 +1,5 @@
 "use strict";
-// The trials of a search: what each cost, in the order in which they were tried, or two costs of each; and their table.
+// The trials of a search: the cost of each trial in order, or two costs of each trial; and a table of trials.
 
 function studySearch(study) {
   const { words, columns, costs, least, finalists } = study.search;

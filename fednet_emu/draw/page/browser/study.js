@@ -1,5 +1,5 @@
 "use strict";
-// The page of a study: its curves, what reaching the target cost, paired differences, Pareto fronts, and its tables.
+// The page of a study: curves, costs to reach the target, paired differences, Pareto fronts, and tables.
 
 fednet.page((study) => {
   const story = fednet.section("words", "In short");
@@ -17,7 +17,7 @@ fednet.page((study) => {
   fednet.table(cells, `${study.name}-cells`, lines.columns(study.cells));
 });
 
-/** Choices of a level for each axis that has several; `state` maps axes to levels, empty text for all. */
+/** Drop-down lists of the levels of each axis with several levels; `state` maps axes to levels, or to "" for all levels. */
 function levelChoices(study, state, changed) {
   return study.axes.filter(({ levels }) => levels.length > 1).map(({ name, levels }) =>
     fednet.select(name, [["", "all"], ...levels.map((level) => [level, level])], (value) => { state[name] = value; changed(); }));
@@ -25,7 +25,7 @@ function levelChoices(study, state, changed) {
 
 const fitsLevels = (setting, chosen) => Object.entries(chosen).every(([axis, level]) => !level || setting.levels[axis] === level);
 
-/** Which dashes a setting has: those of its level on the first axis that varies, if there are others and dashes for all. */
+/** Return the dashes of a setting: by level on the first varying axis, if other axes vary and there are enough dashes. */
 function dashOf(study, setting) {
   const [first, ...others] = study.axes.filter(({ levels }) => levels.length > 1);
   return others.length && first.levels.length <= 4 ? first.levels.indexOf(study.settings[setting].levels[first.name]) : undefined;

@@ -5,8 +5,8 @@
  * Add a table.
  *
  * `columns` is a list of {key, title, values, show}: `values` an array (typed or not) with one entry per row, null or NaN if
- * unknown; `show(value, row)` its text, by default the value itself. The CSV has the titles `key` and the values as they are.
- * Only the first rows are on the page, a button shows more; sorting, filter and CSV cover all.
+ * unknown; `show(value, row)` its text, by default the value. The CSV has the column titles `key` and the unformatted values.
+ * The page shows the first rows, and a button shows more; sorting, filter and CSV include all rows.
  * Returns {element, rows()}: the numbers of the rows that pass the filter, in order.
  */
 fednet.table = (parent, name, columns, { sort = null, descending = false, page = 100 } = {}) => {

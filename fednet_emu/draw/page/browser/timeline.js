@@ -1,7 +1,7 @@
 "use strict";
-// The timeline: an overview of all devices over the whole run, and below it a window to move, to zoom, and to point at.
+// The timeline: an overview of all devices over the whole run, and below it a window that can be moved, zoomed and inspected.
 
-/** Add the timeline of a run to a page; returns its state and what can be done with it. */
+/** Add the timeline of a run to a page; returns the state of the timeline, and functions that change it. */
 const timeline = (told) => {
   const section = fednet.section("timeline", "Timeline",
     "One row per device. Where bars are narrower than a point, their colours mix by their shares of the time; rare ones are made visible. Of things at the same time, the transfer hides computing and waiting.");
@@ -132,7 +132,7 @@ const timeline = (told) => {
   }
   const everything = () => show(0, total, 0, bars.rows);
 
-  /** Show a single transfer and describe it; false if it is not on the page. */
+  /** Show and describe a single transfer; returns false if the transfer is not on the page. */
   function goTo(wanted) {
     const place = sent.number.indexOf(wanted);
     const row = [sent.sender[place], sent.receiver[place]].map((device) => order.indexOf(devices.indexOf(device))).find((found) => found >= 0)
@@ -176,7 +176,7 @@ const timeline = (told) => {
     return `Computation of device ${device}\nfrom ${Number(bars.started[bar].toFixed(9))} s for ` +
       units.seconds(bars.ended[bar] - bars.started[bar]) + (stopped ? `\nstopped: ${stopped}` : "");
   }
-  /** The row and the time at a point of the canvas, and the bars there. */
+  /** Return the row and the time at a point of the canvas, and the bars at this point. */
   function at(x, y) {
     const width = canvas.clientWidth - GUTTER, tall = canvas.clientHeight - AXIS;
     if (x < GUTTER || y > tall || !bars.rows) return null;
@@ -248,7 +248,7 @@ const timeline = (told) => {
   return { bars, view, at, describe, goTo, show, zoom, canvas, order: () => Array.from(order, (row) => devices[row]) };
 };
 
-/** The orders in which rows can be: their texts, and the rows of the devices in order. */
+/** Sort orders of rows: the text of each order, and the rows of the devices in this order. */
 function timelineOrders(told, devices) {
   const rows = Array.from(devices, (_, row) => row), numbers = told.device;
   const by = (values, sign) => rows.toSorted((a, b) => sign * (values[devices[a]] - values[devices[b]]) || a - b);

@@ -1,20 +1,20 @@
 "use strict";
-// The bars of a timeline: what each device did when, from the transfers, receptions and computations of a run.
+// The bars of a timeline: the activities of each device, from the transfers, receptions and computations of a run.
 
 const timelineBars = (() => {
   const SEVERAL = -2;
-  /** Numbers of the activities; the first three are the kinds of transfers in the order of the ledger. */
+  /** Indices of the activities; the first three are the kinds of transfers in the order of the ledger. */
   const UPLINK = 0, DOWNLINK = 1, SIDELINK = 2, COMPUTE = 3, WAITING = 4, LOST = 5;
   const COLOURS = ["uplink", "downlink", "sidelink", "compute", "waiting", "lost"];
 
   /**
-   * All bars, those of each row together and in the order of their begins. As in `analysis/activity.py`, a transfer gives a bar
-   * to each device that takes part, and the wait for the air to its sender, or to its receivers if the server sends. What the end
-   * of the run cut off has not failed; `end` is the code of this reason.
+   * Return all bars, grouped by row, in order of their start. As in `analysis/activity.py`, a transfer has a bar for each device
+   * that participates, and the wait for the channel is a bar of the sender, or of the receivers if the server sends. Activities
+   * that the end of the run cut off have not failed; `end` is the code of this reason.
    *
-   * Arrays with one entry per bar: `activity`, `failed`, `started` and `ended` in seconds, `source`: the place of its transfer,
-   * or -1 - that of its computation. `first[row]` to `first[row + 1]` are the bars of a row, the device `devices[row]`.
-   * `reach` is the latest end of a row's bars up to this one, `last` that of all.
+   * Arrays with one entry per bar: `activity`, `failed`, `started` and `ended` in seconds, and `source`, the index of the
+   * transfer, or -1 - the index of the computation. `first[row]` to `first[row + 1]` are the bars of a row, for the device
+   * `devices[row]`. `reach` is the latest end of a row's bars up to this bar, `last` the latest end of all bars.
    */
   function build({ quantum_s, devices, transfers: sent, receptions, computes: made }, total, end) {
     const failure = (code) => code > 0 && code !== end;
@@ -69,7 +69,7 @@ const timelineBars = (() => {
     };
   }
 
-  /** The first bar of a row that may last beyond a time. */
+  /** Return the first bar of a row that may end after a time. */
   function after(bars, row, time) {
     let low = bars.first[row], high = bars.first[row + 1];
     while (low < high) {
@@ -79,7 +79,7 @@ const timelineBars = (() => {
     return low;
   }
 
-  /** The bars of a row that overlap an interval, in order. */
+  /** Return the bars of a row that overlap an interval, in order. */
   function within(bars, row, from, until) {
     const found = [];
     for (let i = after(bars, row, from); i < bars.first[row + 1] && bars.started[i] < until; i++) {

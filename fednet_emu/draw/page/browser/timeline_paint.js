@@ -1,12 +1,12 @@
 "use strict";
-// Paints bars: each point of a picture mixes the colours of what went on there, by their shares of its time and its devices.
+// Paint bars: each pixel mixes the colours of its activities, by their shares of the pixel's time and devices.
 
 const timelinePaint = (() => {
   const KINDS = timelineBars.COLOURS.length;
   const ORDER = [timelineBars.LOST, timelineBars.UPLINK, timelineBars.DOWNLINK, timelineBars.SIDELINK, timelineBars.COMPUTE, timelineBars.WAITING];
-  const SPARSE = 0.5, VISIBLE = 0.35;  // with fewer bars than this per point, even the shortest have this part of its colour
+  const SPARSE = 0.5, VISIBLE = 0.35;  // with fewer bars per pixel than SPARSE, each activity has at least the share VISIBLE
 
-  /** Add the shares of time of a row's activities to columns; `sums` is [columns x activities]. */
+  /** Add the time shares of a row's activities to `sums` [columns x activities]. */
   function accumulate(bars, row, from, until, columns, sums) {
     const scale = columns / (until - from);
     const { started, ended, activity, failed } = bars, last = bars.first[row + 1];
@@ -24,8 +24,8 @@ const timelinePaint = (() => {
   }
 
   /**
-   * Add what one row did to the sums of its line. Of things at the same time the first of ORDER hides the others, as far as
-   * shares of a point can tell, so that waiting beside a transfer is not seen.
+   * Add the activities of one row to the sums of its line. Of simultaneous activities, the first in ORDER hides the others
+   * as far as the shares of a pixel allow, so that waiting during a transfer is hidden.
    */
   function addRow(bars, row, from, until, columns, own, sums) {
     own.fill(0);
@@ -41,7 +41,7 @@ const timelinePaint = (() => {
     }
   }
 
-  /** The red, green and blue of a colour #rrggbb. */
+  /** Return the red, green and blue values of a colour #rrggbb. */
   const parts = (hex) => [1, 3, 5].map((place) => parseInt(hex.slice(place, place + 2), 16));
 
   function palette() {
@@ -49,8 +49,8 @@ const timelinePaint = (() => {
   }
 
   /**
-   * Colours of one line of points from the sums of `rows` rows, into `line`, [columns x 4]. All activities but waiting that
-   * have a part of a point have at least `floor` of its colour.
+   * Write the colours of one line of pixels from the sums of `rows` rows to `line` [columns x 4]. Every activity in a pixel
+   * except waiting has at least the share `floor` of the pixel's colour.
    */
   function mix(sums, rows, columns, colours, line, floor) {
     for (let column = 0; column < columns; column++) {
@@ -70,7 +70,7 @@ const timelinePaint = (() => {
     }
   }
 
-  /** A picture of rows `order[first]` to `order[first + count - 1]` from one time to another. */
+  /** Return an image of the rows `order[first]` to `order[first + count - 1]` between two times. */
   function picture(bars, order, { from, until, first, count }, columns, lines) {
     const image = new ImageData(columns, lines), colours = palette();
     const sums = new Float32Array(columns * KINDS), own = new Float32Array(columns * KINDS), line = new Uint8ClampedArray(columns * 4);
@@ -88,14 +88,14 @@ const timelinePaint = (() => {
     return image;
   }
 
-  /** Shares of all devices in each activity over the whole run, [columns x activities]. */
+  /** Return the share of devices in each activity over the whole run [columns x activities]. */
   function shares(bars, until, columns) {
     const sums = new Float32Array(columns * KINDS), own = new Float32Array(columns * KINDS);
     for (let row = 0; row < bars.rows; row++) addRow(bars, row, 0, until, columns, own, sums);
     return sums.map((sum) => sum / Math.max(bars.rows, 1));
   }
 
-  /** Round instants inside an interval, about `count` of them, and the digits after the point that they need. */
+  /** Return about `count` round times inside an interval, and the number of decimals that they need. */
   function ticks(from, until, count) {
     const rough = (until - from) / count, ten = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map((factor) => factor * ten).find((each) => each >= rough * 0.999);

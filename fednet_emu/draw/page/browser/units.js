@@ -1,5 +1,5 @@
 "use strict";
-// Numbers as people read them: three digits and a fitting unit, as fednet_emu/analysis/quantities.py writes them.
+// Format numbers with three digits and a fitting unit, like fednet_emu/analysis/quantities.py.
 
 const units = (() => {
   const BITS = [[1, "bit"], [1e3, "kbit"], [1e6, "Mbit"], [1e9, "Gbit"], [1e12, "Tbit"], [1e15, "Pbit"]];
@@ -10,14 +10,14 @@ const units = (() => {
 
   const known = (value) => typeof value === "number" && Number.isFinite(value);
 
-  /** A number with three significant digits: 0.123, 12.3, 1230. */
+  /** Return a number with three significant digits: 0.123, 12.3, 1230. */
   function digits(value) {
     if (!known(value)) return "unknown";
     if (value !== 0 && (Math.abs(value) < 1e-4 || Math.abs(value) >= 1e7)) return value.toExponential(2);
     return Math.abs(value) >= 1000 ? String(Math.round(value)) : String(Number(value.toPrecision(3)));
   }
 
-  /** The pair [size, symbol] of the largest unit in which a value is at least 1. */
+  /** Return [size, symbol] of the largest unit in which a value is at least 1. */
   function fitting(largest, table) {
     const size = Math.abs(largest);
     if (!known(largest) || size === 0) return table.find(([each]) => each === 1);
@@ -31,7 +31,7 @@ const units = (() => {
     return `${digits(rounded / size)} ${symbol}`;
   }
 
-  /** A duration: 1.5 ms, 12.3 s, -1 min 18 s, 2 h 5 min, 3 d 4 h. */
+  /** Return a duration as text: 1.5 ms, 12.3 s, -1 min 18 s, 2 h 5 min, 3 d 4 h. */
   function seconds(value) {
     if (!known(value)) return "unknown";
     const size = Math.abs(value), sign = value < 0 ? "-" : "";
@@ -46,13 +46,12 @@ const units = (() => {
     }
   }
 
-  /** A count with thin groups of three digits: 12 345. */
+  /** Return a count in groups of three digits with thin spaces: 12 345. */
   const count = (value) => (known(value) ? String(Math.round(value)).replace(/\B(?=(\d{3})+$)/g, "\u202f") : "unknown");
 
-  /** A share as percent. */
   const share = (value) => (known(value) ? `${Number((100 * value).toPrecision(value < 0.0995 ? 2 : 3))} %` : "unknown");
 
-  /** The unit of an axis that ends at `largest`: {size, symbol}, by which values are divided. */
+  /** Return the unit {size, symbol} of an axis that ends at `largest`; values are divided by `size`. */
   function axis(largest, kind) {
     const table = { bits: BITS, energy: ENERGIES, time: TIMES, rate: RATES, length: LENGTHS }[kind];
     let found = fitting(largest, table);
@@ -62,7 +61,7 @@ const units = (() => {
     return { size: found[0], symbol: found[1] };
   }
 
-  /** A value of a kind in the unit of the largest of its row, so that a row has one unit. */
+  /** Return a value of a kind in the unit of the maximum of its row, so that a row has one unit. */
   function alike(value, row, kind) {
     if (!known(value)) return "unknown";
     const largest = Math.max(0, ...row.filter(known).map(Math.abs)), { size, symbol } = axis(Number(largest.toPrecision(3)), kind);
