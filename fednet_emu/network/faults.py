@@ -1,4 +1,4 @@
-"""Faults: causes of lost transfers other than the link; the medium queries the faults in order until one reports a loss.
+"""Faults, which lose transfers independently of their links; the medium queries all faults until one reports a loss.
 
 Each fault is queried twice: at the start of a transfer, for the latest time at which the transfer must end, and after
 the delivery by the radio.

@@ -140,6 +140,6 @@ class Radios:
         return Transmitter(self.sending.efficiency[sender], self.sending.circuit_w[sender])
 
     def drawn_w(self, device: int, power_w: float | None, part: float) -> float:
-        """Power in W that a sender consumes at the fraction `part` of the transmit power `power_w`; None: full power."""
+        """Power in W that a sender consumes at the fraction `part` of `power_w`; None for the full transmit power."""
         radiated_w = (self.sender.tx_power_w if power_w is None else power_w) * part
         return self.transmitter(device).drawn_w(radiated_w)
