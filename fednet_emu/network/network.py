@@ -174,7 +174,7 @@ class Network:
         return self._paths.positions_m(self._everybody, self._clock.now_s)
 
     def expected_uplink_bps(self, device: int) -> float:
-        """Present uplink rate of a device in bit/s: the recorded rate, or the rate alone in the band at the mean SNR."""
+        """Present uplink rate of a device in bit/s: the recorded rate, or that of a lone transfer at the mean SNR."""
         return float(self.expected_bps(np.array([device]), down=False)[0])
 
     def expected_downlink_bps(self, device: int) -> float:

@@ -197,7 +197,7 @@ class Superposition:
         return self._access.burst_s(entries, self._band.bandwidth_hz)
 
     def sending(self, devices: IntArray, now_ns: int, burst: int) -> Sending:
-        """Return the states of `devices` [devices], at least one, in the burst with the number `burst` that starts now."""
+        """Return the states of one or more devices [devices] in the burst number `burst`, which starts now."""
         access, server = self._access, np.full(len(devices), SERVER)
         links = self._links.now()
         keys = links.fading_keys(devices, server)

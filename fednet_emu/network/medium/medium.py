@@ -415,7 +415,7 @@ class Medium:
             transfer.until_reason = "unreachable"
 
     def _may_start(self, transfer: Transfer, now_ns: int) -> bool:
-        """Return True if no fault keeps a transfer from starting; a fault that ends the transfer shortens `until_ns`."""
+        """Return True if no fault keeps a transfer from starting; shorten `until_ns` if a fault ends the transfer."""
         for fault in self.faults.ending:
             until_ns = fault.until_ns(transfer, now_ns)
             if until_ns <= now_ns:

@@ -41,7 +41,7 @@ class LeastEnergy(Planner):
     round_s: float | None = Field(None, gt=0)
     """Time in s from the start of a round by which all uploads should arrive; null to use `stretch`."""
     stretch: float = Field(2.0, ge=1)
-    """Duration of the round as a multiple of the shortest possible duration, if `round_s` is null; 1 saves no energy."""
+    """Duration of the round as a multiple of the shortest possible one, if `round_s` is null; 1 saves no energy."""
 
     def plan(self, round_: Round) -> Grant[Array]:
         """Return the grants with minimum energy, or those of the shortest round if the time is too short."""

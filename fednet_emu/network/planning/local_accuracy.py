@@ -84,7 +84,7 @@ def ton_accuracy(
     decay: float = 0.5,
     c: float = 1,
 ) -> LocalAccuracy:
-    """Minimise (sending + ln(C / theta) / decay * computing) / Theta with C = c rho and rho = `smoothness` / `convexity`.
+    """Minimise (sending + ln(C / theta) / decay * computing) / Theta; C = c rho and rho = `smoothness` / `convexity`.
 
     Theta = 2 eta rho ((1 - theta)^2 / rho^2 - theta (1 + theta) - (1 + theta)^2 eta / 2) is a parabola in eta. With eta
     at its vertex, the derivative with respect to theta has one root.

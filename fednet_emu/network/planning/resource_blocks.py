@@ -33,7 +33,7 @@ class ResourceBlocks(Planner):
     blocks: int = Field(12, gt=0, le=10_000)
     """Number of resource blocks; 12 in the paper."""
     block_hz: float | None = Field(None, gt=0)
-    """Width of an uplink block in Hz, if the blocks do not fill the channel's band; null for equal parts of the band."""
+    """Width of an uplink block in Hz, for blocks that do not fill the band; null for equal parts of the band."""
     interference_db: tuple[float, ...] = ()
     """Interference power relative to the noise power in each block, in dB; empty for no interference."""
     waterfall_db: float = 0.023
