@@ -184,7 +184,7 @@ class NetworkSettings(Component):
     transfers continue at the rate of the new link. A link is computed only if it is used."""
     slices: dict[Annotated[str, Field(pattern=NAMED)], Slice] = Field(default_factory=dict)
     """Network slices, by name, of bands that the federation shares with other users. The federation uses the slice
-    `fl`; other traffic uses `others` unless it names another slice. Without slices all transmissions get equal shares."""
+    `fl`; other traffic uses `others` unless it names a slice. Without slices all transmissions get equal shares."""
     handover: Literal["between-transfers", "during"] = "between-transfers"
     """When a moving device changes to the strongest cell. between-transfers: a device changes cells only while it has
     no current or waiting transfer. during: current transfers continue in the new cell from the next movement period on,

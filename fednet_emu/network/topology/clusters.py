@@ -35,7 +35,7 @@ class EqualClusters(Clusters):
     """Number of clusters."""
 
     def group(self, inputs: TopologyInputs, at_s: float) -> IntArray:
-        """Return clusters of consecutive devices; if the division has the remainder r, the first r have one more device.
+        """Return clusters of consecutive devices; if the division has remainder r, the first r have one more device.
 
         Raises:
             ScenarioError: there are more clusters than devices.

@@ -51,7 +51,7 @@ class Contacts(Edges):
     """Time in s for which a contact remains an edge after its end, e.g. because Bluetooth scans are minutes apart."""
 
     directed: bool = False
-    """If true, a contact `a b` is an edge from b to a only (a has heard b); if false, a contact is an edge both ways."""
+    """If true, a contact `a b` is an edge from b to a only (a has heard b); if false, edges lead both ways."""
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
         """Read the trace, and return the source of its edges.

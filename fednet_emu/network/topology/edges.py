@@ -85,7 +85,7 @@ class ListedEdges(Edges):
     """The edges, each as a pair of device numbers."""
 
     directed: bool = False
-    """If true, a pair is an edge from the first device to the second; if false, a pair is an edge in both directions."""
+    """If true, a pair is an edge from the first device to the second; if false, edges lead both ways."""
 
     @field_validator("pairs")
     @classmethod

@@ -53,7 +53,7 @@ class GraphFile(Edges):
 
 
 class NamedGraph(NamedTuple):
-    """Names of the nodes, and edges as pairs of names, in the order of the file; `directed` if edges have a direction."""
+    """Names of nodes, and edges as pairs of names, in the order of a file; `directed` if edges have a direction."""
 
     nodes: list[str]
     edges: list[tuple[str, str]]
