@@ -68,11 +68,9 @@ class Message(Completion):
         self.cancelled = False
 
     def cancel(self, outcome: Any) -> None:
-        """Stop the message; `outcome` is a lost `Delivery`, which contains the reason."""
         self._backhaul.cancel(self, outcome.lost)
 
     def describe(self) -> str:
-        """Return a description of this message, for deadlock errors."""
         return f"the message {'from' if self.up else 'to'} edge server {self.edge} on the backhaul"
 
 
@@ -117,7 +115,6 @@ class Backhaul:
         self._record(message, sent_bit, reason)
 
     def close(self) -> None:
-        """Cancel all messages at the end of the run."""
         for message in reversed(list(self._under_way)):  # waiting messages first, so that none of them starts
             self.cancel(message, "end")
 

@@ -46,7 +46,6 @@ class SingleCell(Cells):
     kind = "single"
 
     def positions_m(self) -> Array:
-        """Coordinates of the origin, [1, 2]."""
         return np.zeros((1, 2))
 
     count: ClassVar[int] = 1
@@ -81,7 +80,6 @@ class HexagonalCells(Cells):
 
     @property
     def count(self) -> int:
-        """Number of base stations: 1 + 3 `rings` (`rings` + 1)."""
         return 1 + 3 * self.rings * (self.rings + 1)
 
 
@@ -102,12 +100,10 @@ class ListedCells(Cells):
         return xy_m
 
     def positions_m(self) -> Array:
-        """Coordinates of the stations in m, as given in `xy_m`."""
         return np.array(self.xy_m, dtype=np.float64)
 
     @property
     def count(self) -> int:
-        """Number of base stations: the number of pairs in `xy_m`."""
         return len(self.xy_m)
 
 
@@ -139,7 +135,6 @@ class GroundCells(Cells):
             yield "", f"is for satellites, got ground with {mobility.kind} mobility; give walker or tle, or kind: list"
 
     def positions_m(self) -> Array:
-        """Coordinates [stations, 3] of the stations in m, east, north and up of the first station."""
         return stations_m(self.sites)
 
     @override
@@ -148,7 +143,6 @@ class GroundCells(Cells):
 
     @property
     def count(self) -> int:
-        """Number of ground stations."""
         return len(self.sites)
 
 

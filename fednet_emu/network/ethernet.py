@@ -26,11 +26,9 @@ class Wire(RateLaw):
     min_sinr: ClassVar[float] = 0.0
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
-        """Rate in bit/s, equal to the bandwidth in Hz."""
         return bandwidth_hz
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
-        """Rates in bit/s, equal to the bandwidths in Hz, in the broadcast shape of `sinr` and `bandwidth_hz`."""
         return np.broadcast_to(bandwidth_hz, np.broadcast_shapes(sinr.shape, np.shape(bandwidth_hz))) + 0.0
 
 
@@ -64,7 +62,6 @@ class Switch(RatedAccess):
         return super().use(port, links, cells, devices)
 
     def power(self, inputs: RateInputs) -> Array:
-        """Return zeros, as no power is radiated."""
         return np.zeros((len(inputs.active.sender), 1))
 
     @property
@@ -73,5 +70,4 @@ class Switch(RatedAccess):
         return 0.0
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Return equal shares of the server's port."""
         return Allocation(inputs.own, self.share(len(inputs.active.sender)), inputs.own)

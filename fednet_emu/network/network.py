@@ -129,7 +129,6 @@ class Network:
             self._others = OtherUsers(clock, ledger, self._users.sources, media, [its.name for its in traffic])
 
     def _users_of(self, traffic: Sequence[Traffic], placement: Placement | None) -> Users | None:
-        """Return the other users of the bands; None if there are none."""
         if not traffic:
             return None
         settings, count = self.settings, len(self._everybody)
@@ -158,7 +157,6 @@ class Network:
         return MovingLinks(self._clock, self.settings.movement_s, links_at)
 
     def _links_at(self, at_s: float) -> tuple[CellLinks, CellLinks]:
-        """Compute all uplinks and downlinks at a time in s."""
         places_m = self._paths.positions_m(self._everybody, at_s)
         if self._users is not None:
             places_m = np.concatenate((places_m[:, :2], self._users.xy_m))
@@ -192,7 +190,6 @@ class Network:
 
     @property
     def moving(self) -> bool:
-        """True if devices move."""
         return self._environment.moving
 
     @property
@@ -320,7 +317,6 @@ class Network:
         return use._replace(turns=turns, patience=None)
 
     def _place_m(self, end: int, at_s: float) -> Array:
-        """Coordinates [1, 2 or 3] in m of a device or another user at a time in s."""
         user = end - len(self._everybody)
         if self._users is not None and user >= 0:
             return self._users.xy_m[user : user + 1]
@@ -353,7 +349,6 @@ class Network:
         return found
 
     def close(self) -> None:
-        """Cancel all transfers on the air and all messages on the backhaul, at the end of the run."""
         for medium in (self.uplink, self.downlink, self.sidelink):
             if medium is not None:
                 medium.close()

@@ -215,7 +215,6 @@ class NetworkSettings(Component):
                 yield "reception", what
 
     def _not_during(self, algorithm: Any) -> Iterator[str]:
-        """Yield a message for each setting that conflicts with handovers during transfers."""
         for way in (self.uplink, self.downlink):
             if way.access.capacity is not None:
                 got = f"during with the turns of network.{way.DIRECTION}.access {way.access.kind}"
@@ -225,7 +224,6 @@ class NetworkSettings(Component):
             yield f"an upload belongs to the edge server where it began, got during with {algorithm.kind};"
 
     def _not_with_antennas(self, devices: int, channel: Channel) -> Iterator[str]:
-        """Yield a message for each setting that conflicts with several antennas at the base stations."""
         access, reception = self.uplink.access, self.reception
         if conflict := access.conflict_with_antennas(reception):
             yield conflict

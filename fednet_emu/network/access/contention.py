@@ -44,7 +44,6 @@ class WholeBand(RatedAccess):
         return 1.0
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Return the SINRs on the whole band, with the signals of all other senders as noise."""
         active = inputs.active
         own = inputs.own
         others = sum_of_others(inputs.heard[0], 0) if active.plain else active.of_legs(sum_of_others(inputs.heard, 1))
@@ -130,7 +129,6 @@ class Noma(Shared):
         return Allocation(turn.sinr, 1.0, snr, None if self.threshold_db is None else turn.decoded)
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Return the SINR of each sender at its step of the decoding order, at the cell's only receiver."""
         active = inputs.active
         turn = successive_cancellation(inputs.heard[0].T, inputs.noise[0][:, None], self.threshold, self.residual)
         sender = slice(None) if active.plain else active.sender[active.burst]

@@ -16,16 +16,14 @@ from fednet_emu.network.air.sharing import Allocation, RateInputs
 
 
 class Tdma(RatedAccess):
-    """One transmission at a time, in the order of requests; each transmission uses the whole band."""
+    """One transmission at a time, in the order of requests, and always on the whole band."""
 
     capacity: ClassVar[int] = 1
 
     def share(self, active: int) -> float:
-        """Return 1: each transmission uses the whole band."""
         return 1.0
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Return the SINR of the cell's only burst, on the whole band."""
         return on_parts(inputs, 1.0)
 
 
@@ -65,7 +63,6 @@ class Ofdma(RatedAccess):
         return self.subchannels
 
     def share(self, active: int) -> float:
-        """Return the fraction of the band for each transmission: one subchannel, or 1 / `active`."""
         return 1.0 / (self.subchannels or active)
 
     def power(self, inputs: RateInputs) -> Array | None:
@@ -91,7 +88,6 @@ class Ofdma(RatedAccess):
         return Allocation(sinr, share, sinr)
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Return the SINR and the band share of each leg; the winner of a block has the whole band."""
         active = inputs.active
         if power is not None:
             own = inputs.own

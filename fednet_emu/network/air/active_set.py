@@ -293,7 +293,6 @@ class ActiveSet:
         )
 
     def _slices(self, bursts: Sequence[int]) -> IntArray:
-        """Indices [bursts] of the network slices of these bursts."""
         assert self._slice_of is not None, "there are slices"
         return np.array([self._slice_of(self.bursts[place][0]) for place in bursts], np.int64)
 

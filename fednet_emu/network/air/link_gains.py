@@ -39,7 +39,6 @@ class LinkGains:
         self.clear()
 
     def clear(self) -> None:
-        """Remove all rows and columns."""
         self.receivers: IntArray = np.empty(0, np.int64)
         self._row: dict[int, int] = {}
         self._legs: list[int] = []  # number of legs in each row

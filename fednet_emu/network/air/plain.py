@@ -171,7 +171,6 @@ class PlainAir(Air):
         return ended
 
     def powers(self) -> Iterator[Power]:
-        """Yield the powers of the current plan."""
         if not self.is_plain:
             yield from self._general.powers()
         elif self._edges_ns:
@@ -179,7 +178,6 @@ class PlainAir(Air):
                 yield burst[0], self._edges_ns[:1], [self._power]
 
     def rates(self) -> Iterator[Rates]:
-        """Yield the rates of the current plan."""
         if not self.is_plain:
             yield from self._general.rates()
         elif self._edges_ns:
@@ -245,7 +243,6 @@ class PlainAir(Air):
         return edges_ns
 
     def _gains(self, bursts: list[Burst]) -> Array | float:
-        """Fading gains [blocks, bursts] in the blocks of `_numbers`."""
         if len(bursts) == len(self._numbers) == 1:
             key = bursts[0][0].fading_key
             return self._gain_of(uniform(key, self._numbers[0]), key & 1 == 1)

@@ -127,7 +127,6 @@ def _noise_and_other_cells(cells: list[Active], powers: list[Array | None], hear
 
 
 def _together(on_air: ActiveSet, parts: list[Rated], blocks: int) -> Rated:
-    """Join the results of all cells, with legs and bursts in the order of the active set."""
     legs = (len(on_air.legs), blocks)
     sinr, rate_bps, power = np.empty(legs), np.empty(legs), np.empty((len(on_air), blocks))
     carries = None if all(part.carries is None for part in parts) else np.ones(legs, np.bool_)

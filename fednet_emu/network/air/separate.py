@@ -105,7 +105,6 @@ class SeparateAir(Air):
         self._started = 0
 
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Compute the end of each leg; a burst ends with its slowest leg."""
         for burst in bursts:
             self._started += 1
             heappush(self._ends, (self._end_ns(burst, now_ns, now_ns + self._ahead_ns), self._started, burst))
@@ -165,7 +164,6 @@ class BandAir(SeparateAir):
 
     @override
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Compute the end of each leg; most legs end in the fading block in which they start."""
         ends, steady, least_sinr = self._ends, self._steady_per_ns, self._least_sinr
         if not bursts:
             return ends[0][0] if ends else FOREVER_NS

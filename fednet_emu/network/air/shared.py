@@ -135,7 +135,6 @@ class SharedAir(Air):
             self._changed = True
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Give up a leg now, as if it had reached its timeout; ignore a leg that has already ended."""
         for place, other in enumerate(self._on_air.legs):
             if other is leg:
                 self._on_air.leg["until_ns"][place] = self._first_until_ns = now_ns
@@ -167,7 +166,6 @@ class SharedAir(Air):
         return ended
 
     def powers(self) -> Iterator[Power]:
-        """Yield the powers of the current plan."""
         if self._plan is not None:
             from_ns = self._plan.edges_ns[:-1]
             for burst, power in zip(self._on_air.bursts, self._plan.rated.power.tolist(), strict=True):

@@ -183,7 +183,6 @@ class Transfer(Completion):
         self._stop(self, outcome.lost)
 
     def describe(self) -> str:
-        """Return a description of this transfer, for deadlock errors."""
         return described(self.kind, self.sender, self.receiver)
 
 
@@ -220,7 +219,6 @@ class Unheard:
         return self._transfer() is None and "late" not in self._attributes
 
     def describe(self) -> str:
-        """Return a description of the transfer."""
         return described(*(self._attributes[name] for name in ("kind", "sender", "receiver")))
 
 

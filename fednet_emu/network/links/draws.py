@@ -63,6 +63,5 @@ def _waves(streams: Streams, what: str, numbers: IntArray, cell: int) -> Array:
 
 @lru_cache(maxsize=8)
 def _wave_uniforms(key: int, numbers: bytes) -> Array:
-    """Uniform random numbers [devices, waves, 3], constant over time."""
     device = mixes(key, np.frombuffer(numbers, np.int64))[:, None]
     return uniforms(device, np.arange(WAVES * 3)[None, :]).reshape(-1, WAVES, 3)

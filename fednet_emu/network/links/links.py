@@ -312,7 +312,6 @@ class PairLinks(Links):
 
 
 def _pair(one: int, other: int) -> int:
-    """Number that identifies an unordered pair of devices."""
     return one << 32 | other if one < other else other << 32 | one
 
 
@@ -335,7 +334,6 @@ class MovingLinks:
         self._links: Links
 
     def now(self) -> Links:
-        """Return the links of the current movement period."""
         period = self._clock.now // self._period_ns
         if period != self._period:
             self._links = self._links_at(period * self._period_ns / NS_PER_S)
@@ -343,7 +341,6 @@ class MovingLinks:
         return self._links
 
     def until_ns(self) -> int:
-        """End of the current movement period in ns."""
         return (self._clock.now // self._period_ns + 1) * self._period_ns
 
 

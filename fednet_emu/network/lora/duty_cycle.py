@@ -101,7 +101,6 @@ class DutyCycleAir(Air):
         """Do nothing: the next `advance` ends the legs that have been given up."""
 
     def advance(self, now_ns: int) -> list[Burst]:
-        """Carry frames until now; remove and return the bursts that have ended."""
         for sending in self._on_air:
             span_ns = max(now_ns - max(self._since_ns, sending.begins_ns), 0)
             sending.done += span_ns * sending.arrives / sending.period_ns
@@ -114,19 +113,16 @@ class DutyCycleAir(Air):
         return ended + [self._end(sending, now_ns) for sending in over]
 
     def powers(self) -> Iterator[Power]:
-        """Yield the mean powers of all bursts from now on."""
         for sending in self._on_air:
             share = sending.frames.frame_ns / sending.period_ns
             yield sending.burst[0], [self._since_ns], [share]
 
     def rates(self) -> Iterator[Rates]:
-        """Yield the mean rates of all bursts from now on."""
         for sending in self._on_air:
             per_s = sending.arrives / sending.period_ns / sending.frames.number * NS_PER_S
             yield sending.burst, [self._since_ns], np.array([[leg.size_bit * per_s] for leg in sending.burst])
 
     def _pace(self) -> None:
-        """Update the arrival probability and the period of frames for all bursts."""
         bursts = Counter(sending.burst[0].sender for sending in self._on_air)
         senders = Counter(group for group, _ in {(each.frames.group, each.burst[0].sender) for each in self._on_air})
         for sending in self._on_air:
@@ -135,7 +131,6 @@ class DutyCycleAir(Air):
             sending.period_ns = sending.frames.frame_ns / self._duty * bursts[sending.burst[0].sender]
 
     def _end(self, sending: _Sending, now_ns: int) -> Burst:
-        """Set the outcome of all legs of a burst that has ended."""
         burst, frames = sending.burst, sending.frames
         through = sending.arrival_ns(now_ns) <= now_ns
         for leg in burst:

@@ -89,7 +89,6 @@ class CohortBand:
 
     @property
     def is_idle(self) -> bool:
-        """True if no transfer waits or is on the air."""
         return self._medium.is_idle
 
     def broadcast_end_ns(self, devices: IntArray, size_bit: int, now_ns: int) -> int | None:

@@ -89,7 +89,6 @@ class RadioLoads:
         return receive_j
 
     def _power_w(self, leg: Transfer) -> float:
-        """Power in W that the receiver of a leg consumes for the reception."""
         receive_w = self._radios.receive_w
         return 0.0 if receive_w is None else receive_w[leg.receiver]
 

@@ -128,7 +128,6 @@ class Medium:
 
     @property
     def is_timed(self) -> bool:
-        """True if a timer is set."""
         return self._timer is not None
 
     @property
@@ -426,7 +425,6 @@ class Medium:
         return True
 
     def _refuse(self, transfer: Transfer) -> None:
-        """Lose a transfer whose connection cannot be set up in time."""
         if not transfer.cancelled and transfer.phases is not None:
             self._drop(transfer, transfer.phases.refused)
 
@@ -537,7 +535,6 @@ class Medium:
         return each_j
 
     def _write(self, burst: Burst, row: Row) -> None:
-        """Record a burst that ends now, with its results."""
         if not burst or type(burst[0]) is FileTransfer:
             return  # already recorded, or recorded in the table of other users
         ledger, now_ns = self.ledger, self.clock.now

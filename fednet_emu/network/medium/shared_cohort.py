@@ -160,7 +160,6 @@ class SharedCohort:
         self._table = None
 
     def _on_air(self) -> IntArray:
-        """Return the columns of the senders that have not ended."""
         return np.flatnonzero(self._of[_LEFT, : len(self._place)] < np.inf)
 
     def _rates(self, block: int, row: int) -> Array:
@@ -271,7 +270,6 @@ class SharedCohort:
         return in_time
 
     def _any_late(self, now_ns: int) -> bool:
-        """Return True if an upload on the air has reached its timeout."""
         places = [self._place[column] for column in self._on_air().tolist()]
         self._until_ns = min([self._started_ns[place] + self._limit_ns[place] for place in places], default=FOREVER_NS)
         return self._until_ns <= now_ns

@@ -45,7 +45,6 @@ class WholeBlocks(OfLaw):
         return int(counts[np.argmax(parts * self.law.rates_bps(sinr / parts, 1.0))])
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
-        """Rate of one transmission in bit/s, given its SINR on the whole carrier."""
         return float(self.rates_bps(np.array(sinr), bandwidth_hz))
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
@@ -111,15 +110,12 @@ class InSlots(OfLaw):
         return self.law.peaks
 
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
-        """Return the narrowest part of `law` on the whole band."""
         return self.law.narrowest_part(self.whole_hz)
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
-        """Rate of one transmission in bit/s."""
         part = bandwidth_hz / self.whole_hz
         return part * self.share * self.law.rate_bps(sinr * part, self.whole_hz)
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
-        """Rates of many transmissions in bit/s."""
         part = bandwidth_hz / self.whole_hz
         return part * self.share * self.law.rates_bps(sinr * part, self.whole_hz)

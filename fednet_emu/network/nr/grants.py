@@ -89,7 +89,6 @@ class NrGrants(RatedAccess):
 
     @cached_property
     def frame(self) -> TddPattern:
-        """The TDD pattern with the subcarrier spacing."""
         return TddPattern(self.pattern, self.spacing_khz)
 
     def duty(self, *, down: bool) -> float:

@@ -54,7 +54,6 @@ class ClimbingAir(SharedAir):
 
     @override
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Put bursts on the air; the rise of a transfer's scheme counts from the end of its access delay."""
         for burst in bursts:
             leg = burst[0]
             begun_ns = now_ns if leg.phases is None else leg.requested_ns + leg.phases.wait_ns

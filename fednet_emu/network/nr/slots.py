@@ -34,7 +34,6 @@ class TddPattern:
     spacing_khz: int
 
     def __post_init__(self) -> None:
-        """Check that the pattern is valid."""
         if set(self.slots) - set("DSU") or not {"D", "U"} <= set(self.slots):
             raise ValueError(
                 f"a pattern has slots D, S and U, at least one D for grants and one U to send in, got {self.slots!r}; "

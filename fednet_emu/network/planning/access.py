@@ -51,7 +51,6 @@ class Planned(RatedAccess):
 
     @property
     def capacity(self) -> int | None:
-        """Maximum number of simultaneous bursts: 1 if the planner makes devices take turns, else None."""
         return 1 if self.planner.IN_TURNS else None
 
     @override
@@ -62,11 +61,9 @@ class Planned(RatedAccess):
         return use._replace(air=SharedAir(self, use.band, links, cells, planned=True), patience=None)
 
     def share(self, active: int) -> float:
-        """Return the share of the band for each burst without a grant: 1 in turns, else 1 / `active`."""
         return 1.0 if self.planner.IN_TURNS else 1.0 / active
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Return the SINR and the share of each leg, on its own part of the band, or on the whole band in turns."""
         active = inputs.active
         if active.grants is None:  # in turns
             return on_parts(inputs, 1.0)

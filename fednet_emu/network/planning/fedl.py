@@ -40,7 +40,6 @@ class Fedl(Planner):
     """Minimum transmit power in W; a device whose full power is below this value sends at full power."""
 
     def plan(self, round_: Round) -> Grant[Array]:
-        """Return the grants from the closed forms of SUB1 and SUB2."""
         compute_s = computing_s(round_, self.j_per_s)
         clock = np.clip(round_.compute_s / compute_s, round_.least_clock, 1.0) if compute_s else round_.least_clock
         efficiency = sending_efficiency(round_, self.j_per_s, self.least_power_w)

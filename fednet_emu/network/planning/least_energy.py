@@ -44,7 +44,6 @@ class LeastEnergy(Planner):
     """Duration of the round as a multiple of the shortest possible one, if `round_s` is null; 1 saves no energy."""
 
     def plan(self, round_: Round) -> Grant[Array]:
-        """Return the grants with minimum energy, or those of the shortest round if the time is too short."""
         fastest = shortest(round_)
         least_s = float(np.max(fastest.ends_s))
         end_s = self.stretch * least_s if self.round_s is None else self.round_s

@@ -23,7 +23,6 @@ class LeastTime(Planner):
     """The shortest possible round; devices that would finish early get smaller shares of the band."""
 
     def plan(self, round_: Round) -> Grant[Array]:
-        """Return full powers and clocks, with shares of the band for which all uploads end at the same time."""
         return shortest(round_)
 
 

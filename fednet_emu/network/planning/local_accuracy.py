@@ -130,7 +130,6 @@ class Convergence(NamedTuple):
         return replace(step, compute_s=step.compute_s * steps, compute_j=step.compute_j * steps)
 
     def completion_s(self, step: Round, eta: float, planner: Planner) -> float:
-        """Total time of all rounds in s."""
         return self.total_rounds(eta) * float(np.max(planner.plan(self.round_of(step, eta)).ends_s))
 
     def energies_j(self, step: Round, eta: float, planner: Planner) -> tuple[float, float]:

@@ -59,11 +59,9 @@ class ResourceBlocks(Planner):
 
     @property
     def loses(self) -> bool:
-        """Always True: each upload has a probability of loss."""
         return True
 
     def plan(self, round_: Round) -> Grant[Array]:
-        """Return the grants of the assigned blocks; devices without a block have the share 0."""
         noise = 1.0 + exp10(np.array(self.interference_db) / 10.0) if self.interference_db else np.ones(self.blocks)
         part = self._part(round_)
         sinr = round_.snr[:, None] / (part * noise)
@@ -76,7 +74,6 @@ class ResourceBlocks(Planner):
 
     @property
     def draws(self) -> bool:
-        """True if the assignment of blocks is random."""
         return self.assignment.startswith("random")
 
     def _blocks(self, round_: Round, error: Array, allowed: Mask) -> IntArray:

@@ -91,7 +91,6 @@ class StrongClusters(Clusters):
     """Always true, because the clusters are the strongly connected components."""
 
     def group(self, inputs: TopologyInputs, at_s: float) -> IntArray:
-        """Return one group of all devices, which the edges then split."""
         return np.zeros(inputs.count, np.int64)
 
 

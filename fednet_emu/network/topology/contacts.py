@@ -187,7 +187,6 @@ def _action(text: str) -> str:
 
 
 def _node(text: str) -> int:
-    """Return the number at the end of a node name such as 12 or p12."""
     return whole(_NAME.sub("", text))
 
 
@@ -204,6 +203,5 @@ _ENDS: dict[str, Grammar] = {"first node": _node, "second node": _node, "event":
 
 
 def _trace(rows: Iterable[tuple[float, float, int, int]]) -> ContactTrace:
-    """Return the contacts of rows (begin in s, end in s, first node, second node)."""
     up_s, down_s, first, second = np.array(sorted(rows), np.float64).reshape(-1, 4).T
     return ContactTrace(first.astype(np.int64), second.astype(np.int64), up_s, down_s)

@@ -48,7 +48,6 @@ class Digraph:
 
     @property
     def n_devices(self) -> int:
-        """Number of devices."""
         return len(self.cluster)
 
     @cached_property
@@ -108,7 +107,6 @@ class Digraph:
         return coo_array((1.0 / self.out_degree[column], (row, column)), shape=(self.n_devices, self.n_devices))
 
     def strong_components(self) -> IntArray:
-        """Return the strongly connected component of each device [devices], numbered from 0 in no particular order."""
         return strong_components(self.n_devices, self.sender, self.receiver)
 
     def networkx(self) -> nx.DiGraph[int]:

@@ -72,7 +72,6 @@ class NoEdges(Edges):
     kind = "none"
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
-        """Return a source without edges."""
         return lambda group, at_s, name: (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
@@ -101,7 +100,6 @@ class ListedEdges(Edges):
             yield "pairs", f"no such devices, got {unknown}; must be from 0 to {count - 1}"
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
-        """Return a source of the given edges, each once, at all times."""
         return fixed(self.pairs, directed=self.directed)
 
 
@@ -130,7 +128,6 @@ class RandomRegular(Edges):
     """Whether the graph of a group is drawn again until the graph is strongly connected."""
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
-        """Return a source that draws a new graph for each key of random draws."""
         return partial(self._drawn, inputs.streams)
 
     def _drawn(self, streams: Streams, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:

@@ -31,11 +31,9 @@ class Geometric(Edges):
     """Number of slots that devices share; null if each device has its own slot, which means no interference."""
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
-        """Return a source that computes edges from the positions of the devices."""
         return partial(self._good, inputs)
 
     def _good(self, inputs: TopologyInputs, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
-        """Return the links at a time in s whose SINR reaches the threshold."""
         from scipy.spatial import cKDTree
 
         xy_m = inputs.paths.positions_m(np.arange(inputs.count), at_s)

@@ -134,7 +134,6 @@ class Irish5gTraces(FileTraces):
 
 
 def _stamp_s(text: str) -> float:
-    """Return a local time as seconds since 1970."""
     try:
         return (datetime.strptime(text, _TIME) - datetime(1970, 1, 1)).total_seconds()
     except ValueError as error:

@@ -65,7 +65,6 @@ class RateSeries:
 
     @cached_property
     def _carried_bit(self) -> list[float]:
-        """Number of bits [n + 1] from the start of the series until each edge."""
         carried: list[float] = np.append(0.0, np.cumsum(self.rate_bps * np.diff(self.edges_s))).tolist()
         return carried
 
@@ -102,7 +101,6 @@ class RateSeries:
         return turns * self._edges_ns[-1] + phase_ns - start_ns
 
     def _done_until(self, time_ns: int) -> int:
-        """Work from the start of the series until a time in ns."""
         turns, phase_ns = divmod(time_ns, self._edges_ns[-1])
         edge = bisect_right(self._edges_ns, phase_ns) - 1
         return turns * self._done[-1] + self._done[edge] + self._per_ns[edge] * (phase_ns - self._edges_ns[edge])

@@ -185,7 +185,6 @@ class SlowStartAir(Air):
             self._note_gap(flow)
 
     def extend(self, leg: Transfer, bits: int) -> None:
-        """Add bits to the current burst of a leg."""
         self._air.extend(leg, bits)
 
     def advance(self, now_ns: int) -> list[Burst]:
@@ -232,7 +231,6 @@ class SlowStartAir(Air):
         yield from self._air.powers()
 
     def rates(self) -> Iterable[Rates]:
-        """Return the planned rates of transfers on the air."""
         return self._air.rates()
 
     def _is_over(self, burst: Burst, now_ns: int) -> bool:

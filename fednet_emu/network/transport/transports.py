@@ -76,8 +76,7 @@ class EndToEndTransport(Transport):
 
 
 class Udp(EndToEndTransport):
-    """UDP: datagrams of at most 1500 bytes, 28 bytes of which are headers (RFC 768); no connection, no acknowledgements.
-    """
+    """UDP: datagrams of at most 1500 bytes, of which 28 are headers (RFC 768); no connections or acknowledgements."""
 
     @override
     def wire_bit(self, size_bit: int) -> int:

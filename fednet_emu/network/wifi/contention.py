@@ -169,7 +169,6 @@ def contend(mode: Mode, scheme: IntArray, station: IntArray) -> Shares:
 
 
 def _of_stations(values: Array, station: IntArray) -> Array:
-    """Sums [stations, blocks] of `values` [bursts, blocks] over the bursts of each station."""
     total = np.zeros((int(station.max()) + 1, values.shape[1]))
     np.add.at(total, station, values)
     return total

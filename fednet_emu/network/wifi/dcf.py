@@ -135,7 +135,6 @@ class Dcf(RatedAccess):
         return self.standard != "a" if self.aggregation is None else self.aggregation
 
     def mode(self, bandwidth_hz: float) -> Mode:
-        """Return the transmission mode of all stations in a band."""
         aggregates, width_mhz = self._aggregates, float(self.width_mhz or bandwidth_hz / 1e6)
         requests = aggregates and not self.rts and self.block_ack_request is not False
         return Mode(self.standard, round(width_mhz), self.streams, aggregates, self.rts, requests)
