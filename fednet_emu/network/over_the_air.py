@@ -149,7 +149,7 @@ class OverTheAir(Access):
         return Use(band, TurnQueue(None, cells), SeparateAir(walk))
 
     def burst_s(self, entries: int, bandwidth_hz: float) -> float:
-        """Duration in s of a burst with this number of entries, rounded up to whole slots."""
+        """Duration in s of a burst of vectors with `entries` entries, rounded up to whole slots."""
         symbols = self.symbols_per_slot or max(1, int(bandwidth_hz * self.slot_s * (1 + 1e-12)))
         return n_slots(entries, symbols) * self.slot_s
 
@@ -193,7 +193,7 @@ class Superposition:
             )
 
     def burst_s(self, entries: int) -> float:
-        """Duration in s of a burst whose vectors have this number of entries."""
+        """Duration in s of a burst of vectors with `entries` entries."""
         return self._access.burst_s(entries, self._band.bandwidth_hz)
 
     def sending(self, devices: IntArray, now_ns: int, burst: int) -> Sending:

@@ -113,7 +113,7 @@ class RatedAccess(Access, Sharing):
     def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
         law = self.law(band.bandwidth_hz) or band.law
         own = replace(band, law=law, share=self.share(1), threshold=self.threshold)
-        alone = self.capacity == 1 and cells == 1 and links.until_ns() == FOREVER_NS  # rates do not depend on others
+        alone = self.capacity == 1 and cells == 1 and links.until_ns() == FOREVER_NS  # no burst affects another
         air = BandAir(own) if alone else shared_air(self, own, links, cells)
         disturbed = cells > 1 or (self.overlapping and self.capacity != 1)
         patience = Patience(own, self.share(self.capacity or devices), disturbed=disturbed)

@@ -65,7 +65,7 @@ def equal_finish_shares(snr: Array, left_bit: Array, law: RateLaw, bandwidth_hz:
 
 
 _LEAST_SHARE = 1e-9
-"""Share of the band for a link with no bits to send or no signal; a share is never zero."""
+"""Small share of the band for a link with no bits to send or no signal, so that no share is zero."""
 
 
 def _narrowing(law: RateLaw) -> tuple[float, Callable[[Array], Array]]:

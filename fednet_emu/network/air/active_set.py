@@ -78,7 +78,7 @@ class ActiveSet:
         self._changed()
         self.cells: list[Active] = []
         self._some_are_dead = False
-        self._in_order = True  # column k is the sender of burst k
+        self._in_order = True  # True if column k is the sender of burst k for every k
         self._bursts_of: dict[int, int] = {}
         self._part_of: dict[int, float] = {}
 
@@ -202,10 +202,7 @@ class ActiveSet:
         return bursts if self.plain else np.isin(self.burst_of_leg, bursts).nonzero()[0]
 
     def _columns(self, senders: list[tuple[int, float]]) -> list[int]:
-        """Columns of the senders of new bursts; a sender that is not yet on the air gets a new column.
-
-        `senders` has the radio and the power share of each burst's sender. The first share of a sender counts.
-        """
+        """Columns of the senders (radio, power share) of new bursts; a sender not yet on the air gets a new column."""
         bursts_of, known = self._bursts_of, len(self._bursts_of)
         new = {}
         for sender, part in senders:
@@ -303,7 +300,7 @@ class ActiveSet:
 
 
 def _drop(items: list[Any], places: IntArray) -> None:
-    """Delete the items at these increasing indices: one by one if few, by a new list if many."""
+    """Delete the items at the increasing indices `places`: few items one by one, many items by a new list."""
     if len(places) < _FEW:
         for place in reversed(places.tolist()):
             del items[place]

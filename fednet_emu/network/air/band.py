@@ -127,7 +127,6 @@ class Band:
 
     @cached_property
     def for_one(self) -> ForOne:
-        """Parameters of a link alone in the band."""
         laws = self.fading.combined(self.reception.branches(1)).gain, self.law.rate_bps
         return self.share, self.bandwidth_hz * self.share, self.threshold, *laws, self.coherence_ns, self.constant
 

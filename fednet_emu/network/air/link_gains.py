@@ -104,7 +104,6 @@ class LinkGains:
         self.lowest, self._gain = float(pair["mean"].min(initial=math.inf)), None
 
     def drop_senders(self, columns: IntArray) -> None:
-        """Remove the columns with these indices."""
         self._of_sender.drop(columns)
         self._of_pair.drop(columns)
         if self._gain is not None:
@@ -148,7 +147,7 @@ class LinkGains:
             self._numbers = numbers
             gain = self._gain = Roomy(self._band.gains(self._keys[:, :, None], numbers))
         elif len(known) != len(numbers):
-            skip = int(first - known[0])  # new rows and columns then need gains of the same blocks only
+            skip = int(first - known[0])  # so that new rows and columns need only gains of these blocks
             gain, self._numbers = Roomy(gain.now[:, :, skip : skip + len(numbers)]), numbers
             self._gain = gain
         heard: Array = mean * gain.now

@@ -1,9 +1,9 @@
 """A fast model of simultaneous uplinks to one cell with one antenna.
 
 The results of `PlainAir` and `SharedAir` are bit-identical; tests compare both. As long as devices do not move and each
-device sends one burst to the server, one array of senders is enough: no matrices of receivers and senders, no legs, no
-cells. This saves about seventy method calls in `SharedAir`, `ActiveSet`, `LinkGains` and `rate_cells`, half of the
-computing time per change. If any other burst starts, a `SharedAir` takes over until the band is empty.
+device sends one burst to the server, one array of senders replaces the matrices of receivers and senders, the legs and
+the cells. This saves about seventy calls of methods of `SharedAir`, `ActiveSet`, `LinkGains` and `rate_cells`, which
+take half of the computing time per change. If any other burst starts, a `SharedAir` takes over until the band is empty.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fednet_emu.network.links.links import LinksOverTime
 from fednet_emu.records.ledger import SERVER
 
 _SNR, _POWER_S, _GAIN = range(3)
-"""Rows of the array with one column per sender: mean SNR (linear), time on the air so far in s times the power share,
+"""Rows of the array with one column per sender: mean SNR (linear), airtime so far in s times the power share,
 and, from row `_GAIN` on, the fading gain in each block of the last plan."""
 _ROOM = 16
 

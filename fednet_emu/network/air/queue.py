@@ -1,4 +1,4 @@
-"""The queue of a medium: which bursts wait for their turn, and which may start."""
+"""The queue of a medium, which decides which bursts wait and which may start."""
 
 from __future__ import annotations
 

@@ -49,7 +49,6 @@ class Roomy:
         self.now = self._all[:, :count]
 
     def clear(self) -> None:
-        """Remove all entries."""
         self.now = self._all[:, :0]
 
 

@@ -78,7 +78,7 @@ class SharedAir(Air):
         self._plan: Plan | None = None
         self.blocks = BLOCKS
         self._since_ns = 0
-        self._first_until_ns = FOREVER_NS  # when the first leg reaches its timeout or one of its ends leaves
+        self._first_until_ns = FOREVER_NS  # earliest timeout of a leg, or departure of a device
 
     def __len__(self) -> int:
         return len(self._on_air)

@@ -56,7 +56,7 @@ class Active(NamedTuple):
 
     @property
     def first_leg(self) -> IntArray:
-        """Index of the first leg of each burst [bursts]."""
+        """Indices [bursts] of the first leg of each burst."""
         return np.flatnonzero(np.diff(self.burst, prepend=-1))
 
     def of_legs(self, heard: Array) -> Array:

@@ -99,7 +99,7 @@ class Phases:
         gap_ns: total time in ns, after the first bit on the air, in which the sender waits for acknowledgements.
         tail_ns: time in ns from the last bit on the air to its reception.
         window_bit: bits that the first round trip may carry; 0 for no limit.
-        refused: reason for which the transfer is lost unsent after its delays; empty for a transfer that is sent.
+        refused: reason for the loss of a transfer that is not sent after its delays; empty for a transfer that is sent.
     """
 
     payload_bit: int
@@ -141,7 +141,7 @@ class Transfer(Completion):
         receiver: int,
         message: Message,
     ) -> None:
-        self.env = clock  # what `Completion` does, without its call
+        self.env = clock  # as in `Completion.__init__`, without the call
         self.callbacks = []
         self._ok = True
         self.kind = kind
@@ -211,7 +211,7 @@ class Unheard:
     """A transfer that ended while no process waited for it; a process may still wait later, while the event exists."""
 
     def __init__(self, transfer: Transfer) -> None:
-        self._transfer, self._attributes = ref(transfer), vars(transfer)  # these outlive the transfer itself
+        self._transfer, self._attributes = ref(transfer), vars(transfer)  # the attributes outlive the transfer
 
     @property
     def is_forgotten(self) -> bool:

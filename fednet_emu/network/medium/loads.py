@@ -25,7 +25,7 @@ class RadioLoads:
 
     def __init__(self, batteries: Batteries, radios: Radios, lose: Callable[[Burst], None]) -> None:
         self._batteries, self._radios, self._lose = batteries, radios, lose
-        self._sending: dict[Transfer, Load] = {}  # by the first leg of the burst
+        self._sending: dict[Transfer, Load] = {}  # keyed by the first leg of the burst
         self._receiving: dict[Transfer, Load] = {}
         self._sent_bits: dict[Transfer, Load] = {}
         self._received_bits: dict[Transfer, Load] = {}

@@ -81,11 +81,10 @@ class Medium:
         self.is_shared = isinstance(self.turns, SharedTurns)
         self._connections = connections
         self._waits: list[tuple[int, bool, int, Callable[..., object], tuple[Any, ...]]] = []
-        """Heap of scheduled calls: time in ns, whether the transfer is still before the queue, serial number, function,
-        arguments."""
+        """Heap of scheduled calls: time in ns, True if before the queue, serial number, function, and arguments."""
         self._number = count()
         self._late: dict[Transfer, tuple[Burst, Row | None]] = {}
-        """Legs that are off the air but not delivered, with their burst and its results; None if already recorded."""
+        """Legs that are off the air but not delivered, with their burst; the results of a burst not yet recorded."""
         self._moving = self.air if self.air.follows_movement else None
         self._moves_ns = links.until_ns() if self._moving is not None else FOREVER_NS
         self._links = None if links.until_ns() < FOREVER_NS or rates is not None else links.now()
@@ -439,7 +438,7 @@ class Medium:
         self._deliver([transfer])
 
     def _end_alone(self, burst: Burst, now_ns: int) -> None:
-        """End a burst as `_end` does, faster for a single delivered leg without delays; `_end` handles other bursts."""
+        """Faster version of `_end` for a burst of one delivered leg without delays; calls `_end` for other bursts."""
         leg = burst[0]
         if len(burst) > 1 or leg.lost or leg.cancelled:
             self._end(burst, now_ns)

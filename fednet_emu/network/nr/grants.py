@@ -37,9 +37,10 @@ class NrGrants(RatedAccess):
     An uplink starts with a scheduling request, a grant for the buffer status report, and a grant for the first data
     (TS 38.321 clauses 5.4.4 and 5.4.5); this takes 10.5 to 30.5 ms with the defaults. Each device may send requests in
     periodic uplink slots, which are drawn once. A downlink waits for the next downlink slot. A transfer ends with the
-    time to decode its last block. Each attempt of the last block fails with probability `target_bler`, and takes one
-    more round trip. In its slots, a sender has the whole band at full power; only these slots count for energy. Rates
-    are averaged over slots, which is exact up to one slot per device and turn. The slots of all cells are synchronous.
+    time to decode its last block. Each transmission of the last block fails with probability `target_bler`, and each
+    repetition takes one more round trip. In its slots, a sender has the whole band at full power; only these slots
+    count for energy. Rates are averaged over slots, which is exact up to one slot per device and turn. The slots of all
+    cells are synchronous.
     Ignored here: data in special slots, lost requests, requests that current transfers make unnecessary, contention
     for grants, and RLC segmentation.
     """

@@ -19,14 +19,14 @@ from fednet_emu.radio.nr.outer_loop import WINDOW_NS
 
 @final
 class Climbing(Sharing):
-    """A sharing of slots in which each transfer has only the fraction of its rate that its current scheme reaches."""
+    """Sharing of slots in which each transfer reaches only the fraction of its rate that its current scheme permits."""
 
     overlapping = False
 
     def __init__(self, slots: Sharing, law: NrBlocks) -> None:
         self._slots, self._law = slots, law
         self.begun: list[int] = []
-        """Index of the 100 ms window in which each transfer on the air began, in the order of bursts."""
+        """Indices of the 100 ms windows in which the transfers on the air began, in the order of bursts."""
 
     @override
     def power(self, inputs: RateInputs) -> Array | None:
@@ -46,7 +46,7 @@ class Climbing(Sharing):
 
 @final
 class ClimbingAir(SharedAir):
-    """The transmissions in the slots of one cell, whose schemes rise as in `Climbing`."""
+    """Transmissions in the slots of one cell; the scheme of each transfer rises as in `Climbing`."""
 
     def __init__(self, slots: Sharing, band: Band, law: NrBlocks, links: LinksOverTime) -> None:
         self._climbing, self._bursts = Climbing(slots, law), list[Burst]()

@@ -50,7 +50,7 @@ class RadioConnections:
 
     def enter(self, transfer: Transfer, now_ns: int) -> int:
         """Register a message that is requested now; return the time in ns until its device is connected."""
-        if type(transfer) is FileTransfer:  # other users keep their connection
+        if type(transfer) is FileTransfer:  # other users are always connected
             return 0
         device = max(transfer.sender, transfer.receiver)
         others = [other for other in self._under_way.get(device, ()) if not (other.triggered or other.cancelled)]
@@ -66,7 +66,7 @@ class RadioConnections:
         self._seen_ns[max(transfer.sender, transfer.receiver)] = now_ns
 
     def around(self, use: Use) -> Use:
-        """Return `use` with the delay for the connection of devices."""
+        """Return `use`, extended by the delay until the device of a transfer is connected."""
 
         def before_ns(transfer: Transfer, now_ns: int) -> int:
             wait_ns = self.enter(transfer, now_ns)

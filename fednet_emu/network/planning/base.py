@@ -126,7 +126,7 @@ class Planner(Component):
 
     @property
     def draws(self) -> bool:
-        """True if plans are random; a round is then planned only once, also if devices are left out of the plan."""
+        """True if plans are random; a round is then planned only once, even if the plan leaves devices out."""
         return False
 
     @abstractmethod

@@ -5,8 +5,8 @@ Transactions on Wireless Communications 20(3), 2021, https://arxiv.org/abs/1911.
 bisection; each device's bandwidth for a given completion time has a closed form.
 
 Differences from the paper: each device starts when it has received the model, and has its own computing time. The rate
-law has an SNR gap, a minimum and a maximum efficiency. The local accuracy is no variable, because the algorithm sets
-the number of local steps.
+law has an SNR gap, a minimum and a maximum efficiency. The algorithm sets the number of local steps, and so the local
+accuracy.
 """
 
 from __future__ import annotations

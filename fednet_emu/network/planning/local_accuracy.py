@@ -31,7 +31,7 @@ _EXACT = {"xtol": 1e-15, "rtol": 1e-14}
 
 
 class RoundCost(NamedTuple):
-    """Times in s and energies in J, summed over all devices, for computing once and for sending once."""
+    """Computing time and total sending time in s, and total energies in J, if each device computes and uploads once."""
 
     compute_s: float
     compute_j: float

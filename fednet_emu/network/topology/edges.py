@@ -119,7 +119,7 @@ class RandomRegular(Edges):
     """
 
     degree: int = Field(ge=1)
-    """Number of receivers of each device, including itself, before edges fail."""
+    """Number of receivers of each device, including the device itself, before edges fail."""
 
     deletion: float = Field(0.0, ge=0, lt=1)
     """Probability that an edge fails."""
