@@ -46,7 +46,7 @@ class Switch(RatedAccess):
     wired: ClassVar[bool] = True
 
     port_bps: float = Field(1e9, gt=0, le=1e18)
-    """Speed of each port in bit/s, with Ethernet headers and gaps; `network.overhead` may add 38 bytes per packet."""
+    """Speed of each port in bit/s, including Ethernet headers and gaps (38 bytes per packet; see `overhead`)."""
 
     @override
     def conflict_with_antennas(self, reception: Reception) -> str:

@@ -96,7 +96,7 @@ class Shared(WholeBand):
 class Noma(Shared):
     """Non-orthogonal uplink with successive interference cancellation: the strongest signal is decoded first.
 
-    Each signal sees as interference all weaker signals, and the residual power of the stronger signals. With
+    The interference to a signal consists of all weaker signals, and of the residual power of stronger signals. With
     `residual: 0` and no threshold the ideal Shannon rates add up to log2(1 + sum of all SNRs) bit/s/Hz. A signal that
     is not decoded carries no bits in the block, and interferes with all weaker signals at full power.
     Ignored here: errors in the decoding order, and the decoding time, which may exceed the duration of a block.

@@ -65,7 +65,7 @@ class TurnQueue:
         Only cells that have changed since the last call are examined, in the order of their indices.
 
         Args:
-            start: function that puts a burst on the air; returns False if the burst did not start, as a device is away.
+            start: function that puts a burst on the air; returns False if no transfer of the burst can start.
         """
         changed, self.changed = self.changed, set()
         if self.clustered:

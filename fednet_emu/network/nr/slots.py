@@ -72,7 +72,7 @@ class Grants(NamedTuple):
     """Slots for data whose scheduling request is sent at one opportunity.
 
     Attributes:
-        after: slot of the previous opportunity; data that arrive after its start use the next opportunity.
+        after: slot of the previous opportunity; data that arrive after the start of this slot use `occasion`.
         occasion: slot of the opportunity.
         first: uplink slot of the first grant, in which the device sends its buffer status report.
         bulk: first uplink slot that carries data.

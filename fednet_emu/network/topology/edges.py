@@ -114,7 +114,7 @@ class RandomRegular(Edges):
     """A random regular directed graph for each group and draw, whose edges then fail independently.
 
     The graph is circulant under a random relabelling: `degree` - 1 distinct random steps are drawn, and each device
-    sends to the devices that many steps ahead. Groups with fewer than `degree` devices are complete graphs. The
+    sends to the devices ahead of it by these steps. Groups with fewer than `degree` devices are complete graphs. The
     literature on semi-decentralised learning describes this generator, which reaches only a part of all regular graphs.
     """
 

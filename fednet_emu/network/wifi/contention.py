@@ -19,7 +19,7 @@ AMPDU_BYTE = 65_535
 """Maximum size of an aggregate in bytes, as in 802.11n; ns-3 uses this limit for ac and ax, too."""
 
 _SLOT_NS, _SIFS_NS = 9_000, 16_000
-_WAIT_NS = {"a": _SIFS_NS + 2 * _SLOT_NS, "n": _SIFS_NS + 3 * _SLOT_NS}  # DIFS for 802.11a; AIFS of best effort for n, ac and ax
+_WAIT_NS = {"a": _SIFS_NS + 2 * _SLOT_NS, "n": _SIFS_NS + 3 * _SLOT_NS}  # a: DIFS; n, ac, ax: AIFS of best effort
 _LLC_BYTE, _CHECKSUM_BYTE, _HEADER_BYTE, _QOS_HEADER_BYTE, _DELIMITER_BYTE = 8, 4, 24, 26, 4
 _RTS_BYTE, _CTS_BYTE, _ACK_BYTE, _REQUEST_BYTE, _BLOCK_ACK_BYTE = 20, 14, 14, 24, 32
 _WINDOW_FRAMES = {"a": 1, "n": 64, "ac": 64, "ax": 256}
