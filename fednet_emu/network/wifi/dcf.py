@@ -43,7 +43,7 @@ class Uncontended(Staircase):
 
     @cached_property
     def stairs(self) -> tuple[list[float], list[float]]:
-        """SINR thresholds (linear) in increasing order, and the bit/s per Hz of the Wi-Fi channel of each scheme."""
+        """SINR thresholds (linear) of the schemes, increasing, and their rates in bit/s per Hz of channel width."""
         mode = self.mode
         known = schemes(mode.standard, mode.width_mhz, mode.streams)
         alone = contend(mode, np.arange(len(known))[None, :], np.zeros(1, np.int64)).rate_bps[0]
