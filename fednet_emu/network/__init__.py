@@ -1,1 +1,1 @@
-"""The network layer: placement, links, access schemes, the media with their events, loss and availability."""
+"""The network layer: device placement, links, access schemes, media and their events, loss, and availability."""

@@ -1,4 +1,4 @@
-"""The backhaul: a line in each direction between the cloud and each edge server, first come, first served."""
+"""The backhaul: one line in each direction between the cloud and each edge server, first come, first served."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from fednet_emu.records.rows import DIRECTIONS, BackhaulRow
 class BackhaulSettings(Component):
     """Lines between each base station and the cloud: one line per direction, first come, first served.
 
-    A message of b bits that finds its line free arrives after b / rate_bps + delay_s. The defaults are ideal: a message
-    arrives at once and costs nothing. Messages have the headers of `network.overhead`.
+    On a free line, a message of b bits arrives after b / `rate_bps` + `delay_s` seconds. The defaults describe an ideal
+    backhaul: messages arrive at once and use no energy. Messages have the headers of `network.overhead`.
     """
 
     rate_bps: float | None = Field(None, gt=0)
     """Rate in bit/s of each line; null for no limit."""
     delay_s: float = Field(0.0, ge=0)
-    """Time in s from the end of sending to the arrival; the line is free for the next message meanwhile."""
+    """Time in s from the end of sending a message to its arrival; the next message may be sent during this time."""
     energy_j_per_bit: float = Field(0.0, ge=0)
-    """Energy in J that the network spends per bit sent, on both ends and between them."""
+    """Energy in J per bit sent, summed over both ends of a line and all equipment between them."""
     loss: AnyLoss = NoLoss()
-    """Random loss of messages; a lost one takes its time and its energy."""
+    """Random loss of messages; a lost message still takes time and energy."""
 
 
 class EdgeServers(Component):
-    """An aggregator in each base station, for algorithms that average there before they average in the cloud."""
+    """An edge server in each base station, for algorithms that average models there, and then in the cloud."""
 
     backhaul: BackhaulSettings = BackhaulSettings()
 
@@ -51,12 +51,12 @@ class EdgeServers(Component):
 _RATE = "network.edges.backhaul.rate_bps"
 
 Line = deque["Message"]
-"""The message that is being sent, and behind it those that wait."""
+"""Queue of a line: first the message that is being sent, then the waiting messages."""
 
 
 @final
 class Message(Completion):
-    """Event that triggers when a message has arrived or is lost; its value is the `Delivery`."""
+    """Event that triggers when a message has arrived or is lost; the value of the event is the `Delivery`."""
 
     def __init__(self, backhaul: Backhaul, edge: int, *, up: bool, payload: Any, number: int, size_bit: int) -> None:
         super().__init__(backhaul.clock)
@@ -68,17 +68,15 @@ class Message(Completion):
         self.cancelled = False
 
     def cancel(self, outcome: Any) -> None:
-        """Stop the message for the reason in `outcome`, a lost `Delivery`."""
         self._backhaul.cancel(self, outcome.lost)
 
     def describe(self) -> str:
-        """Describe this message, for deadlock messages."""
         return f"the message {'from' if self.up else 'to'} edge server {self.edge} on the backhaul"
 
 
 @final
 class Backhaul:
-    """The lines of all edge servers; each edge server has the number of its cell."""
+    """The lines of all edge servers; the index of an edge server is the index of its cell."""
 
     def __init__(self, clock: Clock, ledger: Ledger, settings: BackhaulSettings, loss_key: int) -> None:
         self.clock, self.settings = clock, settings
@@ -88,7 +86,10 @@ class Backhaul:
         self._under_way: dict[Message, None] = {}
 
     def send(self, edge: int, *, up: bool, payload: Any, number: int, size_bit: int) -> Message:
-        """Request a message now, from an edge server to the cloud (`up`) or to it; the event triggers at its end."""
+        """Send a message from an edge server to the cloud (`up`) or from the cloud to an edge server; return its event.
+
+        The message waits until its line is free. Its event triggers at the arrival or loss.
+        """
         message = Message(self, edge, up=up, payload=payload, number=number, size_bit=size_bit)
         self._under_way[message] = None
         line = self._lines.setdefault((edge, up), deque())
@@ -98,7 +99,7 @@ class Backhaul:
         return message
 
     def cancel(self, message: Message, reason: str) -> None:
-        """Cancel a message that waits or is under way; its event never triggers; bits sent so far count."""
+        """Cancel a message that has not ended; its event never triggers, and the bits sent so far are recorded."""
         if message.triggered or message.cancelled:
             return
         message.cancelled = True
@@ -114,8 +115,7 @@ class Backhaul:
         self._record(message, sent_bit, reason)
 
     def close(self) -> None:
-        """Cancel everything at the end of the run."""
-        for message in reversed(list(self._under_way)):  # those that wait first, so that none of them starts
+        for message in reversed(list(self._under_way)):  # waiting messages first, so that none of them starts
             self.cancel(message, "end")
 
     def _sent_so_far(self, message: Message) -> int:
@@ -131,7 +131,7 @@ class Backhaul:
         message.timer = self.clock.call_at(now_ns + takes_ns, lambda _: self._leave(line))
 
     def _leave(self, line: Line) -> None:
-        """The first message of a line has been sent: the next one starts, and this one arrives after the delay."""
+        """After the first message of a line has been sent: start the next message, and schedule the arrival."""
         message = line.popleft()
         if line:
             self._start(line)

@@ -1,4 +1,4 @@
-"""Base stations: their positions, and the cell of each transfer; the server is connected to all of them."""
+"""Base stations: their positions, and the cell of each transfer; the server is connected to all base stations."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class Cells(Component):
 
     @abstractmethod
     def positions_m(self) -> Array:
-        """Coordinates [stations, 2] in metres; [stations, 3] for those with heights."""
+        """Coordinates of the stations in m, [stations, 2], or [stations, 3] with heights."""
 
     def around(self, paths: Paths) -> Paths:
-        """The paths of devices, in the coordinates of the stations."""
+        """Return the paths of the devices, in the coordinate system of the stations."""
         return paths
 
     @property
     @abstractmethod
     def count(self) -> int:
-        """How many base stations there are."""
+        """Number of base stations."""
 
 
 class SingleCell(Cells):
@@ -46,29 +46,28 @@ class SingleCell(Cells):
     kind = "single"
 
     def positions_m(self) -> Array:
-        """The origin."""
         return np.zeros((1, 2))
 
     count: ClassVar[int] = 1
 
 
 class HexagonalCells(Cells):
-    """A base station at the origin and rings of others around it on a hexagonal grid, as in 3GPP evaluations.
+    """A base station at the origin, surrounded by rings of base stations on a hexagonal grid, as in 3GPP evaluations.
 
-    Ignored here: sectors; each site has one omnidirectional station. The outermost cells have fewer neighbours than
-    those inside (no wrap-around).
+    The outermost cells have fewer neighbours than inner cells (no wrap-around).
+    Ignored here: sectors; each site has one omnidirectional station.
     """
 
     kind = "hexagonal"
 
     rings: int = Field(ge=1, le=10)
-    """Rings around the centre: 1 makes 7 stations, 2 make 19."""
+    """Number of rings around the centre; 1 ring gives 7 stations, 2 rings give 19."""
 
     inter_site_distance_m: float = Field(gt=0)
     """Distance in m between neighbouring stations; 500 in 3GPP's urban macro cells, 200 in its urban micro cells."""
 
     def positions_m(self) -> Array:
-        """The centre first, then ring after ring, each from the east counter-clockwise."""
+        """Coordinates of the stations in m: the centre, then the rings, each anticlockwise starting in the east."""
         angle = np.pi / 3 * np.arange(6)
         corner = cos(angle) + 1j * sin(angle)
         places = [np.zeros(1, complex)]
@@ -81,7 +80,6 @@ class HexagonalCells(Cells):
 
     @property
     def count(self) -> int:
-        """1 + 3 rings (rings + 1)."""
         return 1 + 3 * self.rings * (self.rings + 1)
 
 
@@ -102,26 +100,24 @@ class ListedCells(Cells):
         return xy_m
 
     def positions_m(self) -> Array:
-        """The coordinates as given."""
         return np.array(self.xy_m, dtype=np.float64)
 
     @property
     def count(self) -> int:
-        """The number of pairs in `xy_m`."""
         return len(self.xy_m)
 
 
 class GroundCells(Cells):
-    """Stations on the ground for satellites (`mobility: walker` or `tle`), each served by the nearest one.
+    """Ground stations for satellites (`mobility: walker` or `tle`); the nearest station serves a satellite.
 
-    Coordinates are in metres east, north and up of the first, straight through the Earth, so that distances are slant
-    ranges.
+    Coordinates are in m east, north and up of the first station, without following the curvature of the Earth, so that
+    distances are slant ranges.
     """
 
     kind = "ground"
 
     sites: tuple[Site, ...] = Field(min_length=1)
-    """Where the stations are."""
+    """Sites of the ground stations."""
 
     @field_validator("sites")
     @classmethod
@@ -139,7 +135,6 @@ class GroundCells(Cells):
             yield "", f"is for satellites, got ground with {mobility.kind} mobility; give walker or tle, or kind: list"
 
     def positions_m(self) -> Array:
-        """East, north and up of the first, [stations, 3]."""
         return stations_m(self.sites)
 
     @override
@@ -148,7 +143,6 @@ class GroundCells(Cells):
 
     @property
     def count(self) -> int:
-        """The number of sites."""
         return len(self.sites)
 
 
@@ -159,19 +153,19 @@ AnyCells = Annotated[Cells, Slot("cells", CELLS)]
 
 @final
 class Serving:
-    """Chooses the cell of each transfer; all of a device are in one.
+    """Chooses the cell of each transfer; all current transfers of a device are in the same cell.
 
     Args:
-        during: whether a device can change cells during its transfers, which it keeps; if not, it changes cells only
-            while none of its transfers waits or is on the air.
+        during: True if a device can change cells during its transfers, which continue in the new cell. If False, a
+            device changes cells only while it has no waiting or current transfer.
     """
 
     def __init__(self, links: LinksOverTime, ledger: Ledger, *, during: bool) -> None:
         self._links, self._ledger, self._during = links, ledger, during
-        self._under_way: dict[int, dict[Transfer, int]] = defaultdict(dict)  # by device, with their cells
+        self._under_way: dict[int, dict[Transfer, int]] = defaultdict(dict)  # for each device, the cells of transfers
 
     def serve(self, transfer: Transfer) -> None:
-        """Choose the cell of a transfer that is requested."""
+        """Choose the cell of a newly requested transfer."""
         device = max(transfer.sender, transfer.receiver)
         under_way = self._under_way[device]
         if under_way:
@@ -182,11 +176,11 @@ class Serving:
             under_way[transfer] = transfer.cell
 
     def release(self, transfer: Transfer) -> None:
-        """Note that a transfer has ended, so that it no longer keeps its device in the cell."""
+        """Record the end of a transfer, which no longer keeps its device in the cell."""
         self._under_way[max(transfer.sender, transfer.receiver)].pop(transfer, None)
 
     def hand_over(self, on_air: Mapping[Transfer, Burst], now_ns: int) -> None:
-        """Give the transfers on the air the cells that serve their devices now, except for devices in a broadcast."""
+        """Move each transfer on the air to the cell that now serves its device, unless the device is in a broadcast."""
         if not self._during:
             return
         links, held = self._links.now(), {leg.receiver for leg, burst in on_air.items() if len(burst) > 1}

@@ -1,4 +1,4 @@
-"""Propagation delay: the time from the last bit of a transfer at the sender's antenna to its arrival."""
+"""Propagation delay: the time for which a signal travels from the sender's antenna to the receiver's antenna."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.kernel.clock import to_ns
 
 LIGHT_M_S = 299_792_458.0
-"""Speed of light in vacuum; path losses take 3.0e8, as 3GPP does."""
+"""Speed of light in vacuum in m/s; the path losses use 3.0e8, as 3GPP does."""
 
 
 class Delay(Component):
-    """Time from the sender's antenna to the receiver, in which the band is free; in a broadcast the longest counts."""
+    """Propagation delay, during which the band is free; the longest delay counts in a broadcast."""
 
     def delay_ns(self, range_m: Callable[[], float]) -> int:
-        """Propagation time in ns; `range_m` returns the distance of both ends at the start of the transfer."""
+        """Propagation delay in ns; `range_m` returns the distance of the antennas in m at the start of the transfer."""
         return 0
 
     @override
@@ -42,11 +42,11 @@ class NoDelay(Delay):
 
 
 class FixedDelay(Delay):
-    """A delay that is equal for every transfer."""
+    """A constant propagation delay, equal for all transfers."""
 
     kind = "fixed"
     time_s: float = Field(ge=0, le=3600)
-    """Time in s."""
+    """Propagation delay in s."""
 
     @override
     def delay_ns(self, range_m: Callable[[], float]) -> int:
@@ -54,7 +54,7 @@ class FixedDelay(Delay):
 
 
 class RangeDelay(Delay):
-    """Distance of both antennas at the start of the transfer, over the speed of light."""
+    """Distance of the two antennas at the start of the transfer, divided by the speed of light."""
 
     kind = "range"
 

@@ -1,4 +1,4 @@
-"""Ethernet: a switch whose ports have one speed, instead of a radio."""
+"""Ethernet instead of a radio: a switch whose ports all have the same speed."""
 
 from __future__ import annotations
 
@@ -21,26 +21,24 @@ from fednet_emu.radio.receiver.combining import Reception
 
 
 class Wire(RateLaw):
-    """One bit per second and hertz at any SINR: the speed of a port is its width."""
+    """Rate law of a wire: 1 bit/s/Hz at any SINR; the speed of a port in bit/s replaces the bandwidth in Hz."""
 
     min_sinr: ClassVar[float] = 0.0
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
-        """The bandwidth."""
         return bandwidth_hz
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
-        """The bandwidth, in the broadcast shape."""
         return np.broadcast_to(bandwidth_hz, np.broadcast_shapes(sinr.shape, np.shape(bandwidth_hz))) + 0.0
 
 
 class Switch(RatedAccess):
-    """Ethernet: all devices and the server are at one switch, whose ports carry `port_bps` in each direction.
+    """Ethernet: all devices and the server are connected to one switch with ports of `port_bps` in each direction.
 
-    All present transfers of a direction share the port of the server equally, TCP within 1 to 3 % in
-    measurements of Linux at 10 Mbit/s; uplink and downlink do not disturb each other (full duplex). A broadcast passes
-    that port once. Of the channel only the power of devices applies: `idle_w`, `receive_w` and the energies of bits,
-    which should describe a network card; no power is radiated, so that `circuit_w` does not act.
+    All current transfers in one direction share the server's port equally, as measured for TCP on Linux at 10 Mbit/s
+    to within 1 to 3 %. Uplink and downlink do not slow each other down (full duplex). A broadcast passes the server's
+    port once. Of the channel's settings, only the device powers are used: `idle_w`, `receive_w` and the energies per
+    bit, which should describe a network card. No power is radiated, so that `circuit_w` has no effect.
     Ignored here: queues and losses in the switch, and the delay of frames.
     """
 
@@ -48,7 +46,7 @@ class Switch(RatedAccess):
     wired: ClassVar[bool] = True
 
     port_bps: float = Field(1e9, gt=0, le=1e18)
-    """Speed of each port in bit/s: of Ethernet frames, so that `network.overhead` may add 38 bytes to each packet."""
+    """Speed of each port in bit/s, including Ethernet headers and gaps (38 bytes per packet; see `overhead`)."""
 
     @override
     def conflict_with_antennas(self, reception: Reception) -> str:
@@ -64,7 +62,6 @@ class Switch(RatedAccess):
         return super().use(port, links, cells, devices)
 
     def power(self, inputs: RateInputs) -> Array:
-        """Nothing is radiated."""
         return np.zeros((len(inputs.active.sender), 1))
 
     @property
@@ -73,5 +70,4 @@ class Switch(RatedAccess):
         return 0.0
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Equal shares of the port."""
         return Allocation(inputs.own, self.share(len(inputs.active.sender)), inputs.own)

@@ -1,6 +1,7 @@
-"""Faults lose transfers independently of their links; the medium queries them in order, and the first loss counts.
+"""Faults, which lose transfers independently of their links; the medium queries all faults until one reports a loss.
 
-A fault is queried twice: at the start of a transfer, for its latest end, and when the radio has delivered it.
+Each fault is queried twice: at the start of a transfer, for the latest time at which the transfer must end, and after
+the delivery by the radio.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from fednet_emu.records.reasons import add_reason
 
 
 class Sent(Protocol):
-    """Attributes of every message, over the air or on the backhaul."""
+    """Attributes that all messages have, on the air and on the backhaul."""
 
     size_bit: int
     requested_ns: int
@@ -28,7 +29,7 @@ class Sent(Protocol):
 
 
 class SentOnAir(Sent, Protocol):
-    """A message between devices and the server."""
+    """A message on the air, between a device and the server or between two devices."""
 
     sender: int
     receiver: int
@@ -39,7 +40,7 @@ class Fault:
     """A cause of lost transfers."""
 
     reason: ClassVar[str]
-    """The reason of a loss in the records; a new reason is registered automatically."""
+    """Name of the reason for a loss in the records; a new name is registered automatically."""
 
     @classmethod
     def __init_subclass__(cls, **options: Any) -> None:
@@ -49,19 +50,19 @@ class Fault:
 
     @property
     def unsent(self) -> str:
-        """The reason of a transfer that the fault prevents from starting; by default `reason`."""
+        """Reason that the records give for a transfer that the fault keeps from starting; by default `reason`."""
         return self.reason
 
     def until_ns(self, transfer: Transfer, now_ns: int) -> int:
-        """Time at which the fault ends a transfer that would start now; if it is now, the transfer does not start."""
+        """Time in ns at which the fault ends a transfer that would start now; `now_ns` if the transfer cannot start."""
         return FOREVER_NS
 
     def fate(self, transfer: Sent, draw: float) -> str:
-        """`reason` for a transfer that is lost although it was delivered; empty for one that arrives.
+        """Return `reason` if the fault loses a transfer that the link has delivered; an empty string otherwise.
 
         Args:
-            transfer: the transfer, over the air or on the backhaul.
-            draw: uniform in (0, 1), of this link and transfer.
+            transfer: the transfer, on the air or on the backhaul.
+            draw: random number, uniform in (0, 1), specific to the link and the transfer.
         """
         return ""
 
@@ -87,19 +88,19 @@ class Absence(Fault):
 
 
 class Loss(Fault, Component):
-    """A fault of the scenario: it loses transfers although the radio delivers them."""
+    """A fault set by the scenario, which loses transfers that the radio has delivered."""
 
     reason: ClassVar[str] = "erased"
 
 
 class NoLoss(Loss):
-    """No random loss: transfers are lost by the radio only."""
+    """No random loss: only the radio loses transfers."""
 
     kind = "none"
 
 
 class RandomLoss(Loss):
-    """Each transfer is lost with the same probability, independently; its airtime and energy are spent nevertheless."""
+    """Transfers are lost independently with equal probability; a lost transfer still uses airtime and energy."""
 
     kind = "random"
     probability: float = Field(ge=0, lt=1)
@@ -115,11 +116,11 @@ AnyLoss = Annotated[Loss, Slot("loss", LOSSES)]
 
 @final
 class Faults:
-    """The faults of one medium, in the order in which they are asked.
+    """The faults of one medium, in the order in which the medium queries them.
 
     Attributes:
-        ending: those that may end a transfer before its time.
-        losing: those that may lose a transfer that was delivered.
+        ending: the faults that may end a transfer early.
+        losing: the faults that may lose a transfer that the radio has delivered.
     """
 
     def __init__(self, presence: Presence, loss: Loss, key: int) -> None:
@@ -130,7 +131,7 @@ class Faults:
         self._sent: dict[tuple[int, int], int] = {}
 
     def fate(self, transfer: SentOnAir) -> str:
-        """Why a transfer is lost that the radio has delivered, by the first verdict; empty if it arrives."""
+        """Return why a transfer is lost after its delivery by the radio; an empty string if the transfer arrives."""
         link = (transfer.sender, transfer.receiver)
         count = self._sent[link] = self._sent.get(link, -1) + 1
         key = mix(mix(self._key, transfer.sender + 1), transfer.receiver + 1)

@@ -1,4 +1,4 @@
-"""The network of one run: uplink, downlink and optionally a sidelink, each in its own band (frequency division)."""
+"""The network of one run: uplink, downlink and an optional sidelink, each in its own band (frequency division)."""
 
 from __future__ import annotations
 
@@ -65,11 +65,12 @@ class Network:
     """The media of one run, and the links of its cells.
 
     Attributes:
-        uplink, downlink, sidelink: the media; no sidelink if None.
-        superposition: the bursts of an uplink that carries over-the-air sums; None for any other.
+        uplink, downlink, sidelink: the media; `sidelink` is None in a network without sidelink.
+        superposition: over-the-air sums on the uplink; None if the uplink has another access scheme.
 
     Args:
-        traffic: classes of other users; `placement` applies to classes without a placement.
+        traffic: traffic classes of other users.
+        placement: placement for traffic classes that state none; None for a disc of 100 m around the origin.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class Network:
             *(channel, streams, settings.power_control, moving, settings.reception.antennas),
             None if self._users is None else np.concatenate((self._everybody, self._users.numbers)),
         )
-        self._cell_links = lru_cache(maxsize=1)(self._links_at)  # both directions ask for the same time
+        self._cell_links = lru_cache(maxsize=1)(self._links_at)  # uplink and downlink need the links of the same time
         self.up_links, self.down_links = self._cell_links(0.0)
         up: LinksOverTime = self.up_links
         down: LinksOverTime = self.down_links
@@ -128,7 +129,6 @@ class Network:
             self._others = OtherUsers(clock, ledger, self._users.sources, media, [its.name for its in traffic])
 
     def _users_of(self, traffic: Sequence[Traffic], placement: Placement | None) -> Users | None:
-        """The other users of the bands; None without any."""
         if not traffic:
             return None
         settings, count = self.settings, len(self._everybody)
@@ -157,58 +157,57 @@ class Network:
         return MovingLinks(self._clock, self.settings.movement_s, links_at)
 
     def _links_at(self, at_s: float) -> tuple[CellLinks, CellLinks]:
-        """Uplinks and downlinks at a time in s."""
         places_m = self._paths.positions_m(self._everybody, at_s)
         if self._users is not None:
             places_m = np.concatenate((places_m[:, :2], self._users.xy_m))
         return network_links(self._environment, places_m, self._stations_m)
 
     def losses(self) -> list[str]:
-        """List the settings by which server messages may be lost, as `key: value`, including absent devices."""
+        """List the settings that may cause losses of messages to or from the server, as `key: value`."""
         away = [] if self._presence.always else ["devices: not always there"]
         return [*self.settings.losses(self._environment.channel), *away]
 
     def positions_m(self) -> Array:
-        """Present coordinates of all devices, [devices, 2] in m."""
+        """Present coordinates [devices, 2] of all devices in m."""
         return self._paths.positions_m(self._everybody, self._clock.now_s)
 
     def expected_uplink_bps(self, device: int) -> float:
-        """Rate in bit/s of a device's uplink alone in the band at its present mean SNR, or as recorded now."""
+        """Present uplink rate of a device in bit/s: the recorded rate, or that of a lone transfer at the mean SNR."""
         return float(self.expected_bps(np.array([device]), down=False)[0])
 
     def expected_downlink_bps(self, device: int) -> float:
-        """Rate in bit/s of the downlink to a device, defined as for `expected_uplink_bps`."""
+        """Present rate in bit/s of the downlink to a device, defined as in `expected_uplink_bps`."""
         return float(self.expected_bps(np.array([device]), down=True)[0])
 
     def expected_bps(self, devices: IntArray, *, down: bool) -> Array:
-        """Rates in bit/s [n] of the uplinks, or downlinks, of some devices, each as `expected_uplink_bps` has it."""
+        """Present rates [n] in bit/s of the uplinks or downlinks of `devices` [n], as in `expected_uplink_bps`."""
         medium = self.downlink if down else self.uplink
         return medium.expected_bps(devices, medium.links.now(), self._clock.now_s)
 
     def serving_cell(self, device: int) -> int:
-        """Number of the cell that serves a device now, if it has no transfer under way that keeps it in another."""
+        """Index of the cell that serves a device now; current transfers may keep the device in another cell."""
         return cell_of(self.uplink.links.now().station_of(device))
 
     @property
     def moving(self) -> bool:
-        """Whether devices move."""
         return self._environment.moving
 
     @property
     def changes(self) -> bool:
-        """Whether positions, presence or rates of devices change over time."""
+        """True if positions, presence or recorded rates of devices change over time."""
         recorded = self.uplink.rates is not None or self.downlink.rates is not None
         return self.moving or recorded or self._presence.scheduled
 
     @property
     def gains(self) -> Gains | None:
-        """Tabulated gains of places in the path loss; None for a law of the distance."""
+        """Table of path gains by position; None if the path loss is a function of the distance."""
         return self._environment.channel.path_loss.gains
 
     def picture(self, at_s: float) -> NetworkState:
-        """The network at a time in s, which may differ from the clock.
+        """Return the state of the network at a time in s, which may differ from the time of the clock.
 
-        Rates are those at the mean SNR, or the mean over fading of a link that carries nothing there.
+        Rates are computed at the mean SNR. If a link with fading has rate 0 at its mean SNR, the rate is the mean over
+        fading.
         """
         up, down = self._cell_links(at_s)
         cell = np.array([cell_of(up.station_of(device)) for device in self._everybody.tolist()], np.int64)
@@ -227,10 +226,10 @@ class Network:
         return np.where(rates_bps > 0, rates_bps, faded_bps)
 
     def digraph(self, *name: int) -> Digraph:
-        """Present device-to-device graph; `name` identifies the random draw, beginning with the number of the round.
+        """Return the present device-to-device graph; `name` identifies the random draw, starting with the round number.
 
         Raises:
-            ScenarioError: the scenario has no topology, or it is impossible.
+            ScenarioError: the scenario has no topology, or the topology is impossible.
         """
         if self._graphs is None:
             raise ScenarioError(
@@ -255,7 +254,7 @@ class Network:
         key, down = streams.key("access", kind), kind == "downlink"
         band = Band.of(channel.usable_hz, law, channel.medium_fading, key, reception, down=down)
         powers = self._powers
-        if self._users is not None:  # their energy is not counted
+        if self._users is not None:  # other users get the powers of class 0; their energy is not counted
             powers = replace(powers, which=powers.which + bytes(len(self._users.numbers)))
         radios = Radios(
             channel.device if sends_up else channel.base_station,
@@ -295,7 +294,7 @@ class Network:
     def _after_ns(
         self, access_ns: DelayNs | None, delay: Delay, channel: Channel, transfer: Transfer, now_ns: int
     ) -> int:
-        """Time in ns from the last bit of a transfer on the air until it is received: propagation and access delay."""
+        """Time in ns from the last bit of a transfer on the air to its reception: propagation and access delay."""
 
         def place_m(end: int) -> Array:
             at_s = transfer.started_ns / NS_PER_S
@@ -309,7 +308,7 @@ class Network:
         return way_ns + (0 if access_ns is None else access_ns(transfer, now_ns))
 
     def _beside_others(self, use: Use, access: Access, links: LinksOverTime, cells: int) -> Use:
-        """The use of a band that other users share; as their loads are unknown, expected durations set no timeout."""
+        """Return how a band is used that other users share; default timeouts are off, as durations are unknown."""
         slices, places = self._slices, use.turns.places
         divides = places is None and not access.overlapping
         turns = SharedTurns(places, cells, self._clock, divides=divides, slices=slices)
@@ -318,14 +317,13 @@ class Network:
         return use._replace(turns=turns, patience=None)
 
     def _place_m(self, end: int, at_s: float) -> Array:
-        """Coordinates [1, 2 or 3] of a device or another user."""
         user = end - len(self._everybody)
         if self._users is not None and user >= 0:
             return self._users.xy_m[user : user + 1]
         return self._paths.positions_m(np.array([end]), at_s)
 
     def _powers_differ(self, settings: Uplink) -> bool:
-        """Whether devices have different transmit powers, by power control or by differences of their radios."""
+        """Return True if transmit powers differ between devices, due to power control or differences between radios."""
         if isinstance(settings, Sidelink):
             return settings.asymmetry.tx_power_sigma_db > 0
         return settings.DIRECTION == "uplink" and not isinstance(self.settings.power_control, FullPower)
@@ -339,11 +337,11 @@ class Network:
 
     @property
     def idle_w(self) -> Array:
-        """Idle power [devices] in W of each device."""
+        """Idle powers [devices] in W."""
         return self._powers.idle_w.all
 
     def unheard(self) -> list[Unheard]:
-        """Return the transfers that ended without a waiting process since the last call."""
+        """Return the transfers that have ended since the last call while no process waited for them."""
         found: list[Unheard] = []
         for medium in (self.uplink, self.downlink, self.sidelink):
             if medium is not None and medium.unheard:
@@ -351,7 +349,6 @@ class Network:
         return found
 
     def close(self) -> None:
-        """Take everything off the air, and off the backhaul, at the end of the run."""
         for medium in (self.uplink, self.downlink, self.sidelink):
             if medium is not None:
                 medium.close()
@@ -361,20 +358,20 @@ class Network:
 
 
 def _with_heights(places_m: Array, height_m: float) -> Array:
-    """Places [n, 3] in three coordinates, at the height of their antennas where they state none."""
+    """Return positions [n, 3] in m; positions [n, 2] get the antenna height `height_m`."""
     return places_m if places_m.shape[1] == 3 else np.column_stack([places_m, np.full(len(places_m), height_m)])
 
 
 class NetworkState(NamedTuple):
-    """The network at an instant, with an entry per device in each array.
+    """The state of the network at an instant.
 
     Attributes:
-        xy_m: coordinates in m on the ground, [devices, 2].
-        cell: the cell that serves it.
-        up_snr: mean SNR (linear) of its uplink alone in the band.
-        up_bps: rate of its uplink alone in the band in bit/s, as recorded or at the mean SNR.
-        down_bps: the same for its downlink.
-        there: whether it is there, as far as that does not depend on its battery.
+        xy_m: [devices, 2] coordinates on the ground in m.
+        cell: [devices] index of the serving cell.
+        up_snr: [devices] mean SNR (linear) of the uplink alone in the band.
+        up_bps: [devices] recorded rate of the uplink in bit/s, or its rate alone in the band at the mean SNR.
+        down_bps: [devices] rate of the downlink in bit/s, defined as for the uplink.
+        there: [devices] True if the device is present, batteries not considered.
     """
 
     xy_m: Array
@@ -387,15 +384,16 @@ class NetworkState(NamedTuple):
 
 @final
 class Distances:
-    """How far the antennas of both ends of transfers are apart when these start.
+    """Distance between the antennas of sender and receiver at the start of a transfer.
 
-    Ignored here: movement within a period of movement, as for the links.
+    Ignored here: movement within a movement period, as in the links.
 
     Args:
+        paths: the paths of the devices.
         stations_m: coordinates of the base stations, [stations, 3] in m.
-        heights_m: by kind of link, the height in m of devices whose paths state none; None where links are wired or
-            recorded.
-        period_ns: the period of movement in ns.
+        heights_m: for each kind of link, the height in m of devices whose paths state none; None for wired links and
+            links with recorded rates.
+        period_ns: length of a movement period in ns.
     """
 
     def __init__(self, paths: Paths, stations_m: Array, heights_m: Sequence[float | None], period_ns: int) -> None:
@@ -403,7 +401,7 @@ class Distances:
         self._heights_m = np.array([np.nan if height_m is None else height_m for height_m in heights_m])
 
     def __call__(self, transfers: Rows, receivers: IntArray) -> Array:
-        """Distances [n] in m of transfers [n] that have started to one receiver each; NaN on wires and records."""
+        """Distances [n] in m for transfers [n] that have started, with one receiver each; NaN on wires and records."""
         height_m, moves = self._heights_m[transfers["kind"]], self._paths.speed_m_s > 0
         at_ns = transfers["started_ns"] // self._period_ns * self._period_ns * moves
         ends_m = []
@@ -416,7 +414,7 @@ class Distances:
         return distance_m
 
     def _devices_m(self, device: IntArray, at_ns: IntArray, height_m: Array) -> Array:
-        """Coordinates [n, 3] of devices at times."""
+        """Coordinates [n, 3] in m of devices [n], each at its own time [n] in ns."""
         place_m = np.column_stack([np.empty((len(device), 2)), height_m])
         order = np.argsort(at_ns, kind="stable")
         for rows in np.split(order, np.flatnonzero(np.diff(at_ns[order])) + 1) if len(order) else ():

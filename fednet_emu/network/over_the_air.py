@@ -1,4 +1,4 @@
-"""Analogue uplinks whose signals add up in the air, by truncated channel inversion.
+"""Analogue uplinks whose signals add up in the air (over-the-air computation), with truncated channel inversion.
 
 Zhu, Wang, Huang: "Broadband Analog Aggregation for Low-Latency Federated Edge Learning", IEEE Transactions on Wireless
 Communications 19(1), 2020, https://arxiv.org/abs/1812.11494. Also Yang, Jiang, Shi, Ding: "Federated Learning via
@@ -7,8 +7,9 @@ at the Wireless Edge", IEEE Transactions on Signal Processing 68, 2020, https://
 Huang: "Optimized Power Control for Over-the-Air Computation in Fading Channels", IEEE TWC 19(11), 2020,
 https://arxiv.org/abs/1906.06858.
 
-Symbols: device k sends b_k s_k, where s_k has unit power, b_k = sqrt(eta) / h_k if |h_k|^2 >= g, and 0 otherwise; the
-server receives the sum of h_k b_k s_k and noise of power sigma^2, and reads (sum of s_k) / K + n / (K sqrt(eta)).
+Symbols: device k sends b_k s_k, where s_k has unit power. If |h_k|^2 >= g, b_k = sqrt(eta) / h_k; otherwise b_k = 0.
+The server receives the sum of all h_k b_k s_k plus noise n of power sigma^2, and computes the mean
+(sum of s_k) / K + n / (K sqrt(eta)).
 """
 
 from __future__ import annotations
@@ -40,19 +41,19 @@ from fednet_emu.units import db_to_linear
 
 _STEPS = 1 << 14
 _NEVER = 1e-300
-"""Probability of a gain that is taken for zero."""
+"""Lower bound for the probability that the gain is below the cutoff."""
 
 
 def n_slots(entries: int, symbols_per_slot: int) -> int:
-    """Slots that a vector takes, one entry per symbol, independent of the number of senders."""
+    """Number of slots for a vector with one entry per symbol; independent of the number of senders."""
     return -(-entries // symbols_per_slot)
 
 
 @cache
 def mean_inverse(fading: Fading, cutoff: float, *, los: bool = False) -> float:
-    """Mean over the fading of 1 / |h|^2 where |h|^2 >= cutoff, and of 0 elsewhere: mean power over eta.
+    """Mean transmit power over eta: the mean over the fading of 1 / |h|^2 if |h|^2 >= `cutoff`, and of 0 otherwise.
 
-    For Rayleigh fading this is E1(cutoff), the exponential integral.
+    For Rayleigh fading, the mean is the exponential integral E1(`cutoff`).
     """
     if math.isinf(fading.coherence_s):
         gain = fading.gain(0.5, los)
@@ -63,21 +64,22 @@ def mean_inverse(fading: Fading, cutoff: float, *, los: bool = False) -> float:
 
 
 def misalignment(gain: Array, csi_error: float, normal: Array) -> Array:
-    """Factors Re(h_k / h'_k) [K] with which signals arrive whose devices invert h'_k instead of the channel h_k.
+    """Factors Re(h_k / h'_k) [K] of received signals if devices invert the measured channel h'_k instead of h_k.
 
-    The channel has moved since it was measured: h = sqrt(1 - e) h' + sqrt(e) z with z complex normal of unit power, so
-    that both have the same law if that is Rayleigh. The mean factor is sqrt(1 - e), its variance e / (2 |h'|^2).
+    The channel has changed since its measurement: h = sqrt(1 - e) h' + sqrt(e) z with complex normal z of unit power,
+    so that h and h' have the same distribution for Rayleigh fading. The factor has the mean sqrt(1 - e) and the
+    variance e / (2 |h'|^2).
 
     Args:
-        gain: |h'_k|^2 [K], as measured.
-        csi_error: e, the part of the channel's power that the measurement does not tell, in [0, 1).
-        normal: [K] standard normal draws.
+        gain: [K] measured gains |h'_k|^2.
+        csi_error: e in [0, 1), the part of the channel's power that has changed since the measurement.
+        normal: [K] standard normal random numbers.
     """
     return np.asarray(math.sqrt(1.0 - csi_error) + np.sqrt(csi_error / (2.0 * gain)) * normal)
 
 
 def relative_error(snr: float, devices: int) -> float:
-    """Mean square of the noise in an entry of the mean of K vectors of unit power, sigma^2 / (eta K^2).
+    """Mean square error per entry of the mean of K vectors with unit power: sigma^2 / (eta K^2).
 
     Args:
         snr: eta / sigma^2, linear.
@@ -87,13 +89,13 @@ def relative_error(snr: float, devices: int) -> float:
 
 
 class OverTheAir(Access):
-    """All devices send at once, analogue, one entry per symbol, so that the server receives the sum of all vectors.
+    """All devices send analogue signals at once, one vector entry per symbol, and the server receives the sum.
 
-    A device divides its signal by its channel, so that all arrive with the same power eta, and is silent in a burst
-    if its fading gain is below `cutoff` when that starts: truncated channel inversion, as in Zhu, Wang, Huang, TWC
-    2020. A burst takes ceil(entries / symbols per slot) slots, for any number of devices.
-    Ignored here: how devices get in step, how they learn their channels and the common scale of the signals, the
-    peaks of the signals, and changes of the channel during a burst.
+    A device divides its signal by its channel, so that all signals arrive with equal power eta. A device whose fading
+    gain is below `cutoff` at the start of a burst is silent (truncated channel inversion, as in Zhu, Wang, Huang, TWC
+    2020). A burst takes ceil(entries / symbols per slot) slots, for any number of devices.
+    Ignored here: synchronisation, how devices learn their channels and the common scale of the signals, peak powers of
+    the signals, and changes of the channel during a burst.
     """
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink"})
@@ -104,21 +106,21 @@ class OverTheAir(Access):
     """Duration of a slot in s."""
 
     symbols_per_slot: int | None = Field(None, gt=0)
-    """Symbols of a slot, one entry each; null for bandwidth times `slot_s`, at least 1."""
+    """Number of symbols in a slot, each of which carries one entry; null for bandwidth times `slot_s`, at least 1."""
 
     cutoff: float = Field(0.2, gt=0)
-    """Fading gain |h|^2, of mean 1, below which a device is silent (g)."""
+    """Fading gain |h|^2 below which a device is silent (g); the mean gain is 1."""
 
     budget: Literal["mean", "peak"] = "mean"
-    """Bound by the power of the device's radio: its mean over the fading, silent bursts included, which may be
-    exceeded in a weak channel; or the power in every burst."""
+    """Quantity that the transmit power of the device's radio limits. mean: the mean power over the fading, including
+    silent bursts; the power in a single burst may be higher. peak: the power in every burst."""
 
     snr_db: float | None = None
-    """SNR eta / sigma^2 in dB at which each signal arrives; devices that would need more than their budget are silent.
-    Null for the highest that all devices of a burst can reach, so that the weakest link decides."""
+    """SNR eta / sigma^2 in dB at which each signal arrives; devices that would exceed their power budget are silent.
+    null for the highest SNR that all devices of a burst can reach, so that the weakest link decides."""
 
     csi_error: float = Field(0.0, ge=0, lt=1)
-    """Part of the channel's power that has changed since devices measured it, and is unknown to them."""
+    """Part of the channel's power that has changed, unknown to the devices, since they measured the channel."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -134,7 +136,6 @@ class OverTheAir(Access):
     @override
     def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
         def walk(burst: Burst, start_ns: int, _horizon_ns: int) -> int:
-            """Whole slots on any link, until the timeout or the departure of an end of each leg."""
             last_ns = start_ns
             for leg in burst:
                 needed_ns = to_ns(self.burst_s(leg.size_bit // FLOAT_BIT, band.bandwidth_hz))
@@ -148,7 +149,7 @@ class OverTheAir(Access):
         return Use(band, TurnQueue(None, cells), SeparateAir(walk))
 
     def burst_s(self, entries: int, bandwidth_hz: float) -> float:
-        """Duration in s of a burst of a number of entries: whole slots."""
+        """Duration in s of a burst of vectors with `entries` entries, rounded up to whole slots."""
         symbols = self.symbols_per_slot or max(1, int(bandwidth_hz * self.slot_s * (1 + 1e-12)))
         return n_slots(entries, symbols) * self.slot_s
 
@@ -160,11 +161,11 @@ class Sending(NamedTuple):
     """States of devices in a burst.
 
     Attributes:
-        silent: [devices] reason of not sending: "outage" in a deep fade, "unreachable" if the budget never suffices;
-            empty for devices that send.
-        power_part: [devices] power of each sending device, as a multiple of the full power of its radio.
-        factor: [devices] factor with which each signal arrives; 1 if devices know their channels.
-        snr: eta / sigma^2, linear, at which each signal should arrive.
+        silent: [devices] reason why the device is silent: "outage" in a deep fade, "unreachable" if its power budget
+            never suffices; empty for a device that sends.
+        power_part: [devices] power of each sending device relative to the full power of its radio.
+        factor: [devices] error factor of each received signal; 1 if devices know their channels exactly.
+        snr: SNR eta / sigma^2 (linear) at which each signal should arrive.
     """
 
     silent: list[str]
@@ -175,10 +176,10 @@ class Sending(NamedTuple):
 
 @final
 class Superposition:
-    """The uplink of one cell on which signals add up.
+    """The uplink of one cell, on which the signals of all devices add up.
 
     Raises:
-        ScenarioError: no link can reach the cutoff.
+        ScenarioError: no link can reach the fading gain `cutoff`.
     """
 
     def __init__(self, access: OverTheAir, channel: Channel, links: LinksOverTime, streams: Streams) -> None:
@@ -192,17 +193,17 @@ class Superposition:
             )
 
     def burst_s(self, entries: int) -> float:
-        """Duration in s of a burst of vectors of a number of entries."""
+        """Duration in s of a burst of vectors with `entries` entries."""
         return self._access.burst_s(entries, self._band.bandwidth_hz)
 
     def sending(self, devices: IntArray, now_ns: int, burst: int) -> Sending:
-        """States of these devices [devices], at least one, in a burst that starts now; `burst` is its number."""
+        """Return the states of one or more devices [devices] in the burst number `burst`, which starts now."""
         access, server = self._access, np.full(len(devices), SERVER)
         links = self._links.now()
         keys = links.fading_keys(devices, server)
         mean_snr, los = links.snrs(devices, server), (keys & np.uint64(1)).astype(np.int64)
         gain = self._band.gains(keys, np.array([now_ns // self._band.coherence_ns]))
-        drawn = self._inverse[los]  # mean power over eta, 0 for links that never reach the cutoff
+        drawn = self._inverse[los]  # mean transmit power over eta; 0 for links that never reach the cutoff
         bound = np.full(len(drawn), 1.0 / access.cutoff) if access.budget == "peak" else drawn
         most = np.divide(mean_snr, bound, out=np.zeros(len(drawn)), where=drawn > 0)
         within = most > 0

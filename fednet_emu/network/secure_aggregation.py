@@ -1,12 +1,12 @@
-"""Secure aggregation: messages and masks with which the server reads only the sum of the updates.
+"""Secure aggregation: messages and masks that let the server read only the sum of the updates.
 
 Bonawitz, Ivanov, Kreuter, Marcedone, McMahan, Patel, Ramage, Segal, Seth: "Practical Secure Aggregation for
-Privacy-Preserving Machine Learning", CCS 2017, https://eprint.iacr.org/2017/281, with honest but curious parties. On a
-sparse graph: Bell, Bonawitz, Gascon, Lepoint, Raykova, "Secure Single-Server Aggregation with (Poly)Logarithmic
-Overhead", CCS 2020, https://eprint.iacr.org/2020/704.
+Privacy-Preserving Machine Learning", CCS 2017, https://eprint.iacr.org/2017/281, with honest but curious parties. The
+version with a sparse graph is from Bell, Bonawitz, Gascon, Lepoint, Raykova, "Secure Single-Server Aggregation with
+(Poly)Logarithmic Overhead", CCS 2020, https://eprint.iacr.org/2020/704.
 
-Symbols: n devices, k neighbours of each, t `threshold`, m entries, B `input_bits`, w bits of a masked entry, a_K
-`key_bit`, a_S `share_bit`.
+Symbols: number of devices n, neighbours per device k, `threshold` t, entries of a vector m, `input_bits` B, bits of a
+masked entry w, `key_bit` a_K, `share_bit` a_S.
 """
 
 from __future__ import annotations
@@ -26,49 +26,52 @@ from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.compression.base import NoCompression
 
 Graph = list[frozenset[int]]
-"""The neighbours of each device, by its place in the cohort."""
+"""The neighbours of each device; devices are indices in the cohort."""
 
 WORD_BIT = 62
-"""Most bits of a masked entry."""
+"""Maximum number of bits of a masked entry."""
 REVEALS, STUCK = 2.0**-40, 2.0**-30
-"""Bounds on the probability that neighbours reveal a device, and that they are too few to open a secret."""
+"""Upper bounds for two probabilities: that neighbours reveal a device's update, and that too few neighbours remain to
+reconstruct a secret."""
 
 
 class SecureAggregation(Component):
-    """Masks that cancel in the sum of the uploads, so that the server reads only that sum.
+    """Masks that cancel in the sum of the uploads, so that the server can read only this sum.
 
     A round has four steps. `keys`: each device sends two public keys, and receives the keys of its neighbours.
-    `shares`: it sends shares of its two secrets to each neighbour through the server. `vectors`: it receives the model,
-    trains, and sends its masked update. `unmask`: each device whose vector arrived sends its shares of the secrets that
-    open the sum. A device that is lost in one step is left out of the next. With fewer than `threshold` devices left
-    the attempt ends, and the model stays. `deadline_s` covers the first three steps only. Satellites, which send again
-    at their next pass, are refused.
-    An update, as a difference to the model that was sent, is limited to `clip` in every entry and rounded towards zero,
-    so that it never grows. Ignored here: key agreement itself, signatures, and a dishonest server.
+    `shares`: each device sends shares of its two secrets to its neighbours through the server. `vectors`: each device
+    receives the model, trains, and sends its masked update. `unmask`: each device whose vector has arrived sends its
+    shares of the secrets that unmask the sum. A device that is lost in one step is left out of the next steps. If fewer
+    than `threshold` devices are left, the attempt ends without a new model. `deadline_s` covers only the first three
+    steps. Satellites, which repeat messages at their next pass, are not supported.
+    The update is the difference from the model that the server sent. Its entries are limited to `clip` and rounded
+    towards zero, so that no entry grows.
+    Ignored here: key agreement itself, signatures, and a dishonest server.
     """
 
     threshold: int | None = Field(None, ge=2)
-    """Shares that open a secret (t). Null for floor(2 n / 3) + 1 of n devices; on a sparse graph by its rule."""
+    """Number of shares that reconstruct a secret (t). null for floor(2 n / 3) + 1 with n devices; on a sparse graph,
+    null for the threshold that `neighbours` describes."""
     input_bits: int = Field(16, ge=2, le=32)
-    """Bits of an entry before masking (B); a masked entry has ceil(log2(n (2^B - 1) + 1))."""
+    """Bits of an entry before masking (B); a masked entry has ceil(log2(n (2^B - 1) + 1)) bits."""
     clip: float = Field(1.0, gt=0)
-    """Largest magnitude of an entry of an update; larger ones are cut."""
+    """Maximum magnitude of an entry in an update; entries with larger magnitudes are clipped."""
     key_bit: int = Field(256, ge=0)
     """Size of a public key in bits (a_K)."""
     share_bit: int = Field(256, ge=0)
-    """Size of a share of a secret in bits, as it is sent (a_S)."""
+    """Size in bits of one share of a secret, as transmitted (a_S)."""
     prg_flop_per_entry: float = Field(0.0, ge=0)
-    """Work of the server in FLOP per entry of each mask that it expands to open the sum."""
+    """Work of the server in FLOP per entry of each mask that the server expands to unmask the sum."""
     masks: Literal["none", "real"] = "none"
-    """Whether vectors are really masked, and opened with combined shares: `real` takes much longer and gives the same
-    model, to the last bit."""
+    """real: vectors are masked, and unmasked with combined shares. none: vectors are only rounded and added, which is
+    much faster and gives a bit-identical model."""
 
     @abstractmethod
     def sized(self, n: int) -> tuple[int, int]:
-        """Neighbours of each of n devices (k), and the threshold (t)."""
+        """Return the number of neighbours per device (k) and the threshold (t) for n devices."""
 
     def graph(self, n: int, rng: np.random.Generator) -> Graph:
-        """The neighbours of each of n devices: those next to it on a ring in random order, or all others."""
+        """Return the neighbours of each of n devices: the nearest devices on a random ring, or all other devices."""
         k, _ = self.sized(n)
         if k == n - 1:
             return [frozenset(range(n)) - {i} for i in range(n)]
@@ -77,17 +80,20 @@ class SecureAggregation(Component):
         return [found[i] for i in range(n)]
 
     def entry_bit(self, n: int) -> int:
-        """Bits of an entry of a sum of n vectors (w)."""
+        """Return the bits of an entry in a sum of n vectors (w)."""
         return (n * ((1 << self.input_bits) - 1)).bit_length()
 
     def total_bit(self, n: int, m: int) -> int:
-        """Bits that each of n devices sends and receives for a sum of m entries without losses, the model aside."""
+        """Return the bits, without the model, that each of n devices sends and receives for a sum of m entries.
+
+        No device or message is lost.
+        """
         k, _ = self.sized(n)
         return 2 * (k + 1) * self.key_bit + (5 * k + 1) * self.share_bit + m * self.entry_bit(n)
 
     @property
     def largest(self) -> int:
-        """Largest magnitude of a rounded entry; vectors hold it plus the entry, so that none is negative."""
+        """Maximum magnitude of a rounded entry, which is added to all entries so that none is negative."""
         return (1 << (self.input_bits - 1)) - 1
 
     @override
@@ -119,7 +125,7 @@ class SecureAggregation(Component):
 
 
 class Bonawitz(SecureAggregation):
-    """Every device has a mask and shares in common with every other."""
+    """Every pair of devices has a common mask, and every device sends shares to all other devices."""
 
     @override
     def sized(self, n: int) -> tuple[int, int]:
@@ -127,18 +133,19 @@ class Bonawitz(SecureAggregation):
 
 
 class SecAggPlus(SecureAggregation):
-    """Every device has masks and shares in common with some neighbours only: SecAgg+."""
+    """SecAgg+: every device has common masks with some neighbours only, and sends shares only to its neighbours."""
 
     kind = "secagg-plus"
 
     neighbours: int | None = Field(None, ge=2, multiple_of=2)
-    """Neighbours of each device (k), an even number. Null for the fewest with which, by union bounds, neighbours that
-    collude reveal a device with a probability below 2^-40, and those that drop out keep a sum closed with one below
-    2^-30: a rule of size, not the proof of the paper. Where all others are too few, it is the complete graph."""
+    """Number of neighbours per device (k), an even number. null for the smallest number that meets two union bounds:
+    colluding neighbours reveal a device with probability below 2^-40, and dropouts keep the sum masked with probability
+    below 2^-30. The matching threshold is used. The bounds are a sizing rule, not the proof of the paper. If no number
+    meets them, all other devices are neighbours."""
     corrupt: float = Field(0.05, ge=0, lt=1)
-    """Share of the devices that may collude, for that rule (gamma)."""
+    """Share of the devices that may collude (gamma), used if `neighbours` is null."""
     dropout: float = Field(0.05, ge=0, lt=1)
-    """Share of the devices that may drop out, for that rule (delta)."""
+    """Share of the devices that may drop out (delta), used if `neighbours` is null."""
 
     @override
     def sized(self, n: int) -> tuple[int, int]:
@@ -149,8 +156,8 @@ class SecAggPlus(SecureAggregation):
 
 @lru_cache(256)
 def sparse(n: int, corrupt: float, dropout: float) -> tuple[int, int] | None:
-    """The least even number of neighbours among n devices, and the threshold; None if all others are too few."""
-    from scipy.stats import hypergeom  # takes a third of what torch takes
+    """Smallest sufficient even number of neighbours per device, and the threshold; None if no number suffices."""
+    from scipy.stats import hypergeom  # this import takes a third of the time of torch's import
 
     bad, good = math.floor(corrupt * n + 1e-9), math.floor((1 - dropout) * n + 1e-9) - 1
     for k in range(2, n - 1, 2):
@@ -162,7 +169,7 @@ def sparse(n: int, corrupt: float, dropout: float) -> tuple[int, int] | None:
 
 
 SECURE_AGGREGATIONS: dict[str, type[SecureAggregation]] = kinds(Bonawitz, SecAggPlus)
-"""Every kind of secure aggregation that is built in."""
+"""All built-in kinds of secure aggregation."""
 
 AnySecureAggregation = Annotated[SecureAggregation, Slot("secure_aggregation", SECURE_AGGREGATIONS)]
-"""Type of a field that holds one secure aggregation."""
+"""Type of a settings field for secure aggregation."""

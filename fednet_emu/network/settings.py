@@ -1,4 +1,4 @@
-"""The settings of a network: its uplink, downlink and sidelink, and common settings."""
+"""The settings of a network: uplink, downlink, sidelink, and common settings."""
 
 from __future__ import annotations
 
@@ -47,27 +47,27 @@ AnyAccess = Annotated[Access, Slot("access", ACCESSES)]
 
 
 class Uplink(Component):
-    """From devices to the server."""
+    """Transmissions from devices to the server."""
 
     DIRECTION: ClassVar[str] = "uplink"
 
     access: AnyAccess = Tdma()
     loss: AnyLoss = NoLoss()
     compression: AnyCompression = NoCompression()
-    """How models are compressed: sent as the update since the model that both ends know, in fewer bits. Other messages
-    of an algorithm are not compressed."""
+    """Compression of models: the difference from the last model known to both ends is sent in fewer bits. Other
+    messages of an algorithm are not compressed."""
     secure_aggregation: AnySecureAggregation | None = None
-    """Messages and masks by which the server reads the sum of the uploads of a round only; null sends them openly."""
+    """Messages and masks that let the server read only the sum of the uploads of a round; null for plain uploads."""
     trace: AnyRateTraces | None = None
-    """Recorded rates, one trace per device, instead of channel and access scheme; null to use channel and access."""
+    """Recorded rates, one trace per device, which replace channel and access scheme; null to use both of them."""
     idle: AnyIdle | None = None
-    """Release of the radio connection of a silent device, for messages in both directions; null keeps it."""
+    """Release of the radio connection of a silent device, for messages in both directions; null for no release."""
     delay: AnyDelay = NoDelay()
     timeout_s: float | None = Field(None, gt=0)
-    """Timeout in s: a transfer that is on the air for longer is lost; waiting for a turn does not count. Null takes 20
-    times the expected time of the message at the mean rate of its link, from 60 s to 3600 s; a message that is expected
-    to take more than 3600 s is not sent, and lost as `unreachable`. With moving devices the link at the start counts,
-    and a link that carries nothing waits for a better position until its timeout."""
+    """Maximum time on the air in s; a transfer that takes longer is lost. The wait for a turn does not count. null for
+    20 times the expected duration at the mean rate of the link, within 60 to 3600 s. With null, a message whose
+    expected duration exceeds 3600 s is not sent, and is lost as `unreachable`. If devices move, the link at the start
+    of the transfer sets the timeout, and a transfer at rate 0 waits for a better position until its timeout."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -83,7 +83,7 @@ class Uplink(Component):
 
     @property
     def broadcasts(self) -> bool:
-        """Whether the same payload for several receivers is sent once."""
+        """True if a payload for several receivers is sent in one transmission."""
         return False
 
     @field_validator("access")
@@ -96,17 +96,17 @@ class Uplink(Component):
 
 
 class Downlink(Uplink):
-    """From the server to devices."""
+    """Transmissions from the server to devices."""
 
     DIRECTION: ClassVar[str] = "downlink"
 
     idle: None = None
-    """The setting of the uplink holds for both directions."""
+    """Always null; the uplink's setting `idle` applies to both directions."""
     secure_aggregation: None = None
-    """Sums are for the uplink."""
+    """Always null; secure aggregation is only for the uplink."""
     mode: Literal["broadcast", "unicast"] = "broadcast"
-    """Sending the same payload to several devices in one instant: `broadcast` uses one transmission, as long as the
-    worst receiver needs; `unicast` uses one transmission per device."""
+    """Transmission of one payload to several devices at the same time. broadcast: one transmission, which lasts as long
+    as the worst receiver needs. unicast: one transmission per device."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -122,17 +122,17 @@ class Downlink(Uplink):
 
 
 class Sidelink(Downlink):
-    """From device to device, in a separate band."""
+    """Transmissions from device to device, in a separate band."""
 
     DIRECTION: ClassVar[str] = "sidelink"
 
     channel: Channel
     trace: None = None
-    """Sidelinks have no recorded rates."""
+    """Always null; sidelinks have no recorded rates."""
     topology: Topology | None = None
-    """Which devices send to which, for algorithms that take this graph from the network; null for no graph."""
+    """Graph of senders and receivers, for algorithms that take their graph from the network; null for no graph."""
     asymmetry: Asymmetry = Asymmetry()
-    """Differences between the two directions of a link, in addition to their independent fading."""
+    """Differences between the two directions of a link, in addition to independent fading."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -158,7 +158,7 @@ class Sidelink(Downlink):
 
 
 class NetworkSettings(Component):
-    """Settings of the bands and their use."""
+    """Settings of the frequency bands and of their use."""
 
     uplink: Uplink = Uplink()
     downlink: Downlink = Downlink()
@@ -166,30 +166,30 @@ class NetworkSettings(Component):
     cells: AnyCells = SingleCell()
     """Positions of the base stations."""
     edges: EdgeServers | None = None
-    """Edge servers, one in each base station, and the backhaul between them and the cloud, for algorithms that average
-    there first; null takes the defaults for these."""
+    """Edge servers, one in each base station, and their backhaul to the cloud, for algorithms that average models in
+    edge servers first; null gives such algorithms the default edge servers."""
     power_control: AnyPowerControl = FullPower()
-    """How devices choose their uplink power, each from its own link; downlink and sidelink use full power."""
+    """Rule by which each device sets its uplink power from its own link; downlink and sidelink use full power."""
     reception: AnyReception = ONE_ANTENNA
-    """Combining of the signals of a base station's antennas on the uplink; the downlink has one antenna."""
+    """Combination of the signals at a base station's antennas on the uplink; the downlink uses one antenna."""
     overhead: AnyOverhead = NoOverhead()
     """Header bits that are added to each payload."""
     transport: AnyTransport = NoTransport()
-    """The transport protocol from end to end, instead of `overhead: packets`: its headers, its handshakes, the
-    gaps in which it waits for acknowledgements, and the wired part of the path."""
+    """The end-to-end transport protocol, which replaces `overhead: packets`: headers, handshakes, waits for
+    acknowledgements, and the wired part of the path."""
     session: AnySession = Session()
-    """The session above the transport: framing, further handshakes, and the software's time for each message."""
+    """The session layer above the transport protocol: framing, further handshakes, and software delays per message."""
     movement_s: float = Field(1.0, gt=0)
-    """Period of movement in s: with moving devices, links are recomputed after each period, and transfers on the air
-    continue at the rate of their new link. A link is computed only when used."""
+    """Length of a movement period in s. If devices move, links are recomputed at the start of each period, and current
+    transfers continue at the rate of the new link. A link is computed only if it is used."""
     slices: dict[Annotated[str, Field(pattern=NAMED)], Slice] = Field(default_factory=dict)
-    """Slices of the bands that other users share, by name: the federation is in `fl`, and traffic in `others` unless it
-    names another slice. Without slices all transmissions have equal parts."""
+    """Network slices, by name, of bands that the federation shares with other users. The federation uses the slice
+    `fl`; other traffic uses `others` unless it names a slice. Without slices all transmissions get equal shares."""
     handover: Literal["between-transfers", "during"] = "between-transfers"
-    """When a device that moves changes to the strongest cell. between-transfers: a transfer stays in its cell to its
-    end, and later requests of the device until then use the same cell. during: transfers continue in the new cell from
-    the next period of movement on, without a gap, and the table `handovers` has a row for each; a device changes cells
-    only after the end of a broadcast to it. For access schemes without turns."""
+    """When a moving device changes to the strongest cell. between-transfers: a device changes cells only while it has
+    no current or waiting transfer. during: current transfers continue in the new cell from the next movement period on,
+    without a gap, and each change is a row in the table `handovers`; during a broadcast, its receivers stay in their
+    cells. `during` requires access schemes without turns."""
 
     @field_validator("power_control", mode="before")
     @classmethod
@@ -215,7 +215,6 @@ class NetworkSettings(Component):
                 yield "reception", what
 
     def _not_during(self, algorithm: Any) -> Iterator[str]:
-        """Find settings that cannot be combined with handovers during transfers."""
         for way in (self.uplink, self.downlink):
             if way.access.capacity is not None:
                 got = f"during with the turns of network.{way.DIRECTION}.access {way.access.kind}"
@@ -225,7 +224,6 @@ class NetworkSettings(Component):
             yield f"an upload belongs to the edge server where it began, got during with {algorithm.kind};"
 
     def _not_with_antennas(self, devices: int, channel: Channel) -> Iterator[str]:
-        """Find settings that cannot be combined with several antennas of the base stations."""
         access, reception = self.uplink.access, self.reception
         if conflict := access.conflict_with_antennas(reception):
             yield conflict
@@ -247,7 +245,7 @@ class NetworkSettings(Component):
             yield str(problem)
 
     def _more_than_sums(self) -> Iterator[tuple[str, str]]:
-        """Find settings that need single uploads, though the server receives only sums: (key, error)."""
+        """Yield (key, error) for each setting that needs individual uploads; the server receives only sums."""
         up = self.uplink
         plain = {
             "uplink.loss": (up.loss, NoLoss, "no single packet can be lost"),
@@ -263,9 +261,9 @@ class NetworkSettings(Component):
             yield "uplink.trace", "signals add up on a channel, got recorded rates"
 
     def losses(self, channel: Channel) -> Iterator[str]:
-        """List the settings by which messages to and from the server may be lost, as `key: value`.
+        """Yield the settings that may cause losses of messages to or from the server, as `key: value`.
 
-        Not included: links that are too weak, and transfers that take longer than `timeout_s`.
+        Losses by weak links and by `timeout_s` are not included.
         """
         access = self.uplink.access
         if isinstance(access, Planned) and access.planner.loses:

@@ -1,4 +1,4 @@
-"""The base classes of access schemes: how simultaneous transmitters share one band, and which of them wait."""
+"""Base classes of access schemes, which define how transmitters share one band and which transmissions wait."""
 
 from __future__ import annotations
 
@@ -23,20 +23,19 @@ from fednet_emu.radio.rates.base import RateLaw
 from fednet_emu.radio.receiver.combining import Reception
 
 DelayNs = Callable[[Transfer, int], int]
-"""A delay in ns of a transfer at an instant in ns."""
+"""Function that returns the delay in ns of a transfer, given the transfer and the present time in ns."""
 
 
 class Use(NamedTuple):
     """How a medium uses a band under an access scheme.
 
     Attributes:
-        band: the band, with the rate law, the slots and the threshold of the scheme and the share of a lone burst.
-        turns: which bursts wait for their turn, and which may start.
-        air: how bits flow.
-        before: wait of a transfer that is ready to be sent, before it queues for its turn; None for no wait.
-        after: time from the instant at which the last bit of a transfer leaves the air until it is received; None for
-            no time.
-        patience: timeouts of transfers whose settings leave them open; None for the longest timeout for all.
+        band: the band, with the scheme's rate law, slots and SINR threshold, and the share that a lone burst uses.
+        turns: the queue that decides which bursts wait and which may start.
+        air: the model that computes the rates of the bursts on the air.
+        before: delay of a transfer before it enters the queue; None for no delay.
+        after: delay from the end of a transmission to the reception of its last bit; None for no delay.
+        patience: timeouts for transfers whose settings give none; None if all of them get the longest timeout.
     """
 
     band: Band
@@ -48,74 +47,73 @@ class Use(NamedTuple):
 
 
 class Access(Component):
-    """How the transmitters of one cell share a band."""
+    """An access scheme: how the transmitters of one cell share a band."""
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink", "sidelink"})
     """The directions in which the scheme can be used."""
 
     overlapping: ClassVar[bool] = False
-    """Whether bursts that are on the air together use the same part of the band."""
+    """True if simultaneous bursts use the same part of the band."""
 
     only_sums: ClassVar[bool] = False
-    """Whether the receiver gets the sum of all signals of a burst, and no single signal."""
+    """True if the receiver gets only the sum of all signals of a burst, not the individual signals."""
 
     wired: ClassVar[bool] = False
-    """Whether nothing is radiated."""
+    """True for a wired scheme, in which devices radiate no power."""
 
     multicasts: ClassVar[bool] = True
-    """Whether one transmission can reach several receivers."""
+    """True if one transmission can reach several receivers."""
 
     def uplink_conflict(self, scenario: Any) -> str:
-        """Why the scheme cannot be the uplink of a scenario; empty if it can."""
+        """Return the reason why the scheme cannot serve the scenario's uplink; an empty string if it can."""
         return ""
 
     def conflict_with_antennas(self, reception: Reception) -> str:
-        """Why base stations with several antennas cannot receive such transmissions; empty if they can."""
+        """Return the reason why the scheme does not work with this multi-antenna reception; empty if it works."""
         return ""
 
     @property
     def capacity(self) -> int | None:
-        """Largest number of bursts of one cell on the air at once, None for no limit; further bursts wait."""
+        """Maximum number of simultaneous bursts in one cell; further bursts wait. None for no limit."""
         return None
 
     @property
     def residual_share(self) -> float | None:
-        """Share of a decoded burst's power that still disturbs the other bursts of its cell; 1 without cancellation.
+        """Share of a decoded burst's power that still interferes with the other bursts; 1 without cancellation.
 
-        None if bursts that are on the air together have parts of the band, or cannot all be decoded on purpose.
+        None if simultaneous bursts use separate parts of the band, or if the scheme does not aim to decode all of them.
         """
         return None
 
     @property
     def threshold(self) -> float:
-        """SINR (linear) below which a block carries nothing, in addition to the rate law's own limit."""
+        """SINR (linear) below which a block carries no bits, in addition to the rate law's own limit."""
         return 0.0
 
     def law(self, bandwidth_hz: float) -> RateLaw | None:
-        """The rate law that the scheme brings in a band of that width; None for the law of the channel."""
+        """Return the scheme's own rate law for a band of this width; None to use the rate law of the channel."""
         return None
 
     @abstractmethod
     def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
-        """How a medium uses a band of the channel, with these numbers of cells and devices; called once, when built."""
+        """Return how a medium uses the band, given the numbers of cells and devices; called once per medium."""
 
 
 class RatedAccess(Access, Sharing):
-    """An access scheme in which each burst has a rate, from its SINR and its share of the band: see `allocate`.
+    """An access scheme in which each burst has a rate that follows from its SINR and its share of the band.
 
-    A scheme with its own slots, delays or flow of bits extends `use`.
+    Schemes define `allocate`. A scheme with its own slots, delays or transmission model also extends `use`.
     """
 
     def share(self, active: int) -> float:
-        """Fraction of the band that each of `active` simultaneous bursts has; an equal one by default."""
+        """Return the fraction of the band that each of `active` simultaneous bursts uses; by default 1 / `active`."""
         return 1.0 / active
 
     @override
     def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
-        """Turns by `capacity`, and rates by `allocate`; `law` replaces the rate law of the band."""
         law = self.law(band.bandwidth_hz) or band.law
         own = replace(band, law=law, share=self.share(1), threshold=self.threshold)
-        alone = self.capacity == 1 and cells == 1 and links.until_ns() == FOREVER_NS  # rates do not depend on others
+        alone = self.capacity == 1 and cells == 1 and links.until_ns() == FOREVER_NS  # no burst affects another
         air = BandAir(own) if alone else shared_air(self, own, links, cells)
         disturbed = cells > 1 or (self.overlapping and self.capacity != 1)
         patience = Patience(own, self.share(self.capacity or devices), disturbed=disturbed)

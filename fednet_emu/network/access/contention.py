@@ -32,7 +32,7 @@ class WholeBand(RatedAccess):
     overlapping: ClassVar[bool] = True
 
     threshold_db: float | None = None
-    """SINR in dB below which a block carries nothing, in addition to the rate law's limit; null for no threshold."""
+    """SINR in dB below which a block carries no bits, in addition to the rate law's limit; null for no threshold."""
 
     @property
     @override
@@ -44,7 +44,6 @@ class WholeBand(RatedAccess):
         return 1.0
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """SINR with all other senders as noise, on the whole band."""
         active = inputs.active
         own = inputs.own
         others = sum_of_others(inputs.heard[0], 0) if active.plain else active.of_legs(sum_of_others(inputs.heard, 1))
@@ -58,13 +57,14 @@ class WholeBand(RatedAccess):
 class Shared(WholeBand):
     """All transmissions use the whole band at once, and each receiver receives the other senders as noise.
 
-    Bursts of one sender share its band and power equally and do not interfere with each other. A device cannot receive
-    while it sends (half duplex), so two devices that send to each other make no progress until one reaches its timeout.
+    Simultaneous transmissions of one sender split the band and its power equally and do not interfere with each other.
+    A device cannot receive while it sends (half duplex), so two devices that send to each other make no progress until
+    one transmission reaches its timeout.
     Ignored here: spreading gain, and any interference cancellation other than `network.reception`.
     """
 
     max_senders: int | None = Field(default=None, gt=0)
-    """Largest number of bursts of one cell on the air at once, null for no limit; further bursts wait their turn."""
+    """Maximum number of simultaneous transmissions in one cell; further transmissions wait. null for no limit."""
 
     @property
     @override
@@ -94,12 +94,12 @@ class Shared(WholeBand):
 
 
 class Noma(Shared):
-    """Uplink non-orthogonal access with successive interference cancellation: the strongest is decoded first.
+    """Non-orthogonal uplink with successive interference cancellation: the strongest signal is decoded first.
 
-    Interference to a sender is all weaker senders, and of the stronger ones the part that cancellation leaves. With
-    `residual: 0` and no threshold the ideal Shannon rates add up to log2(1 + sum of all SNRs) bit/s/Hz. A sender that
-    is not decoded carries nothing in that block, and stays interference to the weaker ones.
-    Ignored here: errors of the decoding order, and that a block may be too short to decode before the next.
+    The interference to a signal consists of all weaker signals, and of the residual power of stronger signals. With
+    `residual: 0` and no threshold the ideal Shannon rates add up to log2(1 + sum of all SNRs) bit/s/Hz. A signal that
+    is not decoded carries no bits in the block, and interferes with all weaker signals at full power.
+    Ignored here: errors in the decoding order, and the decoding time, which may exceed the duration of a block.
     """
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink"})
@@ -129,7 +129,6 @@ class Noma(Shared):
         return Allocation(turn.sinr, 1.0, snr, None if self.threshold_db is None else turn.decoded)
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """SINR of each sender when it is decoded, at the single receiver of the cell."""
         active = inputs.active
         turn = successive_cancellation(inputs.heard[0].T, inputs.noise[0][:, None], self.threshold, self.residual)
         sender = slice(None) if active.plain else active.sender[active.burst]
@@ -138,14 +137,14 @@ class Noma(Shared):
 
 
 class SlottedAloha(RatedAccess):
-    """Each sender transmits in a slot with some probability; a receiver decodes those above the capture threshold.
+    """Each sender transmits in a slot with some probability; signals above the capture threshold are decoded.
 
-    If a slot's SINR reaches the capture threshold, the slot carries bits at the rate that the rate law gives for it;
-    otherwise the slot is lost and the bits wait for a later one. Outcomes are decided at the start of a slot: a sender
-    that arrives in the middle waits for the next slot, and one that ends in the middle leaves the rest unused. A sender
-    draws energy only in slots in which it transmits. A device cannot receive in a slot in which it transmits (half
-    duplex).
-    Ignored here: feedback and its errors, guard times. Fading is taken at the start of the slot.
+    If the SINR of a signal reaches the capture threshold, the slot carries bits at the rate that the rate law gives for
+    this SINR; otherwise the bits wait for a later slot. Outcomes are decided at the start of a slot. A sender that
+    becomes ready within a slot waits for the next slot, and a sender that finishes within a slot leaves the remainder
+    unused. A sender uses energy only in slots in which it transmits. A device cannot receive in a slot in which it
+    transmits (half duplex).
+    Ignored here: feedback and its errors, guard times, and changes of fading within a slot.
     """
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink", "sidelink"})
@@ -155,10 +154,10 @@ class SlottedAloha(RatedAccess):
     """Duration of a slot in s."""
 
     probability: float | None = Field(default=None, gt=0, le=1)
-    """Probability that a sender transmits in a slot; null for 1 / (number of senders that have something to send)."""
+    """Probability that a sender transmits in a slot; null for 1 / (number of senders that have data to send)."""
 
     capture_db: float = 10.0
-    """Capture threshold: lowest SINR in dB at which a receiver decodes a transmission despite the others."""
+    """Capture threshold: lowest SINR in dB at which a receiver decodes a signal despite other transmissions."""
 
     @override
     def conflict_with_antennas(self, reception: Reception) -> str:
@@ -179,7 +178,10 @@ class SlottedAloha(RatedAccess):
         return super().use(replace(band, slot_ns=to_ns(self.slot_s)), links, cells, devices)
 
     def power(self, inputs: RateInputs) -> Array:
-        """1 in slots in which a sender transmits, shared by its bursts, else 0; draws are keyed by sender and slot."""
+        """Return power shares [bursts, slots]: a sender's bursts split 1 if it transmits in the slot, and 0 otherwise.
+
+        Random draws are keyed by sender and slot.
+        """
         active = inputs.active
         probability = self.probability or 1.0 / len(active.radio)
         draws = uniforms(mixes(inputs.band.access_key, active.radio)[:, None], inputs.numbers[None, :])
@@ -187,7 +189,7 @@ class SlottedAloha(RatedAccess):
         return on
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """SINR with the other senders of the slot as noise; below the capture threshold nothing is carried."""
+        """Return the SINRs, with the other signals in the slot as noise; silent senders carry no bits."""
         assert power is not None, "slotted ALOHA always says who transmits"
         active = inputs.active
         on = active.radiated(power)
@@ -201,27 +203,27 @@ class SlottedAloha(RatedAccess):
 
 
 class SpatialReuse(WholeBand):
-    """All clusters use the whole band at the same time, with turns inside each cluster; other senders count as noise.
+    """All clusters use the whole band at the same time; the devices of a cluster take turns; other senders are noise.
 
     With `turns: cluster` one device of a cluster sends at a time, in the order of requests. With `turns: coloured`
-    transmissions of a cluster run together as long as no device takes part in two of them, as sender or as receiver;
-    with bursts of equal duration this is a greedy distance-2 colouring of the cluster's graph in the order of requests.
+    transmissions of a cluster run simultaneously if no device sends or receives in two of them; for transmissions of
+    equal duration, this rule is a greedy distance-2 colouring of the cluster's graph in the order of requests.
     In either case no device takes part in two transmissions at once, even if it belongs to two clusters (half duplex).
-    Ignored here: how devices agree on turns, several antennas, any interference cancellation.
+    Ignored here: how devices agree on turns, several antennas, and any interference cancellation.
     """
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"sidelink"})
 
     turns: Literal["cluster", "coloured"] = "cluster"
-    """Which devices of a cluster may send at the same time: one (`cluster`), or all that share no device
-    (`coloured`)."""
+    """Which transmissions of a cluster may run at the same time: only one (`cluster`), or all that have no device in
+    common (`coloured`)."""
 
     interference: bool = True
-    """Whether simultaneous transmissions interfere; false assumes that they do not reach each other's receivers."""
+    """Whether simultaneous transmissions interfere; if false, signals do not reach receivers of other transmissions."""
 
     @property
     def capacity(self) -> int | None:
-        """One per cluster, or no limit other than the colouring."""
+        """Maximum number of simultaneous bursts per cluster: 1, or None if only the colouring limits their number."""
         return 1 if self.turns == "cluster" else None
 
     @override
@@ -233,7 +235,6 @@ class SpatialReuse(WholeBand):
 
     @override
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """SINR with other senders as noise, or without them where they do not interfere."""
         return super().allocate(inputs, power) if self.interference else Allocation(inputs.own, 1.0, inputs.own)
 
 
@@ -242,6 +243,6 @@ def _with_others_as_noise(snr: Array) -> Allocation:
 
 
 def _own_parts(inputs: RateInputs) -> Array | float:
-    """Share of the band of each leg [legs, 1], equal for the bursts of one sender; 1 if each sender has one burst."""
+    """Shares [legs, 1] of the band, which the bursts of one sender split equally; 1.0 if each sender has one burst."""
     active = inputs.active
     return 1.0 if len(active.sender) == len(active.radio) else active.part_of_legs()[:, None]

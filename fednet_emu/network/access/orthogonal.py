@@ -1,4 +1,4 @@
-"""Access schemes without interference within a cell: turns in time, or separate parts of the band."""
+"""Access schemes without interference within a cell: transmissions take turns or use separate parts of the band."""
 
 from __future__ import annotations
 
@@ -16,38 +16,36 @@ from fednet_emu.network.air.sharing import Allocation, RateInputs
 
 
 class Tdma(RatedAccess):
-    """One transmission at a time, in the order of requests, each on the whole band."""
+    """One transmission at a time, in the order of requests, and always on the whole band."""
 
     capacity: ClassVar[int] = 1
 
     def share(self, active: int) -> float:
-        """The whole band."""
         return 1.0
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """SINR of the only burst of the cell, on the whole band."""
         return on_parts(inputs, 1.0)
 
 
 class Ofdma(RatedAccess):
     """Simultaneous transmissions on separate parts of the band, each at full power and with the noise of its part.
 
-    With `subchannels`, the band is cut into that many equal fixed parts, one per transmission; further transmissions
-    wait. Without, the scheduler divides the band among all transmissions again whenever one starts or ends.
-    Ignored here: frequency selectivity (a link's gain is the same in every part), and the resource block as the
-    smallest part. Interference from other cells is spread evenly over the band, as with random hopping.
+    If `subchannels` is set, the band is split into that many fixed equal parts, one per transmission; further
+    transmissions wait. Otherwise the scheduler divides the band anew whenever a transmission starts or ends.
+    Interference from other cells is spread evenly over the band, as with random frequency hopping.
+    Ignored here: frequency selectivity (a link has equal gain in every part), and the division into resource blocks.
     """
 
     subchannels: int | None = Field(default=None, gt=0)
-    """Number of fixed parts of the band; null to divide the whole band among the present transmissions."""
+    """Number of fixed parts of the band; null to divide the whole band among the current transmissions."""
 
     scheduler: Literal["equal", "proportional-fair", "equal-finish"] = "equal"
-    """How the band is divided among the present transmissions.
+    """How the band is divided among the current transmissions.
 
-    equal: equal parts. proportional-fair: each fading block goes to the link whose gain is best relative to its own
-    mean; it gets the whole band at full power and the others are silent (normalised-SNR scheduling, which equals
-    proportional fairness if rates are proportional to SNR; equal parts without fading). equal-finish: parts with which
-    all would finish together at their mean SNRs, so that the last one finishes as early as possible.
+    equal: equal parts. proportional-fair: in each fading block, only the link with the highest gain relative to its own
+    mean sends, on the whole band at full power (normalised-SNR scheduling, which equals proportional fairness if rates
+    are proportional to SNR); without fading, equal parts. equal-finish: parts with which all transmissions would finish
+    at the same time at their mean SNRs, so that the last transmission finishes as early as possible.
     """
 
     @model_validator(mode="after")
@@ -61,15 +59,17 @@ class Ofdma(RatedAccess):
 
     @property
     def capacity(self) -> int | None:
-        """The number of subchannels, or None for no limit."""
+        """Maximum number of simultaneous transmissions: the number of subchannels, or None for no limit."""
         return self.subchannels
 
     def share(self, active: int) -> float:
-        """One subchannel, or an equal part."""
         return 1.0 / (self.subchannels or active)
 
     def power(self, inputs: RateInputs) -> Array | None:
-        """1 in blocks that a burst has won and 0 in others if proportional-fair with fading; else None."""
+        """Return power shares [bursts, blocks]: 1 for the burst that wins a block, 0 for the other bursts.
+
+        None (full power for all) unless the scheduler is proportional-fair and links fade.
+        """
         if self.scheduler != "proportional-fair" or inputs.band.constant:
             return None
         active = inputs.active
@@ -88,7 +88,6 @@ class Ofdma(RatedAccess):
         return Allocation(sinr, share, sinr)
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """SINR and share of each leg on its part of the band, or on the whole band for the winner of a block."""
         active = inputs.active
         if power is not None:
             own = inputs.own
@@ -104,7 +103,7 @@ class Ofdma(RatedAccess):
 
 
 def on_parts(inputs: RateInputs, share: Array | float) -> Allocation:
-    """SINR of legs on parts of the band that do not overlap, each with its share of its sender's power."""
+    """SINRs of legs on separate parts of the band; bursts of one sender split the sender's power."""
     active = inputs.active
     boost = active.part_of_legs() / share
     clear = inputs.own * boost[:, None]

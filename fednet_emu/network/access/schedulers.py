@@ -1,4 +1,4 @@
-"""Schedulers: how a band is divided into orthogonal parts."""
+"""Schedulers, which divide a band into orthogonal parts."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from fednet_emu.arrays import Array, IntArray, Mask, bisected, exp, log
 from fednet_emu.radio.rates.base import RateLaw
 
 _LOWEST_SINR, _HIGHEST_SINR, _GRID = 1e-6, 1e14, 8192
-_WIDE_HZ = 2.0**40  # a power of two rounds nothing, and in so wide a band a narrowed law has parts of any width
+_WIDE_HZ = 2.0**40  # adds no rounding errors (power of two), and makes `narrowest_hz` of a rate law negligible
 _HALVINGS = 60
 _TIE, _SAME = 1 - 1e-12, 1e-12
 
 
 def best_of_each_block(signal: Array, mean: Array, first_leg: IntArray) -> IntArray:
-    """Return for each block [blocks] the burst with the best gain relative to its own mean; the first in a tie.
+    """Return, for each block [blocks], the index of the burst with the highest gain relative to its own mean.
 
-    The gain of a broadcast is the smallest of its receivers' relative gains. Gains that differ by rounding alone tie:
-    two bursts on one link that moved between their starts have the same fading over different means.
+    The gain of a broadcast is the smallest relative gain of its receivers. Gains that differ only by rounding are a
+    tie, which the first burst wins: bursts on one link that moved between their starts have equal relative gains.
 
     Args:
         signal: [legs, blocks] SNR (linear) of each leg in each block.
@@ -35,14 +35,16 @@ def best_of_each_block(signal: Array, mean: Array, first_leg: IntArray) -> IntAr
 def equal_finish_shares(snr: Array, left_bit: Array, law: RateLaw, bandwidth_hz: float) -> Array:
     """Return shares [n] of a band, with a sum of at most 1, with which n links finish at the same time.
 
-    This is the shortest time in which all can finish. A weak link, whose SINR a wider part would take below the lowest
-    rate, keeps the widest part that helps it and finishes later; the others finish together on the rest of the band.
-    Ignored here: fading, and SINRs above 140 dB. With a rate that does not depend on the bandwidth all parts are equal.
+    These shares minimise the time until all links have finished. A weak link, whose SINR on a wider part would fall
+    below the minimum SINR of the rate law, gets its widest useful part and finishes later; the other links divide the
+    remaining band and finish together. If rates do not depend on the bandwidth, all parts are equal.
+    Ignored here: fading, and SINRs above 140 dB.
 
     Args:
-        left_bit: [n] bits that each link has to carry.
-        law: the rate law, from SINR and bandwidth to bit/s.
-        bandwidth_hz: width of the band.
+        snr: [n] SNR (linear) of each link on the whole band.
+        left_bit: [n] bits that each link has still to carry.
+        law: the rate law, which maps SINR and bandwidth in Hz to bit/s.
+        bandwidth_hz: width of the band in Hz.
     """
     count = len(snr)
     shares, open_ = np.full(count, 1.0 / count), (snr > 0) & (left_bit > 0)
@@ -63,15 +65,15 @@ def equal_finish_shares(snr: Array, left_bit: Array, law: RateLaw, bandwidth_hz:
 
 
 _LEAST_SHARE = 1e-9
-"""Share of the band of a link that has nothing to send or no signal, so that no share is zero."""
+"""Small share of the band for a link with no bits to send or no signal, so that no share is zero."""
 
 
 def _narrowing(law: RateLaw) -> tuple[float, Callable[[Array], Array]]:
-    """Rate of a link on a part of the band over its SNR, e(x) / x at the SINR x: its maximum, and its inverse.
+    """Maximum of the ratio e(x) / x of spectral efficiency to SINR x, and the inverse function of this ratio.
 
-    The rate on a share a is a B e(s / a) = s B e(x) / x with x = s / a. Laws that jump make it jump up as x grows; the
-    envelope takes the narrowest part that reaches a rate. The inverse gives the highest SINR (linear) at which a ratio
-    of rate to SNR is reached.
+    A link of SNR s on a share a of a band B has the rate a B e(s / a) = s B e(x) / x with x = s / a. With a rate law
+    that has steps, the ratio jumps up as x grows, so its monotone envelope is used: it selects the narrowest part of
+    the band for each rate. The inverse function returns the highest SINR (linear) at which a given ratio is reached.
     """
     lowest = max(law.min_sinr * (1.0 + 1e-12), _LOWEST_SINR)
     log_sinr = np.linspace(log(lowest), log(_HIGHEST_SINR), _GRID)
@@ -85,9 +87,10 @@ def _narrowing(law: RateLaw) -> tuple[float, Callable[[Array], Array]]:
 def _least_time(
     narrowing: tuple[float, Callable[[Array], Array]], work: Array, snr: Array, budget: float
 ) -> tuple[Array, Mask]:
-    """Return shares of sum `budget` at most that finish together, and a mask of links at their widest useful part.
+    """Return shares with which links finish together, and a mask of links that have their widest useful share.
 
-    A link that needs the rate y = work / T over its SNR takes the share snr / x(y), which falls as T grows: bisection.
+    The sum of the shares is at most `budget`. A link that must finish in the time T needs the share snr / x(work / T),
+    which falls as T grows; T is found by bisection.
     """
     most, sinr = narrowing
     low = float(np.max(work)) / most

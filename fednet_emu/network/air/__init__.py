@@ -1,1 +1,1 @@
-"""The air: transfers that share a band, and how fast each of them proceeds."""
+"""Transfers that share a radio band, and the rate of each transfer."""

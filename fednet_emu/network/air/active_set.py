@@ -1,4 +1,4 @@
-"""The bursts on the air of a band, as arrays that are updated at each change."""
+"""The bursts on the air in one band, stored in arrays that are updated when a burst starts or ends."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ LEG = np.dtype([
     ("row", np.int64), ("until_ns", np.int64), ("left_nbit", np.float64), ("outage", np.bool_), ("dead", np.bool_),
     ("slot_rate_bps", np.float64), ("slot_sinr", np.float64), ("slot_carries", np.bool_),
 ], align=True)  # fmt: skip
-"""A leg: the row of its receiver, the time of its timeout or of an end's departure, the bits it still has to carry
-times 1e9, rounded, whether it had an outage, whether it can never be delivered, and rate in bit/s and SINR (linear) in
-the present slot and whether that carries bits."""
+"""Fields of a leg: row of its receiver; time in ns of its timeout, or earlier departure of its sender or receiver;
+remaining bits times 1e9, rounded; whether it had an outage; whether it can never be delivered; in the current slot,
+its rate in bit/s, its SINR (linear), and whether it carries bits."""
 BURST = np.dtype([
     ("cell", np.int64), ("legs", np.int64), ("column", np.int64), ("power_s", np.float64), ("slot_power", np.float64)
 ])  # fmt: skip
-"""A burst: its cell, its number of legs, the column of its sender, the integral over time so far (s) of the share of
-the sender's power that it uses, and that share in the present slot."""
+"""Fields of a burst: its cell; its number of legs; the column of its sender; the integral so far, in s, of its share of
+the sender's power over time; and its share of the sender's power in the current slot."""
 
 
 _NEW_LEG, _NEW_BURST = (False, False, 0.0, 0.0, False), (0.0, 0.0)
 
 
 SliceOf = Callable[[Transfer], int]
-"""Number of the slice of a transfer."""
+"""Function that returns the index of the network slice of a transfer."""
 
 
 class ActiveSet:
-    """The bursts on the air in the order of their starts, with their legs.
+    """The bursts on the air in the order of their starts; a leg is the part of a burst for one receiver.
 
     Attributes:
-        legs: the legs of all bursts, in the same order.
-        work: remaining work of each leg, in units of `network.work`; see `carry`.
-        leg: `LEG` for each leg; updated in place.
-        burst: `BURST` for each burst; updated in place.
-        plain: whether every burst has exactly one leg.
+        legs: the legs of all bursts, in the order of the bursts.
+        work: what each leg still has to carry, as integers in the units of `kernel.work`; see `carry`.
+        leg: array of `LEG` records, one per leg; updated in place.
+        burst: array of `BURST` records, one per burst; updated in place.
+        plain: True if every burst has exactly one leg.
         gains: SNRs between all senders and receivers on the air.
-        cells: the part of each cell; see `gather`.
+        cells: the bursts and legs of each cell; see `gather`.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class ActiveSet:
         self._changed()
         self.cells: list[Active] = []
         self._some_are_dead = False
-        self._in_order = True  # column k is the sender of burst k
+        self._in_order = True  # True if column k is the sender of burst k for every k
         self._bursts_of: dict[int, int] = {}
         self._part_of: dict[int, float] = {}
 
@@ -101,7 +101,7 @@ class ActiveSet:
     # ---- changes -----------------------------------------------------------------------------------------------------
 
     def add(self, bursts: list[Burst]) -> None:
-        """Put bursts on the air; a sender that is already on the air keeps the power of its first burst."""
+        """Put bursts on the air; a sender that is already on the air keeps the power share of its first burst."""
         legs = list(chain.from_iterable(bursts))
         self.bursts.extend(bursts)
         self.legs.extend(legs)
@@ -116,20 +116,20 @@ class ActiveSet:
         self._changed()
 
     def _changed(self) -> None:
-        """Update the arrays of legs and bursts on the air."""
         self.leg, self.burst = self._of_leg.now[0], self._of_burst.now[0]
         self.plain = len(self.legs) == len(self.bursts)
 
     def mark_dead(self, dead: Mask | None) -> None:
-        """Note which legs [legs] can never be delivered; None for none of them."""
+        """Record the mask `dead` [legs] of legs that can never be delivered; None if there are none."""
         if dead is not None or self._some_are_dead:
             self.leg["dead"] = False if dead is None else dead
             self._some_are_dead = dead is not None
 
     def carry(self, rates: list[tuple[Array, int]]) -> None:
-        """Subtract the bits that each leg carries, given rates [legs] in bit/s and length in ns of each block.
+        """Subtract the bits that each leg carries from its remaining bits, which stay at or above zero.
 
-        No leg carries more than it has left.
+        Args:
+            rates: for each block, the rates [legs] in bit/s and the length of the block in ns.
         """
         work = self.work
         for rate_bps, span_ns in rates:
@@ -142,7 +142,7 @@ class ActiveSet:
         self.work, self.leg["left_nbit"] = work, left
 
     def move(self) -> None:
-        """Look up all links again, hand over legs that name another cell than before, and settle energies until now."""
+        """Account for the energy used so far, hand over bursts whose cell has changed, and look up all links again."""
         for burst, power_s in zip(self.bursts, self.burst["power_s"].tolist(), strict=True):
             burst[0].settle(power_s)
         self.burst["power_s"] = 0.0
@@ -153,7 +153,7 @@ class ActiveSet:
         self.gains.move()
 
     def _hand_over(self, moved: IntArray) -> None:
-        """Move the bursts at these indices, of one leg each, to the radios of their new cells."""
+        """Move bursts, given by their indices and with one leg each, to the base stations of their new cells."""
         legs, bursts = self.legs_of(moved), [self.bursts[place] for place in moved.tolist()]
         of_leg, of_burst, work = self.leg.take(legs), self.burst.take(moved), [self.work[leg] for leg in legs.tolist()]
         self.remove_legs(legs)
@@ -167,11 +167,11 @@ class ActiveSet:
         self.leg[-count:], self.burst[-count:], self.work[-count:] = of_leg, of_burst, work
 
     def power_part(self, first: Transfer) -> float:
-        """Share of full power at which the sender of a burst sends; if it is on the air already, the share it has."""
+        """Share of full power that the sender of a burst uses; a sender already on the air keeps its current share."""
         return self._part_of.setdefault(self._radios(first)[0], first.power_part)
 
     def remove_legs(self, gone: IntArray) -> list[Burst]:
-        """Remove the legs at these indices; remove and return the bursts that have no leg left."""
+        """Remove the legs at the indices `gone`; remove and return the bursts that have no leg left."""
         ended = gone
         if not self.plain:
             self.burst["legs"] -= np.bincount(self.burst_of_leg.take(gone), minlength=len(self.bursts))
@@ -198,11 +198,11 @@ class ActiveSet:
         return bursts
 
     def legs_of(self, bursts: IntArray) -> IntArray:
-        """Indices of all legs of the bursts at these indices."""
+        """Indices of all legs of the bursts with the indices `bursts`."""
         return bursts if self.plain else np.isin(self.burst_of_leg, bursts).nonzero()[0]
 
     def _columns(self, senders: list[tuple[int, float]]) -> list[int]:
-        """Columns of the senders (number, power share) of new bursts; a new sender gets a column at its first share."""
+        """Columns of the senders (radio, power share) of new bursts; a sender not yet on the air gets a new column."""
         bursts_of, known = self._bursts_of, len(self._bursts_of)
         new = {}
         for sender, part in senders:
@@ -219,7 +219,7 @@ class ActiveSet:
         return [column[sender] for sender, _ in senders]
 
     def _forget_senders(self, columns: IntArray) -> None:
-        """Decrease the number of bursts of the senders in these columns, and drop senders that have none left."""
+        """Subtract one burst per entry of `columns` from the count of its sender; drop senders with no bursts left."""
         silent = []
         for column, sender in zip(columns.tolist(), self.gains.senders.take(columns).tolist(), strict=True):
             self._bursts_of[sender] -= 1
@@ -233,7 +233,7 @@ class ActiveSet:
         self.burst["column"] -= np.searchsorted(gone, self.burst["column"])
 
     def _radios(self, leg: Transfer) -> tuple[int, int]:
-        """Radios (sender, receiver) of a leg; for the server, the base station that served the device at request."""
+        """Radios (sender, receiver) of a leg; with several cells, the cell's base station stands for the server."""
         if not self._several_cells:
             return leg.sender, leg.receiver
         station = radio_of(leg.cell)
@@ -242,7 +242,7 @@ class ActiveSet:
     # ---- sharing of bands --------------------------------------------------------------------------------------------
 
     def gather(self) -> None:
-        """Rebuild `cells` after a change: the members of each cell and the bits each leg has left."""
+        """Rebuild `cells` after a change: the bursts and legs of each cell, and the remaining bits of each leg."""
         left = self.leg["left_nbit"] / 1e9
         if self._several_cells:
             self.cells = [self._cell(cell, left) for cell in np.unique(self.burst["cell"]).tolist()]
@@ -290,18 +290,17 @@ class ActiveSet:
         )
 
     def _slices(self, bursts: Sequence[int]) -> IntArray:
-        """Number of the slice of each of these bursts [bursts]."""
         assert self._slice_of is not None, "there are slices"
         return np.array([self._slice_of(self.bursts[place][0]) for place in bursts], np.int64)
 
     def _grants(self, bursts: Sequence[int]) -> Array:
-        """Planned share and noise of these bursts [bursts, 2]; an equal share for those without a grant."""
+        """Planned band share and noise [bursts, 2] of these bursts; bursts without a grant get an equal share."""
         grants = [self.bursts[place][0].grant for place in bursts]
         return np.array([(grant.share, grant.noise) if grant else (1.0 / len(grants), 1.0) for grant in grants])
 
 
 def _drop(items: list[Any], places: IntArray) -> None:
-    """Delete the items at these increasing indices: one by one if few, by a new list if many."""
+    """Delete the items at the increasing indices `places`: few items one by one, many items by a new list."""
     if len(places) < _FEW:
         for place in reversed(places.tolist()):
             del items[place]

@@ -1,4 +1,4 @@
-"""A frequency band and its rates; transfers are computed over many fading blocks without an event per block."""
+"""A frequency band and its rates; a transfer over many fading blocks is computed without an event per block."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from fednet_emu.radio.rates.base import RateLaw
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA, Reception
 
 ROUGHLY = 1e-9
-"""Relative tolerance, larger than the rounding differences between scalar and array calculations."""
+"""Relative tolerance, which exceeds the rounding differences between scalar and array calculations."""
 
 MOST_BLOCKS = 1 << 24
-"""Largest number of fading blocks or slots of one transfer; more would take minutes of computing time, and fading
-averages out over far fewer."""
+"""Maximum number of fading blocks or slots of one transfer; more blocks would take minutes to compute, although fading
+averages out over far fewer blocks."""
 
 _FEW_BLOCKS = 16
 _MANY_BLOCKS = 4096
@@ -34,35 +34,36 @@ _FEW_GAINS = 8
 
 
 Walk = tuple[int, float, float]
-"""Result for a link alone in the band: end time in ns (the start time if it can never end), bits carried, and the
-lowest SINR (linear) of a block that carried bits."""
+"""Result of a transfer alone in the band: end time in ns (the start time if it can never end), bits carried, and the
+lowest SINR (linear) of the blocks that reached the SINR threshold."""
 
 
 QuickEnds = tuple[Array, Mask, Array]
-"""End times of links [links], whether each ends within the blocks computed, and its lowest SINR until then."""
+"""Transfers on separate links: end times [links] in ns, whether each transfer ends within the computed blocks [links],
+and the lowest SINR (linear) of each transfer [links]."""
 
 ForOne = tuple[float, float, float, Callable[[float, bool], float], Callable[[float, float], float], int, bool]
-"""Parameters of a link alone: share of the band, the same in Hz, SINR threshold, fading law, rate law, coherence time
-in ns, and whether there is no fading."""
+"""Parameters of a link alone in the band: share of the band, share in Hz, SINR threshold, functions for the fading gain
+and the rate, coherence time in ns, and whether the link never fades."""
 
 
 @dataclass(frozen=True)
 class Band:
     """A band with its rate law and block fading; block k lasts from k to k + 1 coherence times.
 
-    SNRs of links combine all antennas of the receiver.
+    The SNR of a link combines all antennas of the receiver.
 
     Attributes:
-        bandwidth_hz: its width.
-        law: the rate law, from SINR and bandwidth to bit/s.
+        bandwidth_hz: width of the band in Hz.
+        law: the rate law, which maps SINR and bandwidth in Hz to bit/s.
         fading: the fading at one antenna.
-        coherence_ns: length of a fading block.
+        coherence_ns: length of a fading block in ns.
         access_key: key of the random draws of random access.
         reception: how the receiver combines the signals of its antennas.
-        share: fraction of the band that a lone burst has.
-        threshold: SINR (linear) below which a block carries nothing, in addition to the rate law's limit.
-        slot_ns: length of the access scheme's slots; endless without slots.
-        down: whether base stations send in it, and devices receive.
+        share: fraction of the band that a lone burst uses.
+        threshold: SINR (linear) below which a block carries no bits, in addition to the rate law's limit.
+        slot_ns: length in ns of the access scheme's slots; `FOREVER_NS` for a scheme without slots.
+        down: True if base stations send in the band, and devices receive.
     """
 
     bandwidth_hz: float
@@ -87,37 +88,37 @@ class Band:
         *,
         down: bool = False,
     ) -> Band:
-        """A band whose blocks last for the fading's coherence time, and that each burst may use as a whole."""
+        """Create a band whose blocks last for the coherence time of `fading`; a lone burst uses the whole band."""
         coherence_ns = FOREVER_NS if np.isinf(fading.coherence_s) else to_ns(fading.coherence_s)
         return cls(bandwidth_hz, law, fading, coherence_ns, key, reception, down=down)
 
     @cached_property
     def constant(self) -> bool:
-        """Whether links never fade."""
+        """True if links never fade."""
         return self.coherence_ns == FOREVER_NS
 
     @cached_property
     def outage_sinr(self) -> float:
-        """The SINR below which a transmission is lost."""
+        """SINR (linear) below which a transmission is lost."""
         return self.law.outage_sinr
 
     @cached_property
     def slotted(self) -> bool:
-        """Whether the access scheme has its own slots, which then replace the fading blocks."""
+        """True if the access scheme has its own slots, which replace the fading blocks."""
         return self.slot_ns < FOREVER_NS
 
     @cached_property
     def doubtful_snr(self) -> float:
-        """Mean SNR above which any link alone carries something sooner or later, so that `carries` need not be asked.
+        """Mean SNR (linear) above which a link alone in the band is sure to carry bits at some time.
 
-        A rate law that loses in outage sends at any SINR.
+        Above this SNR, `carries` need not be called. A rate law with outage sends at any SINR, and loses bits instead.
         """
         fading, share = self.fading.combined(self.reception.branches(1)), self.share
         needed = max(0.0 if self.outage_sinr > 0 else self.law.min_sinr, self.threshold)
         return needed * share / min(fading.peak(los) for los in (False, True)) * (1 + ROUGHLY)
 
     def carries(self, snr: float, *, los: bool) -> bool:
-        """Whether a link alone, of a mean SNR, carries bits in more than one fading block in 10^8."""
+        """Return True if a link alone in the band, with this mean SNR, carries bits in at least 1 of 10^8 blocks."""
         share, bandwidth_hz, threshold, _, rate_of, _, _ = self.for_one
         sinr = snr * self.fading.combined(self.reception.branches(1)).peak(los) / share
         return sinr >= threshold and work_per_ns(rate_of(sinr, bandwidth_hz)) > 0
@@ -126,14 +127,14 @@ class Band:
 
     @cached_property
     def for_one(self) -> ForOne:
-        """Parameters of a link alone in the band."""
         laws = self.fading.combined(self.reception.branches(1)).gain, self.law.rate_bps
         return self.share, self.bandwidth_hz * self.share, self.threshold, *laws, self.coherence_ns, self.constant
 
     def alone(self, snr: float, fading_key: int, size_bit: int, start_ns: int, until_ns: int = FOREVER_NS) -> Walk:
-        """Send bits over a link that is alone in the band, until all are carried or until `until_ns`.
+        """Compute a transfer alone in the band, until all bits are carried or until `until_ns`.
 
-        The result equals `pace` for one sender, computed with scalars: the hot path of turn-taking schemes.
+        The rates equal those of `pace` for one link. They are computed with scalars, because schemes in which
+        transmissions take turns call this method most often.
 
         Raises:
             ScenarioError: the transfer spans more than `MOST_BLOCKS` fading blocks.
@@ -178,7 +179,7 @@ class Band:
         work: int,
         until_ns: int,
     ) -> Walk:
-        """Continue `alone` with arrays of many blocks."""
+        """Continue `alone` with arrays that cover many blocks."""
         now_ns, lowest = so_far
         links, blocks = (np.array([snr]), np.array([fading_key], np.uint64)), 4 * _FEW_BLOCKS
         while True:
@@ -200,7 +201,7 @@ class Band:
             blocks = min(2 * blocks, _MANY_BLOCKS)
 
     def soon_through(self, snr: Array, fading_key: Keys, size_bit: float, start_ns: int) -> QuickEnds:
-        """Compute the result of `alone` for many links [links], up to rounding, if they end within a few blocks."""
+        """Compute the result of `alone` for transfers on many links [links], up to rounding, over a few blocks."""
         edges_ns, sinr, rate_bps = self.pace(snr, fading_key, start_ns, 1 if self.constant else _FEW_BLOCKS // 4)
         needed = needed_ns(edges_ns, rate_bps, np.full(len(snr), size_bit * NS_PER_S))
         after_ns = edges_ns[1:] - float(start_ns)
@@ -209,7 +210,10 @@ class Band:
         return start_ns + needed, needed <= after_ns[-1], sinr.min(axis=1)
 
     def pace(self, snr: Array, fading_key: Keys, from_ns: int, blocks: int) -> tuple[IntArray, Array, Array]:
-        """Edges in ns [blocks + 1], SINRs and rates in bit/s [links, blocks] of links, each alone in the band."""
+        """Return block edges [blocks + 1] in ns, SINRs [links, blocks], and rates [links, blocks] in bit/s.
+
+        Each link is alone in the band.
+        """
         edges_ns, numbers = self.blocks(from_ns, blocks)
         gain = self.gains(fading_key[:, None], numbers[None, :], self.reception.branches(1))
         sinr = snr[:, None] * gain / self.share
@@ -218,19 +222,19 @@ class Band:
     # ---- shared by all -----------------------------------------------------------------------------------------------
 
     def mean_bps(self, snr: Array) -> Array:
-        """Rates in bit/s of links that are alone in the band, at their mean SNRs."""
+        """Rates in bit/s of links at their mean SNRs, each alone in the band."""
         return np.asarray(self.rates_bps(snr / self.share, self.share), np.float64)
 
     def rates_bps(self, sinr: Array, share: Array | float) -> Array:
-        """Rates in bit/s on shares of the band; zero below the SINR threshold of the access scheme."""
+        """Rates in bit/s on shares of the band; 0 below the SINR threshold of the access scheme."""
         rate_bps = self.law.rates_bps(sinr, self.bandwidth_hz * share)
         return rate_bps if self.threshold <= 0 else np.where(sinr >= self.threshold, rate_bps, 0.0)
 
     def check_blocks(self, start_ns: int, now_ns: int) -> None:
-        """Refuse a transfer that spans more than `MOST_BLOCKS` blocks.
+        """Check that a transfer does not span more than `MOST_BLOCKS` blocks.
 
         Raises:
-            ScenarioError: a transfer that started at `start_ns` spans too many blocks by `now_ns`.
+            ScenarioError: there are more blocks between `start_ns` and `now_ns`.
         """
         length_ns = self.slot_ns if self.slotted else self.coherence_ns
         if now_ns - start_ns > MOST_BLOCKS * length_ns:
@@ -241,7 +245,7 @@ class Band:
             )
 
     def blocks(self, from_ns: int, count: int) -> tuple[IntArray, IntArray]:
-        """Edges in ns [blocks + 1] and numbers [blocks] of the next slots or fading blocks, or one endless block."""
+        """Edges [blocks + 1] in ns and numbers [blocks] of the next slots or fading blocks, or of one endless block."""
         length_ns = self.slot_ns if self.slotted else self.coherence_ns
         first = from_ns // length_ns
         if length_ns == FOREVER_NS:
@@ -257,9 +261,9 @@ class Band:
         return edges_ns, numbers[:-1]
 
     def gains(self, fading_key: Keys, numbers: IntArray, branches: int = 1) -> Array:
-        """Fading power gains of links in blocks, in the broadcast shape of keys and block numbers.
+        """Fading power gains of links, averaged over `branches` antennas.
 
-        Gains of one antenna, or means over several.
+        The result has the shape to which `fading_key` and the block `numbers` broadcast.
         """
         if self.constant:
             return np.full(np.broadcast_shapes(fading_key.shape, numbers.shape), self.fading.gain(0.5))
@@ -274,9 +278,10 @@ class Band:
 
 
 def needed_ns(edges_ns: IntArray, rate_bps: Array, left: Array) -> Array:
-    """Estimate the time in ns [links] that each link takes from the first edge on, with an endless last block.
+    """Estimate the times [links] in ns that links need for their bits from the first block edge on.
 
-    The result is infinity where the last block carries nothing, and NaN where there is nothing to carry either.
+    The last block is taken as endless. The result is infinity if a link has rate 0 in the last block and bits remain,
+    and NaN if a link has rate 0 and no bits remain.
 
     Args:
         edges_ns: [blocks + 1] edges of the blocks in ns.
@@ -297,7 +302,7 @@ def needed_ns(edges_ns: IntArray, rate_bps: Array, left: Array) -> Array:
 
 
 def passed(edges_ns: list[int], until_ns: int) -> Iterator[tuple[int, int]]:
-    """Iterate over the blocks that begin before `until_ns`: index, and the nanoseconds of the block before it."""
+    """Yield the index of each block that begins before `until_ns`, and its length in ns, cut off at `until_ns`."""
     start_ns = edges_ns[0]
     for block, edge_ns in enumerate(edges_ns[1:]):
         if start_ns >= until_ns:

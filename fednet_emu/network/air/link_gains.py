@@ -1,4 +1,4 @@
-"""SNRs between all receivers and senders of a band, updated only where something changes."""
+"""SNRs between all receivers and senders on the air in a band, updated only for the links that change."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from fednet_emu.network.air.roomy import Roomy
 from fednet_emu.network.links.links import LinksOverTime
 
 Places = IntArray | slice
-"""Which rows or columns of an array."""
+"""Selection of rows or columns of an array."""
 
 _SENDER = np.dtype([("radio", np.int64), ("part", np.float64)])
 _PAIR = np.dtype([("mean", np.float64), ("key", np.uint64)])
 
 
 class LinkGains:
-    """Mean SNRs, fading keys and fading gains of some blocks, as matrices of receivers and senders.
+    """Matrices [receivers, senders] of mean SNRs and fading keys, with fading gains for some blocks.
 
-    A row is one receiving radio, kept while a transfer to it is on the air. A column is one sending radio, kept while
-    one of its bursts is on the air. A pair's link is looked up when the later of the two is added, and again when a
-    period of movement begins.
+    A row is a receiving radio, kept while a transfer to this radio is on the air. A column is a sending radio, kept
+    while one of its bursts is on the air. The link of a pair is looked up when its second radio is added, and again
+    when a movement period begins.
 
     Attributes:
         receivers: [receivers] numbers of the receiving radios.
         senders: [senders] numbers of the sending radios.
-        lowest: a bound below `mean`, of all pairs since the set was empty or devices moved.
-        mean: [receivers, senders] SNR (linear) at the sender's power, all antennas of the receiver combined, averaged
-            over fading; 0 if both are one radio.
+        lowest: a lower bound of `mean`, over all pairs since the set was last empty or devices last moved.
+        mean: [receivers, senders] SNR (linear) at the sender's power, averaged over fading, with all antennas of the
+            receiver combined; 0 if sender and receiver are the same radio.
     """
 
     def __init__(self, band: Band, links: LinksOverTime) -> None:
@@ -39,7 +39,6 @@ class LinkGains:
         self.clear()
 
     def clear(self) -> None:
-        """Remove all rows and columns."""
         self.receivers: IntArray = np.empty(0, np.int64)
         self._row: dict[int, int] = {}
         self._legs: list[int] = []  # number of legs in each row
@@ -52,7 +51,6 @@ class LinkGains:
         self._changed()
 
     def _changed(self) -> None:
-        """Refresh the views."""
         sender, pair = self._of_sender.now[0], self._of_pair.now
         self.senders: IntArray = sender["radio"]
         self._part: Array = sender["part"]
@@ -60,7 +58,7 @@ class LinkGains:
         self._keys: Keys = pair["key"]
 
     def listen(self, receivers: list[int]) -> list[int]:
-        """Rows of the receivers of transfers that start now; rows for new receivers are added."""
+        """Return the row of the receiver of each transfer that starts now; new receivers get new rows."""
         row = self._row
         new = [receiver for receiver in dict.fromkeys(receivers) if receiver not in row]
         if new:
@@ -99,14 +97,13 @@ class LinkGains:
         self._changed()
 
     def move(self) -> None:
-        """Look up all links again, as a period of movement has begun."""
+        """Look up all links again, at the start of a movement period."""
         pair = self._of_pair.now
         mean, pair["key"] = self._pairs(self.senders, self.receivers)
         pair["mean"] = mean * self._part
         self.lowest, self._gain = float(pair["mean"].min(initial=math.inf)), None
 
     def drop_senders(self, columns: IntArray) -> None:
-        """Remove these columns."""
         self._of_sender.drop(columns)
         self._of_pair.drop(columns)
         if self._gain is not None:
@@ -114,10 +111,10 @@ class LinkGains:
         self._changed()
 
     def leave(self, rows: IntArray) -> IntArray | None:
-        """Note that one leg has ended for each entry of `rows` (rows may repeat), and remove rows without legs.
+        """Record the end of one leg for each entry of `rows` (rows may repeat), and remove rows that have no legs left.
 
         Returns:
-            The new index of each old row, or None if all rows stay.
+            The new index of each old row, or None if all rows remain.
         """
         legs = self._legs
         for row in rows.tolist():
@@ -136,10 +133,9 @@ class LinkGains:
         return place
 
     def heard(self, numbers: IntArray) -> Array:
-        """SNRs (linear) at one antenna of each receiver in consecutive blocks, fading included.
+        """SNRs (linear) [receivers, senders, blocks] at one antenna of each receiver, in consecutive blocks.
 
-        Returns:
-            [receivers, senders, blocks], at the senders' powers.
+        The SNRs include fading and the powers of the senders.
         """
         mean = self.mean[:, :, None]
         if self._antennas > 1:
@@ -151,27 +147,27 @@ class LinkGains:
             self._numbers = numbers
             gain = self._gain = Roomy(self._band.gains(self._keys[:, :, None], numbers))
         elif len(known) != len(numbers):
-            skip = int(first - known[0])  # new rows and columns then need gains of the same blocks only
+            skip = int(first - known[0])  # so that new rows and columns need only gains of these blocks
             gain, self._numbers = Roomy(gain.now[:, :, skip : skip + len(numbers)]), numbers
             self._gain = gain
         heard: Array = mean * gain.now
         return heard
 
     def know(self, numbers: IntArray, gain: Array) -> None:
-        """Keep fading gains [receivers, senders, blocks] in consecutive blocks, computed elsewhere."""
+        """Store given fading gains [receivers, senders, blocks] for consecutive blocks."""
         self._numbers, self._gain = numbers, Roomy(gain)
 
     def combined(self, rows: IntArray, columns: IntArray, numbers: IntArray, branches: int) -> Array:
-        """SNRs (linear) [pairs, blocks] of pairs of receivers and senders, the sum of `branches` antennas."""
+        """SNRs (linear) [pairs, blocks] of pairs of receivers and senders, summed over `branches` antennas."""
         mean = self.mean[rows, columns] * (branches / self._band.reception.antennas)
         return mean[:, None] * self._band.gains(self._keys[rows, columns][:, None], numbers, branches)
 
     def in_sight(self, rows: IntArray, columns: IntArray) -> Mask:
-        """Mask [pairs] of the pairs of receivers and senders whose links have line of sight."""
+        """Mask [pairs] of the links, each from one sender to one receiver, that have line of sight."""
         return (self._keys[rows, columns] & np.uint64(1)).astype(np.bool_)
 
     def deaf(self, rows: Places, columns: Places) -> Mask | None:
-        """Mask [rows, columns] of pairs in which receiver and sender are the same radio; None if there are none."""
+        """Mask [rows, columns] of pairs whose receiver and sender are the same radio; None if there is no such pair."""
         if not self._devices_listen:
             return None
         same: Mask = self.receivers[rows][:, None] == self.senders[columns]

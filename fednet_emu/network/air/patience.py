@@ -1,6 +1,6 @@
-"""Patience: how long a transfer may take if the scenario leaves that open, from its size and the mean rate of its link.
+"""Default timeouts of transfers, which follow from the size of a transfer and the mean rate of its link.
 
-The rate is the mean over fading at the link's mean SNR, in steps of 0.5 dB, so that one table serves all links of a
+Rates are averaged over fading. They are tabulated in steps of 0.5 dB of the mean SNR, in one table for all links of a
 band.
 """
 
@@ -21,26 +21,26 @@ from fednet_emu.units import db_to_linear
 TIMES = 20.0
 """Ratio of the timeout to the expected duration."""
 LEAST_S, MOST_S = 60.0, 3600.0
-"""Shortest and longest timeout in s; a transfer that is expected to take longer is not tried."""
+"""Shortest and longest timeout in s; a transfer whose expected duration exceeds the longest timeout is not started."""
 
 NOTICE_S = 1.0
-"""Time in s after which a sender knows that its receiver is out of reach, unless its timeout is shorter: the default of
-the timers T300 and T310 of 5G NR, after which a connection counts as failed (TS 38.331). Nothing is on the air
-meanwhile. It is above 0, so that a sender that tries again at once does not do so for ever in one instant."""
+"""Time in s after which a sender knows that its receiver is out of reach, unless the timeout is shorter. The value is
+the default of the timers T300 and T310 of 5G NR, after which a connection has failed (TS 38.331). The sender is silent
+during this time. The time is above 0 because a sender that retries at once would otherwise loop at one instant."""
 
 _LOW_DB, _HIGH_DB, _STEP_DB = -60.0, 80.0, 0.5
 _LEVELS = round((_HIGH_DB - _LOW_DB) / _STEP_DB) + 1
 _QUANTILES = 40
-"""Points of the fading law in each decade of its upper tail."""
+"""Sample points of the fading distribution in each decade of its upper tail."""
 _DIGITS = 64
 
 
 Pace = tuple[Array, Array]
-"""Average of a link [levels]: rate in bit/s, and the wait in s for the first fading block that carries any bits."""
+"""Means at each SNR level [levels]: rate in bit/s, and time in s until the first fading block that carries bits."""
 
 
 def _expected_s(pace: Pace, size_bit: float) -> Array:
-    """Expected duration of a message at each level; infinity where no bits are carried."""
+    """Expected durations [levels] in s of a message at each SNR level; infinity at levels with rate 0."""
     with np.errstate(divide="ignore"):
         return np.asarray(size_bit / pace[0] + pace[1])
 
@@ -49,19 +49,20 @@ def _expected_s(pace: Pace, size_bit: float) -> Array:
 class Patience:
     """Timeouts of the transfers of a band.
 
-    A timeout is `TIMES` the expected duration, in whole seconds, from `LEAST_S` to `MOST_S`. Where bursts have parts of
-    the band, this assumes the largest number on the air. Where bursts disturb each other, their rates are not known
-    before, and all timeouts are `MOST_S`. A transfer that would take more than `MOST_S` alone and undisturbed is not
-    tried.
+    A timeout is `TIMES` times the expected duration, rounded up to whole seconds, and within `LEAST_S` to `MOST_S`. If
+    bursts split the band, the expected duration assumes the maximum number of simultaneous bursts. If bursts interfere
+    with each other, their rates are not known beforehand and all timeouts are `MOST_S`. A transfer is not started if it
+    would take more than `MOST_S` alone and without interference.
 
     Args:
-        least_share: fraction of the band that a burst has when as many as possible are on the air; None for a
-            lone burst.
-        disturbed: whether the signals of others are noise.
+        band: the band.
+        least_share: fraction of the band for each burst at the maximum number of simultaneous bursts; None for the
+            fraction that a lone burst uses.
+        disturbed: True if the signals of other senders are noise.
 
     Attributes:
-        ample: by the number of binary digits of the size in bits, the mean SNR from which on a transfer has `LEAST_S`;
-            infinity as long as that is not known.
+        ample: indexed by the number of binary digits of a size in bits: the mean SNR (linear) from which on a transfer
+            of this size has the timeout `LEAST_S`; infinity until the SNR is computed.
     """
 
     def __init__(self, band: Band, least_share: float | None = None, *, disturbed: bool = False) -> None:
@@ -72,7 +73,7 @@ class Patience:
         self._limit_ns = lru_cache(maxsize=4096)(self._limit_of_step_ns)
 
     def limit_ns(self, size_bit: int, snr: float, *, los: bool) -> int:
-        """Longest time on the air in ns of a message at a mean SNR; 0 if the message is not tried."""
+        """Timeout in ns of a message at the mean SNR `snr`; 0 if the message should not be sent."""
         if size_bit <= 0:
             return round(LEAST_S) * NS_PER_S
         digits = size_bit.bit_length()
@@ -83,7 +84,7 @@ class Patience:
         return self._limit_ns(size_bit, min(max(step, -1), _LEVELS - 2), los)
 
     def _limit_of_step_ns(self, size_bit: int, step: int, los: bool) -> int:
-        """The same for a step of the SNR; -1 below the lowest."""
+        """Timeout in ns at the level `step` of the SNR table; -1 is any SNR below the lowest level."""
         level = max(step, 0)
         near = slice(level, level + 2)
         expected_s = np.array([_expected_s((rate[near], wait[near]), size_bit) for rate, wait in self._paces[los]])
@@ -94,19 +95,19 @@ class Patience:
         return math.ceil(limit_s) * NS_PER_S
 
     def expected_s(self, size_bit: int, snr: Array, *, los: bool) -> Array:
-        """Expected durations in s [links] of a message, each alone in the band, at their mean SNRs."""
+        """Expected durations [links] in s of a message on links with these mean SNRs, each alone in the band."""
         levels_s = _expected_s(self._paces[los][-1], size_bit)
         place = _place(snr)
         logs = np.interp(place, np.arange(_LEVELS), np.log(np.minimum(levels_s, 1e30)))
         return np.asarray(np.where(levels_s[np.ceil(place).astype(np.int64)] < 1e30, np.exp(logs), math.inf))
 
     def mean_bps(self, snr: Array, in_sight: Mask) -> Array:
-        """Rates in bit/s [links], averaged over fading, of links alone in the band at their mean SNRs."""
+        """Rates [links] in bit/s, averaged over fading, of links with these mean SNRs, each alone in the band."""
         rates = (np.interp(_place(snr), np.arange(_LEVELS), self._paces[los][-1][0]) for los in (True, False))
         return np.where(in_sight, *rates)
 
     def _ample(self, size_bit: int) -> float:
-        """The mean SNR from which on a message has `LEAST_S`, with or without line of sight."""
+        """Mean SNR (linear) from which on a message has the timeout `LEAST_S`, with or without line of sight."""
         expected_s = np.array([_expected_s(pace, size_bit) for of_state in self._paces for pace in of_state]).max(
             axis=0
         )
@@ -116,7 +117,7 @@ class Patience:
 
     @cached_property
     def _paces(self) -> list[list[Pace]]:
-        """The paces [levels] without and with line of sight, with the least and with the largest share of the band."""
+        """Mean rates and waits without and with line of sight, each for the smallest and largest share of the band."""
         band = self._band
         fading = band.fading.combined(band.reception.branches(1))
         states = (False, True) if fading.peak(False) != fading.peak(True) else (False,)
@@ -127,20 +128,20 @@ class Patience:
 
 
 def _place(snr: Array) -> Array:
-    """Levels [links] of mean SNRs (linear), with fractions."""
+    """Fractional indices [links] of mean SNRs (linear) in the table of SNR levels."""
     with np.errstate(divide="ignore"):
         return np.clip((10.0 * np.log10(snr) - _LOW_DB) / _STEP_DB, 0.0, _LEVELS - 1.0)
 
 
 @lru_cache(maxsize=256)
 def _pace(band: Band, share: float, block_s: float, los: bool) -> Pace:
-    """Average rates and waits of links with a share of a band, at each level of their mean SNR.
+    """Mean rates and waits at each SNR level, for links with a share of a band.
 
     Args:
-        band: the band, with the fading of all antennas combined.
-        share: the share.
-        block_s: duration in s of a constant gain; infinity if the gain never changes.
-        los: whether the links have line of sight.
+        band: the band, with the combined fading of all antennas.
+        share: share of the band.
+        block_s: time in s for which the fading gain is constant; infinity if the gain never changes.
+        los: True if the links have line of sight.
     """
     snr = db_to_linear(_LOW_DB + _STEP_DB * np.arange(_LEVELS, dtype=np.float64))[:, None]
     if math.isinf(block_s):

@@ -1,10 +1,9 @@
-"""Uplinks to one antenna of one cell that are on the air together, with a short way from one change to the next.
+"""A fast model of simultaneous uplinks to one cell with one antenna.
 
-`PlainAir` gives the same results as `SharedAir`, to the last bit; tests compare both. While devices do not move, and
-each sends one burst to the server, one row of senders represents the matrices of receivers and senders, the legs of
-bursts, and the cells. This saves calls of some seventy methods of `SharedAir`, `ActiveSet`, `LinkGains` and
-`rate_cells`, which take half the time of a change. Other bursts are handed over to a `SharedAir`, which keeps the band
-until it is empty.
+The results of `PlainAir` and `SharedAir` are bit-identical; tests compare both. As long as devices do not move and each
+device sends one burst to the server, one array of senders replaces the matrices of receivers and senders, the legs and
+the cells. This saves about seventy calls of methods of `SharedAir`, `ActiveSet`, `LinkGains` and `rate_cells`, which
+take half of the computing time per change. If any other burst starts, a `SharedAir` takes over until the band is empty.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from fednet_emu.network.links.links import LinksOverTime
 from fednet_emu.records.ledger import SERVER
 
 _SNR, _POWER_S, _GAIN = range(3)
-"""Rows of the numbers of each sender: its mean SNR (linear), its time on the air so far in s, and from there on its
-fading gain in each of the blocks that were last planned."""
+"""Rows of the array with one column per sender: mean SNR (linear), airtime so far in s times the power share,
+and, from row `_GAIN` on, the fading gain in each block of the last plan."""
 _ROOM = 16
 
 
 def shared_air(sharing: Sharing, band: Band, links: LinksOverTime, cells: int) -> Air:
-    """The air of bursts that share a band: `PlainAir` where they may be plain."""
+    """Return the model of bursts that share a band: `PlainAir` if its conditions can be met, else `SharedAir`."""
     rule, duty = sharing.plain_rule(), sharing.plain_duty
     at_rest, alone = links.until_ns() == FOREVER_NS, band.reception.antennas == 1 and not band.reception.NULLS
     shares = rule is not None or duty is not None
@@ -47,13 +46,13 @@ def shared_air(sharing: Sharing, band: Band, links: LinksOverTime, cells: int) -
 
 @final
 class PlainAir(Air):
-    """The uplinks of one cell; see above.
+    """The uplinks of one cell, as described in the docstring of the module.
 
     Args:
-        rule: allocation of each sender; see `Sharing.plain_rule`; None if senders take turns.
-        band: the band, with one antenna, without slots, and with a rate law that loses nothing in outage.
-        general: an empty air of the same band, for bursts that are not plain.
-        duty: share of the time in which senders take turns; see `Sharing.plain_duty`; None if all send all the time.
+        rule: function that returns the allocation of each sender, see `Sharing.plain_rule`; None if senders take turns.
+        band: the band, with one antenna, without slots, and with a rate law without outage.
+        general: an empty `SharedAir` of the band, for all other bursts.
+        duty: share of the time in which senders take turns, see `Sharing.plain_duty`; None if all send all the time.
     """
 
     def __init__(
@@ -68,18 +67,18 @@ class PlainAir(Air):
 
     def _clear(self) -> None:
         self._senders: set[int] = set()
-        self._bursts: list[Burst] = []  # in the order of the columns of `_of`, which has room for more
+        self._bursts: list[Burst] = []  # in the order of the columns of `_of`, which has spare columns
         self._work: list[int] = []
         self._until_ns: list[int] = []
         self._first_until_ns = FOREVER_NS
-        self._numbers: list[int] = [] if self._steady_gain is None else [0]  # of the blocks whose gains are known
-        self._edges_ns: list[int] = []  # of the planned blocks; none without a plan
+        self._numbers: list[int] = [] if self._steady_gain is None else [0]  # numbers of the blocks with known gains
+        self._edges_ns: list[int] = []  # edges of the planned blocks; empty without a plan
         self._rate_bps: Array = np.empty((0, 0))  # [blocks, senders]
         self._next_ns = self._end_ns = FOREVER_NS
-        self._due: list[int] = []  # places of the bursts that are through at `_end_ns`
+        self._due: list[int] = []  # indices of the bursts that are delivered at `_end_ns`
 
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Add bursts, and plan the rates from now on; if one is not plain, `SharedAir` takes over all of them."""
+        """Add bursts, and plan the rates from now on; if a burst is not plain, `SharedAir` takes over all bursts."""
         if bursts and not self.is_plain and not len(self._general):
             self.is_plain, self.blocks = True, self._general.blocks
         if not self.is_plain:
@@ -116,20 +115,20 @@ class PlainAir(Air):
         self._clear()
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Give up a burst now, as if it had reached its timeout; one that has ended stays as it is."""
+        """Give up a burst now, as if it had reached its timeout; ignore a burst that has already ended."""
         if not self.is_plain:
             self._general.cut(leg, burst, now_ns)
         elif burst in self._bursts:
             self._until_ns[self._bursts.index(burst)] = self._first_until_ns = now_ns
 
     def extend(self, leg: Transfer, bits: int) -> None:
-        """Give a burst more bits, from now on as the business of `SharedAir`."""
+        """Give a burst more bits; `SharedAir` takes over all bursts from now on."""
         if self.is_plain:
             self._hand_over(self._since_ns)
         self._general.extend(leg, bits)
 
     def advance(self, now_ns: int) -> list[Burst]:
-        """Carry bits until now; return the bursts that are delivered or past their timeout."""
+        """Carry bits until now; remove and return the bursts that are delivered or have reached their timeout."""
         if not self.is_plain:
             return self._general.advance(now_ns)
         gone: list[int] = []
@@ -172,7 +171,6 @@ class PlainAir(Air):
         return ended
 
     def powers(self) -> Iterator[Power]:
-        """The powers of the present plan."""
         if not self.is_plain:
             yield from self._general.powers()
         elif self._edges_ns:
@@ -180,7 +178,6 @@ class PlainAir(Air):
                 yield burst[0], self._edges_ns[:1], [self._power]
 
     def rates(self) -> Iterator[Rates]:
-        """The rates of the present plan."""
         if not self.is_plain:
             yield from self._general.rates()
         elif self._edges_ns:
@@ -188,7 +185,6 @@ class PlainAir(Air):
                 yield burst, self._edges_ns[:-1], self._rate_bps[None, :, place]
 
     def _plan(self) -> None:
-        """Compute the rates from now on, and the end times that follow from them."""
         band, since_ns, work, n = self._band, self._since_ns, self._work, len(self._work)
         edges_ns = self._know_gains() if self._steady_gain is None else [since_ns, FOREVER_NS]
         snr, one_block = self._of[_SNR, :n] * self._of[_GAIN:, :n], len(edges_ns) == 2
@@ -223,7 +219,7 @@ class PlainAir(Air):
         self._next_ns = min(self._first_until_ns, edges_ns[-1], end_ns)
 
     def _know_gains(self) -> list[int]:
-        """Draw the fading gains in the next blocks, or take them from the last plan; return the edges in ns."""
+        """Draw the fading gains of the next blocks, or take them from the last plan; return the block edges in ns."""
         since_ns, length_ns, known = self._since_ns, self._band.coherence_ns, self._numbers
         self._band.check_blocks(self._bursts[0][0].started_ns, since_ns)
         blocks = max(1, min(self.blocks, MOST_GAINS // len(self._work)))
@@ -247,7 +243,6 @@ class PlainAir(Air):
         return edges_ns
 
     def _gains(self, bursts: list[Burst]) -> Array | float:
-        """Fading gains [blocks, bursts] in the blocks whose gains are known."""
         if len(bursts) == len(self._numbers) == 1:
             key = bursts[0][0].fading_key
             return self._gain_of(uniform(key, self._numbers[0]), key & 1 == 1)

@@ -1,4 +1,4 @@
-"""The queue of a medium: which bursts wait for their turn, and which may start."""
+"""The queue of a medium, which decides which bursts wait and which may start."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from fednet_emu.network.air.transfer import Burst, Transfer
 
 
 class TurnQueue:
-    """Waiting bursts in the order of their requests, by cell or cluster, and the places that are in use.
+    """Waiting bursts of each cell or cluster in the order of their requests, and the count of occupied slots.
 
     Args:
-        places: largest number of bursts of one cell on the air at once; None for no limit.
-        cells: number of cells; None for the clusters that bursts name: then a burst also waits while one of its ends
-            takes part in another transmission, in any cluster.
+        places: maximum number of simultaneous bursts in one cell or cluster; None for no limit.
+        cells: number of cells; None if bursts belong to clusters instead. In clusters, a burst also waits while its
+            sender or a receiver takes part in another transmission, in any cluster.
 
     Attributes:
-        places: the largest number.
-        clustered: whether bursts name clusters.
-        lane: the cell or the cluster of a transfer.
-        only: the queue of the only cell, from which the medium starts bursts; None in several cells or clusters.
+        places: the argument `places`.
+        clustered: True if bursts belong to clusters.
+        lane: function that returns the cell or the cluster of a transfer.
+        only: the queue of the only cell, from which the medium starts bursts; None with several cells or clusters.
         changed: the cells in which a burst has been added or has ended since the last `start_ready`.
-        left: free places in all cells together, which the medium counts; at 0 nothing can start before a burst ends.
+        left: number of further bursts that may start, over all cells, as counted by the medium.
     """
 
     def __init__(self, places: int | None, cells: int | None = 1) -> None:
@@ -38,12 +38,12 @@ class TurnQueue:
         self.only = self._queues[0] if cells == 1 else None
         self.changed = set[int]()
         self._engaged: set[int] = set()
-        self._blocked: dict[int, list[tuple[int, Burst]]] = {}  # keyed by an end that takes part in a transmission
+        self._blocked: dict[int, list[tuple[int, Burst]]] = {}  # keyed by a radio that takes part in a transmission
         self._unblocked: dict[int, list[tuple[int, Burst]]] = defaultdict(list)  # one heap per cell
         self._added = 0
 
     def add(self, burst: Burst) -> None:
-        """Append a burst to the queue of its cell."""
+        """Append a burst to the queue of its cell or cluster."""
         cell = self.lane(burst[0])
         if self.clustered:
             self._added += 1
@@ -53,19 +53,19 @@ class TurnQueue:
         self.changed.add(cell)
 
     def waiting(self) -> Iterator[Transfer]:
-        """Iterate over all legs of all waiting bursts."""
+        """Yield all legs of all waiting bursts."""
         for queue in self._queues.values():
             yield from (leg for burst in queue for leg in burst)
         for entries in [*self._unblocked.values(), *self._blocked.values()]:
             yield from (leg for _, burst in entries for leg in burst)
 
     def start_ready(self, start: Callable[[Burst], bool]) -> None:
-        """Start the bursts that may start now, and mark their places as used.
+        """Start all bursts that may start now.
 
-        Only cells that have changed since the last call are examined, in the order of their numbers.
+        Only cells that have changed since the last call are examined, in the order of their indices.
 
         Args:
-            start: puts a burst on the air; False if no end was present, so that its place stays free.
+            start: function that puts a burst on the air; returns False if no transfer of the burst can start.
         """
         changed, self.changed = self.changed, set()
         if self.clustered:
@@ -78,7 +78,7 @@ class TurnQueue:
             self._free[cell] = free
 
     def _start_by_request(self, changed: set[int], start: Callable[[Burst], bool]) -> None:
-        """Start the bursts of these cells whose ends are all free, ordered by request across all cells."""
+        """Start the bursts of the `changed` clusters whose radios are all free, in the order of requests."""
         first = [(self._unblocked[cell][0][0], cell) for cell in changed if self._unblocked[cell]]
         heapify(first)
         while first:
@@ -96,7 +96,7 @@ class TurnQueue:
                 heappush(first, (self._unblocked[cell][0][0], cell))
 
     def give_back(self, burst: Burst) -> None:
-        """Free the place of a burst in its cell; bursts that waited for one of its ends are examined again."""
+        """Record the end of a burst; bursts that waited for one of its radios may start at the next `start_ready`."""
         cell = self.lane(burst[0])
         self._free[cell] += 1
         self.changed.add(cell)

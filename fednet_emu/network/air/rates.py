@@ -1,4 +1,4 @@
-"""Rates of all transmissions on the air: the access scheme within each cell, and interference between cells."""
+"""Rates of all transmissions on the air, from the access scheme in each cell and the interference between cells."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Rated(NamedTuple):
     """SINRs, rates and powers of all legs and bursts of a band over some blocks.
 
     Attributes:
-        sinr: [legs, blocks] signal over noise and interference, linear.
+        sinr: [legs, blocks] SINR (linear).
         rate_bps: [legs, blocks] rate in bit/s.
-        carries: [legs, blocks] whether a block carries any bits; None where every block does.
-        power: [bursts, blocks or 1] part of its sender's power that each burst has.
-        dead: [legs] whether a leg never carries anything with its share of the band, even without interference and in
-            the best fading block of 10^8; None if that holds for no leg.
+        carries: [legs, blocks] True if a block may carry bits; None if every block may.
+        power: [bursts, blocks or 1] share of its sender's power that each burst uses.
+        dead: [legs] True if a leg never carries bits with its share of the band, even without interference and in the
+            best of 10^8 fading blocks; None if there is no such leg.
     """
 
     sinr: Array
@@ -35,9 +35,9 @@ _QUIET = np.ones((1, 1))
 
 
 def rate_cells(on_air: ActiveSet, sharing: Sharing, band: Band, numbers: IntArray) -> Rated:
-    """Compute the rates of everything on the air in the blocks of these numbers [blocks].
+    """Compute the rates of all bursts on the air in the blocks with these numbers [blocks].
 
-    Senders of other cells count as noise, with the power they radiate in each block, spread evenly over the band.
+    Signals from other cells count as noise, with the power radiated in each block and spread evenly over the band.
     """
     heard = on_air.gains.heard(numbers)
     quiet, antennas = _QUIET if len(heard) == 1 else np.ones((len(heard), 1)), band.reception.antennas
@@ -67,18 +67,18 @@ def rate_cells(on_air: ActiveSet, sharing: Sharing, band: Band, numbers: IntArra
 
 
 def _branches(sharing: Sharing, band: Band, cell: Active) -> int:
-    """How many antennas' gains add up in each signal of a cell."""
+    """Number of antennas whose gains add up in each signal of a cell."""
     return band.reception.branches(len(cell.radio) if sharing.overlapping else 1)
 
 
 def _pairs(on_air: ActiveSet, cell: Active) -> tuple[IntArray, IntArray]:
-    """Rows and columns of the links of a cell's legs."""
+    """Rows and columns in `on_air.gains` of the links of a cell's legs."""
     columns = on_air.burst["column"][on_air.burst_of_leg]
     return on_air.leg["row"][cell.legs], columns[cell.legs]
 
 
 def _dead(on_air: ActiveSet, sharing: Sharing, cell: Active, inputs: RateInputs, power: Array | None) -> Mask | None:
-    """Mask [legs] of the legs that never carry anything, see `Rated`; None if all do."""
+    """Mask [legs] of a cell's legs that never carry bits, see `Rated`; None if there is no such leg."""
     active, band = cell, inputs.band
     if (
         active.plain
@@ -103,7 +103,6 @@ def _dead(on_air: ActiveSet, sharing: Sharing, cell: Active, inputs: RateInputs,
 
 
 def _rated(sharing: Sharing, inputs: RateInputs, power: Array | None, dead: Mask | None) -> Rated:
-    """The rates of one cell."""
     allocation, band = sharing.allocate(inputs, power), inputs.band
     rate_bps, carries = band.rates_bps(allocation.sinr, allocation.share), allocation.carries
     if carries is not None:
@@ -117,7 +116,7 @@ def _rated(sharing: Sharing, inputs: RateInputs, power: Array | None, dead: Mask
 
 
 def _noise_and_other_cells(cells: list[Active], powers: list[Array | None], heard: Array) -> Array:
-    """Noise plus the received power of senders of other cells, relative to the noise [receivers, blocks]."""
+    """Noise plus interference from other cells at each receiver [receivers, blocks], relative to the noise alone."""
     receivers, senders, blocks = heard.shape
     foreign, radiated = np.ones((receivers, senders), np.bool_), np.zeros((senders, blocks))
     for cell, power in zip(cells, powers, strict=True):
@@ -128,7 +127,6 @@ def _noise_and_other_cells(cells: list[Active], powers: list[Array | None], hear
 
 
 def _together(on_air: ActiveSet, parts: list[Rated], blocks: int) -> Rated:
-    """Join the results of all cells, in the order of the active set."""
     legs = (len(on_air.legs), blocks)
     sinr, rate_bps, power = np.empty(legs), np.empty(legs), np.empty((len(on_air), blocks))
     carries = None if all(part.carries is None for part in parts) else np.ones(legs, np.bool_)

@@ -1,4 +1,4 @@
-"""Arrays with spare capacity: entries are added at the end and removed anywhere; other entries keep their places."""
+"""Arrays with spare capacity: entries are added at the end and removed anywhere; their order stays."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Roomy:
     """An array [rows, entries, ...] that grows and shrinks along its second axis.
 
     Args:
-        empty: an array of the type and of the other axes, without entries.
+        empty: an array [rows, 0, ...] without entries, which sets the data type and the length of all other axes.
 
     Attributes:
-        now: the entries; a view that is valid until the next change.
+        now: view of the entries [rows, entries, ...]; valid until the next change.
     """
 
     def __init__(self, empty: NDArray[Any]) -> None:
         self.now = self._all = self._bytes = empty
 
     def grow(self, more: int) -> NDArray[Any]:
-        """Add entries at the end; return them, to be filled."""
+        """Add `more` entries at the end; return a view of these entries, which the caller fills."""
         before = self.now.shape[1]
         count = before + more
         if count > self._all.shape[1]:
@@ -39,7 +39,7 @@ class Roomy:
         return self._all[:, before:count]
 
     def drop(self, places: IntArray) -> None:
-        """Remove the entries at these increasing indices."""
+        """Remove the entries at the increasing indices `places`."""
         count = self.now.shape[1] - len(places)
         if len(places) == 1:
             place = int(places[0])
@@ -49,7 +49,6 @@ class Roomy:
         self.now = self._all[:, :count]
 
     def clear(self) -> None:
-        """Remove all entries."""
         self.now = self._all[:, :0]
 
 

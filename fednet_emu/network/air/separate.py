@@ -1,7 +1,7 @@
-"""The transmissions of one band: their bits flow at rates that may depend on the other transmissions.
+"""Models of the transmissions on the air in one band, whose rates may depend on each other.
 
-`SeparateAir` holds bursts that do not affect each other; their end times can be computed when they start. `SharedAir`,
-in its own module, recomputes all rates at every change.
+`SeparateAir` holds bursts that do not affect each other, so that end times are computed at the start of a burst.
+`SharedAir`, in its own module, recomputes all rates at every change.
 """
 
 from __future__ import annotations
@@ -24,77 +24,79 @@ from fednet_emu.network.air.transfer import Burst, Transfer
 from fednet_emu.network.traces.assign import DeviceRates
 
 _MANY_LEGS = 16
-"""From this number of legs on, NumPy arrays are faster than a loop over legs."""
+"""Minimum number of legs for which NumPy arrays are faster than a loop over legs."""
 
 _AHEAD_BLOCKS = 256
 _AHEAD = 4
-"""A burst is computed ahead for this many fading blocks, then for this multiple of its time on the air: a transfer that
-is soon cancelled costs little, and one that takes long is computed at most a third more often than once."""
+"""A burst is computed for the next `_AHEAD_BLOCKS` fading blocks, then up to `_AHEAD` times its time on the air so far.
+This limits the work for a transfer that is soon cancelled, and adds at most a third for a long transfer."""
 
 
 _KNOWN_RATES = 1 << 16
-"""Number of links without fading whose rates are kept."""
+"""Number of links without fading whose rates are cached."""
 
 Power = tuple[Transfer, Sequence[int], Sequence[float]]
-"""The power of a burst, named by its first leg, as shares of its sender's, from each of some instants on in ns."""
+"""Power of a burst over time: the first leg of the burst, the times in ns at which the power changes, and from each
+time on the share of the sender's power that the burst uses."""
 
 Rates = tuple[Burst, Sequence[int], Array]
-"""Rates in bit/s of the legs of a burst [legs, blocks], from each of some instants on in ns."""
+"""Rates of a burst over time: the burst, the start times [blocks] in ns of the blocks, and the rates [legs, blocks] in
+bit/s of its legs."""
 
 
 class Air(ABC):
-    """The transmissions of one band that are under way."""
+    """The transmissions on the air in one band."""
 
     follows_movement: ClassVar[bool] = False
-    """Whether rates change when links do, by `move`."""
+    """True if `move` updates the rates after the links have changed."""
 
     @abstractmethod
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Put bursts on the air, whose legs have their mean SNR and their fading key, and plan everything from now on.
+        """Put bursts on the air and plan all bursts from now on; mean SNRs and fading keys of the legs must be set.
 
         Returns:
-            Time in ns of the next `advance` if nothing changes, usually an end; `FOREVER_NS` when the air is empty.
+            Time in ns at which `advance` must be called next, usually the end of a burst; `FOREVER_NS` without bursts.
         """
 
     @abstractmethod
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Give up a leg of a burst; its `until_ns` has been set to now."""
+        """Give up a leg of a burst; the caller has set `until_ns` of the leg to `now_ns`."""
 
     @abstractmethod
     def advance(self, now_ns: int) -> list[Burst]:
-        """Carry bits until now; remove and return the bursts that have ended, with bits and outcome in their legs."""
+        """Carry bits until now; remove and return the bursts that have ended, with carried bits and outcome set."""
 
     def extend(self, leg: Transfer, bits: int) -> None:
-        """Give the only leg of a burst more bits, before `advance`; no effect by default."""
+        """Give more bits to the leg of a burst with one leg, before `advance`; no effect by default."""
         return
 
     def move(self) -> None:
-        """Begin a period of movement, after `advance`: all links are new."""
+        """Start a movement period, after `advance`: look up all links again; no effect by default."""
         return
 
     def powers(self) -> Iterable[Power]:
-        """The planned powers of all bursts whose power is not full from start to end; none by default."""
+        """Return the planned powers of all bursts that do not use full power all the time; none by default."""
         return ()
 
     def rates(self) -> Iterable[Rates]:
-        """The planned rates of all bursts whose end was not computed when they started; none by default."""
+        """Return the planned rates of all bursts whose end was not computed at their start; none by default."""
         return ()
 
 
 Walk = Callable[[Burst, int, int], int]
-"""`walk(burst, start_ns, horizon_ns)` sets bits and outcome of each leg of a burst that no other transmission affects,
-and returns the end of its slowest leg in ns. A leg that is still on the air at the horizon may be left there: without
-an outcome, with fewer bits than it has to carry, and with the horizon as its end."""
+"""`walk(burst, start_ns, horizon_ns)` computes a burst that no other transmission affects: it sets the carried bits and
+the outcome of each leg, and returns the end in ns of the slowest leg. The computation may stop at the horizon: a leg
+that is still on the air then has no outcome and fewer bits than its size, and the horizon counts as its end."""
 
 
 class SeparateAir(Air):
-    """Bursts that do not affect each other: only a cancellation can change an end time.
+    """Bursts that do not affect each other, so that only a cancellation can change an end time.
 
-    Senders send all the time, at rates that are known from the start on.
+    Senders send all the time, at rates that are known at the start of a burst.
 
     Args:
-        walk: computes how a burst is carried.
-        ahead_ns: how far a new burst is computed at first.
+        walk: function that computes a burst, see `Walk`.
+        ahead_ns: time in ns for which a new burst is computed at first.
     """
 
     def __init__(self, walk: Walk, ahead_ns: int = FOREVER_NS) -> None:
@@ -103,14 +105,13 @@ class SeparateAir(Air):
         self._started = 0
 
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Compute the end of each leg; a burst ends with its slowest leg."""
         for burst in bursts:
             self._started += 1
             heappush(self._ends, (self._end_ns(burst, now_ns, now_ns + self._ahead_ns), self._started, burst))
         return self._ends[0][0] if self._ends else FOREVER_NS
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Recompute the end of the burst without this leg; if it was the last leg, the burst ends now."""
+        """Recompute the end of the burst without this leg; if no other leg remains, the burst ends now."""
         place = next(place for place, entry in enumerate(self._ends) if entry[2] is burst)
         for other in burst:
             other.lost = ""
@@ -118,7 +119,7 @@ class SeparateAir(Air):
         heapify(self._ends)
 
     def advance(self, now_ns: int) -> list[Burst]:
-        """Return the bursts that have ended by now; those that end in one instant are in the order of their starts."""
+        """Remove and return the bursts that have ended by now; bursts with equal end times are in order of start."""
         ended, ends = [], self._ends
         while ends and ends[0][0] <= now_ns:
             burst = ends[0][2]
@@ -130,12 +131,12 @@ class SeparateAir(Air):
         return ended
 
     def _again_ns(self, burst: Burst, now_ns: int) -> int:
-        """End of a burst that has been on the air for some time, first computed for `_ahead_ns`."""
+        """End in ns of a burst that is already on the air, computed again up to a later horizon."""
         started_ns = burst[0].started_ns
         return self._end_ns(burst, now_ns, started_ns + max(_AHEAD * (now_ns - started_ns), self._ahead_ns))
 
     def _end_ns(self, burst: Burst, now_ns: int, horizon_ns: int) -> int:
-        """End of a burst, or a later time than now up to which it was computed."""
+        """End in ns of a burst, or the horizon if the burst has not ended by then; never before `now_ns`."""
         started_ns = burst[0].started_ns
         end_ns = self.walk(burst, started_ns, horizon_ns)
         if end_ns < now_ns:
@@ -146,7 +147,7 @@ class SeparateAir(Air):
 
 @final
 class BandAir(SeparateAir):
-    """Links of a band, each computed as if it were alone in the band."""
+    """Bursts in a band, each computed as if it were alone in the band."""
 
     def __init__(self, band: Band) -> None:
         super().__init__(self._walk_burst, FOREVER_NS if band.constant else _AHEAD_BLOCKS * band.coherence_ns)
@@ -156,14 +157,13 @@ class BandAir(SeparateAir):
         self._steady_per_ns = lru_cache(maxsize=_KNOWN_RATES)(self._per_ns) if band.constant else None
 
     def _per_ns(self, snr: float, los: int) -> int:
-        """Work per ns of a link that does not fade; 0 if it carries nothing."""
+        """Work per ns, in the units of `kernel.work`, on a link that does not fade; 0 if the link carries no bits."""
         share, bandwidth_hz, _, gain, rate_of, _, _ = self._for_one
         sinr = snr * gain(0.5, los == 1) / share
         return int(rate_of(sinr, bandwidth_hz) * SCALE) if sinr >= self._least_sinr else 0
 
     @override
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Compute the end of each leg; most legs end in the fading block in which they start."""
         ends, steady, least_sinr = self._ends, self._steady_per_ns, self._least_sinr
         if not bursts:
             return ends[0][0] if ends else FOREVER_NS
@@ -194,7 +194,7 @@ class BandAir(SeparateAir):
         return ends[0][0] if ends else FOREVER_NS
 
     def _walk_burst(self, burst: Burst, start_ns: int, horizon_ns: int) -> int:
-        """Follow each leg until it is delivered, reaches its timeout, one of its ends leaves, or the horizon."""
+        """Compute each leg until delivery, timeout, a device's departure, or the horizon; return the last end in ns."""
         last_ns = start_ns
         for leg in burst if len(burst) < _MANY_LEGS else self._decisive(burst, start_ns):
             end_ns = self._walk_leg(leg, start_ns, horizon_ns)
@@ -203,7 +203,7 @@ class BandAir(SeparateAir):
         return last_ns
 
     def _walk_leg(self, leg: Transfer, start_ns: int, horizon_ns: int) -> int:
-        """Follow one leg; return its end, or the horizon, or the start if its link never carries anything."""
+        """Compute one leg; return its end in ns, or the horizon, or the start if its link never carries bits."""
         snr, size_bit, until_ns = leg.snr, leg.size_bit, leg.until_ns
         doubtful = snr <= self._doubtful_snr and size_bit > 0 and until_ns > start_ns
         if doubtful and not self._band.carries(snr, los=leg.fading_key & 1 == 1):
@@ -219,7 +219,7 @@ class BandAir(SeparateAir):
         return end_ns
 
     def _decisive(self, burst: Burst, start_ns: int) -> Burst:
-        """Select the legs that may be lost or end last and so need the exact walk; all others are set as delivered."""
+        """Return the legs that may be lost or end last, for the exact computation; mark all other legs as delivered."""
         size_bit, outage_sinr = burst[0].size_bit, self._outage_sinr
         snr = np.array([leg.snr for leg in burst])
         keys = np.array([leg.fading_key for leg in burst], np.uint64)
@@ -235,10 +235,10 @@ class BandAir(SeparateAir):
 
 
 def at_recorded_rates(rates: DeviceRates) -> Walk:
-    """Carry bursts over links at recorded rates.
+    """Return a `Walk` that carries bursts at the recorded rates of the devices.
 
-    Simultaneous transfers of one device each get its full recorded rate. Ignored here: everything but the recorded
-    rate, which already contains the interference and fading of the recording.
+    Simultaneous transfers of one device each get the full recorded rate of the device.
+    Ignored here: all effects other than the recorded rate, which already includes interference and fading.
     """
 
     def walk(burst: Burst, start_ns: int, _horizon_ns: int) -> int:

@@ -1,8 +1,8 @@
 """Bursts that are on the air at the same time and whose rates depend on each other.
 
 Rates are planned over the next blocks. When a burst starts or ends, or when the plan runs out, the bits carried so far
-are subtracted and a new plan is made. Bits are whole numbers (`network.work`): the sum over segments of rate x duration
-is exactly the payload, however often the plan was changed.
+are subtracted and a new plan is made. Work is counted in integers (`kernel.work`), so that the sum of rate x duration
+over all segments equals the payload exactly, after any number of changes to the plan.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from fednet_emu.network.air.transfer import Burst, Transfer
 from fednet_emu.network.links.links import LinksOverTime
 
 BLOCKS = 8
-"""Blocks of a first plan."""
+"""Number of blocks in the first plan."""
 _MOST_BLOCKS = 2048
 MOST_GAINS = 1 << 21
-"""Most fading gains of a plan."""
+"""Maximum number of fading gains in a plan."""
 NEAR_NS = 2.0
-"""End times closer than this (ns) are compared by exact integers; rounding errors of a plan's estimates are smaller."""
+"""End times that differ by less than this value in ns are compared in exact integers; rounding errors are smaller."""
 
 
 class Plan(NamedTuple):
     """Rates and end times over the next blocks, valid until a burst starts or is cancelled.
 
     Attributes:
-        edges_ns: edges of the blocks, one more than there are blocks.
-        rated: rates, SINRs and powers in them.
-        needed_ns: [legs] estimate of the time each leg still takes; 0 where it has nothing left.
-        first_ns: time in ns before which no burst is through, with a margin for rounding.
-        next_ns: the next end of a burst, the next timeout of a leg, or the end of the plan, whichever is first.
+        edges_ns: [blocks + 1] edges of the blocks in ns.
+        rated: rates, SINRs and powers in the blocks.
+        needed_ns: [legs] estimated remaining time of each leg in ns; 0 for a leg that is done.
+        first_ns: time in ns before which no burst ends, with a margin for rounding.
+        next_ns: time in ns of the next end of a burst, the next timeout or the end of the plan, whichever is first.
     """
 
     edges_ns: list[int]
@@ -53,10 +53,10 @@ class Plan(NamedTuple):
 
 
 class SharedAir(Air):
-    """The transmissions of one band, in one cell or in several that disturb each other.
+    """The transmissions of one band, in one cell or in several cells that interfere with each other.
 
     Attributes:
-        blocks: number of blocks of the next plan.
+        blocks: number of blocks in the next plan.
     """
 
     follows_movement: ClassVar[bool] = True
@@ -78,7 +78,7 @@ class SharedAir(Air):
         self._plan: Plan | None = None
         self.blocks = BLOCKS
         self._since_ns = 0
-        self._first_until_ns = FOREVER_NS  # when the first leg reaches its timeout or one of its ends leaves
+        self._first_until_ns = FOREVER_NS  # earliest timeout of a leg, or departure of a device
 
     def __len__(self) -> int:
         return len(self._on_air)
@@ -86,15 +86,17 @@ class SharedAir(Air):
     def go_on(
         self, bursts: list[Burst], work: list[int], power_s: Array, numbers: IntArray, gains: Array, now_ns: int
     ) -> None:
-        """Put bursts on the empty air as they are; all are of one leg, to one receiver, over links that do not move.
+        """Take over bursts that are already on the air; no other burst may be on the air.
+
+        Each burst has one leg, all bursts have the same receiver, and devices do not move.
 
         Args:
             bursts: the bursts, in the order of their starts.
-            work: remaining work of each burst.
-            power_s: time on the air so far of each, in s.
-            numbers: [blocks] of the blocks of the last plan.
-            gains: [bursts, blocks] fading gains in them.
-            now_ns: this instant.
+            work: remaining work of each burst, in the units of `kernel.work`.
+            power_s: [bursts] time on the air so far in s, times the power share.
+            numbers: [blocks] numbers of the blocks in the last plan.
+            gains: [bursts, blocks] fading gains in the blocks.
+            now_ns: present time in ns.
         """
         on_air, self._since_ns, self._changed = self._on_air, now_ns, True
         on_air.add(bursts)
@@ -104,7 +106,7 @@ class SharedAir(Air):
         self._first_until_ns = int(least(on_air.leg["until_ns"]))
 
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Add bursts, and plan the rates from now on; `advance` must have been called for this instant."""
+        """Add bursts, and plan the rates from now on; `advance` must have been called for `now_ns`."""
         on_air = self._on_air
         if bursts:
             self._since_ns = now_ns
@@ -124,22 +126,20 @@ class SharedAir(Air):
         return self._plan.next_ns
 
     def move(self) -> None:
-        """Begin a period of movement, after `advance`: all links are new, and legs continue in the cells they name now.
+        """Start a movement period, after `advance`: look up all links again; legs continue in their current cells.
 
-        Energies until now are settled, as powers may be new, too.
+        The energy used so far is added up first, because transmit powers may change.
         """
         if len(self._on_air):
             self._on_air.move()
             self._changed = True
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Give up a leg now, as if it had reached its timeout; one that has ended stays as it is."""
         for place, other in enumerate(self._on_air.legs):
             if other is leg:
                 self._on_air.leg["until_ns"][place] = self._first_until_ns = now_ns
 
     def extend(self, leg: Transfer, bits: int) -> None:
-        """Give a leg more bits."""
         on_air = self._on_air
         for place, other in enumerate(on_air.legs):
             if other is leg:
@@ -149,7 +149,7 @@ class SharedAir(Air):
                 self._changed = True
 
     def advance(self, now_ns: int) -> list[Burst]:
-        """Carry bits until now; return the bursts whose legs are all delivered, unreachable or past their timeout."""
+        """Carry bits until now; remove and return the bursts whose legs are delivered, unreachable or timed out."""
         on_air, ended = self._on_air, []
         some_are_through = self._plan is None or now_ns >= self._plan.first_ns
         self._flow(now_ns)
@@ -166,14 +166,13 @@ class SharedAir(Air):
         return ended
 
     def powers(self) -> Iterator[Power]:
-        """The powers of the present plan."""
         if self._plan is not None:
             from_ns = self._plan.edges_ns[:-1]
             for burst, power in zip(self._on_air.bursts, self._plan.rated.power.tolist(), strict=True):
                 yield burst[0], from_ns if len(power) > 1 else from_ns[:1], power
 
     def rates(self) -> Iterator[Rates]:
-        """The rates of the present plan; 0 for legs that are through, or off the air."""
+        """Yield the rates of the current plan; 0 for legs that have ended."""
         if self._plan is None:
             return
         flows = np.where(self._on_air.leg["left_nbit"][:, None] > 0, self._plan.rated.rate_bps, 0.0)
@@ -183,13 +182,13 @@ class SharedAir(Air):
             yield burst, from_ns, np.array([of_leg.get(leg, silent) for leg in burst])
 
     def _done(self) -> Mask | None:
-        """Mask [legs] of the legs that are delivered or can never be; None if there are none."""
+        """Mask [legs] of the legs that are delivered or can never be delivered; None if there is no such leg."""
         leg = self._on_air.leg
         done: Mask = leg["dead"] | (leg["left_nbit"] == 0.0)
         return done if done.any() else None
 
     def _take_off(self, gone: IntArray) -> list[Burst]:
-        """Store the outcome in the legs at these indices, remove them, and return the bursts that are over."""
+        """Set the outcome of the legs with the indices `gone`, remove these legs, and return the bursts that end."""
         on_air = self._on_air
         fates = on_air.leg.take(gone)
         for place, met_outage, dead in zip(
@@ -204,7 +203,7 @@ class SharedAir(Air):
     # ---- the flow of bits --------------------------------------------------------------------------------------------
 
     def _flow(self, now_ns: int) -> None:
-        """Subtract the bits carried since the last call at the planned rates; no leg carries more than it has left."""
+        """Subtract the bits carried since the last call at the planned rates, at most each leg's remaining bits."""
         plan, on_air = self._plan, self._on_air
         if plan is not None and now_ns > self._since_ns:
             rates, power = plan.rated.rate_bps, plan.rated.power
@@ -221,7 +220,7 @@ class SharedAir(Air):
         self._since_ns = now_ns
 
     def _hold_slot(self, plan: Plan, now_ns: int) -> None:
-        """Keep the outcome of the present slot, which is decided at its start, for the rest of that slot."""
+        """Store the rates and powers of the current slot, which were decided at its start and hold until its end."""
         if now_ns % self._band.slot_ns == 0:
             return
         block = bisect_right(plan.edges_ns, now_ns) - 1
@@ -233,7 +232,6 @@ class SharedAir(Air):
     # ---- the plan ----------------------------------------------------------------------------------------------------
 
     def _make_plan(self) -> Plan:
-        """Compute the rates from now on, and the end times that follow from them."""
         on_air, band, since_ns = self._on_air, self._band, self._since_ns
         band.check_blocks(on_air.legs[0].started_ns, since_ns)
         room = MOST_GAINS // on_air.gains.mean.size
@@ -260,7 +258,7 @@ class SharedAir(Air):
         return Plan(edges, rated, needed, first_ns, next_ns)
 
     def _first_end_ns(self, edges: list[int], rate_bps: Array, needed: Array, ends: Array, soonest: float) -> int:
-        """Exact first instant at which all legs of a burst are delivered; `FOREVER_NS` if it is after the plan."""
+        """Exact first time in ns at which all legs of a burst are delivered; `FOREVER_NS` if it is after the plan."""
         on_air, since_ns = self._on_air, self._since_ns
         if not since_ns + soonest < edges[-1] + NEAR_NS:
             return FOREVER_NS
@@ -276,7 +274,7 @@ class SharedAir(Air):
         return first_ns
 
     def _resume_slot(self, rated: Rated) -> Rated:
-        """Replace the first block by the rest of the present slot, whose outcome is already decided."""
+        """Replace the first block by the remainder of the current slot, whose rates and powers are already decided."""
         leg = self._on_air.leg
         rated.rate_bps[:, 0], rated.sinr[:, 0] = leg["slot_rate_bps"], leg["slot_sinr"]
         if rated.carries is not None:
@@ -287,7 +285,7 @@ class SharedAir(Air):
 
 
 def blocks_after(edges_ns: list[int], now_ns: int, blocks: int) -> int:
-    """How many blocks to plan after a plan: more if it ran out, and fewer after a change in its first quarter."""
+    """Number of blocks in the next plan: more if the last plan ran out, fewer after a change in its first quarter."""
     count = len(edges_ns) - 1
     if now_ns >= edges_ns[-1]:
         return min(4 * count, _MOST_BLOCKS)
@@ -295,7 +293,7 @@ def blocks_after(edges_ns: list[int], now_ns: int, blocks: int) -> int:
 
 
 def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
-    """Time in ns at which some work is done at the rates [blocks] of a plan; `FOREVER_NS` if after the plan."""
+    """Time in ns at which `work` is done at the rates [blocks] of a plan; `FOREVER_NS` if that is after the plan."""
     if not work:
         return edges_ns[0]
     for rate, start_ns, end_ns in zip(rate_bps.tolist(), edges_ns, edges_ns[1:], strict=False):
@@ -309,10 +307,10 @@ def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
 
 
 def _in_outage(plan: Plan, since_ns: int, outage_sinr: float) -> Mask:
-    """Mask [legs]: whether the SINR was below the outage threshold in a block used in the plan's first `since_ns`."""
+    """Mask [legs] of the legs whose SINR was below `outage_sinr` in a used block of the plan's first `since_ns` ns."""
     edges_ns = np.array(plan.edges_ns)
     starts_ns = (edges_ns[:-1] - edges_ns[0]).astype(np.float64)
-    spanned = starts_ns + 1e-3 < np.minimum(plan.needed_ns, since_ns)[:, None]  # rounding error is not a block
+    spanned = starts_ns + 1e-3 < np.minimum(plan.needed_ns, since_ns)[:, None]  # 1e-3: tolerance for rounding errors
     low = (plan.rated.sinr < outage_sinr) & spanned
     if plan.rated.carries is not None:
         low &= plan.rated.carries

@@ -1,8 +1,8 @@
 """How transmitters share a band: who radiates in each block, and each leg's SINR and share of the band.
 
-A *leg* is one transfer to one receiver, a *burst* the legs of one broadcast (one leg as a rule), a *sender* the radio
-of one or more bursts. SNRs and received powers (`heard`) are linear, relative to the receiver's own noise in the whole
-band.
+A *leg* is one transfer to one receiver. A *burst* is one transmission: one leg, or all legs of a broadcast. A *sender*
+is a radio that sends one or more bursts. SNRs and received powers (`heard`) are linear, relative to the noise of the
+receiver in the whole band.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ class Active(NamedTuple):
 
     Attributes:
         burst: [legs] index of each leg's burst; legs of one burst are adjacent.
-        receiver: [legs] receiver of each leg, a row of `mean`.
-        sender: [bursts] radio that sends each burst, a column of `mean`.
-        radio: [senders] numbers of the sending radios, which key their random draws.
-        part: [bursts] share of its sender's power that each burst has when all bursts of the sender are on the air.
-        left_bit: [legs] bits left to carry at the last change.
+        receiver: [legs] index of each leg's receiver, a row of `mean`.
+        sender: [bursts] index of each burst's sender, a column of `mean`.
+        radio: [senders] numbers of the sending radios, used as keys of their random draws.
+        part: [bursts] share of the sender's power for each burst if the sender transmits all its bursts at once.
+        left_bit: [legs] remaining bits at the last change.
         mean: [receivers, senders] SNR of each sender at its transmit power, averaged over fading.
-        deaf: [receivers, senders] whether both are the same radio, which cannot receive while it sends; None when no
-            pair is.
-        grants: [bursts, 2] planned share of the band of each burst, and noise and interference over the noise in it;
-            None unless the scheme is `planned`.
-        slice_of: [bursts] number of the slice of each burst; None without slices.
-        plain: whether every sender has one burst with one leg, in the same order, and all have the same receiver.
-            Then bursts and senders have the indices of legs, and every part is 1.
-        legs, bursts, rows, columns: indices of its legs, bursts, receivers and senders in the active set of all cells.
+        deaf: [receivers, senders] True if receiver and sender are the same radio, which cannot receive while it sends;
+            None if there is no such pair.
+        grants: [bursts, 2] planned share of the band for each burst, and its noise plus interference relative to the
+            noise alone; None unless the scheme is `planned`.
+        slice_of: [bursts] index of each burst's network slice; None without slices.
+        plain: True if every sender has one burst with one leg, all legs have the same receiver, and legs, bursts and
+            senders have equal indices. Every `part` is then 1.
+        legs, bursts, rows, columns: indices of the cell's legs, bursts, receivers and senders in the `ActiveSet`.
     """
 
     burst: IntArray
@@ -56,34 +56,35 @@ class Active(NamedTuple):
 
     @property
     def first_leg(self) -> IntArray:
-        """The first leg of each burst [bursts]."""
+        """Indices [bursts] of the first leg of each burst."""
         return np.flatnonzero(np.diff(self.burst, prepend=-1))
 
     def of_legs(self, heard: Array) -> Array:
-        """Select from [receivers, senders, ...] the entry of each leg's own receiver and sender: [legs, ...]."""
+        """Return the entries [legs, ...] of `heard` [receivers, senders, ...] for each leg's receiver and sender."""
         own: Array = heard[0] if self.plain else heard[self.receiver, self.sender[self.burst]]
         return own
 
     def part_of_legs(self) -> Array:
-        """`part` of the burst of each leg [legs]."""
+        """Return `part` of each leg's burst [legs]."""
         return self.part if self.plain else self.part[self.burst]
 
     def radiated(self, power: Array) -> Array:
-        """Share of its power that each sender radiates [senders, blocks]: the sum over its bursts [bursts, blocks]."""
+        """Return the share of power that each sender radiates [senders, blocks], given the shares of its bursts."""
         total: Array = np.zeros((len(self.radio), power.shape[1]))
         np.add.at(total, self.sender, power)
         return total
 
 
 class RateInputs(NamedTuple):
-    """Inputs of the rates of an access scheme over consecutive blocks.
+    """Inputs from which an access scheme computes rates over consecutive blocks.
 
     Attributes:
         active: the transmissions on the air.
-        own: [legs, blocks] SNR of each leg's sender at full power, fading included, all antennas combined.
-        heard: [receivers, senders, blocks] power of each sender at full power, relative to the noise.
+        own: [legs, blocks] SNR of each leg at its sender's full power, with fading and all antennas combined.
+        heard: [receivers, senders, blocks] received power of each sender at full power, relative to the noise.
         noise: [receivers, blocks] noise plus interference from other cells, relative to the noise alone.
         numbers: [blocks] numbers of the blocks.
+        band: the band.
     """
 
     active: Active
@@ -94,7 +95,7 @@ class RateInputs(NamedTuple):
     band: Band
 
     def noise_of_legs(self) -> Array:
-        """`noise` of the receiver of each leg, in a shape that broadcasts against [legs, blocks]."""
+        """Return `noise` at each leg's receiver, in a shape that broadcasts against [legs, blocks]."""
         return self.noise if self.active.plain else self.noise[self.active.receiver]
 
 
@@ -102,11 +103,11 @@ class Allocation(NamedTuple):
     """How an access scheme shares the band among the legs of a cell.
 
     Attributes:
-        sinr: [legs, blocks] signal over noise and interference, linear.
-        share: fraction of the band, in a shape that broadcasts against [legs, blocks].
-        clear: [legs, blocks] SINR without any interference, linear.
-        carries: [legs, blocks] whether the leg may carry bits in the block; None where all may. A SINR below the
-            scheme's threshold carries nothing in any case.
+        sinr: [legs, blocks] SINR (linear).
+        share: fraction of the band for each leg, in a shape that broadcasts against [legs, blocks].
+        clear: [legs, blocks] SNR (linear) on the share of the band, without interference.
+        carries: [legs, blocks] True if the leg may carry bits in the block; None if all legs may. A leg with a SINR
+            below the scheme's threshold carries no bits in any case.
     """
 
     sinr: Array
@@ -116,35 +117,35 @@ class Allocation(NamedTuple):
 
 
 class Sharing(ABC):
-    """How bursts that are on the air together share a band.
+    """How simultaneous bursts share a band.
 
     Attributes:
-        overlapping: whether they use the same part of the band.
+        overlapping: True if simultaneous bursts use the same part of the band.
     """
 
     overlapping: ClassVar[bool]
 
     def power(self, inputs: RateInputs) -> Array | None:
-        """Share of its sender's power that each burst has in each block [bursts, blocks].
+        """Return the share of its sender's power that each burst uses in each block [bursts, blocks].
 
-        None if every sender sends all the time and its bursts share its power equally.
+        None if every sender sends all the time and splits its power equally among its bursts.
         """
         return None
 
     def plain_rule(self) -> Callable[[Array], Allocation] | None:
-        """The rule by which senders of one burst each share the band at one antenna.
+        """Return a simpler form of `allocate`, for one antenna and senders with one burst each.
 
         Returns:
-            The result of `allocate` as a function of the SNRs of the senders [blocks, senders], fading included, in
-            arrays of that shape; None if it depends on more than these.
+            A function of the senders' SNRs [blocks, senders], with fading, that returns an `Allocation` with arrays
+            [blocks, senders]; None if the allocation depends on more than these SNRs.
         """
         return None
 
     @property
     def plain_duty(self) -> float | None:
-        """Share of the time in which senders take turns under the plain rule; None if all send all the time."""
+        """Share of the time in which any sender transmits, if senders take turns; None if all send all the time."""
         return None
 
     @abstractmethod
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """SINR and share of the band of each leg; `power` is the result of the method `power`."""
+        """Return the SINR and the share of the band of each leg; `power` is the result of the method `power`."""

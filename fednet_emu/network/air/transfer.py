@@ -1,4 +1,4 @@
-"""A transfer: one payload sent to one receiver, from the request to the delivery."""
+"""A transfer: the transport of one payload to one receiver, from the request to the delivery."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fednet_emu.records.rows import KINDS
 
 
 class Delivery(NamedTuple):
-    """Outcome of one transfer at one receiver; `lost` is the reason of a loss, empty when the payload has arrived."""
+    """Outcome of one transfer at one receiver; `lost` is the reason for a loss, or empty if the payload has arrived."""
 
     sender: int
     receiver: int
@@ -30,12 +30,12 @@ class Delivery(NamedTuple):
 
     @property
     def latency_s(self) -> float:
-        """Time in s from the request to the end, including the wait for the channel."""
+        """Time in s from the request to the end of the transfer, including the wait for the channel."""
         return self.ended_s - self.requested_s
 
     @classmethod
     def given_up(cls, now_s: float) -> Delivery:
-        """The outcome of a transfer that the algorithm gives up now: lost for the reason "deadline"."""
+        """Return the outcome of a transfer that the algorithm gives up now: lost, with the reason "deadline"."""
         return cls(SERVER, SERVER, None, 0, now_s, float("nan"), now_s, "deadline")
 
 
@@ -43,15 +43,15 @@ N = TypeVar("N", Array, float)
 
 
 class Grant(NamedTuple, Generic[N]):
-    """The plan for one device of a round, in numbers, or for all devices, in arrays [n].
+    """The resources planned for one device in a round (numbers), or for all devices (arrays [n]).
 
     Attributes:
-        share: part of the band, 1 where devices take turns on the whole of it; 0 for one that is left out of the round.
-        power_part: part of the full transmit power.
-        clock_part: part of the full clock.
-        ends_s: when its upload should arrive, from the start of the round.
-        noise: noise and interference over the noise alone in its part of the band.
-        error: probability that its upload is lost, in addition to other losses.
+        share: share of the band; 1 if devices take turns on the whole band, 0 for a device that skips the round.
+        power_part: fraction of the full transmit power.
+        clock_part: fraction of the full clock frequency.
+        ends_s: planned arrival time of the upload, in s from the start of the round.
+        noise: noise plus interference in the device's part of the band, relative to the noise alone.
+        error: probability that the upload is lost, in addition to other losses.
     """
 
     share: N
@@ -63,7 +63,7 @@ class Grant(NamedTuple, Generic[N]):
 
     @staticmethod
     def undisturbed(share: Array, power_part: Array, clock_part: Array, ends_s: Array) -> Grant[Array]:
-        """Grants without interference and errors."""
+        """Return grants without interference and without the loss probability `error`."""
         return Grant(share, power_part, clock_part, ends_s, np.ones(len(share)), np.zeros(len(share)))
 
 
@@ -71,12 +71,12 @@ class Message(NamedTuple):
     """A payload on its way to one receiver.
 
     Attributes:
-        payload: content of the delivery.
-        size_bit: bits on the air.
+        payload: content to deliver.
+        size_bit: number of bits on the air.
         number: number of the payload in the records; -1 for none.
-        group: where the medium has multicast, requests of one instant by one sender with the same group are one
-            broadcast; None for a transfer of its own.
-        grant: plan of the transfer; None without a plan.
+        group: key of a broadcast. On a medium with multicast, messages that one sender sends at one instant with equal
+            `group` are one broadcast; a message with None is a separate transfer.
+        grant: planned resources of the transfer; None without a plan.
     """
 
     payload: Any
@@ -88,18 +88,18 @@ class Message(NamedTuple):
 
 @dataclass(slots=True)
 class Phases:
-    """Delays of one transfer in addition to its turn and its time on the air, and the sizes of its message.
+    """Delays of one transfer, apart from its wait in the queue and its airtime, and the sizes of its message.
 
     Attributes:
-        payload_bit: bits that the transport is given to carry.
-        wire_bit: payload and headers, the bits on the air.
-        reverse_bit: acknowledgements that the receiver returns; they take no time on the air.
-        access_ns: wait for access.
-        setup_ns: wait for a connection, and for software.
-        gap_ns: time between the first bit on the air and the last in which the sender waited for acknowledgements.
-        tail_ns: time from its last bit on the air until it is received.
+        payload_bit: bits of the payload that is handed to the transport protocol.
+        wire_bit: bits on the air: the payload and its headers.
+        reverse_bit: bits of the receiver's acknowledgements, which take no airtime.
+        access_ns: delay in ns for channel access.
+        setup_ns: delay in ns for the setup of a connection, and for software.
+        gap_ns: total time in ns, after the first bit on the air, in which the sender waits for acknowledgements.
+        tail_ns: time in ns from the last bit on the air to its reception.
         window_bit: bits that the first round trip may carry; 0 for no limit.
-        refused: why the transfer is lost, without being sent, when its waits are over; empty if it is not.
+        refused: reason for the loss of a transfer that is not sent after its delays; empty for a transfer that is sent.
     """
 
     payload_bit: int
@@ -114,21 +114,21 @@ class Phases:
 
     @property
     def wait_ns(self) -> int:
-        """Time in ns from the request until the transfer may queue for its turn, or start."""
+        """Time in ns from the request until the transfer may enter the queue or start."""
         return self.setup_ns + self.access_ns
 
     def cut(self, passed_ns: int) -> None:
-        """Note that a transfer that never started has ended after this time in ns."""
+        """Shorten the delays of a transfer that ended `passed_ns` after its request, before it started."""
         self.setup_ns = min(self.setup_ns, passed_ns)
         self.access_ns = min(self.access_ns, passed_ns - self.setup_ns)
 
 
 class Transfer(Completion):
-    """Event that triggers when a transfer has ended, delivered or lost; its value is the `Delivery`.
+    """Event that triggers when a transfer has ended (delivered or lost); the value of the event is the `Delivery`.
 
     Args:
         kind: 0 for an uplink, 1 for a downlink, 2 for a sidelink.
-        stop: cancels the given transfer for the given reason, whether it waits or is on the air.
+        stop: function that cancels a waiting or current transfer; its arguments are the transfer and the reason.
     """
 
     # All attributes are set per instance: class defaults slow attribute access.
@@ -141,7 +141,7 @@ class Transfer(Completion):
         receiver: int,
         message: Message,
     ) -> None:
-        self.env = clock  # what `Completion` does, without its call
+        self.env = clock  # as in `Completion.__init__`, without the call
         self.callbacks = []
         self._ok = True
         self.kind = kind
@@ -150,7 +150,7 @@ class Transfer(Completion):
         self.content, self.size_bit, self.number, self.group, self.grant = message
         self.requested_ns: int = clock.now
         self.started_ns = NEVER_NS
-        self.until_ns = FOREVER_NS  # time of the timeout or of an end's departure, as `until_reason` says
+        self.until_ns = FOREVER_NS  # time of the timeout or of a device's departure; `until_reason` says which
         self.until_reason = "timeout"
         self.snr = 0.0
         self.fading_key = 0
@@ -158,16 +158,16 @@ class Transfer(Completion):
         self.cluster = 0
         self.air_bit = 0.0
         self.power_part = 1.0
-        self.phases: Phases | None = None  # None where transfers have no delays in addition to turn and air
+        self.phases: Phases | None = None  # None if transfers have no delays other than queueing and airtime
         self.drawn_w = 0.0
-        self.power_s = 0.0  # time on the air times share of the sender's power; set in the first transfer of a burst
-        self.spent_j = 0.0  # energy drawn before that, at other powers
-        self.lost = ""  # why it was lost, or empty; final at its end
+        self.power_s = 0.0  # airtime times share of the sender's power; set only in the first transfer of a burst
+        self.spent_j = 0.0  # energy used before the last change of power; `power_s` counts from then on
+        self.lost = ""  # reason for a loss, or empty; final at the end of the transfer
         self.cancelled = ""
 
     @property
     def payload(self) -> Any:
-        """Not available: the payload is in the delivery, the value of this event.
+        """Not available: the payload is in the `Delivery`, which is the value of this event.
 
         Raises:
             AlgorithmError: always.
@@ -175,26 +175,25 @@ class Transfer(Completion):
         raise not_awaited(self, "its payload")
 
     def settle(self, power_s: float) -> None:
-        """Settle the energy of a time on the air, times share of the sender's power, before that power changes."""
+        """Add up the energy used so far, before the power changes; `power_s` is airtime in s times the power share."""
         self.spent_j += self.drawn_w * power_s
 
     def cancel(self, outcome: Any) -> None:
-        """Stop the transfer for the reason in `outcome`, a lost `Delivery`."""
+        """Stop the transfer; `outcome` is a lost `Delivery`, which contains the reason."""
         self._stop(self, outcome.lost)
 
     def describe(self) -> str:
-        """Describe this transfer, for deadlock messages."""
         return described(self.kind, self.sender, self.receiver)
 
 
 @final
 class FileTransfer(Transfer):
-    """A file of another user, see `network.traffic`; the federation's records do not contain it.
+    """Transfer of another user's file, see `network.traffic`; the records of the federation omit such transfers.
 
     Attributes:
-        arrived_ns: arrival of the file, since which its delay counts.
-        user: number of the user in its class.
-        slice: number of its slice.
+        arrived_ns: arrival time of the file in ns, from which its delay counts.
+        user: index of the user in its traffic class.
+        slice: index of the network slice.
     """
 
     arrived_ns: int
@@ -203,26 +202,25 @@ class FileTransfer(Transfer):
 
 
 def described(kind: int, sender: int, receiver: int) -> str:
-    """Describe a transfer by its direction and its ends."""
+    """Describe a transfer by its direction, its sender and its receiver."""
     return f"the {KINDS[kind]} from {device_label(sender)} to {device_label(receiver)}"
 
 
 @final
 class Unheard:
-    """A transfer that ended without a waiting process; a process may wait for it later, as long as it exists."""
+    """A transfer that ended while no process waited for it; a process may still wait later, while the event exists."""
 
     def __init__(self, transfer: Transfer) -> None:
-        self._transfer, self._attributes = ref(transfer), vars(transfer)  # these outlive the transfer itself
+        self._transfer, self._attributes = ref(transfer), vars(transfer)  # the attributes outlive the transfer
 
     @property
     def is_forgotten(self) -> bool:
-        """Whether no process has waited for it later, and none can any more."""
+        """True if no process has waited for the transfer, and no process still can."""
         return self._transfer() is None and "late" not in self._attributes
 
     def describe(self) -> str:
-        """Describe the transfer."""
         return described(*(self._attributes[name] for name in ("kind", "sender", "receiver")))
 
 
 Burst = list[Transfer]
-"""Transfers that share one airtime: a single transfer, or one for each receiver of a broadcast."""
+"""One transmission: a single transfer, or one transfer for each receiver of a broadcast."""

@@ -1,1 +1,1 @@
-"""Links: mean SNR, fading and transmit power between every two radios that may communicate."""
+"""Links: mean SNR, fading and transmit power of every pair of radios that may communicate."""

@@ -1,4 +1,4 @@
-"""Differences between the two directions of a device-to-device link: radios, and obstacles in one direction."""
+"""Differences between the two directions of a device-to-device link, due to radios and obstacles."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from fednet_emu.units import db_to_linear
 
 
 class Asymmetry(Component):
-    """Random differences between devices' radios, and obstacles that weaken one direction of a link only.
+    """Random differences between the radios of devices, and obstacles that weaken only one direction of a link.
 
-    Ignored here: the positions of obstacles; each ordered pair of devices has its own draw.
+    Ignored here: the positions of obstacles; whether a link is obstructed is drawn for each ordered pair of devices.
     """
 
     tx_power_sigma_db: float = Field(0.0, ge=0)
-    """Standard deviation in dB of the devices' radiated power around the channel's, Gaussian in dB."""
+    """Standard deviation in dB of the devices' radiated powers, which are Gaussian in dB around the channel's value."""
 
     noise_figure_sigma_db: float = Field(0.0, ge=0)
-    """Standard deviation in dB of the devices' noise power, Gaussian in dB; it can also stand for interference at only
-    some receivers."""
+    """Standard deviation in dB of the devices' noise powers, which are Gaussian in dB around the channel's value; the
+    differences can also represent interference at some receivers only."""
 
     obstacle_probability: float = Field(0.0, ge=0, le=1)
     """Probability that one direction of a link is obstructed, drawn for each ordered pair of devices."""
@@ -35,7 +35,7 @@ class Asymmetry(Component):
 
 
 class OneWay:
-    """Factors of one run by which the SNR of each direction differs from the SNR of the symmetric link."""
+    """Factors, drawn once per run, between the SNR of each direction of a link and the SNR of the symmetric link."""
 
     def __init__(self, law: Asymmetry, count: int, streams: Streams) -> None:
         self._law, self._count, self._streams = law, count, streams
@@ -43,12 +43,12 @@ class OneWay:
 
     @cached_property
     def tx(self) -> Array:
-        """Radiated power of each device relative to the channel's, linear [devices]."""
+        """Radiated power of each device relative to the power that the channel states, linear [devices]."""
         return self._spread("power", self._law.tx_power_sigma_db)
 
     @cached_property
     def rx(self) -> Array:
-        """The channel's noise power relative to the noise power of each device, linear [devices]."""
+        """Noise power that the channel states, relative to the noise power of each device, linear [devices]."""
         return self._spread("noise", self._law.noise_figure_sigma_db)
 
     def _spread(self, what: str, sigma_db: float) -> Array:
@@ -56,7 +56,7 @@ class OneWay:
         return db_to_linear(sigma_db * np.asarray(scipy.special.ndtri(draws)))
 
     def factors(self, sender: IntArray, receiver: IntArray) -> Array:
-        """Factor of the SNR from sender to receiver over the symmetric link (linear), in their broadcast shape."""
+        """SNRs from senders to receivers relative to the SNRs of symmetric links (linear), in their broadcast shape."""
         factor = self.tx[sender] * self.rx[receiver]
         if self._law.obstacle_probability:
             hit = uniforms(mixes(self._obstacles, sender), receiver) < self._law.obstacle_probability

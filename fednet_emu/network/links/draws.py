@@ -1,4 +1,4 @@
-"""Link draws: all random numbers of large-scale propagation, keyed by device, or by device and position."""
+"""Random numbers for large-scale propagation, keyed by device, or by device and position."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from fednet_emu.radio.propagation.link import Hop, LinkDraws
 from fednet_emu.radio.propagation.shadowing import WAVES, shadow_normals
 
 PER_DEVICE = ("indoor", "building", "depth")
-"""Draws that depend on the device only, not on the base station."""
+"""Names of random numbers that depend only on the device, not on the base station."""
 
 
 def still_draws(streams: Streams, numbers: IntArray, cell: int = 0) -> LinkDraws:
-    """Draws of the links between unmoving devices, by their numbers [devices], and the base station of a cell."""
+    """Random numbers for the links between the base station of a cell and unmoving devices with `numbers` [devices]."""
 
     def uniform(what: str) -> Array:
         return uniforms(streams.key(what, *_name(what, cell)), numbers)
@@ -30,17 +30,19 @@ def still_draws(streams: Streams, numbers: IntArray, cell: int = 0) -> LinkDraws
 def moving_draws(
     channel: Channel, hop: Hop, xy_m: Array, streams: Streams, numbers: IntArray, cell: int = 0
 ) -> LinkDraws:
-    """Draws of moving devices, for which line of sight and shadowing are random functions of position.
+    """Random numbers for the links of moving devices; line of sight and shadowing are random functions of position.
 
-    Both are correlated over distance as exp(-d / d_corr), shadowing with the distance of the link's state (Gudmundson,
-    Electronics Letters 1991; TR 38.901 Table 7.5-6), line of sight with the distance of the path loss (Table
-    7.6.3.1-2). They change smoothly along a path, and are equal again at the same position.
+    Both functions have the spatial correlation exp(-d / d_corr): shadowing with the correlation distance for the link's
+    state (Gudmundson, Electronics Letters 1991; TR 38.901 Table 7.5-6), line of sight with the correlation distance of
+    the path loss (Table 7.6.3.1-2). Both change smoothly along a path, and depend only on the position.
 
     Args:
+        channel: the channel.
         hop: geometry of the links.
-        xy_m: coordinates [devices, 2] in m.
-        numbers: [devices] numbers by which draws are keyed.
-        cell: number of the base station's cell.
+        xy_m: [devices, 2] coordinates in m.
+        streams: the random streams of the run.
+        numbers: [devices] numbers used as keys of the random numbers.
+        cell: index of the base station's cell.
     """
     still = still_draws(streams, numbers, cell)
     los_waves = _waves(streams, "los", numbers, cell)
@@ -61,6 +63,5 @@ def _waves(streams: Streams, what: str, numbers: IntArray, cell: int) -> Array:
 
 @lru_cache(maxsize=8)
 def _wave_uniforms(key: int, numbers: bytes) -> Array:
-    """Uniforms [devices, waves, 3], the same at all times."""
     device = mixes(key, np.frombuffer(numbers, np.int64))[:, None]
     return uniforms(device, np.arange(WAVES * 3)[None, :]).reshape(-1, WAVES, 3)

@@ -1,4 +1,4 @@
-"""Links: mean SNR and fading key of every sender and receiver that may communicate."""
+"""Links: mean SNR and fading key of every pair of sender and receiver that may communicate."""
 
 from __future__ import annotations
 
@@ -26,80 +26,80 @@ Number = TypeVar("Number", int, IntArray)
 
 
 def radio_of(cell: Number) -> Number:
-    """The radio of the base station of a cell: -1 (`SERVER`), -3, -5 and so on; -2 is `SEVERAL` in the records."""
+    """Radio number of a cell's base station: -1 (`SERVER`), -3, -5 and so on; -2 means `SEVERAL` in the records."""
     return SERVER - 2 * cell
 
 
 def cell_of(radio: Number) -> Number:
-    """The cell of the base station with this radio."""
+    """Index of the cell whose base station has this radio number."""
     return (SERVER - radio) // 2
 
 
 class Links(ABC):
-    """Links during one period of movement. The server stands for the base station that serves the device."""
+    """Links during one movement period; as an end of a link, the server means the device's serving base station."""
 
     @property
     def of_device(self) -> tuple[list[float], list[int]] | None:
-        """SNRs and fading keys [devices] of all links with the only base station; None if there are others."""
+        """Mean SNRs and fading keys [devices] of the links to the only base station; None with several stations."""
         return None
 
     @abstractmethod
     def snr(self, sender: int, receiver: int) -> float:
-        """SNR (linear) of the link alone on the whole band, averaged over fading."""
+        """Mean SNR (linear) of a link alone on the whole band, averaged over fading."""
 
     @abstractmethod
     def fading_key(self, sender: int, receiver: int) -> int:
-        """Key of the link's fading draws (one draw per coherence block); odd for a link with line of sight."""
+        """Key of a link's fading draws (one draw per fading block); odd for a link with line of sight."""
 
     def link(self, sender: int, receiver: int) -> tuple[float, int]:
-        """SNR and fading key of a link."""
+        """Mean SNR (linear) and fading key of a link."""
         return self.snr(sender, receiver), self.fading_key(sender, receiver)
 
     @abstractmethod
     def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
-        """Mean SNRs of many links, in the broadcast shape of senders and receivers."""
+        """Mean SNRs (linear) of many links, in the broadcast shape of `sender` and `receiver`."""
 
     @abstractmethod
     def fading_keys(self, sender: IntArray, receiver: IntArray) -> Keys:
-        """Fading keys of many links, in the broadcast shape of senders and receivers."""
+        """Fading keys of many links, in the broadcast shape of `sender` and `receiver`."""
 
     def power_w(self, sender: int) -> float | None:
         """Transmit power of a device in W; None for the full power of its radio."""
         return None
 
     def learn(self, ends: Iterable[tuple[int, int]]) -> None:
-        """Compute the links of these (sender, receiver) in one vectorised call, before they are used one by one."""
+        """Compute the links of these pairs (sender, receiver) in one vectorised call, before the links are used."""
         return
 
     def station_of(self, device: int) -> int:
-        """Radio of the base station that serves a device."""
+        """Radio number of the base station that serves a device."""
         return SERVER
 
     def now(self) -> Self:
-        """The links of the present period."""
+        """Return the links of the current movement period."""
         return self
 
     def until_ns(self) -> int:
-        """End of the present period of movement in ns; `FOREVER_NS` if no device moves."""
+        """End of the current movement period in ns; `FOREVER_NS` if no device moves."""
         return FOREVER_NS
 
 
 class CellLinks(Links):
-    """Links of every device with every base station in one direction; see `radio_of` for base stations.
+    """Links between every device and every base station, in one direction; see `radio_of` for radio numbers.
 
-    Both directions share path loss and shadowing (reciprocity); their fading is independent (frequency division).
+    Uplink and downlink have equal path loss and shadowing (reciprocity), but independent fading (frequency division).
 
     Args:
         snr: [stations, devices] mean SNR (linear) of every link, alone on the whole band.
         keys: [stations] fading key of each station's links.
-        serving: [devices] the cell of each device; None for the one whose `snr` is highest.
-        los: [stations, devices] whether each link has line of sight; None for no link.
-        power_w: [devices] transmit power of each device in W if power control sets it, else None.
-        numbers: [devices] numbers by which fading is keyed; None for the device numbers.
+        serving: [devices] serving cell of each device; None for the cell with the highest `snr`.
+        los: [stations, devices] True for links with line of sight; None if no link has line of sight.
+        power_w: [devices] transmit power of each device in W; None without power control.
+        numbers: [devices] numbers used as keys of the fading; None for the device numbers.
 
     Attributes:
-        mean_snr: [devices] SNR of each device's link with the station that serves it.
-        in_sight: [devices] whether that link has line of sight.
+        mean_snr: [devices] mean SNR (linear) of the link between each device and its serving station.
+        in_sight: [devices] True if the link between the device and its serving station has line of sight.
     """
 
     def __init__(
@@ -172,10 +172,12 @@ class CellEnvironment:
     """Properties that the links of all cells share.
 
     Attributes:
-        power_control: how devices choose their power for the uplink.
-        moving: whether shadowing and line of sight depend on the devices' positions rather than on their numbers only.
-        antennas: antennas of each base station, combined on the uplink.
-        numbers: [devices] numbers by which random draws are keyed; None for the device numbers.
+        channel: the channel.
+        streams: the random streams of the run.
+        power_control: rule by which devices choose their transmit power on the uplink.
+        moving: True if shadowing and line of sight change with the positions of the devices.
+        antennas: number of antennas of each base station, which are combined on the uplink.
+        numbers: [devices] numbers used as keys of random draws; None for the device numbers.
     """
 
     channel: Channel
@@ -187,16 +189,20 @@ class CellEnvironment:
 
 
 def network_links(environment: CellEnvironment, xy_m: Array, stations_m: Array) -> tuple[CellLinks, CellLinks]:
-    """Compute uplinks and downlinks between devices [devices, 2] and base stations [stations, 2], coordinates in m.
+    """Compute the uplinks and downlinks between all devices and all base stations.
 
-    With three coordinates the antennas are there; with two they are at the heights that the channel states.
+    Each device is served by the station with the strongest signal, including shadowing and averaged over fading; ties
+    go to the first station. Each cell's links have their own shadowing and fading; the links of the first station do
+    not depend on the number of stations.
 
-    A device is served by the station with the strongest signal, including shadowing and averaged over fading; in a tie
-    by the first. Each cell's links have their own shadowing and fading; the links of the first station are as in a
-    network with this station only.
+    Args:
+        environment: properties of the links.
+        xy_m: [devices, 2 or 3] coordinates of the devices in m. Without a third coordinate, the antenna has the height
+            that the channel states.
+        stations_m: [stations, 2 or 3] coordinates of the base stations in m, with the same default height.
     """
     channel = environment.channel
-    # divided by the antennas, so that SNRs have the array's gain
+    # divided by the number of antennas, so that SNRs include the gain of the antenna array
     noise_w = channel.noise_w(channel.base_station, channel.usable_hz) / environment.antennas
     states = [_states(environment, xy_m, station_m, cell) for cell, station_m in enumerate(stations_m)]
     gain, los = np.stack([state.gain for state in states]), np.stack([state.los for state in states])
@@ -217,7 +223,7 @@ def network_links(environment: CellEnvironment, xy_m: Array, stations_m: Array) 
 
 
 def _states(environment: CellEnvironment, places_m: Array, station_m: Array, cell: int) -> Propagation:
-    """The large-scale state of the links of devices with the base station of a cell."""
+    """Large-scale propagation on the links between all devices and the base station of a cell."""
     channel, xy_m = environment.channel, places_m[:, :2] - station_m[:2]
     heights_m = np.full(len(xy_m), channel.device.height_m) if places_m.shape[1] == 2 else places_m[:, 2]
     height_m = channel.base_station.height_m if len(station_m) == 2 else station_m[2]
@@ -230,15 +236,15 @@ def _states(environment: CellEnvironment, places_m: Array, station_m: Array, cel
 
 
 def marked(keys: Keys, los: Mask) -> Keys:
-    """Set the lowest bit of fading keys to 1 for links with line of sight and to 0 for others."""
+    """Return fading keys whose lowest bit is 1 for links with line of sight, and 0 for links without."""
     return keys & ~np.uint64(1) | los.astype(np.uint64)
 
 
 class PairLinks(Links):
-    """Links between devices, computed when first used.
+    """Links between devices; each link is computed at its first use.
 
-    Path loss and shadowing are symmetric (keyed by the unordered pair); fading is drawn per direction, and all other
-    differences between the two directions are in `one_way`.
+    Path loss and shadowing are symmetric (keyed by the unordered pair of devices). Fading is drawn for each direction.
+    All other differences between the two directions are in `one_way`.
     """
 
     def __init__(self, channel: Channel, xy_m: Array, streams: Streams, one_way: OneWay | None = None) -> None:
@@ -306,18 +312,18 @@ class PairLinks(Links):
 
 
 def _pair(one: int, other: int) -> int:
-    """The number of an unordered pair of devices."""
     return one << 32 | other if one < other else other << 32 | one
 
 
 class MovingLinks:
-    """Links as they were at the start of the present period; they are computed only when used.
+    """Links as of the start of the current movement period; the links of a period are computed at their first use.
 
-    Ignored here: movement within a period, except for its fading.
+    Ignored here: movement within a period, apart from the fading that it causes.
 
     Args:
-        period_s: time in s for which links are kept constant; short compared to the time in which distances change.
-        links_at: computes the links at a time in seconds.
+        clock: the clock.
+        period_s: length in s of a movement period; should be so short that distances hardly change within a period.
+        links_at: function that computes the links at a time in s.
     """
 
     def __init__(self, clock: Clock, period_s: float, links_at: Callable[[float], Links]) -> None:
@@ -328,7 +334,6 @@ class MovingLinks:
         self._links: Links
 
     def now(self) -> Links:
-        """The links of this period."""
         period = self._clock.now // self._period_ns
         if period != self._period:
             self._links = self._links_at(period * self._period_ns / NS_PER_S)
@@ -336,9 +341,8 @@ class MovingLinks:
         return self._links
 
     def until_ns(self) -> int:
-        """The end of this period in ns."""
         return (self._clock.now // self._period_ns + 1) * self._period_ns
 
 
 LinksOverTime = Links | MovingLinks
-"""Links of fixed or of moving devices."""
+"""Links of unmoving or of moving devices."""

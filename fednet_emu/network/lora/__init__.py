@@ -1,1 +1,1 @@
-"""LoRa."""
+"""LoRa: frames with a duty cycle, and their collisions."""

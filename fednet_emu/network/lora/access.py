@@ -1,4 +1,4 @@
-"""LoRa: frames without coordination, each sender being on the air for a small share of the time."""
+"""LoRa: uncoordinated senders, each of which transmits frames for a small share of the time."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ from fednet_emu.radio.receiver.combining import Reception
 from fednet_emu.units import db_to_linear, linear_to_db
 
 HEADER_BYTE = 13
-"""LoRaWAN header and integrity code of each frame."""
+"""Size in bytes of the LoRaWAN header and integrity code of each frame."""
 
 MOST_BYTE = {7: 222, 8: 222, 9: 115, 10: 51, 11: 51, 12: 51}
-"""Longest frame in bytes, header included, by spreading factor."""
+"""Maximum size of a frame in bytes, including the header, for each spreading factor."""
 
 REQUIRED_DB = {7: -7.5, 8: -10.0, 9: -12.5, 10: -15.0, 11: -17.5, 12: -20.0}
-"""SNR in dB that each spreading factor needs; from memory of data sheets, to be checked before quoting."""
+"""Minimum SNR in dB for each spreading factor; written down from memory of data sheets, and to be checked before
+quoting."""
 
 _MARGIN_DB, _STEP_DB = 10.0, 3.0
 _PREAMBLE_SYMBOLS, _LOW_RATE_S = 8, 16e-3
 
 
 def time_on_air_ns(size_byte: int, spreading: int, bandwidth_hz: float) -> int:
-    """Duration in ns of a frame of `size_byte` with a code rate of 4/5, a preamble of 8 symbols, header and checksum.
+    """Airtime in ns of a frame of `size_byte` bytes with code rate 4/5, 8 preamble symbols, header and checksum.
 
     Semtech, data sheets of SX1276 (4.1.1.7) and SX1261 (6.1.4).
     """
@@ -49,10 +50,11 @@ def time_on_air_ns(size_byte: int, spreading: int, bandwidth_hz: float) -> int:
 
 
 def adapted(snr_db: float) -> int:
-    """Spreading factor of a link after adaptation (ADR); 12 where no other is reached, though it may need more SNR.
+    """Spreading factor of a link after adaptation (ADR); 12 also for links too weak for this factor.
 
-    From 12 on it falls by one for each 3 dB by which the SNR is more than 10 dB above the need of the present one, as
-    The Things Network is said to do it (not verified). Ignored here: that power falls once the factor is 7.
+    The spreading factor starts at 12, and decreases by 1 as long as the SNR is at least 10 dB + 3 dB above the minimum
+    SNR of the factor. The Things Network is said to use this rule (not verified).
+    Ignored here: the decrease of the transmit power after factor 7 is reached.
     """
     spreading = 12
     while spreading > 7 and snr_db - REQUIRED_DB[spreading] - _MARGIN_DB >= _STEP_DB:
@@ -61,7 +63,7 @@ def adapted(snr_db: float) -> int:
 
 
 def adapted_from_db(spreading: int) -> float:
-    """The SNR in dB from which on `adapted` gives this factor or a lower one."""
+    """Minimum SNR in dB for which `adapted` returns this spreading factor or a lower one."""
     return REQUIRED_DB[12] if spreading == 12 else REQUIRED_DB[spreading + 1] + _MARGIN_DB + _STEP_DB
 
 
@@ -69,20 +71,23 @@ _WIDTHS_HZ = (125e3, 250e3, 500e3)
 
 
 class LoneLora(Staircase):
-    """The mean rate of an undisturbed LoRa device, its waits included."""
+    """Rate law of a LoRa device without collisions, averaged over frames and the silences after them."""
 
     spreading: tuple[int, ...]
-    """Spreading factors in falling order."""
+    """Spreading factors in decreasing order."""
 
     thresholds_db: tuple[float, ...]
-    """The SNR in dB from which on each is used."""
+    """Minimum SNR in dB for each of the spreading factors."""
 
     duty_cycle: float
-    """Share of the time that a sender is on the air."""
+    """Share of the time for which a sender transmits."""
 
     @cached_property
     def stairs(self) -> tuple[list[float], list[float]]:
-        """Thresholds (linear) in rising order, and the bit/s/Hz of each factor, which are the same for every width."""
+        """SINR thresholds (linear) in increasing order, and the spectral efficiency in bit/s/Hz at each threshold.
+
+        The spectral efficiency does not depend on the bandwidth.
+        """
         width_hz = _WIDTHS_HZ[0]
         rates = [
             8 * (MOST_BYTE[each] - HEADER_BYTE) * self.duty_cycle / time_on_air_ns(MOST_BYTE[each], each, width_hz)
@@ -92,15 +97,15 @@ class LoneLora(Staircase):
 
 
 class Lora(Access):
-    """LoRa: messages are cut into frames of LoRaWAN, and the sender is silent after each according to its duty cycle.
+    """LoRa: messages are split into LoRaWAN frames; after each frame, the sender is silent as its duty cycle requires.
 
-    A frame of T on the air is followed by a silence of T (1 / duty_cycle - 1), before the next frame and before the
-    next message of the same sender. Frames last as Semtech's data sheets have it, with a code rate of 4/5 and 13 bytes
-    of header in 222, 115 or 51. They collide as in pure ALOHA (S = G e^(-2G)) with frames of other senders that use the
-    same spreading factor, and are sent again in their turn: a message takes the mean number of frames. The band is one
-    LoRa channel of 125, 250 or 500 kHz. At 1 % and spreading factor 7 a model of 10 kB takes half an hour and one of
-    2.9 MB six days: `timeout_s` must be given where a message may take more than an hour. `channel.rate` does not act.
-    SNRs that spreading factors need are from memory of data sheets; check them before quoting.
+    A frame with the airtime T is followed by a silence of T (1 / `duty_cycle` - 1), also before the sender's next
+    message. The airtime follows Semtech's data sheets, with code rate 4/5 and frames of 222, 115 or 51 bytes, of which
+    13 bytes are headers. Frames collide with other senders' frames of equal spreading factor, as in pure ALOHA
+    (S = G e^(-2G)), and are repeated after the silence; each message takes the mean number of repetitions. The band is
+    one LoRa channel of 125, 250 or 500 kHz. With a duty cycle of 1 % and spreading factor 7, a model of 10 kB takes
+    half an hour, and a model of 2.9 MB takes six days: set `timeout_s` if a message may take more than an hour.
+    `channel.rate` has no effect. The minimum SNRs of spreading factors are from memory; check them before quoting.
     Ignored here: fading (links have their mean SNR), capture of the stronger frame, collisions between spreading
     factors, acknowledgements, several channels, adaptation of the power, and movement during a message.
     """
@@ -109,11 +114,11 @@ class Lora(Access):
     overlapping: ClassVar[bool] = True
 
     spreading: Literal["adr", 7, 8, 9, 10, 11, 12] = "adr"
-    """Spreading factor of all links; `adr` gives each link the factor to which LoRaWAN adapts, and a broadcast the
-    factor of the weakest receiver."""
+    """Spreading factor of all links. With `adr`, each link uses the factor that LoRaWAN's adaptation selects, and a
+    broadcast uses the factor of its weakest receiver."""
 
     duty_cycle: float = Field(0.01, gt=0, le=1)
-    """Largest share of the time that a sender is on the air; 0.01 in most of the European band at 868 MHz."""
+    """Maximum share of the time for which a sender may transmit; 0.01 in most of the European 868 MHz band."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -142,7 +147,7 @@ class Lora(Access):
         return Use(own, TurnQueue(None, cells), air, patience=Patience(own, disturbed=True))
 
     def _frames(self, band: Band, burst: Burst) -> Frames | None:
-        """The frames of a burst; its legs that are out of reach are lost."""
+        """Return the frames of a burst, or None if all legs are lost; legs whose SNR is too low are marked as lost."""
         reached = []
         for leg in burst:
             if leg.snr >= band.law.min_sinr:

@@ -1,4 +1,4 @@
-"""Transmissions in frames with a duty cycle: after each frame its sender is silent, and frames of others may hit it."""
+"""Transmissions in frames with a duty cycle: a sender is silent after each of its frames, and frames may collide."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fednet_emu.network.air.transfer import Burst, Transfer
 
 
 class Frames(NamedTuple):
-    """How a message is sent.
+    """The frames of a message.
 
     Attributes:
-        group: frames of one group collide with each other, and with no others.
-        number: how many frames.
-        frame_ns: duration of all but the last.
-        last_ns: duration of the last.
+        group: collision group; only frames of the same group collide with each other.
+        number: number of frames.
+        frame_ns: airtime in ns of each frame except the last.
+        last_ns: airtime in ns of the last frame.
     """
 
     group: int
@@ -36,11 +36,12 @@ class _Sending:
     """A burst on the air.
 
     Attributes:
-        frames: how it is sent.
-        begins_ns: when its sender may send again.
-        done: frames that have arrived so far.
-        arrives: how likely a frame is to arrive.
-        period_ns: from the start of a frame to the next.
+        burst: the burst.
+        frames: the frames of the burst.
+        begins_ns: time in ns at which the sender may start the burst.
+        done: expected number of frames that have arrived so far.
+        arrives: probability that a frame arrives.
+        period_ns: time in ns from the start of a frame to the start of the next frame.
     """
 
     burst: Burst
@@ -51,28 +52,29 @@ class _Sending:
     period_ns: float = 1.0
 
     def arrival_ns(self, now_ns: int) -> int:
-        """When the last frame has arrived, at the present pace."""
+        """Time in ns at which the last frame arrives, if frames continue at the current rate."""
         left = self.frames.number - self.arrives - self.done
         return round(max(now_ns, self.begins_ns) + left / self.arrives * self.period_ns + self.frames.last_ns)
 
     def end_ns(self, now_ns: int) -> int:
-        """When it has arrived, or all legs have been given up."""
+        """Time in ns at which the burst has arrived, or at which all its legs have reached their timeouts."""
         until_ns = max([leg.until_ns for leg in self.burst])
         return max(now_ns, min(self.arrival_ns(now_ns), until_ns))
 
 
 @final
 class DutyCycleAir(Air):
-    """Frames of many senders without coordination (pure ALOHA), each on the air for a share of the time.
+    """Frames of many uncoordinated senders (pure ALOHA), each of which transmits for a share of the time.
 
-    A sender waits after each frame, after the last one too, until its share of the time is used up. A frame arrives if
-    no frame of its group starts within its own duration before or after: of n senders with a probability of
-    e^(-2 (n - 1) duty). Lost frames are sent again in their turn; durations assume the mean number of
-    frames. Bursts of one sender share its time.
+    After each frame, including the last, a sender is silent until its duty cycle permits the next frame. A frame with
+    the airtime T arrives if no other frame of its group starts within T before or after its start; with n senders, the
+    probability of arrival is e^(-2 (n - 1) `duty`). Lost frames are repeated. The duration of a burst assumes the mean
+    number of repetitions. Simultaneous bursts of one sender split its permitted airtime.
 
     Args:
-        frames: how a burst is sent; it marks the legs that cannot be reached as lost, and is None if no other is left.
-        duty: largest share of the time that a sender is on the air.
+        frames: function that marks the unreachable legs of a burst as lost and returns the frames of the burst, or
+            None if all legs are unreachable.
+        duty: maximum share of the time for which a sender may transmit.
     """
 
     def __init__(self, frames: Callable[[Burst], Frames | None], duty: float) -> None:
@@ -83,7 +85,7 @@ class DutyCycleAir(Air):
         self._since_ns = 0
 
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Put bursts on the air; each begins when its sender may send."""
+        """Put bursts on the air; each burst begins as soon as the duty cycle permits its sender to transmit."""
         for burst in bursts:
             frames, self._since_ns = self._frames(burst), now_ns
             if frames is None:
@@ -96,10 +98,9 @@ class DutyCycleAir(Air):
         return self._since_ns if self._lost else min(ends_ns, default=FOREVER_NS)
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """No-op: the next `advance` ends legs that were given up."""
+        """Do nothing: the next `advance` ends the legs that have been given up."""
 
     def advance(self, now_ns: int) -> list[Burst]:
-        """Carry frames until now, and return the bursts that have ended."""
         for sending in self._on_air:
             span_ns = max(now_ns - max(self._since_ns, sending.begins_ns), 0)
             sending.done += span_ns * sending.arrives / sending.period_ns
@@ -112,19 +113,16 @@ class DutyCycleAir(Air):
         return ended + [self._end(sending, now_ns) for sending in over]
 
     def powers(self) -> Iterator[Power]:
-        """The mean powers from now on."""
         for sending in self._on_air:
             share = sending.frames.frame_ns / sending.period_ns
             yield sending.burst[0], [self._since_ns], [share]
 
     def rates(self) -> Iterator[Rates]:
-        """The mean rates from now on."""
         for sending in self._on_air:
             per_s = sending.arrives / sending.period_ns / sending.frames.number * NS_PER_S
             yield sending.burst, [self._since_ns], np.array([[leg.size_bit * per_s] for leg in sending.burst])
 
     def _pace(self) -> None:
-        """Update the probability that frames arrive, and how often they are sent."""
         bursts = Counter(sending.burst[0].sender for sending in self._on_air)
         senders = Counter(group for group, _ in {(each.frames.group, each.burst[0].sender) for each in self._on_air})
         for sending in self._on_air:
@@ -133,7 +131,6 @@ class DutyCycleAir(Air):
             sending.period_ns = sending.frames.frame_ns / self._duty * bursts[sending.burst[0].sender]
 
     def _end(self, sending: _Sending, now_ns: int) -> Burst:
-        """Store the outcome in the legs of a burst that is over."""
         burst, frames = sending.burst, sending.frames
         through = sending.arrival_ns(now_ns) <= now_ns
         for leg in burst:

@@ -1,1 +1,1 @@
-"""The medium: the transmissions of a band, their rates, and when they end."""
+"""The medium: the transmissions in one band, their rates, and their ends."""

@@ -1,8 +1,8 @@
-"""The transfers of a cohort as arrays: a broadcast to many devices, and an upload of each, without events.
+"""The transfers of a cohort, computed as arrays without events: a broadcast to all devices, and an upload from each.
 
-If no transfer is lost, the starts and ends of all follow from the requests alone. They are computed with the arithmetic
-of `Medium`, equal to the last bit. A result of None means that a transfer may be lost or cut: the state is unchanged,
-and the caller sends the transfers one by one.
+If no transfer is lost, all start and end times follow from the requests alone. The computed times are bit-identical to
+those of `Medium`. A result of None means that a transfer may be lost or end early: the state of the medium is then
+unchanged, and the caller must send the transfers one by one.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from fednet_emu.records.reasons import CODE
 
 
 class Uploads(NamedTuple):
-    """Uploads that all arrive, in the order of their ends, and of the requests where these are equal.
+    """Uploads that the link carries, sorted by end time; uploads with equal end times are in the order of requests.
 
     Attributes:
         device: [uploads] the sender.
-        size_bit: [uploads] bits on the air.
+        size_bit: [uploads] number of bits on the air.
         requested_ns, started_ns, ended_ns: [uploads] times in ns.
-        air_s: [uploads] time on the air in s.
-        power_w: [uploads] power in W that the sender draws on the air.
+        air_s: [uploads] airtime in s, times the share of the sender's power.
+        power_w: [uploads] power in W that the sender consumes while it transmits.
         snr: [uploads] mean SNR (linear).
     """
 
@@ -54,7 +54,7 @@ class Uploads(NamedTuple):
 
 @dataclass(slots=True)
 class Carried:
-    """An upload as faults see it, see `Uploads`."""
+    """One upload with the attributes that faults read; see `Uploads`."""
 
     sender: int
     size_bit: int
@@ -66,10 +66,10 @@ class Carried:
 
 @final
 class CohortBand:
-    """Broadcasts and uploads of one medium.
+    """Broadcasts and uploads of cohorts on one medium.
 
     Args:
-        medium: the medium; it may have one cell, and one antenna or more.
+        medium: the medium, with one cell and any number of antennas.
     """
 
     def __init__(self, medium: Medium) -> None:
@@ -77,23 +77,22 @@ class CohortBand:
         air, places = medium.air, medium.turns.places
         alone = isinstance(air, BandAir)
         self.loses = bool(medium.faults.losing)
-        """Whether transfers are lost at random."""
+        """True if transfers may be lost at random."""
         self.broadcasts = medium.is_certain and not self.loses and alone and medium.settings.broadcasts
-        """Whether `broadcast_end_ns` can be asked."""
+        """True if `broadcast_end_ns` may be called."""
         self.uploads = (
             medium.is_certain
             and not medium.turns.clustered
             and ((alone and places == 1) or (isinstance(air, PlainAir) and places is None))
         )
-        """Whether `upload` can be asked."""
+        """True if `upload` may be called."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether no other transfer waits or is on the air."""
         return self._medium.is_idle
 
     def broadcast_end_ns(self, devices: IntArray, size_bit: int, now_ns: int) -> int | None:
-        """When a broadcast to devices [n] that starts now ends in ns; None if it may not reach all of them."""
+        """End time in ns of a broadcast to `devices` [n] that starts now; None if a device may not be reached."""
         band, (snr, keys) = self._medium.band, self._links(devices, down=True)
         until_ns = self._until_ns(snr, keys, np.full(len(devices), size_bit))
         if until_ns is None:
@@ -109,7 +108,7 @@ class CohortBand:
         return max(ends_ns) if min(carried_bit) == size_bit else None
 
     def record_broadcast(self, devices: IntArray, size_bit: int, number: int, started_ns: int, ended_ns: int) -> None:
-        """Record a broadcast of the value of this number to devices [n], in increasing order."""
+        """Record a broadcast of the payload with this number to `devices` [n], which are in increasing order."""
         medium, n = self._medium, len(devices)
         ledger, radios, air_s = medium.ledger, medium.radios, (ended_ns - started_ns) / NS_PER_S
         energy_j = medium.drawn_w(SERVER) * air_s + radios.transmit_j_per_bit * float(size_bit)
@@ -137,7 +136,7 @@ class CohortBand:
         ledger.energy_j += energy_j + receive_j
 
     def upload(self, devices: IntArray, size_bit: IntArray, requested_ns: IntArray) -> Uploads | None:
-        """One upload of each of these devices [n], all different; None if one of them may not arrive."""
+        """Compute one upload from each of the different `devices` [n]; None if an upload may not arrive."""
         snr, keys = self._links(devices, down=False)
         limit_ns = self._until_ns(snr, keys, size_bit)
         if limit_ns is None:
@@ -160,14 +159,14 @@ class CohortBand:
         return Uploads(*of_sender, started_ns, ended_ns, air_s, drawn_w, snr[order])
 
     def _in_turn(self, rows: list[Any]) -> list[tuple[int, int, int, float]] | None:
-        """Place, start, end and time on the air in s of each upload, for uploads that take turns."""
+        """Row index, start in ns, end in ns and airtime in s of each upload, for uploads that take turns."""
         band, free_ns, ended = self._medium.band, 0, []
         share, bandwidth_hz, threshold, gain, rate_of, coherence_ns, constant = band.for_one
         is_plain = share == 1.0 and threshold <= 0.0 and not constant
         for place, (_, size_bit, requested_ns, limit_ns, snr, key) in enumerate(rows):
             start_ns = requested_ns if requested_ns > free_ns else free_ns
             free_ns = FOREVER_NS
-            if is_plain:  # the first block of `Band.alone`, without its call: few uploads need another one
+            if is_plain:  # the first block of `Band.alone` without the function call; few uploads need more blocks
                 block = start_ns // coherence_ns
                 per_ns = int(rate_of(snr * gain(uniform(key, block), key & 1 == 1), bandwidth_hz) * SCALE)
                 if per_ns:
@@ -180,7 +179,7 @@ class CohortBand:
         return ended
 
     def _as_columns(self, uploads: SharedRequests) -> Ended | None:
-        """The same for uploads that share the band; None if `_together` has to find it out."""
+        """Result of `_together`, computed with arrays; None if `_together` must be called."""
         air, access = self._medium.air, self._medium.settings.access
         if not isinstance(air, PlainAir) or not air.is_plain or not isinstance(access, RatedAccess):
             return None
@@ -194,7 +193,7 @@ class CohortBand:
         return ended
 
     def _together(self, rows: list[Any]) -> list[tuple[int, int, int, float]] | None:
-        """Place, start, end and time on the air in s of each upload, for uploads that share the band."""
+        """Row index, start in ns, end in ns and airtime in s of each upload, for uploads that share the band."""
         medium, air = self._medium, self._medium.air
         assert isinstance(air, PlainAir)
         before, ended, next_ns, place = air.blocks, [], FOREVER_NS, 0
@@ -219,16 +218,16 @@ class CohortBand:
         return None
 
     def fates(self, sent: Uploads) -> list[str]:
-        """Why each upload is lost at random although the link carries it; empty for one that arrives."""
+        """Return the reason for the random loss of each upload; an empty string for an upload that arrives."""
         if not self.loses:
             return [""] * len(sent.device)
         rows = zip(*(column.tolist() for column in sent[:4]), strict=True)
         return [self._medium.faults.fate(Carried(device, *each)) for device, *each in rows]
 
     def record_uploads(self, sent: Uploads, numbers: IntArray, fates: Sequence[str]) -> Array:
-        """Record uploads of the values of these numbers [uploads]; return the energy in J of each, in the same order.
+        """Record uploads of the payloads with these numbers [uploads]; return the energy in J of each upload [uploads].
 
-        `fates` has the loss reasons. The caller adds the energies to the energy of the ledger.
+        `fates` has the reasons for losses. The caller adds the energies to the total energy of the ledger.
         """
         medium, n, size_bit = self._medium, len(sent.device), sent.size_bit.astype(np.float64)
         ledger, radios = medium.ledger, medium.radios
@@ -251,7 +250,7 @@ class CohortBand:
         return links.snrs(*ends), links.fading_keys(*ends)
 
     def _until_ns(self, snr: Array, keys: Keys, size_bit: IntArray) -> IntArray | None:
-        """Longest times on the air in ns [n]; None if a transfer carries nothing, or a link may not carry it."""
+        """Timeouts [n] of transfers in ns; None if a size is 0, or if a link may be unable to carry its transfer."""
         medium = self._medium
         if size_bit.min() <= 0 or snr.min() <= medium.band.doubtful_snr:
             return None
@@ -259,7 +258,7 @@ class CohortBand:
         if patience is not None:
             sizes, which = np.unique(size_bit, return_inverse=True)
             for size in sizes.tolist():
-                if math.isinf(patience.ample[size.bit_length()]):  # not known yet
+                if math.isinf(patience.ample[size.bit_length()]):  # not computed yet
                     patience.limit_ns(size, 1.0, los=False)
             ample = np.array([patience.ample[size.bit_length()] for size in sizes.tolist()])
             for place in np.flatnonzero(snr < ample[which]).tolist():

@@ -1,4 +1,4 @@
-"""Loads of the transfers of one medium on the batteries of their ends."""
+"""Loads on batteries: the power that transfers of one medium draw from the batteries of senders and receivers."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from fednet_emu.records.ledger import SERVER
 
 
 class RadioLoads:
-    """The loads of all bursts that are on the air.
+    """The battery loads of all bursts on the air.
 
-    The energy of bits is a load in addition to powers: at the planned rates, or at the mean rate of a burst that was
-    computed when it started. The end of a burst corrects the energy of bits of one that was cut.
+    The energy per bit is a load in addition to the transmit and receive power. This load follows the planned rates, or
+    the mean rate for a burst that is computed at its start. If such a burst ends early, its end corrects the energy.
     """
 
     def __init__(self, batteries: Batteries, radios: Radios, lose: Callable[[Burst], None]) -> None:
         self._batteries, self._radios, self._lose = batteries, radios, lose
-        self._sending: dict[Transfer, Load] = {}  # by the first leg of the burst
+        self._sending: dict[Transfer, Load] = {}  # keyed by the first leg of the burst
         self._receiving: dict[Transfer, Load] = {}
         self._sent_bits: dict[Transfer, Load] = {}
         self._received_bits: dict[Transfer, Load] = {}
 
     def start(self, burst: Burst) -> None:
-        """Draw for a burst that starts: the powers of its sender and of each device that receives it."""
+        """Start the loads of a new burst: on the battery of its sender, and on the battery of each receiving device."""
         first, load, radios = burst[0], self._batteries.load, self._radios
         if first.sender != SERVER:
             self._sending[first] = load(first.sender, SENDING, first.drawn_w, partial(self._lose, burst))
@@ -46,13 +46,13 @@ class RadioLoads:
                     self._received_bits[leg] = load(leg.receiver, RECEIVING, bits_w, _lose_nothing)
 
     def follow(self, powers: Iterable[Power]) -> None:
-        """Load the batteries of senders with the planned powers of the next blocks."""
+        """Set the loads on the senders' batteries to the planned powers of the next blocks."""
         for first, from_ns, shares in powers:
             if first in self._sending:
                 self._batteries.change(self._sending[first], from_ns, [first.drawn_w * share for share in shares])
 
     def follow_bits(self, rates: Iterable[Rates]) -> None:
-        """Load the batteries with the energies of bits, at the planned rates of the next blocks."""
+        """Set the loads for the energy per bit according to the planned rates of the next blocks."""
         if not self._sent_bits and not self._received_bits:
             return
         change, radios = self._batteries.change, self._radios
@@ -65,9 +65,13 @@ class RadioLoads:
                     change(self._received_bits[leg], from_ns, (radios.receive_j_per_bit * its_bps).tolist())
 
     def end(self, burst: Burst, energy_j: float, bits_j: float, now_ns: int) -> list[float]:
-        """End the loads of a burst, given the energies of its sender; return the energy of each receiver.
+        """End the loads of a burst; return the energy in J of each receiver, without its energy per received bit.
 
-        Not in the result: the energy of the bits that they have received.
+        Args:
+            burst: the burst.
+            energy_j: energy in J that the sender has used for the transmit power.
+            bits_j: energy in J that the sender has used per bit, summed over all sent bits.
+            now_ns: present time in ns.
         """
         unload = self._batteries.unload
         for loads, sent_j in ((self._sending, energy_j), (self._sent_bits, bits_j)):
@@ -85,18 +89,17 @@ class RadioLoads:
         return receive_j
 
     def _power_w(self, leg: Transfer) -> float:
-        """Power in W that the receiver of a leg draws for it."""
         receive_w = self._radios.receive_w
         return 0.0 if receive_w is None else receive_w[leg.receiver]
 
 
 def _mean_bps(legs: Burst, power_s: float) -> float:
-    """Mean rate in bit/s of a burst whose end has been computed; 0 for a burst that is planned in steps."""
+    """Mean rate in bit/s of a burst whose end is already computed; 0 for a burst that is planned block by block."""
     return max(leg.air_bit for leg in legs) / power_s if power_s else 0.0
 
 
 def _lose_nothing() -> None:
-    """No-op: the load of the power loses the transfer."""
+    """Do nothing: when a battery runs empty, only the load of the radio power cancels the transfer."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +107,12 @@ class Radios:
     """The senders and receivers of one medium.
 
     Attributes:
-        sender: the radio of every sender.
-        sending: powers of each sending device on top of its idle power; None where senders are base stations.
-        receive_w: power in W of each receiving device on top of its idle power; None for none.
-        transmit_j_per_bit: energy in J of each bit that a sending device sends, on top of its power.
-        receive_j_per_bit: energy in J of each bit that a device receives, on top of its power.
-        controlled: whether each link has its own transmit power.
+        sender: the radio of all senders.
+        sending: power of each sending device in addition to its idle power; None if senders are base stations.
+        receive_w: power in W of each receiving device in addition to its idle power; None for no power.
+        transmit_j_per_bit: energy in J per bit sent by a device, in addition to its power.
+        receive_j_per_bit: energy in J per bit received by a device, in addition to its power.
+        controlled: True if each link has its own transmit power.
     """
 
     sender: Terminal
@@ -121,21 +124,21 @@ class Radios:
 
     @cached_property
     def full_w(self) -> float:
-        """Power in W that a sender draws at full power, where all draw the same."""
+        """Power in W that a sender consumes at full transmit power, if all senders consume the same power."""
         return self.drawn_w(0, None, 1.0)
 
     @property
     def differ(self) -> bool:
-        """Whether senders may draw different powers at full power."""
+        """True if senders may consume different powers at full transmit power."""
         return self.controlled or (self.sending is not None and any(its.differ for its in self.sending))
 
     def transmitter(self, sender: int) -> Transmitter:
-        """The powers of a sender."""
+        """Return the amplifier efficiency and the circuit power of a sender."""
         if self.sending is None:
             return self.sender.transmitter()
         return Transmitter(self.sending.efficiency[sender], self.sending.circuit_w[sender])
 
     def drawn_w(self, device: int, power_w: float | None, part: float) -> float:
-        """Power in W that a sender draws at a part of its transmit power in W; None is full power."""
+        """Power in W that a sender consumes at the fraction `part` of `power_w`; None for the full transmit power."""
         radiated_w = (self.sender.tx_power_w if power_w is None else power_w) * part
         return self.transmitter(device).drawn_w(radiated_w)

@@ -1,4 +1,4 @@
-"""The medium turns requests into deliveries; everything that starts or ends in one instant is processed together."""
+"""The medium turns requests into deliveries, and processes all starts and ends of one instant together."""
 
 from __future__ import annotations
 
@@ -33,26 +33,27 @@ from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS, ReceptionRow
 
 Row = tuple[float, float, list[float], int]
-"""Numbers of a burst: bits on the air, energy of sending and of each reception in J, and when it left the air in ns."""
+"""Results of a burst: bits on the air, energy in J of sending, energies in J of all receptions, and time in ns at which
+the burst left the air."""
 
 
 @final
 class Medium:
     """One shared band in one direction: uplink, downlink or sidelink, in one cell or several.
 
-    A transfer waits for its connection and its grant, then in the queue for its turn, and is then on the air. It is
-    received when its tail is over (decoding, propagation); in its tail it is off the air, and its place is free.
+    A transfer waits for its connection and its grant, then waits in the queue, and is then on the air. The transfer is
+    received at the end of its tail (decoding, propagation). During the tail, the next transfer may be on the air.
 
     Attributes:
-        has_snr: whether its links have an SNR; recorded and wired ones have none.
-        is_delayed: whether transfers have delays in addition to their turn and their time on the air.
-        is_shared: whether files of other users are transfers of the band, too.
+        has_snr: True if links have an SNR; links with recorded rates and wires have none.
+        is_delayed: True if transfers have delays other than the time in the queue and the airtime.
+        is_shared: True if other users send files in the band, too.
 
     Args:
         use: how the access scheme uses the band.
-        rates: recorded rates, which `use` carries bits at; None without.
-        hands_over: whether transfers on the air change their cell.
-        connections: connections of the transport; None without a transport.
+        rates: recorded rates, at which `use` carries bits; None without recorded rates.
+        hands_over: True if transfers on the air may change cells.
+        connections: connections of the transport protocol; None without a transport protocol.
     """
 
     def __init__(
@@ -80,10 +81,10 @@ class Medium:
         self.is_shared = isinstance(self.turns, SharedTurns)
         self._connections = connections
         self._waits: list[tuple[int, bool, int, Callable[..., object], tuple[Any, ...]]] = []
-        """A heap of calls: when, whether before the queue, number, function, and arguments."""
+        """Heap of scheduled calls: time in ns, True if before the queue, serial number, function, and arguments."""
         self._number = count()
         self._late: dict[Transfer, tuple[Burst, Row | None]] = {}
-        """Legs that are off the air and awaited, with their burst, and its numbers unless it is recorded."""
+        """Legs that are off the air but not delivered, with their burst; the results of a burst not yet recorded."""
         self._moving = self.air if self.air.follows_movement else None
         self._moves_ns = links.until_ns() if self._moving is not None else FOREVER_NS
         self._links = None if links.until_ns() < FOREVER_NS or rates is not None else links.now()
@@ -93,7 +94,7 @@ class Medium:
         self._serving = Serving(links, ledger, during=hands_over) if cells > 1 else None
         self._requests: list[Transfer] = []
         self._on_air: dict[Transfer, Burst] = {}
-        self._started: list[Burst] = []  # in the present instant
+        self._started: list[Burst] = []  # bursts that start at the present time
         self._came: list[Event] = []
         self.unheard: list[Unheard] = []
         self._timer: Timer | None = None
@@ -114,34 +115,33 @@ class Medium:
 
     @property
     def is_certain(self) -> bool:
-        """Whether its link alone decides how long a transfer takes: no delays, batteries, cells or movement."""
+        """True if airtimes depend only on links: no other users, batteries, delays, absence, movement or handover."""
         one_band = self.rates is None and self._serving is None and self.links.until_ns() == FOREVER_NS
         unbroken = not self.is_shared and self._loads is None and not self.faults.ending
         return one_band and unbroken and not self.ledger.has_phases and self.band.outage_sinr <= 0
 
     @property
     def is_idle(self) -> bool:
-        """Whether no transfer waits or is on the air."""
+        """True if no transfer waits or is on the air."""
         return not (self._requests or self._on_air or self._waits or any(self.turns.waiting()))
 
     @property
     def is_timed(self) -> bool:
-        """Whether a timer is set."""
         return self._timer is not None
 
     @property
     def is_foreign(self) -> bool:
-        """Whether all transfers that wait or are on the air are files of other users."""
+        """True if all transfers that wait or are on the air are files of other users."""
         here = (self._requests, self._on_air, self._early(), self._late, self.turns.waiting())
         return all(type(transfer) is FileTransfer for some in here for transfer in some)
 
     def _early(self) -> list[Transfer]:
-        """The transfers that wait for a connection or a grant, in the order of their requests."""
+        """Return the transfers that wait for a connection or a grant, in the order of their requests."""
         waits = sorted((wait for wait in self._waits if wait[1]), key=itemgetter(2))
         return [transfer for *_, (transfer, *_) in waits if not transfer.cancelled]
 
     def drawn_w(self, sender: int, power_part: float = 1.0) -> float:
-        """Power in W that a sender draws while it sends."""
+        """Power in W that a sender consumes while it transmits with the share `power_part` of its full power."""
         if not self._powers_differ and power_part == 1.0:
             return self._full_w
         return self.radios.drawn_w(sender, self.links.now().power_w(sender), power_part)
@@ -156,13 +156,16 @@ class Medium:
         power_part: float = 1.0,
         cls: type[Transfer] = Transfer,
     ) -> Transfer:
-        """Request a transfer now; the returned event triggers at its end, delivered or lost.
+        """Request a transfer now; the returned event triggers when the transfer is delivered or lost.
 
         Args:
-            cluster: the cluster of both ends, for access schemes in which clusters send at the same time.
-            power_part: share of its full power that the sender uses; a sender that is already on the air keeps the
-                share it has. No effect with recorded rates.
-            cls: class of the transfer; bits of a `FileTransfer` are not counted as offered.
+            sender: device number of the sender, or `SERVER`.
+            receiver: device number of the receiver, or `SERVER`.
+            message: the message to send.
+            cluster: cluster of sender and receiver, for access schemes in which clusters send simultaneously.
+            power_part: share of its full power that the sender uses; a sender that is already on the air keeps its
+                current share. No effect with recorded rates.
+            cls: class of the transfer; the bits of a `FileTransfer` do not count as offered bits.
         """
         if sender == receiver:
             raise ValueError(f"{device_label(sender)} sends to itself; leave it out of the receivers")
@@ -190,7 +193,7 @@ class Medium:
             heappush(self._waits, (settles_ns, True, next(self._number), ready, (transfer,)))
         else:
             self._requests.append(transfer)
-            # a full cell settles when a place gets free, but waits that end in one instant queue in their order
+            # If no burst can start, the request is queued when one ends. Delayed requests must keep their order.
             if self.turns.left <= 0 and self._serving is None and not self.is_delayed:
                 return transfer
         if settles_ns < self._due_ns:
@@ -200,7 +203,7 @@ class Medium:
         return transfer
 
     def send_all(self, sender: int, receivers: Sequence[int], message: Message) -> list[Transfer]:
-        """Request a transfer to each of these receivers, other ones than the sender; otherwise as `send`."""
+        """Request a transfer of `message` from the sender to each of the receivers, see `send`."""
         if self.is_delayed or not receivers:
             return [self.send(sender, end, message) for end in receivers]
         clock, kind, stop = self.clock, self.kind, self._stop
@@ -212,9 +215,9 @@ class Medium:
         return transfers
 
     def cancel(self, transfer: Transfer, reason: str) -> None:
-        """Cancel a transfer that waits or is on the air; its event never triggers, and airtime used so far is recorded.
+        """Cancel a transfer that waits or is on the air; its event never triggers, and its airtime so far is recorded.
 
-        A broadcast continues for its other receivers, and ends at once if there are none.
+        A broadcast continues for its remaining receivers, and ends at once if no receiver remains.
         """
         if transfer.triggered or transfer.cancelled:
             return
@@ -234,7 +237,7 @@ class Medium:
         self._settle_at(now_ns)
 
     def _give_up(self, leg: Transfer, reason: str) -> None:
-        """Cancel a leg that is off the air; a burst whose legs are all cancelled or lost is recorded at once."""
+        """Cancel a leg that is off the air; record its burst at once if all legs of the burst are lost or cancelled."""
         burst, row = self._late[leg]
         if row is None:
             del self._late[leg]
@@ -243,7 +246,7 @@ class Medium:
         if all(other.lost for other in burst):
             self._write(burst, row)
             self._deliver([other for other in burst if other in self._late])
-            burst.clear()  # no second row when its wait is over
+            burst.clear()  # avoids a second row at the end of the burst's tail
             self._settle_at(self.clock.now)
 
     def _cut(self, leg: Transfer, burst: Burst, reason: str) -> None:
@@ -251,7 +254,7 @@ class Medium:
         self.air.cut(leg, burst, self.clock.now)
 
     def _lose(self, legs: Burst) -> None:
-        """Lose legs of a burst that is on the air, because the battery of an end is empty."""
+        """Lose legs of a burst on the air, because the battery of their sender or receiver is empty."""
         for leg in legs:
             self._cut(leg, self._on_air[leg], "empty")
         self._settle_at(self.clock.now)
@@ -262,9 +265,9 @@ class Medium:
             self.cancel(transfer, "end")
 
     def expected_bps(self, devices: IntArray, links: Links, at_s: float) -> Array:
-        """Rates in bit/s [n] between the server and some devices, each alone in the band at its mean SNR.
+        """Rates [n] in bit/s of the links between the server and `devices` [n], each alone in the band at its mean SNR.
 
-        With recorded rates, those at this time in s.
+        With recorded rates, the result is the recorded rates at the time `at_s` in s.
         """
         if self.rates is not None:
             return self.rates.rates_bps(devices, at_s)
@@ -272,14 +275,14 @@ class Medium:
         return self.band.mean_bps(links.snrs(devices, stations))
 
     def _settle_at(self, time_ns: int) -> None:
-        """Schedule `_settle` at an instant that is not later than the one scheduled now."""
+        """Schedule `_settle` at `time_ns`, which must not be later than the call that is already scheduled."""
         if self._due_ns != time_ns:
             if self._timer is not None:
                 self._timer.cancel()
             self._due_ns, self._timer = time_ns, self.clock.call_at(time_ns, self._settle)
 
     def _settle(self, timer: Any) -> None:
-        """Process one instant: first the ends, then the new requests in canonical order, then the starts."""
+        """Process the present instant: first all ends, then the new requests in canonical order, then all starts."""
         now_ns, turns, air, waits = self.clock.now, self.turns, self.air, self._waits
         self._due_ns, self._timer, queue = FOREVER_NS, None, turns.only
         while waits and waits[0][0] <= now_ns:
@@ -312,7 +315,7 @@ class Medium:
             self.clock.trigger_now(came)
 
     def _draw(self, started: list[Burst]) -> None:
-        """Set the powers of the senders of bursts that have started, and update the loads of batteries."""
+        """Set the power that the sender of each started burst consumes, and update the loads of the batteries."""
         for burst in started:
             first = burst[0]
             if self._powers_differ or first.power_part != 1.0:
@@ -324,7 +327,7 @@ class Medium:
             self._loads.follow_bits(self.air.rates())
 
     def _move(self) -> None:
-        """Begin a period of movement: transfers on the air have new links, and senders draw the powers of these."""
+        """Start a movement period: transfers on the air get new links, and their senders get new transmit powers."""
         if self._slow_start is not None:
             self._slow_start.settle()
         self._moves_ns = self.links.until_ns()
@@ -340,7 +343,7 @@ class Medium:
                 first.drawn_w = self.radios.drawn_w(first.sender, links.power_w(first.sender), first.power_part)
 
     def _enqueue(self) -> None:
-        """Queue the requests in canonical order, and the requests of one broadcast as one burst."""
+        """Queue the requests in canonical order; all requests of a broadcast become one burst."""
         requests = sorted(self._requests, key=CANONICAL)
         self._requests.clear()
         if self._serving is not None:
@@ -363,12 +366,12 @@ class Medium:
             self.turns.add(burst)
 
     def _start(self, burst: Burst) -> bool:
-        """Start a burst, without transfers that have an absent end; False if no transfer is left."""
+        """Start a burst without its cancelled transfers and those of absent devices; return False if none is left."""
         now_ns, gaps_ns, on_air, some_are_gone = self.clock.now, 0, self._on_air, False
         if self._connections is not None:
             gaps_ns = max([self._connections.start(transfer, now_ns) for transfer in burst])
             if self.settings.timeout_s is not None:
-                gaps_ns = 0  # only timeouts that the scenario leaves open do not count the gaps of slow start
+                gaps_ns = 0  # a timeout of the scenario includes the gaps of slow start; other timeouts exclude gaps
         links = self._links if self._links is not None or self.rates is not None else self.links.now()
         patience, known = self.patience, None if links is None else links.of_device
         for transfer in burst:
@@ -403,14 +406,14 @@ class Medium:
         return True
 
     def _limit(self, transfer: Transfer, patience: Patience, gaps_ns: int) -> None:
-        """Set the timeout of a transfer that starts now; a transfer with a limit of 0 ends at once, as unreachable."""
+        """Set the timeout of a transfer that starts now; a transfer with a timeout of 0 is lost as unreachable."""
         limit_ns = patience.limit_ns(transfer.size_bit, transfer.snr, los=transfer.fading_key & 1 == 1)
         transfer.until_ns = self.clock.now + limit_ns + (gaps_ns if limit_ns else 0)
         if not limit_ns:
             transfer.until_reason = "unreachable"
 
     def _may_start(self, transfer: Transfer, now_ns: int) -> bool:
-        """Whether no fault keeps a transfer from starting; sets `until_ns` if one ends it before the timeout."""
+        """Return True if no fault keeps a transfer from starting; shorten `until_ns` if a fault ends the transfer."""
         for fault in self.faults.ending:
             until_ns = fault.until_ns(transfer, now_ns)
             if until_ns <= now_ns:
@@ -421,12 +424,11 @@ class Medium:
         return True
 
     def _refuse(self, transfer: Transfer) -> None:
-        """Lose a transfer whose path is too long to connect in time."""
         if not transfer.cancelled and transfer.phases is not None:
             self._drop(transfer, transfer.phases.refused)
 
     def _drop(self, transfer: Transfer, reason: str) -> None:
-        """Record a transfer that is lost or cancelled before it is on the air; deliver it unless it is cancelled."""
+        """Record a transfer that is lost or cancelled before its start; trigger its event unless it is cancelled."""
         if self._serving is not None:
             self._serving.release(transfer)
         if transfer.phases is not None:
@@ -436,7 +438,7 @@ class Medium:
         self._deliver([transfer])
 
     def _end_alone(self, burst: Burst, now_ns: int) -> None:
-        """Equivalent of `_end` in one step, for a single leg without delays that the radio has delivered."""
+        """Faster version of `_end` for a burst of one delivered leg without delays; calls `_end` for other bursts."""
         leg = burst[0]
         if len(burst) > 1 or leg.lost or leg.cancelled:
             self._end(burst, now_ns)
@@ -471,7 +473,7 @@ class Medium:
             self.unheard.append(Unheard(leg))
 
     def _end(self, burst: Burst, now_ns: int) -> None:
-        """End the time on the air of a burst: its energy, the fate of each leg, and its delivery now or later."""
+        """Take a burst off the air: compute energies and outcomes, and deliver the legs now or after their tails."""
         turns, first, tail_ns = self.turns, burst[0], 0
         received: Burst = []
         tails: Burst = []
@@ -516,7 +518,10 @@ class Medium:
             self._deliver(received)
 
     def _receive_j(self, burst: Burst, energy_j: float, bits_j: float, now_ns: int) -> list[float]:
-        """Energy in J of the reception of each leg of a burst that leaves the air, given the energies of its sender."""
+        """Energy in J for the reception of each leg of a burst that leaves the air.
+
+        `energy_j` and `bits_j` are the energies in J of the sender: for its power, and per bit.
+        """
         radios, span_ns = self.radios, now_ns - burst[0].started_ns
         if self._loads is not None:
             each_j = self._loads.end(burst, energy_j, bits_j, now_ns)
@@ -529,9 +534,8 @@ class Medium:
         return each_j
 
     def _write(self, burst: Burst, row: Row) -> None:
-        """Record a burst that is over now, with these numbers."""
         if not burst or type(burst[0]) is FileTransfer:
-            return  # it has been recorded, or another table has it
+            return  # already recorded, or recorded in the table of other users
         ledger, now_ns = self.ledger, self.clock.now
         first, several, (air_bit, energy_j, receive_j, left_ns) = burst[0], len(burst) > 1, row
         receiver, requested_ns, started_ns, lost = first.receiver, first.requested_ns, first.started_ns, first.lost
@@ -561,7 +565,7 @@ class Medium:
         ledger.transfers.append(columns)
 
     def _deliver(self, legs: Burst) -> None:
-        """Deliver legs, arrived or lost, unless they are cancelled."""
+        """Complete legs that have arrived or are lost, and trigger their events, unless they are cancelled."""
         now_ns = self.clock.now
         for leg in legs:
             self._late.pop(leg, None)
@@ -581,12 +585,12 @@ class Medium:
 
 
 def _radios(transfer: Transfer) -> tuple[int, int]:
-    """The radios of sender and receiver; the server uses the base station of the transfer's cell."""
+    """Radio numbers of sender and receiver; the base station of the transfer's cell stands for the server."""
     sender, receiver, station = transfer.sender, transfer.receiver, radio_of(transfer.cell)
     return (sender if sender >= 0 else station), (receiver if receiver >= 0 else station)
 
 
-_new = tuple.__new__  # half the time of the named tuple's own constructor
+_new = tuple.__new__  # takes half the time of a named tuple's constructor
 
 CANONICAL = attrgetter("requested_ns", "sender", "receiver")
-"""The order of requests: by time, then sender, then receiver; the order of events within an instant does not matter."""
+"""Sort key of requests: time, then sender, then receiver; independent of the order of events within an instant."""

@@ -1,8 +1,8 @@
-"""The uploads of a cohort that are on the air together, as arrays: the times of `PlainAir`, to the last bit.
+"""The simultaneous uploads of a cohort, computed as arrays; all times are bit-identical to those of `PlainAir`.
 
-`PlainAir` counts work in large integers. Here the work left is a float with its rounding error (Fast2Sum, Dekker 1971),
-and the rates for the next numbers of senders are computed at once. An end that the remaining error leaves open makes
-the result None.
+`PlainAir` counts work in large integers. This module stores the remaining work as a float and its rounding error
+(Fast2Sum, Dekker 1971), and computes the rates for several future numbers of senders at once. The result is None if an
+end time is uncertain because of rounding errors.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from fednet_emu.network.air.band import MOST_BLOCKS, Band
 from fednet_emu.network.air.shared import MOST_GAINS, NEAR_NS, blocks_after
 from fednet_emu.network.air.sharing import Allocation
 
-_ROUNDING = 2.0**-49  # some times the rounding error of a product and a quotient
+_ROUNDING = 2.0**-49  # several times the rounding error of a product and a quotient
 _MOST_CHANGES = 8
-"""Largest number of starts and ends for which rates are computed ahead."""
+"""Maximum number of starts and ends for which rates are computed ahead."""
 _SPARE = 16
 _SNR, _POWER_S, _LEFT, _ERROR, _GAIN = range(5)
-"""Rows of the numbers of each sender: mean SNR (linear), time on the air in s, 1e9 times the bits left, and their
-rounding error, then the fading gains of the planned blocks. A sender that has ended has infinitely many left."""
+"""Rows of the array with one column per sender: mean SNR (linear), airtime in s, remaining bits times 1e9, rounding
+error of the remaining bits times 1e9, and from row `_GAIN` on the fading gains of the planned blocks. The remaining
+bits of a sender that has ended are infinite."""
 
 
 class SharedRequests(NamedTuple):
-    """Uploads in the order of their requests: size in bits, times in ns, mean SNR (linear) and fading key of each."""
+    """Uploads in the order of requests: sizes in bits, request times and timeouts in ns, mean SNRs, and fading keys."""
 
     size_bit: IntArray
     requested_ns: IntArray
@@ -41,18 +42,19 @@ class SharedRequests(NamedTuple):
 
 
 Ended = list[tuple[int, int, int, float]]
-"""Place, start and end in ns, and time on the air in s of each upload, in the order of the ends."""
+"""Row index, start in ns, end in ns and airtime in s of each upload, in the order of the ends."""
 
 
 @final
 class SharedCohort:
-    """Plays the uploads of one cohort on an idle band.
+    """Computes the uploads of one cohort on an idle band.
 
     Args:
-        band: the band, as for `PlainAir`.
-        rule: allocation of each sender; see `Sharing.plain_rule`.
-        share: part of the band of each of n senders, as a function of n; None if rates depend on more than n.
-        blocks: number of fading blocks that the next plan covers.
+        band: the band, which meets the conditions of `PlainAir`.
+        rule: function that returns the allocation of each sender, see `Sharing.plain_rule`.
+        share: function that returns the share of the band for each of n senders, given n; None if rates depend on more
+            than the number of senders.
+        blocks: number of fading blocks in the next plan.
     """
 
     def __init__(
@@ -61,24 +63,24 @@ class SharedCohort:
         self._band, self._rule, self._share, self.blocks = band, rule, share, blocks
         self._gain_of = band.fading.combined(1).gain
         self._ended: Ended = []
-        self._next = 0  # the next upload
+        self._next = 0  # index of the next upload
         self._clear()
 
     def _clear(self) -> None:
         self._n = 0
         """Number of senders on the air."""
-        self._numbers = 0, 0  # of the blocks whose gains are known: the first, and how many
-        self._risen = self._fallen = 0  # starts and ends since the table was made
+        self._numbers = 0, 0  # number of the first block with known gains, and count of these blocks
+        self._risen = self._fallen = 0  # counts of starts and ends since the table was computed
         self._new: list[int] = []
         self._until_ns = FOREVER_NS
-        self._place: list[int] = []  # of each column
+        self._place: list[int] = []  # index of the upload in each column
         self._of = np.empty((_GAIN, 0))
-        self._table: Array | None = None  # [numbers of senders, columns] rates in bit/s in the block of `_block`
-        self._shares = self._boosts = np.ones((1, 1))  # [numbers of senders, 1] parts of the band, and their inverses
+        self._table: Array | None = None  # [counts of senders, columns] rates in bit/s in the block `_block`
+        self._shares = self._boosts = np.ones((1, 1))  # [counts of senders, 1] shares of the band, and their inverses
         self._block = self._least = self._foreseen = 0
 
     def play(self, uploads: SharedRequests) -> Ended | None:
-        """The ends of all uploads; None if one is lost, or may be, or ends at a time that is in doubt."""
+        """Return the ends of all uploads; None if an upload may be lost or has an uncertain end time."""
         self._uploads, self._started_ns = uploads, uploads.requested_ns.tolist()
         requested_ns, self._limit_ns = self._started_ns, uploads.limit_ns.tolist()
         place, now_ns, total = 0, requested_ns[0], len(requested_ns)
@@ -100,7 +102,7 @@ class SharedCohort:
         return self._ended
 
     def _plan(self, now_ns: int) -> list[int]:
-        """Add the senders that start now, draw the gains of the next blocks; return the edges in ns of these."""
+        """Add the senders that start now and draw the gains of the next blocks; return the block edges in ns."""
         band, new, known, m = self._band, self._new, self._numbers, len(self._place)
         self._n += len(new)
         first, count = now_ns // band.coherence_ns, self.blocks
@@ -129,7 +131,7 @@ class SharedCohort:
         return [now_ns, *(number * band.coherence_ns for number in range(first + 1, first + count + 1))]
 
     def _start(self, now_ns: int) -> None:
-        """Fill in the columns of new senders, except the gains."""
+        """Add the columns of new senders, and fill all rows except the fading gains."""
         of, uploads = self._of, self._uploads
         for column, place in enumerate(self._new, len(self._place)):
             of[_SNR, column], of[_LEFT, column] = uploads.snr[place], uploads.size_bit[place] * float(NS_PER_S)
@@ -139,7 +141,7 @@ class SharedCohort:
         self._risen += len(self._new)
 
     def _draw(self, begin: int, first: int, count: int) -> None:
-        """Draw the gains of the columns from `begin` on in blocks, as `PlainAir` does."""
+        """Draw the fading gains for all columns from `begin` on, in `count` blocks from the block number `first` on."""
         places = self._place[begin:]
         if len(places) == count == 1 and not self._band.constant:
             key = self._uploads.key.item(places[0])
@@ -149,7 +151,7 @@ class SharedCohort:
             self._of[_GAIN:, begin : len(self._place)] = self._band.gains(self._uploads.key[places][None, :], numbers)
 
     def _keep(self, more: int, rows: int) -> None:
-        """Drop the columns of ended senders, and make room for `more` columns and some others of `rows` numbers."""
+        """Drop the columns of ended senders, and enlarge the array to `rows` rows and at least `more` new columns."""
         kept, old = self._on_air(), self._of
         n, same = len(kept), min(rows, len(old))
         self._of = np.zeros((rows, n + more + _SPARE))
@@ -158,11 +160,10 @@ class SharedCohort:
         self._table = None
 
     def _on_air(self) -> IntArray:
-        """The columns of senders that have not ended."""
         return np.flatnonzero(self._of[_LEFT, : len(self._place)] < np.inf)
 
     def _rates(self, block: int, row: int) -> Array:
-        """Rates in bit/s [columns] in the block of this number, in this row of the plan."""
+        """Rates [columns] in bit/s in the block with the number `block`, which is the block `row` of the plan."""
         if self._table is None or block != self._block or not 0 <= self._n - self._least < len(self._table):
             if len(self._place) > self._n:
                 self._keep(0, len(self._of))
@@ -180,7 +181,7 @@ class SharedCohort:
         return self._table[self._n - self._least, : len(self._place)]
 
     def _foresee(self, block: int) -> int:
-        """Fill in the columns of the next senders that probably start in this block; return the number of columns."""
+        """Fill the columns of the next senders likely to start in this block; return the number of filled columns."""
         uploads, column, place = self._uploads, len(self._place), self._next
         most = min(place + _MOST_CHANGES, len(self._started_ns), place + self._of.shape[1] - column)
         while place < most and self._started_ns[place] // self._band.coherence_ns == block:
@@ -191,7 +192,7 @@ class SharedCohort:
         return column
 
     def _extended(self, table: Array, columns: slice, row: int = 0) -> Array | None:
-        """The table with the rates of some columns; None if they depend on the other ones."""
+        """Return the table with the rates of `columns` filled in; None if these rates depend on other columns."""
         snr = (self._of[_SNR, columns] * self._of[_GAIN + row, columns])[None, :]
         if self._share is not None:
             table[:, columns] = self._band.rates_bps(snr * self._boosts, self._shares)
@@ -204,7 +205,10 @@ class SharedCohort:
         return table
 
     def _advance(self, edges_ns: list[int], next_ns: int) -> int | None:
-        """Carry bits until the next end, request or end of the plan; return that time, or None."""
+        """Carry bits until an upload ends, a request comes, or the plan ends; return the time in ns.
+
+        None if an upload is late or has an uncertain end time.
+        """
         now_ns = edges_ns[0]
         if now_ns - self._started_ns[self._place[0]] > MOST_BLOCKS * self._band.coherence_ns:
             return None
@@ -233,7 +237,6 @@ class SharedCohort:
         return now_ns
 
     def _flow(self, rate_bps: Array, span_ns: int) -> None:
-        """Carry bits for some time."""
         of = self._of[:, : len(rate_bps)]
         before, done = of[_LEFT], rate_bps * span_ns
         after = before - done
@@ -242,7 +245,7 @@ class SharedCohort:
         of[_POWER_S] += span_ns / NS_PER_S
 
     def _end_ns(self, column: int, rate_bps: Array, now_ns: int) -> int | None:
-        """When a sender has sent all at its present rate; None if rounding errors leave it open."""
+        """End time in ns of a sender's upload at its current rate; None if rounding errors make the time uncertain."""
         place, rate = self._place[column], rate_bps.item(column)
         needed = (self._of.item(_LEFT, column) + self._of.item(_ERROR, column)) / rate
         whole = math.ceil(needed)
@@ -251,7 +254,7 @@ class SharedCohort:
         return now_ns + whole if whole - needed > error and needed - (whole - 1) > error else None
 
     def _end(self, due: list[int], now_ns: int) -> bool:
-        """Take the senders in these columns off the air; return whether they are in time."""
+        """Take the senders in the columns `due` off the air; return True if all of them end before their timeouts."""
         in_time = True
         for column in due:
             place = self._place[column]
@@ -267,7 +270,6 @@ class SharedCohort:
         return in_time
 
     def _any_late(self, now_ns: int) -> bool:
-        """Whether an upload on the air has reached its timeout."""
         places = [self._place[column] for column in self._on_air().tolist()]
         self._until_ns = min([self._started_ns[place] + self._limit_ns[place] for place in places], default=FOREVER_NS)
         return self._until_ns <= now_ns

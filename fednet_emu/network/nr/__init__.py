@@ -1,1 +1,1 @@
-"""5G NR."""
+"""5G NR: slots, grants and connections."""

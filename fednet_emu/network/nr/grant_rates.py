@@ -1,4 +1,4 @@
-"""Rate laws of NR grants: whole resource blocks of a carrier, and shares of the slots of a TDD pattern."""
+"""Rate laws for grants in NR: whole resource blocks of a carrier, and shares of the slots in a TDD pattern."""
 
 from __future__ import annotations
 
@@ -16,40 +16,39 @@ _STEP_DB = 0.01
 
 
 class WholeBlocks(OfLaw):
-    """Another law's rate on the best whole number of a carrier's resource blocks, with all power on these.
+    """Rate of another rate law on the best number of whole resource blocks, with all power on these blocks.
 
-    On M of N blocks the SINR is s N / M, and the rate e(s N / M) B M / N: the M with the highest rate is granted. So
-    the power headroom is never negative (TS 38.213 clause 7.7.1): a sender whose power suffices for x blocks at the
-    SINR of a scheme gets at most floor(x) blocks with that scheme. Within 0.5 % of the best, from a table in steps of
-    0.01 dB.
-    Ignored here: that sizes of transport blocks are rounded more in few blocks, by 0.5 % in ten.
+    On M of N blocks, the SINR is s N / M and the rate is e(s N / M) B M / N; the grant has the M with the highest rate.
+    Therefore the power headroom is never negative (TS 38.213 clause 7.7.1): a sender with enough power for x blocks at
+    the SINR that a scheme needs gets at most floor(x) blocks with this scheme. Rates are from a table in steps of
+    0.01 dB, and within 0.5 % of the best rate.
+    Ignored here: the rounding of transport block sizes, which matters more in fewer blocks (0.5 % in ten blocks).
     """
 
     law: RateLaw
-    """The law of a part of the carrier."""
+    """Rate law on a part of the carrier."""
 
     count: int = Field(gt=0)
-    """Blocks of the whole carrier."""
+    """Number of resource blocks in the whole carrier."""
 
     fewest: int = Field(gt=0)
-    """Blocks of the smallest grant."""
+    """Number of resource blocks in the smallest grant."""
 
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
-        """The smallest grant."""
+        """Return the smallest grant, as a fraction of the carrier."""
         return self.fewest / self.count
 
     def blocks(self, sinr: float) -> int:
-        """Blocks that are granted at a SINR (linear) on the whole carrier; with equal rates the most blocks."""
+        """Number of granted blocks at a SINR (linear) on the whole carrier; the largest number if rates are equal."""
         counts = np.arange(self.count, self.fewest - 1, -1)
         parts = counts / self.count
         return int(counts[np.argmax(parts * self.law.rates_bps(sinr / parts, 1.0))])
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
-        """Rate of one transmission in bit/s, at its SINR on the whole carrier."""
         return float(self.rates_bps(np.array(sinr), bandwidth_hz))
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
-        """Rates of many transmissions in bit/s, in the broadcast shape, at their SINRs on the whole carrier."""
+        """Rates of many transmissions in bit/s, given their SINRs on the whole carrier."""
         best, last = self._best, len(self._best.efficiency_bps_hz) - 1
         with np.errstate(divide="ignore"):
             place = (10.0 * log10(np.asarray(sinr)) - best.low_db) / _STEP_DB
@@ -72,14 +71,14 @@ class WholeBlocks(OfLaw):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Best:
-    """Best efficiencies [points] in bit/s/Hz of the carrier, every 0.01 dB from `low_db` on, up to all blocks."""
+    """Highest efficiencies [points] of the carrier in bit/s/Hz, in steps of 0.01 dB of the SINR from `low_db` on."""
 
     low_db: float
     efficiency_bps_hz: Array
 
 
 def in_whole_blocks(law: RateLaw, bandwidth_hz: float, block_hz: float) -> RateLaw:
-    """A law whose parts of a carrier are whole resource blocks; the law itself if its senders are not narrowed."""
+    """Return `law` restricted to whole resource blocks of a carrier; unchanged if `law` is not `Narrowed`."""
     if not isinstance(law, Narrowed):
         return law
     count = int(bandwidth_hz / block_hz)
@@ -90,37 +89,33 @@ def in_whole_blocks(law: RateLaw, bandwidth_hz: float, block_hz: float) -> RateL
 
 
 class InSlots(OfLaw):
-    """Another law on the whole band in a share of all slots, for senders that take turns in slots.
+    """Rate of another rate law on the whole band in a share of all slots, for senders that take turns in slots.
 
-    A sender with the part x of the band has that part of the slots: its rate is x times the rate of the whole band.
-    As with parts of the band its SINR assumes all power in its part, s / x, so that any two schemes have the same SINR
-    for the same mean power.
+    The bandwidth argument gives the sender's fraction x of the slots: the rate is x times the rate on the whole band.
+    The SINR argument is s / x, with all power in the fraction x as for parts of a band; `law` gets the SINR s.
     """
 
     law: RateLaw
-    """The law on the whole band."""
+    """Rate law on the whole band."""
 
     whole_hz: float = Field(gt=0)
     """Width of the band in Hz."""
 
     share: float = Field(gt=0, le=1)
-    """Share of all slots that are sent in."""
+    """Share of all slots that carry transmissions in this direction."""
 
     @property
     def peaks(self) -> Array:
-        """SINRs of the law, for a sender alone."""
+        """SINRs (linear) at which the rate over the SINR has a local maximum, for a sender alone in the band."""
         return self.law.peaks
 
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
-        """The narrowest part of the law on the whole band."""
         return self.law.narrowest_part(self.whole_hz)
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
-        """Rate of one transmission in bit/s."""
         part = bandwidth_hz / self.whole_hz
         return part * self.share * self.law.rate_bps(sinr * part, self.whole_hz)
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
-        """Rates of many transmissions in bit/s, in the broadcast shape."""
         part = bandwidth_hz / self.whole_hz
         return part * self.share * self.law.rates_bps(sinr * part, self.whole_hz)

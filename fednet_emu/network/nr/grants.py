@@ -1,4 +1,4 @@
-"""5G NR in time-division duplex: turns in slots, the access to the first grant, and the tail of the last block."""
+"""5G NR in time-division duplex: turns in slots, the delay of the first grant, and the delay of the last block."""
 
 from __future__ import annotations
 
@@ -32,42 +32,44 @@ _MOST_REPEATS = 3
 
 
 class NrGrants(RatedAccess):
-    """5G NR in time-division duplex: senders take turns in the slots that a pattern has for the direction.
+    """5G NR in time-division duplex: senders take turns in the uplink or downlink slots of a pattern.
 
-    An uplink begins with a scheduling request, a grant for the report of the buffer, and the grant with which the bulk
-    starts (TS 38.321 clauses 5.4.4 and 5.4.5): 10.5 to 30.5 ms with the defaults. Requests have occasions in an uplink
-    slot of each device, drawn once. A downlink waits for the next downlink slot. Both directions end with the time to
-    decode, and with a share `target_bler` of the last blocks that fail, one more round trip for each attempt. Senders
-    have the whole band in their slots, at full power, and energy counts these slots alone; a fluid of bits stands for
-    them, right to a slot per device and turn. Cells have their slots in step.
-    Ignored here: data in special slots, requests that are lost, a request that a transfer under way makes needless,
-    contention for grants, segments of the RLC.
+    An uplink starts with a scheduling request, a grant for the buffer status report, and a grant for the first data
+    (TS 38.321 clauses 5.4.4 and 5.4.5); this takes 10.5 to 30.5 ms with the defaults. Each device may send requests in
+    periodic uplink slots, which are drawn once. A downlink waits for the next downlink slot. A transfer ends with the
+    time to decode its last block. Each transmission of the last block fails with probability `target_bler`, and each
+    repetition takes one more round trip. In its slots, a sender has the whole band at full power; only these slots
+    count for energy. Rates are averaged over slots, which is exact up to one slot per device and turn. The slots of all
+    cells are synchronous.
+    Ignored here: data in special slots, lost requests, requests that current transfers make unnecessary, contention
+    for grants, and RLC segmentation.
     """
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
 
     pattern: str = "DDDSU"
-    """Slots of a period: D for the downlink, U for the uplink, S for the special slot between, which carries no data;
-    whole periods fit into 10 ms."""
+    """Slots of a period: D for the downlink, U for the uplink, S for the special slot between them, which carries no
+    data. A whole number of periods must fit into 10 ms."""
 
     spacing_khz: Literal[15, 30, 60, 120] = 30
-    """Subcarrier spacing, by which a slot lasts 1, 0.5, 0.25 or 0.125 ms: equal to `channel.numerology_khz`."""
+    """Subcarrier spacing in kHz; a slot lasts 1, 0.5, 0.25 or 0.125 ms. Must equal `channel.numerology_khz` if set."""
 
     sr_period_s: float = Field(default=0.02, gt=0)
-    """Time in s between two occasions of a device's scheduling request, a whole number of slots."""
+    """Time in s between two opportunities of a device to send a scheduling request; a whole number of slots."""
 
     k2_slots: int = Field(default=4, ge=1, le=32)
-    """Least number of slots from a grant to the slot that it grants."""
+    """Minimum number of slots from a grant to the granted slot."""
 
     decode_slots: int = Field(default=2, ge=0)
-    """Slots that a receiver takes to decode."""
+    """Number of slots that a receiver needs to decode a block."""
 
     target_bler: float = Field(default=0.1, ge=0, lt=0.5)
-    """Share of first transmissions that fail, by which the last block of a transfer takes further round trips."""
+    """Share of block transmissions that fail; each failure of a transfer's last block adds one round trip."""
 
     scheduler: Literal["round-robin", "proportional-fair"] = "round-robin"
-    """Assignment of slots. round-robin: all in turn, equal shares of the slots. proportional-fair: in each fading block
-    the link whose gain is best relative to its own mean, the limit of slow fading; equal shares without fading."""
+    """Assignment of slots. round-robin: all senders in turn, with equal shares of the slots. proportional-fair: all
+    slots of a fading block go to the link with the highest gain relative to its own mean, which is the limit for slow
+    fading; equal shares without fading."""
 
     @model_validator(mode="after")
     def _frame_fits(self) -> Self:
@@ -88,11 +90,10 @@ class NrGrants(RatedAccess):
 
     @cached_property
     def frame(self) -> TddPattern:
-        """The pattern at its spacing."""
         return TddPattern(self.pattern, self.spacing_khz)
 
     def duty(self, *, down: bool) -> float:
-        """Share of all slots that a direction has."""
+        """Share of all slots that belong to the downlink (`down`) or the uplink."""
         return self.frame.share("D" if down else "U")
 
     @override
@@ -112,7 +113,7 @@ class NrGrants(RatedAccess):
         return self.duty(down=False) if self.scheduler == "round-robin" else None
 
     def power(self, inputs: RateInputs) -> Array:
-        """The share of time in which each burst is on the air [bursts, blocks or 1]."""
+        """Return the share of time for which each burst is on the air [bursts, blocks or 1]."""
         active, duty = inputs.active, self.duty(down=inputs.band.down)
         senders = len(active.sender)
         if self.scheduler == "round-robin" or inputs.band.constant:
@@ -123,7 +124,7 @@ class NrGrants(RatedAccess):
         return won
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """SINR of each leg at full power in its slots; other cells send in the same slots and are heard in these."""
+        """Return the SINR of each leg at full power in its slots; all interference of other cells is in these slots."""
         assert power is not None, "slots always say who sends"
         active, duty = inputs.active, self.duty(down=inputs.band.down)
         noise = 1.0 + (inputs.noise[active.receiver] - 1.0) / duty
@@ -135,7 +136,7 @@ class NrGrants(RatedAccess):
 
 @final
 class SlotDelays:
-    """Delays of one direction: the wait for the first slot of the data, and the tail of the last block."""
+    """Delays in one direction: until the first slot with data, and after the first transmission of the last block."""
 
     def __init__(self, access: NrGrants, key: int, *, down: bool) -> None:
         self._frame, self._key, self._down = access.frame, key, down
@@ -144,26 +145,26 @@ class SlotDelays:
         uplink = UplinkAccess(self._frame, self._sr_period, access.k2_slots, access.decode_slots)
         first = self._frame.next(0, "D" if down else "U")
         again = self._frame.repeated(first, access.decode_slots) if down else uplink.after(first)
-        self._repeat = again - first  # slots from an attempt of a block to the next
+        self._repeat = again - first  # number of slots from one attempt of a block to the next attempt
         downlink = [self._frame.next(slot, "D") for slot in range(len(self._frame.slots))]
         self._data_slots = downlink if down else uplink.bulk_slots
         self._of_device = lru_cache(maxsize=1 << 16)(self._draw)
 
     def _draw(self, device: int) -> tuple[int, int]:
-        """Key of a device's draws, and its time in ns from the common occasions of requests to its own."""
+        """Key of a device's random draws, and offset in ns of its request opportunities from the common grid."""
         key, length = mix(self._key, device), len(self._frame.slots)
         own = int(uniform(key, 0) * max(self._sr_period // length, 1)) * length
         return key, 0 if self._down else own * self._slot_ns
 
     def before_ns(self, transfer: Transfer, now_ns: int) -> int:
-        """Time in ns until the next downlink slot, or until the slot with which the bulk of an uplink starts."""
+        """Time in ns until the next downlink slot, or until the first data slot of an uplink."""
         sender, receiver, data_slots = transfer.sender, transfer.receiver, self._data_slots
         at_ns = now_ns + self._of_device(receiver if sender < receiver else sender)[1]
         periods, slot = divmod(-(-at_ns // self._slot_ns), len(data_slots))
         return (periods * len(data_slots) + data_slots[slot]) * self._slot_ns - at_ns
 
     def after_ns(self, transfer: Transfer, now_ns: int) -> int:
-        """Time in ns to decode the last block and to repeat it."""
+        """Time in ns for decoding the last block, and for its repetitions."""
         repeats = 0
         if self._loss:
             sender, receiver = transfer.sender, transfer.receiver

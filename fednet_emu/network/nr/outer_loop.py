@@ -1,4 +1,4 @@
-"""Transfers that climb: each begins at a low scheme and changes it every 100 ms."""
+"""Transfers that start with a low modulation and coding scheme, and change to a higher scheme every 100 ms."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from fednet_emu.radio.nr.outer_loop import WINDOW_NS
 
 @final
 class Climbing(Sharing):
-    """A sharing of slots in which each transfer has the part of its rate that it has climbed to."""
+    """Sharing of slots in which each transfer reaches only the fraction of its rate that its current scheme permits."""
 
     overlapping = False
 
     def __init__(self, slots: Sharing, law: NrBlocks) -> None:
         self._slots, self._law = slots, law
         self.begun: list[int] = []
-        """The window in which each transfer on the air began, in the order of bursts."""
+        """Indices of the 100 ms windows in which the transfers on the air began, in the order of bursts."""
 
     @override
     def power(self, inputs: RateInputs) -> Array | None:
@@ -34,7 +34,7 @@ class Climbing(Sharing):
 
     @override
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """As if it had the slots only for that part of the time."""
+        """Return the allocation of the slots, with each share reduced to the fraction of the rate reached so far."""
         plain = self._slots.allocate(inputs, power)
         begun = np.array(self.begun)[inputs.active.burst]
         part = self._law.climbed(plain.sinr * plain.share, inputs.numbers - begun[:, None])
@@ -46,7 +46,7 @@ class Climbing(Sharing):
 
 @final
 class ClimbingAir(SharedAir):
-    """The slots of one cell, in which transfers climb."""
+    """Transmissions in the slots of one cell; the scheme of each transfer rises as in `Climbing`."""
 
     def __init__(self, slots: Sharing, band: Band, law: NrBlocks, links: LinksOverTime) -> None:
         self._climbing, self._bursts = Climbing(slots, law), list[Burst]()
@@ -54,7 +54,6 @@ class ClimbingAir(SharedAir):
 
     @override
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Put bursts on the air; a transfer that was on the air before continues at its scheme."""
         for burst in bursts:
             leg = burst[0]
             begun_ns = now_ns if leg.phases is None else leg.requested_ns + leg.phases.wait_ns

@@ -1,4 +1,4 @@
-"""Connections of the radio that are released after silence, and set up again before the next message."""
+"""Radio connections that are released after a time without messages, and set up again before the next message."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from fednet_emu.network.air.transfer import FileTransfer, Transfer
 
 
 class Idle(Component):
-    """The rule by which the radio connection of a silent device is released."""
+    """Rule for the release of the radio connection of a device without messages."""
 
 
 class Rrc(Idle):
-    """Released after a timer: the next message first waits until the device is connected again.
+    """The radio connection is released after a timer; the next message waits until the device is connected again.
 
-    A device that trains for longer than the timer pays this once in each round (RRC_IDLE and RRC_CONNECTED, TS 38.331
-    clauses 5.3.3 and 5.3.8). Messages in both directions count and wait; broadcasts do not, as they reach idle devices.
-    At the start of a run no device is connected. Both defaults are assumptions, and differ by operator; a private cell
-    may never release.
-    Ignored here: paging cycles, the energy of the tail before the release, and that a message that is lost keeps the
-    connection until then.
+    A device that trains for longer than the timer waits once per round (RRC_IDLE and RRC_CONNECTED, TS 38.331 clauses
+    5.3.3 and 5.3.8). Messages in both directions restart the timer and wait for the connection. Broadcasts do neither,
+    because they reach idle devices. At the start of a run no device is connected. Both defaults are assumptions; the
+    values differ between operators, and a private cell may never release connections.
+    Ignored here: paging cycles, the energy before the release, and that a lost message also keeps the connection.
     """
 
     inactivity_s: float = Field(10.0, ge=0, le=1e6)
-    """Time in s without a message after which the connection is released."""
+    """Time in s without messages after which the connection is released."""
 
     promotion_s: float = Field(0.2, ge=0, le=1e6)
-    """Time in s until a device is connected again."""
+    """Time in s to connect a device again."""
 
 
 IDLES: dict[str, type[Idle]] = kinds(Rrc)
@@ -41,17 +40,17 @@ AnyIdle = Annotated[Idle, Slot("idle", IDLES)]
 
 @final
 class RadioConnections:
-    """The radio connections of all devices, over both directions."""
+    """The radio connections of all devices; uplink and downlink use the same connections."""
 
     def __init__(self, rrc: Rrc) -> None:
         self._inactivity_ns, self._promotion_ns = to_ns(rrc.inactivity_s), to_ns(rrc.promotion_s)
-        self._stands_ns: dict[int, int] = {}  # since when each device is connected, or will be
-        self._seen_ns: dict[int, int] = {}  # when its last message ended, as far as known
+        self._stands_ns: dict[int, int] = {}  # time from which on each device is connected
+        self._seen_ns: dict[int, int] = {}  # latest known activity of each device
         self._under_way: dict[int, list[Transfer]] = {}
 
     def enter(self, transfer: Transfer, now_ns: int) -> int:
-        """Note a message that is requested now; return the time in ns until its device is connected."""
-        if type(transfer) is FileTransfer:  # other users keep their connection
+        """Register a message that is requested now; return the time in ns until its device is connected."""
+        if type(transfer) is FileTransfer:  # other users are always connected
             return 0
         device = max(transfer.sender, transfer.receiver)
         others = [other for other in self._under_way.get(device, ()) if not (other.triggered or other.cancelled)]
@@ -63,11 +62,11 @@ class RadioConnections:
         return max(self._stands_ns[device] - now_ns, 0)
 
     def leave(self, transfer: Transfer, now_ns: int) -> None:
-        """Note that the last bit of a message leaves the air."""
+        """Record that the last bit of a message leaves the air."""
         self._seen_ns[max(transfer.sender, transfer.receiver)] = now_ns
 
     def around(self, use: Use) -> Use:
-        """The same use of a band by devices that are connected first."""
+        """Return `use`, extended by the delay until the device of a transfer is connected."""
 
         def before_ns(transfer: Transfer, now_ns: int) -> int:
             wait_ns = self.enter(transfer, now_ns)

@@ -1,7 +1,7 @@
-"""Slots of 5G NR in time-division duplex: their directions, and the wait of a device for its first slot.
+"""Slots of 5G NR in time-division duplex: their directions, and the time until the first slot of a device.
 
 A pattern names the slots of a period: D for the downlink, U for the uplink, S for the special slot between them. Times
-count in slots from the start of a period.
+are counted in slots from the start of a period.
 """
 
 from __future__ import annotations
@@ -13,28 +13,27 @@ from functools import cached_property
 from typing import NamedTuple
 
 FRAME_MS = 10
-"""Length of a radio frame, into which whole periods fit (TS 38.213 clause 11.1)."""
+"""Length of a radio frame in ms, into which a whole number of periods must fit (TS 38.213 clause 11.1)."""
 
 
 @dataclass(frozen=True)
 class TddPattern:
-    """A pattern at a subcarrier spacing.
+    """A TDD pattern with a subcarrier spacing.
 
     Ignored here: the few symbols of a special slot that carry data.
 
     Attributes:
-        slots: one of D, S and U for each slot of the period.
-        spacing_khz: 15, 30, 60 or 120, by which a slot lasts 1 to 1/8 ms (TS 38.211 clause 4.3.2).
+        slots: one letter D, S or U for each slot of the period.
+        spacing_khz: subcarrier spacing of 15, 30, 60 or 120 kHz; a slot lasts 1 to 1/8 ms (TS 38.211 clause 4.3.2).
 
     Raises:
-        ValueError: there is no such pattern; the message suggests one.
+        ValueError: the pattern is invalid; the message suggests a valid pattern.
     """
 
     slots: str
     spacing_khz: int
 
     def __post_init__(self) -> None:
-        """Refuse an invalid pattern."""
         if set(self.slots) - set("DSU") or not {"D", "U"} <= set(self.slots):
             raise ValueError(
                 f"a pattern has slots D, S and U, at least one D for grants and one U to send in, got {self.slots!r}; "
@@ -50,33 +49,33 @@ class TddPattern:
 
     @property
     def slot_ns(self) -> int:
-        """Length of a slot."""
+        """Length of a slot in ns."""
         return 15_000_000 // self.spacing_khz
 
     def share(self, kind: str) -> float:
-        """Share of the slots that are of a kind."""
+        """Share of the slots that have the letter `kind`."""
         return self.slots.count(kind) / len(self.slots)
 
     def next(self, slot: int, kinds: str) -> int:
-        """The first slot of one of some kinds from a slot on."""
+        """Return the first slot at or after `slot` whose letter is in `kinds`."""
         while self.slots[slot % len(self.slots)] not in kinds:
             slot += 1
         return slot
 
     def repeated(self, slot: int, decode: int) -> int:
-        """Downlink slot of the next attempt of a block: device and base station each take some slots to decode."""
+        """Return the downlink slot of a block's next attempt; device and base station each need `decode` slots."""
         answer = self.next(slot + 1 + decode, "U")
         return self.next(answer + 1 + decode, "D")
 
 
 class Grants(NamedTuple):
-    """Slots of an arrival that uses one occasion of the scheduling request.
+    """Slots for data whose scheduling request is sent at one opportunity.
 
     Attributes:
-        after: slot of the occasion before; arrivals after its start use this one.
-        occasion: slot of this occasion.
-        first: uplink slot of the first grant, in which the device reports its buffer.
-        bulk: uplink slot from which on it sends its data.
+        after: slot of the previous opportunity; data that arrive after the start of this slot use `occasion`.
+        occasion: slot of the opportunity.
+        first: uplink slot of the first grant, in which the device sends its buffer status report.
+        bulk: first uplink slot that carries data.
     """
 
     after: int
@@ -86,7 +85,7 @@ class Grants(NamedTuple):
 
 
 class Latency(NamedTuple):
-    """Least, mean and largest time in slots from a random arrival to the end of an uplink slot."""
+    """Minimum, mean and maximum time in slots from a random arrival of data to the end of an uplink slot."""
 
     least: float
     mean: float
@@ -97,15 +96,16 @@ class Latency(NamedTuple):
 class UplinkAccess:
     """Scheduling request, buffer status report and grant (TS 38.321 clauses 5.4.4 and 5.4.5).
 
-    An arrival waits for an occasion of the request, an uplink slot. Decoding takes some slots, the grant is sent in the
-    next downlink or special slot, and the granted slot is the first uplink slot at least k2 later. This slot carries
-    the report. The same procedure then grants the slot in which the bulk begins.
-    Ignored here: requests that are lost, other devices' grants, the time within a slot.
+    Arriving data wait for an uplink slot in which the device may send a request. The base station needs `decode` slots
+    to decode, and sends the grant in the next downlink or special slot. The granted slot is the first uplink slot at
+    least `k2` slots after the grant, and carries the report. The same procedure then grants the first slot with data.
+    Ignored here: lost requests, other devices' grants, and times within a slot.
 
     Attributes:
-        sr_period: slots between two occasions; each is the first uplink slot from there on.
-        k2: least number of slots from a grant to its slot.
-        decode: slots that the base station takes to decode.
+        pattern: the TDD pattern.
+        sr_period: number of slots between two opportunities to send a request, before rounding up to an uplink slot.
+        k2: minimum number of slots from a grant to the granted slot.
+        decode: number of slots that the base station needs to decode.
     """
 
     pattern: TddPattern
@@ -114,18 +114,18 @@ class UplinkAccess:
     decode: int
 
     def after(self, slot: int) -> int:
-        """Slot of the transmission that is granted on an uplink slot: the next attempt of a block, or more of it."""
+        """Return the uplink slot that is granted after a transmission in the uplink slot `slot`."""
         grant = self.pattern.next(slot + 1 + self.decode, "DS")
         return self.pattern.next(grant + self.k2, "U")
 
     @property
     def hyperperiod(self) -> int:
-        """Slots after which pattern and occasions repeat."""
+        """Number of slots after which the pattern and the request opportunities repeat together."""
         return math.lcm(len(self.pattern.slots), self.sr_period)
 
     @cached_property
     def occasions(self) -> tuple[Grants, ...]:
-        """All occasions of a hyperperiod, in order."""
+        """Grants for all request opportunities of a hyperperiod, in order."""
         pattern, period = self.pattern, self.hyperperiod
         first = pattern.next(0, "U")
         slots = sorted({pattern.next(first + n, "U") % period for n in range(0, period, self.sr_period)})
@@ -136,7 +136,10 @@ class UplinkAccess:
         )
 
     def latency(self, *, bulk: bool) -> Latency:
-        """Time from an arrival, uniform over the hyperperiod, to the end of its first or its first bulk slot, exact."""
+        """Return the exact latency from the arrival of data to the end of the first data slot (`bulk`) or report slot.
+
+        Arrivals are uniform over the hyperperiod.
+        """
         ends = [(each, 1 + (each.bulk if bulk else each.first)) for each in self.occasions]
         mean = sum((each.occasion - each.after) * (end - (each.occasion + each.after) / 2) for each, end in ends)
         least, most = min(end - each.occasion for each, end in ends), max(end - each.after for each, end in ends)
@@ -144,7 +147,7 @@ class UplinkAccess:
 
     @cached_property
     def bulk_slots(self) -> list[int]:
-        """Slots [hyperperiod] from which on an arrival at the start of each slot sends its data."""
+        """First data slot [hyperperiod] for data that arrive at the start of each slot."""
         occasions = [each.occasion for each in self.occasions]
         bulk = [*(each.bulk for each in self.occasions), self.occasions[0].bulk + self.hyperperiod]
         return [bulk[bisect_left(occasions, slot)] for slot in range(self.hyperperiod)]

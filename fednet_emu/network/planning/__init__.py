@@ -1,4 +1,4 @@
-"""Planners: how the band, the powers and the clocks of a round are divided among its devices."""
+"""Planners, which assign shares of the band, transmit powers and clock frequencies to the devices of a round."""
 
 from typing import Annotated
 

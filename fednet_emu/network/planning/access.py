@@ -1,4 +1,4 @@
-"""The access scheme of planned rounds: a planner grants parts of the band, powers and clocks when a round starts."""
+"""The access scheme for planned rounds: at the start of a round, a planner grants band shares, powers and clocks."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from fednet_emu.radio.rates.shannon import Shannon
 
 
 class Planned(RatedAccess):
-    """Each device of a round has its own part of the band, or its turn, at the power and the clock that were planned.
+    """Each device of a round has its own share of the band, or its turn, at a planned power and clock frequency.
 
-    A planner divides them at the start of each round, from the knowledge of the server: mean SNRs, nominal computing
-    times, sizes. Messages without a grant have an equal part; where all parts together are more than the
-    band, all are narrowed alike. Several cells are planned one by one, each with the whole band.
-    Ignored here: frequency selectivity, the bits that tell devices of their grants, and in plans fading beyond the
-    planner's `margin_db`, movement, stragglers, queues on the downlink, and interference from other cells.
+    A planner assigns shares, powers and clocks at the start of each round, from what the server knows: mean SNRs,
+    nominal computing times and sizes. Messages without a grant get an equal share. If the sum of all shares exceeds
+    the band, all shares are reduced by the same factor. Each cell is planned separately, with the whole band.
+    Ignored here: frequency selectivity, and the bits that inform devices of their grants. Plans also ignore fading
+    beyond the planner's `margin_db`, movement, stragglers, queues on the downlink, and interference from other cells.
     """
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink"})
 
     planner: AnyPlanner = LeastTime()
-    """How the band, the powers and the clocks of a round are divided."""
+    """Rule by which the shares of the band, the powers and the clocks of a round are assigned."""
 
     spare: Literal["idle", "used"] = "idle"
-    """Use of parts of the band whose devices do not send: they stay `idle`, as in the papers, so that each
-    upload takes the time that was planned; or they are `used` by those that do, in proportion to their parts and as far
-    as the rate law allows at their mean SNR, so that plans become bounds."""
+    """Use of shares of the band whose devices are silent. idle: the shares stay unused, as in the papers, so that each
+    upload takes its planned time. used: the sending devices divide them in proportion to their own shares, as far as
+    the rate law permits at their mean SNRs, so that planned times become upper bounds."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -51,7 +51,6 @@ class Planned(RatedAccess):
 
     @property
     def capacity(self) -> int | None:
-        """One if the planner makes devices send in turns, else no limit."""
         return 1 if self.planner.IN_TURNS else None
 
     @override
@@ -62,11 +61,9 @@ class Planned(RatedAccess):
         return use._replace(air=SharedAir(self, use.band, links, cells, planned=True), patience=None)
 
     def share(self, active: int) -> float:
-        """The whole band in turns, else an equal part."""
         return 1.0 if self.planner.IN_TURNS else 1.0 / active
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """SINR and share of each leg on its own part of the band, or in its turn on the whole of it."""
         active = inputs.active
         if active.grants is None:  # in turns
             return on_parts(inputs, 1.0)

@@ -1,4 +1,4 @@
-"""Inputs of a planner at the start of a round, and its grants: parts of the band, powers and clocks."""
+"""The base class of planners, and their inputs at the start of a round."""
 
 from __future__ import annotations
 
@@ -21,28 +21,29 @@ from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.units import db_to_linear
 
 _INSIDE = 1e-9
-"""Plans stay this far (relative) inside the lowest efficiency of the rate law, below which nothing is carried."""
+"""Relative margin of plans above the minimum efficiency of the rate law, below which no bits are carried."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """One round of one cell: entry k of every array [n] is about the k-th device that takes part.
+    """One round of one cell; entry k of each array [n] belongs to the k-th participating device.
 
     Attributes:
-        ready_s: when each device has received the model, from the start of the round.
-        compute_s: time of its computation at its full clock.
-        compute_j: energy of that; at the share x of the clock it takes 1/x of the time and x^2 of the energy.
-        least_clock: the lowest share of the full clock at which each can compute, in (0, 1].
-        size_bit: bits of an upload.
-        snr: SNR (linear) of each uplink at full power on the whole band, averaged over fading.
-        power_w: the full transmit power.
-        amplifier_efficiency: radiated over drawn power, or one number for all.
-        circuit_w: power that the rest of each transmitter draws while it sends, or of all alike.
-        weight: weight of the update of each, its number of samples.
-        bandwidth_hz: width of the band.
-        law: the rate law of a block: `shannon`, narrowed or not.
-        bits_j: energy of the bits of an upload, at any power.
-        rng: random numbers of the plan of this round.
+        ready_s: [n] times at which devices have received the model, in s from the start of the round.
+        compute_s: [n] computing times in s at full clock frequency.
+        compute_j: [n] computing energies in J at full clock frequency. At the fraction x of the full frequency,
+            computing takes 1/x of the time and x^2 of the energy.
+        least_clock: [n] minimum clock frequencies, as fractions of the full frequency in (0, 1].
+        size_bit: number of bits of an upload.
+        snr: [n] SNRs (linear) of the uplinks at full power on the whole band, averaged over fading.
+        power_w: [n] full transmit powers in W.
+        amplifier_efficiency: [n] radiated power over power consumption of the amplifiers, or a number for all devices.
+        circuit_w: [n] power consumption in W of all other parts of sending transmitters, or a number for all devices.
+        weight: [n] weights of the updates: the numbers of samples.
+        bandwidth_hz: width of the band in Hz.
+        law: the rate law of a fading block: `shannon`, narrowed or not.
+        bits_j: energy in J of the bits of an upload, independent of the transmit power.
+        rng: random generator for the plan of the round.
     """
 
     ready_s: Array
@@ -61,46 +62,46 @@ class Round:
     rng: np.random.Generator | None = None
 
     def only(self, who: Mask) -> Round:
-        """The round of some of its devices."""
+        """Return the round with only the devices in the mask `who` [n]."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         chosen: dict[str, Any] = {name: its[who] for name, its in values.items() if isinstance(its, np.ndarray)}
         return replace(self, **chosen)
 
     @property
     def shannon(self) -> Shannon:
-        """The rate law of a part of the band, with known closed forms."""
+        """The Shannon rate law without narrowing, for which closed forms exist."""
         law = self.law.law if isinstance(self.law, Narrowed) else self.law
         assert isinstance(law, Shannon), "a scenario with planned access has this law"
         return law
 
     @cached_property
     def gamma(self) -> Array:
-        """SNRs [n] over the gap of the rate law."""
+        """SNRs [n] (linear) divided by the SNR gap of the rate law."""
         return np.asarray(self.snr / db_to_linear(self.shannon.gap_db))
 
     @property
     def need_s(self) -> float:
-        """Time in s that an upload takes on the whole band at 1 nat/s/Hz: s ln 2 / B."""
+        """Time in s for an upload on the whole band at 1 nat/s/Hz: s ln 2 / B."""
         return self.size_bit * LN_2 / self.bandwidth_hz
 
     @property
     def lowest(self) -> float:
-        """The lowest efficiency of the rate law in nat/s/Hz."""
+        """Minimum spectral efficiency of the rate law in nat/s/Hz."""
         return self.shannon.min_efficiency_bps_hz * LN_2 * (1 + _INSIDE)
 
     @property
     def highest(self) -> float:
-        """The highest efficiency of the rate law in nat/s/Hz."""
+        """Maximum spectral efficiency of the rate law in nat/s/Hz."""
         return (self.shannon.max_efficiency_bps_hz or np.inf) * LN_2
 
     @cached_property
     def widest(self) -> Array:
-        """The part of the band [n] with the highest rate, at full power: less than 1 for weak signals."""
+        """Shares [n] of the band at which each device has its highest rate at full power; below 1 for weak signals."""
         return np.minimum(1.0, self.gamma / math.expm1(self.lowest)) if self.lowest > 0 else np.ones(len(self.gamma))
 
     @cached_property
     def shortest_s(self) -> Array:
-        """Shortest time on the air [n]: full power, and the part of the band with the highest rate."""
+        """Minimum airtimes [n] of an upload in s: at full power, and on the share of the band with the highest rate."""
         with np.errstate(divide="ignore"):
             widest = self.widest
             efficiency = np.minimum(
@@ -110,24 +111,24 @@ class Round:
 
 
 class Planner(Component):
-    """How the band, the powers and the clocks of a round are divided."""
+    """Rule by which shares of the band, transmit powers and clock frequencies are assigned to devices in a round."""
 
     IN_TURNS: ClassVar[bool] = False
-    """Whether devices send one after the other, each on the whole band."""
+    """True if devices take turns, each on the whole band."""
 
     margin_db: float = Field(0.0, ge=0)
-    """How far below its mean SNR each link is planned for, in dB: a reserve against fading."""
+    """Fading margin in dB: plans assume that each link's SNR is lower than its mean by this amount."""
 
     @property
     def loses(self) -> bool:
-        """Whether plans may lose uploads."""
+        """True if plans may lose uploads."""
         return False
 
     @property
     def draws(self) -> bool:
-        """Whether plans are random, so that a round is planned once, without its devices that are left out."""
+        """True if plans are random; a round is then planned only once, even if the plan leaves devices out."""
         return False
 
     @abstractmethod
     def plan(self, round_: Round) -> Grant[Array]:
-        """Divide band, powers and clocks among the devices of a round, at least one, all with a link (SNR above 0)."""
+        """Return the grants of all devices in a round; there is at least one device, and all SNRs are above 0."""

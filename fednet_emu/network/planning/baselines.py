@@ -1,4 +1,4 @@
-"""Baselines of planned rounds: equal parts of the band, and turns.
+"""Baselines for planned rounds: equal shares of the band, and turns.
 
 Yang, Chen, Saad, Hong, Shikh-Bahaei: "Energy Efficient Federated Learning Over Wireless Communication Networks", IEEE
 Transactions on Wireless Communications 20(3), 2021, https://arxiv.org/abs/1911.02417. EB-FDMA is `equal-band`, TDMA is
@@ -18,15 +18,15 @@ from fednet_emu.network.planning.base import Planner, Round
 from fednet_emu.network.planning.fedl import Fedl, computing_s, in_turns, sending_efficiency
 
 _PRICES = (-80.0, 80.0)
-"""Logarithms of the lowest and the highest price of a second, in J/s."""
+"""Natural logarithms of the minimum and maximum weight of time, in J/s."""
 _HALVINGS = 100
 
 
 class EqualBand(Planner):
-    """Full power, full clocks and an equal part of the band for each device (EB-FDMA)."""
+    """Full power, full clock frequency and an equal share of the band for each device (EB-FDMA)."""
 
     def plan(self, round_: Round) -> Grant[Array]:
-        """Equal parts; a device whose signal is too weak for its part uses less of it."""
+        """Return equal shares; a device with a weak signal uses only the part of its share with the highest rate."""
         full = np.ones(len(round_.snr))
         share = np.minimum(full / len(full), round_.widest)
         efficiency = np.minimum(log1p(round_.gamma / share), round_.highest)
@@ -35,16 +35,16 @@ class EqualBand(Planner):
 
 
 class Turns(Planner):
-    """Devices send one after the other on the whole band (TDMA), at full power and clock or with the least energy."""
+    """Devices take turns on the whole band (TDMA), at full power and clock frequency or with minimum energy."""
 
     IN_TURNS: ClassVar[bool] = True
 
     round_s: float | None = Field(None, gt=0)
-    """Time in s within which all devices compute and then send, with the least energy; null for full powers and
-    clocks, as where the time is too short."""
+    """Time in s in which all devices must compute and then send, with minimum energy. null, or a time that is too
+    short, means full power and clock frequency."""
 
     def plan(self, round_: Round) -> Grant[Array]:
-        """Full power and clocks, or FEDL's solution at the price of a second with which the round takes `round_s`."""
+        """Return full powers and clocks, or FEDL's solution with the weight of time that gives a round of `round_s`."""
         full = np.ones(len(round_.snr))
         fastest = Grant.undisturbed(full, full, full, in_turns(round_.ready_s + round_.compute_s, round_.shortest_s))
         if self.round_s is None:
@@ -57,13 +57,13 @@ class Turns(Planner):
 
 
 def turns_s(round_: Round, j_per_s: float) -> float:
-    """Time in s in which all devices compute, plus the times of all uploads, if a second costs `j_per_s`."""
+    """Computing time plus the airtimes of all uploads, in s, if the weight of time is `j_per_s` J/s."""
     efficiency = sending_efficiency(round_, j_per_s)
     return computing_s(round_, j_per_s) + float((round_.need_s / (efficiency * round_.widest)).sum())
 
 
 def energy_j(round_: Round, grants: Grant[Array]) -> tuple[Array, Array]:
-    """Energies [n] in J of computing and of sending in a round with these grants."""
+    """Energies [n] in J for computing, and energies [n] in J for sending, in a round with these grants."""
     efficiency = log1p(grants.power_part * round_.gamma / grants.share)
     air_s = round_.need_s / (grants.share * np.minimum(efficiency, round_.highest))
     drawn_w = grants.power_part * round_.power_w / round_.amplifier_efficiency + round_.circuit_w

@@ -1,9 +1,9 @@
-"""Closed forms of an upload of s bits in the time t on the share b of a band of B Hz, by Lambert's W function.
+"""Closed forms, with Lambert's W function, for an upload of s bits in the time t on the share b of a band of B Hz.
 
-The efficiency is u nat/s/Hz, so b t u = s ln 2 / B. With the SNR gamma (over the gap of the rate law, at full power P
-on the whole band) the power is P b (e^u - 1) / gamma. See Yang, Chen, Saad, Hong, Shikh-Bahaei, "Energy Efficient
-Federated Learning Over Wireless Communication Networks", IEEE Transactions on Wireless Communications 20(3), 2021,
-https://arxiv.org/abs/1911.02417.
+The spectral efficiency is u nat/s/Hz, so that b t u = s ln 2 / B. The power is P b (e^u - 1) / gamma, where gamma is
+the SNR at full power P on the whole band, divided by the SNR gap of the rate law. See Yang, Chen, Saad, Hong,
+Shikh-Bahaei, "Energy Efficient Federated Learning Over Wireless Communication Networks", IEEE Transactions on Wireless
+Communications 20(3), 2021, https://arxiv.org/abs/1911.02417.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _BRANCH, _SERIES = 0.02, (-221 / 8505, 769 / 17280, -43 / 540, 11 / 72, -1 / 3, 
 def full_power_efficiency(a: Array) -> Array:
     """Return the largest u [n] with (e^u - 1) / u <= a: the efficiency at full power, where a = gamma t B / (s ln 2).
 
-    u = -1/a - W(-e^(-1/a) / a) with the lower branch of W. Not above 0 where no bandwidth is wide enough, a <= 1.
+    u = -1/a - W(-e^(-1/a) / a) with the lower branch of W. The result is 0 if a <= 1: then no bandwidth suffices.
     """
     with np.errstate(all="ignore"):
         q = 1.0 / np.maximum(a, 1e-300)
         u = -q - scipy.special.lambertw(-q * (expm1(-q) + 1.0), k=-1).real
-        if np.any(near := a < _NEAR):  # W loses digits close to its branch point: a series, then Newton's steps
+        if np.any(near := a < _NEAR):  # W loses digits near its branch point; use a series and Newton steps instead
             d = a - 1.0
             close = 2.0 * d * (1.0 - d * (2.0 / 3.0))
             for _ in range(_NEWTON):
@@ -42,11 +42,11 @@ def full_power_efficiency(a: Array) -> Array:
 
 
 def priced_efficiency(y: Array) -> Array:
-    """Return the u [n] with (u - 1) e^u + 1 = y: the efficiency at which more of the band costs as much as it saves.
+    """Return the u [n] with (u - 1) e^u + 1 = y: the efficiency that minimises energy plus weighted bandwidth or time.
 
-    u = 1 + W((y - 1) / e). With the price c of the whole band, y = c gamma eta / (P t) minimises P t' b (e^u - 1) /
-    (gamma eta) + c b over b; the same form with y = (K + P_c) gamma eta / P minimises the energy of a transmission plus
-    K times its time. Close to its branch point, where W loses digits, its series.
+    u = 1 + W((y - 1) / e). With y = c gamma eta / (P t), u minimises P t b (e^u - 1) / (gamma eta) + c b over b, where
+    c is the weight of the whole band. With y = (K + P_c) gamma eta / P, u minimises the energy of a transmission plus K
+    times its time. Near its branch point, where W loses digits, a series replaces W.
     """
     p = np.sqrt(2.0 * np.maximum(y, 0.0))
     near = p < _BRANCH
@@ -55,10 +55,11 @@ def priced_efficiency(y: Array) -> Array:
 
 
 def root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
-    """Return where an increasing function of each element crosses zero between `low` and `high`.
+    """Return the zero between `low` and `high` of an increasing function, for each element.
 
-    It is `high` where the function is negative everywhere, and `low` where it is positive everywhere. Chandrupatla's
-    method (Advances in Engineering Software 28(3), 1997): inverse quadratic interpolation or bisection.
+    The result is `high` for elements at which the function is negative everywhere, and `low` for elements at which the
+    function is positive everywhere. Chandrupatla's method (Advances in Engineering Software 28(3), 1997): inverse
+    quadratic interpolation or bisection.
     """
     a, b = low, high
     f_a, f_b = function(a), function(b)
@@ -71,7 +72,7 @@ def root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
         x = a + part * (b - a)
         f_x = function(x)
         same = (f_x > 0) == (f_a > 0)
-        c, f_c = np.where(same, a, b), np.where(same, f_a, f_b)  # the point that is given up, or the former one
+        c, f_c = np.where(same, a, b), np.where(same, f_a, f_b)  # the end of the interval that is replaced
         b, f_b = np.where(same, b, a), np.where(same, f_b, f_a)
         a, f_a = x, f_x
         with np.errstate(all="ignore"):
@@ -86,7 +87,7 @@ def root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
 
 
 def least(fits: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the least number from `low` on that fits, by bisection; `high` is a first guess."""
+    """Return the smallest number at or above `low` for which `fits` is True, by bisection; `high` is a first guess."""
     if fits(low):
         return low
     while not fits(high):

@@ -1,17 +1,18 @@
-"""FEDL: clocks and times to send that weigh energy against time, for an uplink in turns.
+"""FEDL: clock frequencies and sending times that minimise energy plus weighted time, for an uplink in turns.
 
 Dinh, Tran, Nguyen, Hong, Bao, Zomaya, Gramoli: "Federated Learning Over Wireless Networks: Convergence Analysis and
 Resource Allocation", IEEE/ACM Transactions on Networking 29(1), 2021, https://arxiv.org/abs/1910.13067
 
-Line by line: minimise the energy plus kappa times the time. SUB1 has the clocks: a device computes at c / T within its
-limits, where T is the largest of the time of the slowest device at its full clock and (2 sum e c^2 / kappa)^(1/3) over
-the devices that are neither. SUB2 has the times to send, each for itself: tau = s ln 2 / (B (1 + W((kappa gamma / P -
-1) / e))), within the limits of the power.
+The problem is to minimise the energy plus kappa times the time. SUB1 sets the clock frequencies: a device with the
+computing time c at full frequency computes at the fraction c / T of this frequency, within its limits. T is the larger
+of two times: the computing time of the slowest device at full frequency, and (2 sum e c^2 / kappa)^(1/3) over all
+devices that are not at a limit, with the computing energies e. SUB2 sets the sending time of each device
+independently: tau = s ln 2 / (B (1 + W((kappa gamma / P - 1) / e))), within the limits of the transmit power.
 
-Differences from the paper: SUB3, the local accuracy, is in `local_accuracy`, as the number of local steps is the
-algorithm's. The model's way to the devices is not weighed. Amplifiers have an efficiency and transmitters a circuit
-power; the rate law has a gap, a lowest and a highest efficiency. Devices send in the order in which they have computed,
-so that a round may end sooner than the sum of both times.
+Differences from the paper: SUB3, the local accuracy, is in `local_accuracy`, because the algorithm sets the number of
+local steps. The cost of the downlink is not included. Amplifiers have an efficiency, and transmitters have a circuit
+power. The rate law has an SNR gap, a minimum and a maximum efficiency. Devices send in the order in which they finish
+computing, so that a round may end before the sum of computing and sending times.
 """
 
 from __future__ import annotations
@@ -29,17 +30,16 @@ from fednet_emu.network.planning.closed_forms import priced_efficiency
 
 
 class Fedl(Planner):
-    """Energy plus `j_per_s` times the time of the round, as little as possible; devices send in turns."""
+    """Minimum energy plus `j_per_s` times the duration of the round; devices take turns."""
 
     IN_TURNS: ClassVar[bool] = True
 
     j_per_s: float = Field(1.0, gt=0)
-    """Weight of a second of the round in J (kappa in the paper)."""
+    """Weight of the duration of the round relative to energy, in J/s (kappa in the paper)."""
     least_power_w: float = Field(0.0, ge=0)
-    """Lowest transmit power in W; a device whose full power is lower sends at full power."""
+    """Minimum transmit power in W; a device whose full power is below this value sends at full power."""
 
     def plan(self, round_: Round) -> Grant[Array]:
-        """The closed forms of both sub-problems."""
         compute_s = computing_s(round_, self.j_per_s)
         clock = np.clip(round_.compute_s / compute_s, round_.least_clock, 1.0) if compute_s else round_.least_clock
         efficiency = sending_efficiency(round_, self.j_per_s, self.least_power_w)
@@ -49,9 +49,9 @@ class Fedl(Planner):
 
 
 def in_turns(starts_s: Array, air_s: Array) -> Array:
-    """When uploads [n] of these lengths [n] end that are ready at these times [n] and are sent one after the other.
+    """End times [n] in s of uploads that are ready at `starts_s` [n], last for `air_s` [n], and are sent in turns.
 
-    Devices send in the order in which they are ready, and those ready in one nanosecond in the order of devices.
+    Devices send in the order in which they are ready; uploads that are ready in the same ns are sent in device order.
     """
     ends_s, free_s = np.empty(len(air_s)), 0.0
     for place in np.argsort(np.round(starts_s * NS_PER_S), kind="stable").tolist():
@@ -60,7 +60,7 @@ def in_turns(starts_s: Array, air_s: Array) -> Array:
 
 
 def computing_s(round_: Round, j_per_s: float) -> float:
-    """The time T in s in which all devices compute: the least energy of computing plus `j_per_s` T."""
+    """Computing time T in s of all devices, which minimises the computing energy plus `j_per_s` T."""
     slowest_s = float(round_.compute_s.max())
     longest_s = round_.compute_s / round_.least_clock
     order = np.argsort(-longest_s, kind="stable")
@@ -72,7 +72,7 @@ def computing_s(round_: Round, j_per_s: float) -> float:
 
 
 def sending_efficiency(round_: Round, j_per_s: float, least_power_w: float = 0.0) -> Array:
-    """The efficiencies [n] in nat/s/Hz at which the energy of sending plus `j_per_s` times its time is least."""
+    """Spectral efficiencies [n] in nat/s/Hz that minimise the sending energy plus `j_per_s` times the sending time."""
     drawn_w = round_.power_w / round_.amplifier_efficiency
     best = priced_efficiency((j_per_s + round_.circuit_w) * round_.gamma / drawn_w)
     slowest = log1p(round_.gamma * np.minimum(least_power_w / round_.power_w, 1.0))

@@ -1,19 +1,19 @@
-"""The least energy within a time: band, powers, clocks and times to send together.
+"""Minimum energy for a given duration of the round, over bandwidths, powers, clocks and sending times together.
 
 Yang, Chen, Saad, Hong, Shikh-Bahaei: "Energy Efficient Federated Learning Over Wireless Communication Networks", IEEE
 Transactions on Wireless Communications 20(3), 2021, https://arxiv.org/abs/1911.02417, equations (10) to (12) for a
-given local accuracy: minimise the sum of kappa C D f^2 + p t over bandwidths, powers, clocks and times to send, where
+given local accuracy: minimise the sum of kappa C D f^2 + p t over bandwidths, powers, clocks and sending times, where
 each device computes and sends within T, the bandwidths add up to at most B, and powers and clocks have limits.
 
-Line by line: the bandwidth of a device for a price of the band is its closed form by Lambert's W, between the bandwidth
-at full power and the bandwidth at the highest efficiency. Its clock is f = C D / (T - t). Bisection finds the price at
-which all of the band is used.
+A Lagrange multiplier prices the band. The bandwidth of a device at a given price has a closed form with Lambert's W,
+and lies between the bandwidths at full power and at maximum efficiency. The clock frequency is f = C D / (T - t).
+Root finding gives the price at which the whole band is used.
 
-Differences from the paper: the paper alternates between times (with the local accuracy) and the rest. For given local
-steps the problem is jointly convex in times and bandwidths (the energy to send depends on their product z only, by
-g(z) = z (e^(q / z) - 1) with 2 z g'' + g' > 0), so that one bisection per device and one over the price give the
-optimum. Amplifiers have an efficiency and transmitters a circuit power; the rate law has a gap, a lowest and a highest
-efficiency. The number of local steps is the algorithm's.
+Differences from the paper: the paper alternates between sending times (with the local accuracy) and all other
+variables. For given local steps, the problem is jointly convex in sending times and bandwidths: the sending energy
+depends only on their product z, by g(z) = z (e^(q / z) - 1) with 2 z g'' + g' > 0. So one root per device and one root
+for the price give the optimum. Amplifiers have an efficiency, and transmitters have a circuit power. The rate law has
+an SNR gap, a minimum and a maximum efficiency. The algorithm sets the number of local steps.
 """
 
 from __future__ import annotations
@@ -36,15 +36,14 @@ _TINY, _HUGE = 1e-30, 1e30
 
 
 class LeastEnergy(Planner):
-    """The least energy with which all uploads arrive in time; the shortest round where that is too little time."""
+    """Minimum energy such that all uploads arrive in a given time; the shortest round if the time is too short."""
 
     round_s: float | None = Field(None, gt=0)
-    """Time in s from the start of a round in which all uploads should arrive; null for `stretch`."""
+    """Time in s from the start of a round by which all uploads should arrive; null to use `stretch`."""
     stretch: float = Field(2.0, ge=1)
-    """That time as a multiple of the shortest possible one, if `round_s` is null; 1 leaves nothing to save."""
+    """Duration of the round as a multiple of the shortest possible one, if `round_s` is null; 1 saves no energy."""
 
     def plan(self, round_: Round) -> Grant[Array]:
-        """The optimum by the price of the band."""
         fastest = shortest(round_)
         least_s = float(np.max(fastest.ends_s))
         end_s = self.stretch * least_s if self.round_s is None else self.round_s
@@ -52,7 +51,7 @@ class LeastEnergy(Planner):
 
 
 class _Choice(NamedTuple):
-    """Times on the air [n], efficiencies [n] in nat/s/Hz and parts of the band [n] that are best for a price."""
+    """Optimal airtimes [n] in s, efficiencies [n] in nat/s/Hz and band shares [n] at a given price of the band."""
 
     air_s: Array
     efficiency: Array
@@ -60,7 +59,7 @@ class _Choice(NamedTuple):
 
 
 def cheapest(round_: Round, end_s: float) -> Grant[Array]:
-    """Grants with which the round takes `end_s` and the least energy; `end_s` is more than the shortest."""
+    """Grants with minimum energy for a round of `end_s`, which must exceed the shortest possible duration."""
     high = 1.0
     while _choice(round_, end_s, high).share.sum() > 1.0 and high < _HUGE:
         high *= 100.0
@@ -84,7 +83,7 @@ def cheapest(round_: Round, end_s: float) -> Grant[Array]:
 
 
 def _choice(round_: Round, end_s: float, price: float) -> _Choice:
-    """Choice of each device if the whole band costs `price` J: its convex problem in its time to send."""
+    """Optimal choice of each device if the whole band costs `price` J: a convex problem in the sending time."""
     left_s = end_s - round_.ready_s
     air_s = root(lambda air_s: _slope(round_, left_s, air_s, price), round_.shortest_s, left_s - round_.compute_s)
     efficiency, _ = _efficiency(round_, air_s, price)
@@ -92,7 +91,7 @@ def _choice(round_: Round, end_s: float, price: float) -> _Choice:
 
 
 def _efficiency(round_: Round, air_s: Array, price: float) -> tuple[Array, Mask]:
-    """The best efficiency [n] for times on the air [n], and whether it needs full power [n]."""
+    """Optimal efficiencies [n] for the airtimes `air_s` [n], and mask [n] of the devices that send at full power."""
     drawn_w = round_.power_w / round_.amplifier_efficiency
     wanted = np.minimum(priced_efficiency(price * round_.gamma / (drawn_w * air_s)), round_.highest)
     full = full_power_efficiency(round_.gamma * air_s / round_.need_s)
@@ -100,7 +99,7 @@ def _efficiency(round_: Round, air_s: Array, price: float) -> tuple[Array, Mask]
 
 
 def _slope(round_: Round, left_s: Array, air_s: Array, price: float) -> Array:
-    """Derivative [n] by the time on the air of each device's energy plus the price of its part of the band."""
+    """Derivative [n], with respect to the airtime, of each device's energy plus the cost of its share of the band."""
     u, at_full_power = _efficiency(round_, air_s, price)
     drawn_w = round_.power_w / round_.amplifier_efficiency
     with np.errstate(all="ignore"):

@@ -1,12 +1,12 @@
-"""The shortest round: full clocks, full powers, and parts of the band with which all uploads end together.
+"""The shortest round: full clocks, full powers, and shares of the band with which all uploads end at the same time.
 
 Yang, Chen, Saad, Hong, Shikh-Bahaei: "Energy Efficient Federated Learning Over Wireless Communication Networks", IEEE
-Transactions on Wireless Communications 20(3), 2021, https://arxiv.org/abs/1911.02417: the completion time by bisection,
-each device's bandwidth for a given time in closed form.
+Transactions on Wireless Communications 20(3), 2021, https://arxiv.org/abs/1911.02417. The completion time is found by
+bisection; each device's bandwidth for a given completion time has a closed form.
 
-Differences from the paper: each device starts when it has received the model and has its own time to compute; the rate
-law has a gap, a lowest and a highest efficiency. The number of local steps is the algorithm's, so the local accuracy is
-no variable.
+Differences from the paper: each device starts when it has received the model, and has its own computing time. The rate
+law has an SNR gap, a minimum and a maximum efficiency. The algorithm sets the number of local steps, and so the local
+accuracy.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from fednet_emu.network.planning.closed_forms import full_power_efficiency, leas
 
 
 class LeastTime(Planner):
-    """The shortest possible round; devices that would be early send on less of the band."""
+    """The shortest possible round; devices that would finish early get smaller shares of the band."""
 
     def plan(self, round_: Round) -> Grant[Array]:
-        """All at full power and clock, with parts of the band that end together."""
         return shortest(round_)
 
 
@@ -41,9 +40,9 @@ def shortest(round_: Round) -> Grant[Array]:
 
 
 def narrowest(round_: Round, air_s: Array) -> tuple[Array, Array]:
-    """Narrowest parts of the band [n] for uploads in these times [n], and the powers [n] that they take.
+    """Smallest band shares [n] for uploads within the airtimes `air_s` [n], and fractions [n] of full power.
 
-    Times are at least `round_.shortest_s`; a slightly shorter one counts as that.
+    Airtimes below `round_.shortest_s` are raised to this minimum.
     """
     air_s = np.maximum(air_s, round_.shortest_s)
     full = full_power_efficiency(round_.gamma * air_s / round_.need_s)
@@ -53,6 +52,6 @@ def narrowest(round_: Round, air_s: Array) -> tuple[Array, Array]:
 
 
 def powers(round_: Round, share: Array, air_s: Array) -> Array:
-    """Part of the full power [n] with which an upload takes this time [n] on this part of the band [n]."""
+    """Fractions [n] of full power with which uploads take `air_s` [n] on the shares `share` [n] of the band."""
     part = share * expm1(round_.need_s / (share * air_s)) / round_.gamma
     return np.minimum(part, 1.0)

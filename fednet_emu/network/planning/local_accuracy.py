@@ -1,13 +1,13 @@
-"""The local accuracy: more local steps in a round, against more rounds.
+"""The local accuracy: the trade-off between more local steps per round and more rounds.
 
-SUB3 of FEDL for a round of given costs, in two versions. INFOCOM: Tran, Bao, Zomaya, Nguyen, Hong, "Federated Learning
-over Wireless Networks: Optimization Model Design and Analysis", IEEE INFOCOM 2019. ToN: Dinh, Tran, Nguyen, Hong, Bao,
-Zomaya, Gramoli, IEEE/ACM Transactions on Networking 29(1), 2021, https://arxiv.org/abs/1910.13067. The outer search
-over the planners: Yang, Chen, Saad, Hong, Shikh-Bahaei, IEEE Transactions on Wireless Communications 20(3), 2021,
-https://arxiv.org/abs/1911.02417, where the local accuracy eta takes a / (1 - eta) rounds of v log2(1 / eta) steps.
+SUB3 of FEDL, for a round with given costs, has two versions. INFOCOM: Tran, Bao, Zomaya, Nguyen, Hong, "Federated
+Learning over Wireless Networks: Optimization Model Design and Analysis", IEEE INFOCOM 2019. ToN: Dinh, Tran, Nguyen,
+Hong, Bao, Zomaya, Gramoli, IEEE/ACM Transactions on Networking 29(1), 2021, https://arxiv.org/abs/1910.13067. The outer
+search over planners follows Yang, Chen, Saad, Hong, Shikh-Bahaei, IEEE Transactions on Wireless Communications 20(3),
+2021, https://arxiv.org/abs/1911.02417: the local accuracy eta requires a / (1 - eta) rounds of v log2(1 / eta) steps.
 
-Difference from the papers: Yang et al. alternate between the local accuracy and the rest; here the planner is solved
-for each local accuracy, and the local accuracy is searched in one dimension.
+Difference from the papers: Yang et al. alternate between the local accuracy and all other variables. Here the planner
+is solved for each local accuracy, in a one-dimensional search for the best local accuracy.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _EXACT = {"xtol": 1e-15, "rtol": 1e-14}
 
 
 class RoundCost(NamedTuple):
-    """Times in s and energies in J, of all devices, of computing once and of sending once."""
+    """Computing time and total sending time in s, and total energies in J, if each device computes and uploads once."""
 
     compute_s: float
     compute_j: float
@@ -43,9 +43,9 @@ class LocalAccuracy(NamedTuple):
     """Solution of SUB3.
 
     Attributes:
-        theta: local accuracy, the relative error that is left after the local steps of a round.
-        cost: energy plus kappa times the time, in J, up to the paper's constant.
-        eta: INFOCOM: share of computing in the cost of a round; ToN: step size of the surrogate.
+        theta: local accuracy: the relative error that remains after the local steps of a round.
+        cost: energy plus kappa times the time, in J, up to a constant factor of the paper.
+        eta: share of computing in the cost of a round (INFOCOM); step size of the surrogate (ToN).
         progress: reduction of the global error in a round (Theta in ToN, 1 - theta in INFOCOM).
     """
 
@@ -56,7 +56,7 @@ class LocalAccuracy(NamedTuple):
 
 
 def fedl_cost(round_: Round, j_per_s: float, least_power_w: float = 0.0) -> RoundCost:
-    """The solutions of SUB1 and SUB2 of FEDL for a round in turns."""
+    """Return the costs of a round in turns, from the solutions of FEDL's SUB1 and SUB2."""
     compute_s = computing_s(round_, j_per_s)
     clock = np.clip(round_.compute_s / compute_s, round_.least_clock, 1.0)
     efficiency = sending_efficiency(round_, j_per_s, least_power_w)
@@ -68,7 +68,7 @@ def fedl_cost(round_: Round, j_per_s: float, least_power_w: float = 0.0) -> Roun
 
 
 def infocom_accuracy(cost: RoundCost, j_per_s: float) -> LocalAccuracy:
-    """The least (sending - ln theta computing) / (1 - theta): ln theta + 1 / theta = 1 / eta."""
+    """Minimise (sending - ln(theta) computing) / (1 - theta), which means ln(theta) + 1 / theta = 1 / eta."""
     computing, sending = cost.compute_j + j_per_s * cost.compute_s, cost.send_j + j_per_s * cost.send_s
     eta = computing / (computing + sending)
     theta = float(scipy.optimize.brentq(lambda x: math.log(x) + 1 / x - 1 / eta, 0.1 * eta, 1.0, **_EXACT))
@@ -84,10 +84,10 @@ def ton_accuracy(
     decay: float = 0.5,
     c: float = 1,
 ) -> LocalAccuracy:
-    """The least (sending + ln(C / theta) / decay * computing) / Theta, C = c rho and rho = `smoothness` / `convexity`.
+    """Minimise (sending + ln(C / theta) / decay * computing) / Theta; C = c rho and rho = `smoothness` / `convexity`.
 
-    Theta = 2 eta rho ((1 - theta)^2 / rho^2 - theta (1 + theta) - (1 + theta)^2 eta / 2) is a parabola in eta; with its
-    highest point the derivative by theta has one root.
+    Theta = 2 eta rho ((1 - theta)^2 / rho^2 - theta (1 + theta) - (1 + theta)^2 eta / 2) is a parabola in eta. With eta
+    at its vertex, the derivative with respect to theta has one root.
     """
     computing, sending = cost.compute_j + j_per_s * cost.compute_s, cost.send_j + j_per_s * cost.send_s
     rho = smoothness / convexity
@@ -110,43 +110,42 @@ def ton_accuracy(
 
 
 class Convergence(NamedTuple):
-    """Rounds and local steps until the global error is small enough, by the local accuracy (Yang et al., Section II).
+    """Rounds and local steps until convergence, as functions of the local accuracy (Yang et al., Section II).
 
     Attributes:
         rounds: number of rounds at a local accuracy of 0 (a).
-        steps: local steps that halve the local error (v).
+        steps: number of local steps that halve the local error (v).
     """
 
     rounds: float
     steps: float
 
     def total_rounds(self, eta: float) -> float:
-        """Rounds at the local accuracy eta: a / (1 - eta)."""
+        """Number of rounds at the local accuracy eta: a / (1 - eta)."""
         return self.rounds / (1 - eta)
 
     def round_of(self, step: Round, eta: float) -> Round:
-        """A round with v log2(1 / eta) local steps, from a round with one."""
+        """Return a round with v log2(1 / eta) local steps, given a round `step` with one local step."""
         steps = self.steps * math.log2(1 / eta)
         return replace(step, compute_s=step.compute_s * steps, compute_j=step.compute_j * steps)
 
     def completion_s(self, step: Round, eta: float, planner: Planner) -> float:
-        """Time in s of all rounds."""
         return self.total_rounds(eta) * float(np.max(planner.plan(self.round_of(step, eta)).ends_s))
 
     def energies_j(self, step: Round, eta: float, planner: Planner) -> tuple[float, float]:
-        """Energies in J of computing and of sending in all rounds."""
+        """Energies in J for computing and for sending, summed over all rounds."""
         round_ = self.round_of(step, eta)
         computing_j, sending_j = energy_j(round_, planner.plan(round_))
         return self.total_rounds(eta) * float(computing_j.sum()), self.total_rounds(eta) * float(sending_j.sum())
 
     def shortest(self, step: Round, planner: Planner) -> tuple[float, float]:
-        """The local accuracy with the shortest completion time, and that time in s."""
+        """Local accuracy with the shortest completion time, and this completion time in s."""
         return _least(lambda eta: self.completion_s(step, eta, planner), _EDGE, 1 - 1e-6)
 
     def cheapest(self, step: Round, within_s: float, *, in_turns: bool = False) -> tuple[float, float]:
-        """The local accuracy with the least energy within a completion time, and that energy in J; nan where none is.
+        """Local accuracy with the minimum energy for a completion time of at most `within_s`, and this energy in J.
 
-        Devices have parts of the band, or send `in_turns`.
+        Both numbers are NaN if the time is too short. Devices have shares of the band, or take turns (`in_turns`).
         """
         fastest: Planner = Turns() if in_turns else LeastTime()
         best, least_s = self.shortest(step, fastest)
@@ -167,6 +166,6 @@ class Convergence(NamedTuple):
 
 
 def _least(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
-    """Where a function with one valley is least, and its value there."""
+    """Position of the minimum of a unimodal function between `low` and `high`, and the minimum."""
     found = scipy.optimize.minimize_scalar(function, bounds=(low, high), method="bounded", options={"xatol": 1e-9})
     return float(found.x), float(found.fun)

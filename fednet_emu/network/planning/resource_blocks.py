@@ -1,16 +1,16 @@
-"""Resource blocks, one to a device, so that most samples arrive.
+"""One resource block for each device, assigned so that the expected number of samples that arrive is largest.
 
 Chen, Yang, Saad, Yin, Poor, Cui: "A Joint Learning and Communications Framework for Federated Learning Over Wireless
 Networks", IEEE Transactions on Wireless Communications 20(1), 2021, https://arxiv.org/abs/1909.07972, Section III.
 
-Line by line: an upload of device k in block n is lost with the probability q = 1 - exp(-m (I_n + B N0) / (P h_k)); the
-sum of K_k (q_kn - 1) over all pairs is as small as possible, K_k being the samples of the device, by the Hungarian
-method; pairs that take longer than gamma_T or more energy than gamma_E are left out. Section VI has three baselines:
-the same devices in random blocks, random devices in random blocks, and the least sum of error probabilities.
+An upload of device k in block n is lost with probability q_kn = 1 - exp(-m (I_n + B N0) / (P h_k)). The Hungarian
+method minimises the sum of K_k (q_kn - 1) over all assigned pairs, where K_k is the number of samples of device k.
+Pairs that take longer than gamma_T or more energy than gamma_E are excluded. Section VI has three baselines: the same
+devices in random blocks, random devices in random blocks, and the minimum sum of error probabilities.
 
-Differences from the paper: h_k is the mean gain, with which q is the probability that Rayleigh fading is below m; all
-blocks have the same gain and width, and differ by their interference. Devices send at full power and compute at their
-full clocks. A device whose random block breaks a limit is left out of the round, and its block stays empty.
+Differences from the paper: h_k is the mean gain, so that q is the probability of Rayleigh fading below a threshold. All
+blocks have the same gain and width, and differ only in their interference. Devices send at full power and compute at
+full clock frequency. A device whose random block violates a limit is left out of the round, and its block stays empty.
 """
 
 from __future__ import annotations
@@ -28,25 +28,26 @@ from fednet_emu.units import db_to_linear
 
 
 class ResourceBlocks(Planner):
-    """One block for each device, or none where there are too few: those are not asked in this round."""
+    """One resource block for each device; devices that get no block are left out of the round."""
 
     blocks: int = Field(12, gt=0, le=10_000)
     """Number of resource blocks; 12 in the paper."""
     block_hz: float | None = Field(None, gt=0)
-    """Width of a block of the uplink in Hz, so that the downlink can have a wider band; null for equal parts."""
+    """Width of an uplink block in Hz, for blocks that do not fill the band; null for equal parts of the band."""
     interference_db: tuple[float, ...] = ()
-    """Power of the interference over noise in each block, in dB; none if empty."""
+    """Interference power relative to the noise power in each block, in dB; empty for no interference."""
     waterfall_db: float = 0.023
-    """Waterfall threshold m in dB: an upload at the SINR x is lost with the probability 1 - exp(-m / x)."""
+    """Waterfall threshold m in dB; an upload at the SINR x is lost with probability 1 - exp(-m / x)."""
     upload_s: float | None = Field(None, gt=0)
-    """Longest time of an upload in s; null for no limit."""
+    """Maximum airtime of an upload in s; null for no limit."""
     delay_s: float | None = Field(None, gt=0)
-    """Longest time of download and upload together in s (gamma_T); null for no limit."""
+    """Maximum total time of download and upload in s (gamma_T); null for no limit."""
     energy_j: float | None = Field(None, gt=0)
-    """Largest energy in J that a device may spend on computing and sending (gamma_E); null for no limit."""
+    """Maximum energy in J of a device for computing and sending in a round (gamma_E); null for no limit."""
     assignment: Literal["most-samples", "random-blocks", "random", "least-error"] = "most-samples"
-    """How blocks are assigned: `most-samples` as in the paper; or one of its baselines: `random-blocks` for the devices
-    that the paper's assignment chooses, `random` devices in random blocks, or the `least-error` probabilities."""
+    """Assignment of blocks. most-samples: the method of the paper. The other values are baselines of the paper.
+    random-blocks: random blocks for the devices that `most-samples` selects. random: random devices in random blocks.
+    least-error: the minimum sum of error probabilities."""
 
     @model_validator(mode="after")
     def _one_for_each_block(self) -> Self:
@@ -58,11 +59,9 @@ class ResourceBlocks(Planner):
 
     @property
     def loses(self) -> bool:
-        """Always, if seldom."""
         return True
 
     def plan(self, round_: Round) -> Grant[Array]:
-        """The assignment with the most expected samples."""
         noise = 1.0 + exp10(np.array(self.interference_db) / 10.0) if self.interference_db else np.ones(self.blocks)
         part = self._part(round_)
         sinr = round_.snr[:, None] / (part * noise)
@@ -75,12 +74,11 @@ class ResourceBlocks(Planner):
 
     @property
     def draws(self) -> bool:
-        """Whether blocks are random."""
         return self.assignment.startswith("random")
 
     def _blocks(self, round_: Round, error: Array, allowed: Mask) -> IntArray:
-        """The block of each device [n]; -1 for none."""
-        if self.assignment == "least-error":  # as many blocks as possible, then the least sum of errors
+        """Index of the block of each device [n]; -1 for a device without a block."""
+        if self.assignment == "least-error":  # as many blocks as possible, then the minimum sum of error probabilities
             return assign(len(error) + 1.0 - error, allowed)
         block = assign(round_.weight[:, None] * (1.0 - error), allowed)
         if not self.draws:
@@ -95,12 +93,12 @@ class ResourceBlocks(Planner):
         return np.where(allowed[np.arange(len(block)), block], block, -1)
 
     def air_s(self, round_: Round, sinr: Array) -> Array:
-        """Times on the air [n, blocks] of an upload at these SINRs; infinite without a rate."""
+        """Airtimes [n, blocks] in s of an upload at the SINRs `sinr` [n, blocks]; infinite if the rate is 0."""
         with np.errstate(divide="ignore"):
             return np.asarray(round_.size_bit / round_.law.rates_bps(sinr, round_.bandwidth_hz * self._part(round_)))
 
     def _part(self, round_: Round) -> float:
-        """Part of the band of each block; equal parts if blocks of `block_hz` do not fit."""
+        """Share of the band for each block; equal shares if blocks of `block_hz` do not fit into the band."""
         return min(1.0 / self.blocks, (self.block_hz or round_.bandwidth_hz) / round_.bandwidth_hz)
 
     def _allowed(self, round_: Round, air_s: Array) -> Mask:
@@ -116,14 +114,14 @@ class ResourceBlocks(Planner):
 
 
 def assign(worth: Array, allowed: Mask) -> IntArray:
-    """Give at most one block to each device and one device to each block, so that the sum of `worth` is largest.
+    """Assign at most one block to each device and one device to each block, with the largest sum of `worth`.
 
     Args:
-        worth: value of a device in a block [n, blocks], above 0.
-        allowed: which pairs may be [n, blocks].
+        worth: [n, blocks] value of each pair of device and block, above 0.
+        allowed: [n, blocks] mask of the pairs that may be assigned.
 
     Returns:
-        The block of each device [n]; -1 for none.
+        The index of the block of each device [n]; -1 for a device without a block.
     """
     device, block = scipy.optimize.linear_sum_assignment(np.where(allowed, worth, 0.0), maximize=True)
     given = np.full(len(worth), -1)

@@ -1,4 +1,4 @@
-"""Device-to-device topologies: directed graphs that fall into clusters and change from round to round."""
+"""Device-to-device topologies: directed graphs that consist of clusters and may change from round to round."""
 
 from typing import Annotated
 
@@ -20,14 +20,14 @@ AnyEdges = Annotated[Edges, Slot("edges", EDGES)]
 
 
 class Topology(Component):
-    """The edges between devices, and the clusters."""
+    """The edges between devices, and the clusters of devices."""
 
     edges: AnyEdges
     clusters: AnyClusters = EqualClusters(count=1)
 
 
 class Graphs:
-    """The digraphs of one run, each computed on request.
+    """The directed graphs of one run, each computed on request.
 
     Raises:
         DataError: recorded contacts cannot be read.
@@ -38,10 +38,12 @@ class Graphs:
         self._edges = topology.edges.source(inputs)
 
     def at(self, at_s: float, *name: int) -> Digraph:
-        """The digraph at a simulated time; `name` is the name of its random draws, with the number of the round first.
+        """Return the directed graph at a simulated time in s.
+
+        The key of its random draws is `name`, which starts with the round number.
 
         Raises:
-            ScenarioError: the clusters are impossible, or no draw was strongly connected.
+            ScenarioError: the clusters are impossible, or no random graph was strongly connected.
         """
         clusters = self._topology.clusters
         group = clusters.group(self._inputs, at_s)

@@ -1,4 +1,4 @@
-"""Which devices form a cluster: sets that are given, those around a head, or those that can reach each other."""
+"""Clusters of devices: given sets, devices around a cluster head, or devices that can reach each other."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from fednet_emu.network.topology.edges import TopologyInputs
 
 
 class Clusters(Component):
-    """How devices are grouped before edges are known, and whether edges then part a group."""
+    """Rule that groups devices before the edges are known; edges may then split the groups."""
 
     split: bool = False
-    """Whether a cluster that is not strongly connected falls apart into its strongly connected components."""
+    """Whether a cluster that is not strongly connected is split into its strongly connected components."""
 
     @abstractmethod
     def group(self, inputs: TopologyInputs, at_s: float) -> IntArray:
-        """The group of each device [devices]."""
+        """Return the group of each device [devices]."""
 
 
 class EqualClusters(Clusters):
-    """Devices in order of their numbers, in clusters of equal size; the first ones may have one more."""
+    """Clusters of consecutive devices, of equal size; the first clusters may have one more device."""
 
     kind = "equal"
 
@@ -35,7 +35,7 @@ class EqualClusters(Clusters):
     """Number of clusters."""
 
     def group(self, inputs: TopologyInputs, at_s: float) -> IntArray:
-        """Clusters of consecutive devices; with a remainder of r, the first r clusters have one more device.
+        """Return clusters of consecutive devices; if the division has remainder r, the first r have one more device.
 
         Raises:
             ScenarioError: there are more clusters than devices.
@@ -51,12 +51,12 @@ class EqualClusters(Clusters):
 
 
 class ListedClusters(Clusters):
-    """Given sets of devices; a device in none of them is a cluster of one."""
+    """Given sets of devices; a device in no set forms a cluster of its own."""
 
     kind = "sets"
 
     sets: tuple[tuple[int, ...], ...]
-    """The devices of each cluster."""
+    """Device numbers of each cluster."""
 
     @field_validator("sets")
     @classmethod
@@ -67,7 +67,7 @@ class ListedClusters(Clusters):
         return sets
 
     def group(self, inputs: TopologyInputs, at_s: float) -> IntArray:
-        """The sets as given.
+        """Return the given sets as groups.
 
         Raises:
             ScenarioError: a set names a device that does not exist.
@@ -84,27 +84,26 @@ class ListedClusters(Clusters):
 
 
 class StrongClusters(Clusters):
-    """Clusters are the strongly connected components of the graph: devices that can reach each other over edges."""
+    """Clusters are the strongly connected components of the graph: sets of devices that can reach each other."""
 
     kind = "strongly-connected"
     split: Literal[True] = True
-    """Clusters are the strongly connected components themselves, so this is always true."""
+    """Always true, because the clusters are the strongly connected components."""
 
     def group(self, inputs: TopologyInputs, at_s: float) -> IntArray:
-        """All in one, until edges are known."""
         return np.zeros(inputs.count, np.int64)
 
 
 class HeadClusters(Clusters):
-    """Devices around cluster heads, each with the head that is nearest now; heads are drawn once for a run."""
+    """Each device belongs to the nearest cluster head at its present position; heads are drawn once per run."""
 
     kind = "heads"
 
     count: int = Field(gt=0)
-    """Number of heads."""
+    """Number of cluster heads."""
 
     def group(self, inputs: TopologyInputs, at_s: float) -> IntArray:
-        """The nearest head of each device, the first one of equals."""
+        """Return the index of the nearest cluster head of each device; ties go to the head with the lowest number."""
         heads = np.sort(inputs.streams("topology", "heads").permutation(inputs.count)[: self.count])
         xy_m = inputs.paths.positions_m(np.arange(inputs.count), at_s)
         distance_m = np.linalg.norm(xy_m[:, None] - xy_m[heads][None], axis=2)

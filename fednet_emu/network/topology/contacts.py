@@ -27,35 +27,37 @@ _SNAPSHOT_S = 20.0
 
 
 class Contacts(Edges):
-    """Recorded contacts. One is an edge for as long as it lasts, and for `memory_s` after its end."""
+    """Recorded contacts between devices; a contact is an edge while it lasts, and for `memory_s` after its end."""
 
     path: str
-    """The trace, plain or .gz; in the data folder, or where the program was started."""
+    """File of the contact trace, plain or .gz, in the data folder or in the current folder."""
 
     format: Literal["one", "intervals", "snapshots"] = "one"
-    """`one`: lines `t CONN a b up` and `down` of the ONE simulator (StandardEvents); device k is node k, also named
-    `pk`. A pair with two up events is one contact until the first down event, as in that simulator. `intervals`:
-    lines `a b begin end` in s, further columns ignored; device k is node k + 1. `snapshots`: lines `t a b` of contacts
-    in the 20 s up to t, further columns ignored, as SocioPatterns publishes them; time begins 20 s before the first
-    line, and devices are the nodes in the order of their numbers."""
+    """Format of the trace. `one`: lines `t CONN a b up` and `t CONN a b down` of the ONE simulator (StandardEvents);
+    device k is node k, which may also be named `pk`. Two up events of a pair are one contact until the first down
+    event, as in the simulator. `intervals`: lines `a b begin end` with times in s; device k is node k + 1. `snapshots`:
+    lines `t a b` for contacts in the 20 s before t, as published by SocioPatterns; time starts 20 s before the first
+    line, and devices are the nodes in the order of their numbers. `intervals` and `snapshots` may have more columns,
+    which are ignored."""
 
     start_s: float = Field(0.0, ge=0)
-    """Time of the trace in s at which the run begins."""
+    """Time in s of the trace at which the run starts."""
 
     step_s: float | None = Field(None, gt=0)
-    """Trace time in s that passes per round; null to use simulated time (rounds are then shorter than contacts)."""
+    """Time in s by which the trace advances per round; null if the trace follows the simulated time. Simulated rounds
+    are usually shorter than contacts."""
 
     memory_s: float = Field(0.0, ge=0)
-    """Time in s for which a contact still counts after its end, e.g. because Bluetooth scans are minutes apart."""
+    """Time in s for which a contact remains an edge after its end, e.g. because Bluetooth scans are minutes apart."""
 
     directed: bool = False
-    """Whether `a b up` is an edge from b to a only (a is taken to have heard b), apart from `b a up`; or both ways."""
+    """If true, a contact `a b` is an edge from b to a only (a has heard b); if false, edges lead both ways."""
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
-        """The trace, read once.
+        """Read the trace, and return the source of its edges.
 
         Raises:
-            DataError: it is missing, damaged, or has fewer nodes than there are devices.
+            DataError: the trace is missing or damaged, or has fewer nodes than there are devices.
         """
         path = locate(self.path, inputs.data_dir)
         texts = list(read_texts(path))
@@ -70,7 +72,7 @@ class Contacts(Edges):
         return partial(self._at, trace, inputs.count)
 
     def _at(self, trace: ContactTrace, count: int, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
-        """The contacts at this time; when the trace has ended it begins again."""
+        """Return the edges at a simulated time in s; the trace repeats after its end."""
         since_s = at_s if self.step_s is None else self.step_s * name[0]
         time_s = (self.start_s + since_s) % max(trace.period_s, 1e-9)
         there = (trace.up_s <= time_s) & (time_s < trace.down_s + self.memory_s)
@@ -84,7 +86,7 @@ class Contacts(Edges):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContactTrace:
-    """Contacts [contacts] between nodes `first` and `second` from `up_s` to `down_s`, in order of their beginnings."""
+    """Contacts [contacts] between the nodes `first` and `second` from `up_s` to `down_s`, sorted by start time."""
 
     first: IntArray
     second: IntArray
@@ -93,19 +95,19 @@ class ContactTrace:
 
     @property
     def period_s(self) -> float:
-        """Length of the trace: the end of the last contact."""
+        """Length of the trace in s: the end of the last contact."""
         return float(self.down_s.max(initial=0.0))
 
 
 def read_contacts(where: str, text: str, *, directed: bool = False) -> ContactTrace:
-    """Contacts of a text in the StandardEvents format; those without an end last until the last line.
+    """Read contacts from a text in the StandardEvents format; contacts without an end last until the last line.
 
     Repeated events have no effect, as in the reader of the ONE: a pair that is up stays up, and a pair that is down
     stays down. The order of the nodes does not matter; interfaces are separate. With `directed`, `a b` and `b a` are
-    two contacts; if only one of them is up, a down event in either order ends it. Lines of messages are ignored.
+    two contacts; if only one of the two is up, a down event in either order ends it. Lines about messages are ignored.
 
     Raises:
-        DataError: A line is not of this form, a node meets itself, or time goes back.
+        DataError: a line has another form, a node has contact with itself, or the time decreases.
     """
     since_s: dict[tuple[int, int, str], float] = {}
     found: list[tuple[float, float, int, int]] = []
@@ -135,10 +137,10 @@ def read_contacts(where: str, text: str, *, directed: bool = False) -> ContactTr
 
 
 def read_intervals(where: str, text: str, *, directed: bool = False) -> ContactTrace:
-    """Contacts of a text of lines `a b begin end`, whose nodes are numbered from 1.
+    """Read contacts from lines `a b begin end`, with nodes numbered from 1.
 
     Raises:
-        DataError: A line is not of this form, a node meets itself, or a contact ends before it begins.
+        DataError: a line has another form, a node has contact with itself, or a contact ends before it begins.
     """
     fields: dict[str, Grammar] = {
         "first": partial(whole, low=1),
@@ -156,10 +158,10 @@ def read_intervals(where: str, text: str, *, directed: bool = False) -> ContactT
 
 
 def read_snapshots(where: str, text: str, *, directed: bool = False) -> ContactTrace:
-    """Contacts of a text of lines `t a b`: a and b met in the 20 s up to t.
+    """Read contacts from lines `t a b`, which mean that a and b had contact in the 20 s before t.
 
     Raises:
-        DataError: A line is not of this form, a node meets itself, or time goes back.
+        DataError: a line has another form, a node has contact with itself, or the time decreases.
     """
     fields: dict[str, Grammar] = {"time": _time, "first": whole, "second": whole}
     found: list[tuple[float, int, int]] = []
@@ -178,14 +180,13 @@ _READERS = {"one": read_contacts, "intervals": read_intervals, "snapshots": read
 
 
 def _action(text: str) -> str:
-    """CONN, or the action of a line of messages: created, sent, delivered, aborted, dropped, removed."""
+    """Return CONN or a message action: created, sent, delivered, aborted, dropped, removed."""
     if text not in ("CONN", "C", "S", "DE", "A", "DR", "R"):
         raise ValueError("is no action of the ONE")
     return text
 
 
 def _node(text: str) -> int:
-    """The number at the end of the name of a node, such as 12 or p12."""
     return whole(_NAME.sub("", text))
 
 
@@ -202,6 +203,5 @@ _ENDS: dict[str, Grammar] = {"first node": _node, "second node": _node, "event":
 
 
 def _trace(rows: Iterable[tuple[float, float, int, int]]) -> ContactTrace:
-    """Contacts from rows of begin and end in s and two nodes."""
     up_s, down_s, first, second = np.array(sorted(rows), np.float64).reshape(-1, 4).T
     return ContactTrace(first.astype(np.int64), second.astype(np.int64), up_s, down_s)

@@ -1,4 +1,4 @@
-"""Transmissions from device to device: a directed graph that consists of clusters."""
+"""Device-to-device transmissions as a directed graph that consists of clusters."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 class Digraph:
     """A directed graph of devices without edges between clusters.
 
-    Every device also has an edge to itself, which is not listed among the edges but counts in every degree, because a
-    device has its own payload.
+    Every device also has an edge to itself, because it knows its own payload. These edges count in every degree, but
+    are not listed in `sender` and `receiver`.
 
     Attributes:
-        cluster: [devices] the number of each device's cluster, from 0 without a gap; -1 for one that takes no part.
-        sender: [edges] where each edge starts; edges are in order of sender, then receiver.
-        receiver: [edges] where it ends.
+        cluster: [devices] index of each device's cluster, from 0 without gaps; -1 for a device that takes no part.
+        sender: [edges] device that sends over each edge; edges are sorted by sender, then receiver.
+        receiver: [edges] device that receives over each edge.
     """
 
     cluster: IntArray
@@ -34,9 +34,9 @@ class Digraph:
 
     @classmethod
     def of(cls, cluster: IntArray, sender: IntArray, receiver: IntArray) -> Digraph:
-        """A graph of these edges in any order, without edges between clusters; clusters are renumbered.
+        """Create a graph from edges in any order; edges between clusters are dropped, and clusters are renumbered.
 
-        Clusters keep the order of their first devices.
+        Clusters are numbered in the order of their first devices.
         """
         known, first, label = np.unique(cluster, return_index=True, return_inverse=True)
         rank = np.empty(len(first), np.int64)
@@ -48,28 +48,27 @@ class Digraph:
 
     @property
     def n_devices(self) -> int:
-        """Number of devices."""
         return len(self.cluster)
 
     @cached_property
     def sizes(self) -> IntArray:
-        """Number of devices of each cluster [clusters]."""
+        """Number of devices in each cluster [clusters]."""
         return np.bincount(self.cluster[self.cluster >= 0])
 
     @cached_property
     def members(self) -> list[IntArray]:
-        """The devices of each cluster, in order of their numbers."""
+        """Devices of each cluster, in increasing order."""
         order = np.argsort(self.cluster, kind="stable")
         return np.split(order[len(order) - self.sizes.sum() :], np.cumsum(self.sizes)[:-1])
 
     @cached_property
     def out_degree(self) -> IntArray:
-        """Number of receivers of each device, including itself [devices]."""
+        """Number of receivers of each device [devices], including the device itself."""
         return 1 + np.bincount(self.sender, minlength=self.n_devices)
 
     @cached_property
     def in_degree(self) -> IntArray:
-        """Number of senders to each device, including itself [devices]."""
+        """Number of senders to each device [devices], including the device itself."""
         return 1 + np.bincount(self.receiver, minlength=self.n_devices)
 
     @cached_property
@@ -77,26 +76,26 @@ class Digraph:
         return [0, *np.cumsum(self.out_degree - 1).tolist()]
 
     def receivers(self, device: int) -> list[int]:
-        """The out-neighbours of a device, without itself."""
+        """Return the receivers of a device, without the device itself."""
         receivers: list[int] = self.receiver[self._starts[device] : self._starts[device + 1]].tolist()
         return receivers
 
     def among(self, there: Mask) -> Digraph:
-        """The graph of those devices [devices] only; the others take no part."""
+        """Return the graph of the devices in the mask `there` [devices]; all other devices take no part."""
         return Digraph.of(np.where(there, self.cluster, -1), self.sender, self.receiver)
 
     def kept(self, edges: Mask) -> Digraph:
-        """The same clusters with some of the edges only, for example those over which something arrived."""
+        """Return a graph with equal clusters and only the edges in a mask [edges], for example those without losses."""
         return Digraph(self.cluster, self.sender[edges], self.receiver[edges])
 
     def mutual(self) -> Digraph:
-        """The same clusters with only those edges whose opposite is there, too."""
+        """Return a graph with equal clusters and only the edges whose reverse edge exists, too."""
         there, back = self.sender * self.n_devices + self.receiver, self.receiver * self.n_devices + self.sender
         return self.kept(np.isin(there, back))
 
     @cached_property
     def mixing(self) -> coo_array:
-        """The equal-neighbour matrix A [devices, devices]: A[i, j] = 1 / out-degree of j where j sends to i, or is i.
+        """Equal-neighbour matrix A [devices, devices]: A[i, j] = 1 / out-degree of j if j sends to i or j = i, else 0.
 
         Every column sums to 1.
         """
@@ -108,11 +107,10 @@ class Digraph:
         return coo_array((1.0 / self.out_degree[column], (row, column)), shape=(self.n_devices, self.n_devices))
 
     def strong_components(self) -> IntArray:
-        """The strongly connected component of each device [devices], numbered from 0 in no particular order."""
         return strong_components(self.n_devices, self.sender, self.receiver)
 
     def networkx(self) -> nx.DiGraph[int]:
-        """The same graph for networkx, without loops; nodes have the attribute `cluster`."""
+        """Return the graph as a networkx graph without self-loops; nodes have the attribute `cluster`."""
         import networkx as nx
 
         graph: nx.DiGraph[int] = nx.DiGraph()
@@ -122,7 +120,7 @@ class Digraph:
 
 
 def strong_components(count: int, sender: IntArray, receiver: IntArray) -> IntArray:
-    """The strongly connected component of each of `count` nodes, numbered from 0 in no particular order."""
+    """Return the strongly connected component of each of `count` nodes, numbered from 0 in no particular order."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

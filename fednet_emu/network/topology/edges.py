@@ -1,4 +1,4 @@
-"""Sources of the edges of a device-to-device graph, and those that do not use the radio: none, given and random."""
+"""Edges of device-to-device graphs: the base class, and edges that do not depend on the radio (none, given, random)."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from fednet_emu.network.links.links import PairLinks
 from fednet_emu.network.topology.digraph import strong_components
 
 Ends = tuple[IntArray, IntArray]
-"""Senders and receivers of edges, each [edges]."""
+"""Senders [edges] and receivers [edges] of edges."""
 
 MAX_REDRAWS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class TopologyInputs:
-    """Inputs of edges and clusters.
+    """Inputs from which edges and clusters are computed.
 
     Attributes:
         count: number of devices.
-        streams: randomness.
-        paths: positions of the devices.
-        links_at: the links between devices at a time in seconds.
+        streams: the random streams of the run.
+        paths: positions of the devices over time.
+        links_at: function that returns the links between devices at a time in s.
         data_dir: folder of recorded data.
     """
 
@@ -47,19 +47,19 @@ class TopologyInputs:
 
 
 EdgeSource = Callable[[IntArray, float, tuple[int, ...]], Ends]
-"""Makes the edges of one draw, which never join a device to itself; those between groups are left out by the caller.
+"""Function that returns the edges of one graph, without edges from a device to itself.
 
-It is given the group [devices] of each device, where clusters are known before edges are; the simulated time in s; and
-a name of the draw: the number of the round first.
+Its arguments are the group of each device [devices], the simulated time in s, and the key of the random draws, which
+starts with the round number. The caller drops edges between groups.
 """
 
 
 class Edges(Component):
-    """The source of the edges of the graph."""
+    """Source of the edges of a device-to-device graph."""
 
     @abstractmethod
     def source(self, inputs: TopologyInputs) -> EdgeSource:
-        """The edges of one run.
+        """Return the source of the edges for one run.
 
         Raises:
             DataError: recorded contacts cannot be read.
@@ -72,7 +72,6 @@ class NoEdges(Edges):
     kind = "none"
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
-        """No edges."""
         return lambda group, at_s, name: (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
@@ -82,10 +81,10 @@ class ListedEdges(Edges):
     kind = "list"
 
     pairs: tuple[tuple[int, int], ...]
-    """The edges, each as the numbers of two devices."""
+    """The edges, each as a pair of device numbers."""
 
     directed: bool = False
-    """Whether a pair is an edge from the first device to the second only, or one both ways."""
+    """If true, a pair is an edge from the first device to the second; if false, edges lead both ways."""
 
     @field_validator("pairs")
     @classmethod
@@ -101,43 +100,41 @@ class ListedEdges(Edges):
             yield "pairs", f"no such devices, got {unknown}; must be from 0 to {count - 1}"
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
-        """Those that are given, each once, at all times."""
         return fixed(self.pairs, directed=self.directed)
 
 
 def fixed(pairs: Sequence[tuple[int, int]], *, directed: bool) -> EdgeSource:
-    """Return the source of edges that do not change, each once; both ways unless `directed`."""
+    """Return a source of constant edges, each once, and in both directions unless `directed`."""
     ends = np.array(pairs, np.int64).reshape(-1, 2)
     sender, receiver = np.unique(ends if directed else np.concatenate((ends, ends[:, ::-1])), axis=0).T
     return lambda group, at_s, name: (sender, receiver)
 
 
 class RandomRegular(Edges):
-    """In each group a random regular digraph for each draw, whose edges then fail independently.
+    """A random regular directed graph for each group and draw, whose edges then fail independently.
 
-    The digraph is circulant under a random relabelling: each device sends to the devices `degree - 1` distinct random
-    steps ahead of it. Smaller groups are complete. This is the generator that the literature on semi-decentralised
-    learning describes; the true number of random regular digraphs is larger.
+    The graph is circulant under a random relabelling: `degree` - 1 distinct random steps are drawn, and each device
+    sends to the devices ahead of it by these steps. Groups with fewer than `degree` devices are complete graphs. The
+    literature on semi-decentralised learning describes this generator, which reaches only a part of all regular graphs.
     """
 
     degree: int = Field(ge=1)
-    """Number of receivers of each device, including itself, before edges fail."""
+    """Number of receivers of each device, including the device itself, before edges fail."""
 
     deletion: float = Field(0.0, ge=0, lt=1)
     """Probability that an edge fails."""
 
     redraw: bool = True
-    """Whether a group's graph is drawn again until it is strongly connected."""
+    """Whether the graph of a group is drawn again until the graph is strongly connected."""
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
-        """Draws by name."""
         return partial(self._drawn, inputs.streams)
 
     def _drawn(self, streams: Streams, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
-        """One regular digraph for each group; a group's draws do not depend on the groups after it.
+        """Draw one regular graph for each group; the draws of a group do not depend on later groups.
 
         Raises:
-            ScenarioError: no draw of a group was strongly connected.
+            ScenarioError: no graph drawn for a group was strongly connected.
         """
         sizes = np.bincount(group)
         order = np.argsort(group, kind="stable")
@@ -152,7 +149,7 @@ class RandomRegular(Edges):
         return sender, receiver
 
     def _of_size(self, streams: Streams, members: IntArray, name: tuple[int, ...]) -> Ends:
-        """Digraphs of groups [groups, size] of one size."""
+        """Draw graphs for groups of equal size, whose devices are `members` [groups, size]."""
         size = members.shape[1]
         found: list[Ends] = []
         for attempt in range(MAX_REDRAWS):
@@ -176,7 +173,7 @@ class RandomRegular(Edges):
     def _attempt(
         self, streams: Streams, groups: int, size: int, name: tuple[int, ...]
     ) -> tuple[IntArray, IntArray, IntArray]:
-        """Edges of one draw for a number of groups: the group, and the places of sender and receiver in it."""
+        """Draw edges for a number of groups; return group, sender and receiver [edges], as indices in the group."""
         steps_each = min(self.degree, size) - 1
 
         def draws(what: str, *shape: int) -> Array:

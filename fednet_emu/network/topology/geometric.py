@@ -1,4 +1,4 @@
-"""Edges from the radio: links whose mean SINR is high enough at the devices' present positions."""
+"""Edges from the radio: links with a sufficient mean SINR at the devices' present positions."""
 
 from __future__ import annotations
 
@@ -15,27 +15,25 @@ from fednet_emu.units import db_to_linear
 class Geometric(Edges):
     """An edge for every link whose SINR, averaged over fading, reaches a threshold at the devices' present positions.
 
-    With `slots`, each draw assigns one of that many slots to every device at random. A device cannot receive in its own
-    slot (half duplex), and other senders of the same slot are noise. Without `slots` there is no interference.
-    Links have the parameters of the sidelink, with its asymmetry.
-    Ignored here: fading, and senders beyond `reach_m`, as receivers and as interference.
+    With `slots`, each draw assigns a random slot to every device. A device cannot receive in its own slot (half
+    duplex), and other senders in the slot of a link's sender are noise. Without `slots` there is no interference.
+    Links have the parameters of the sidelink, including `asymmetry`.
+    Ignored here: fading, and interference from senders beyond `reach_m`.
     """
 
     min_sinr_db: float
-    """Lowest SINR in dB, averaged over fading, at which a link is an edge."""
+    """Minimum SINR in dB, averaged over fading, at which a link is an edge."""
 
     reach_m: float = Field(gt=0)
-    """Largest length of an edge in m; senders farther away are ignored, as interference too."""
+    """Maximum length of an edge in m; senders farther away cause no interference."""
 
     slots: int | None = Field(None, ge=2)
-    """Number of slots that devices share; null gives each device its own slot, without interference."""
+    """Number of slots that devices share; null if each device has its own slot, which means no interference."""
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
-        """Edges computed from positions on request."""
         return partial(self._good, inputs)
 
     def _good(self, inputs: TopologyInputs, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
-        """The links that are good enough at this time."""
         from scipy.spatial import cKDTree
 
         xy_m = inputs.paths.positions_m(np.arange(inputs.count), at_s)
@@ -52,14 +50,14 @@ class Geometric(Edges):
 
 
 def sinr_in_slots(snr: Array, receiver: IntArray, slot: IntArray) -> Array:
-    """SINR of links [links] whose senders transmit in slots: other links with the same receiver and slot are noise.
+    """SINRs (linear) of links [links] in slots, where links with equal receiver and equal slot interfere.
 
     Ignored here: senders without a link to the receiver.
 
     Args:
-        snr: [links] SNR of each link alone.
-        receiver: [links] the receiver.
-        slot: [links] the slot of the sender.
+        snr: [links] SNR (linear) of each link alone.
+        receiver: [links] receiver of each link.
+        slot: [links] slot of each link's sender.
     """
     if not len(snr):
         return snr

@@ -1,4 +1,4 @@
-"""Edges from a file of a graph: GraphML, or a list with an edge in each line."""
+"""Edges from a graph file: GraphML, or a text with one edge per line."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ from fednet_emu.network.topology.edges import Edges, EdgeSource, TopologyInputs,
 class GraphFile(Edges):
     """The edges of a graph in a file, which do not change; nodes with integer names are devices in ascending order.
 
-    With other names device k is node k in the order of the file. Attributes of nodes and edges are not read.
+    If any node has another name, device k is node k in the order of the file. Attributes of nodes and edges are not
+    read.
     """
 
     kind = "file"
 
     path: str
-    """The file, plain or .gz; in the data folder, or where the program was started. `.graphml` is GraphML; any other
-    name is a list of edges, one in each line: two nodes, separated by blanks, tabs or a comma. Further columns and text
-    after `#` are not read."""
+    """Graph file, plain or .gz, in the data folder or in the current folder. A file named `.graphml` is in GraphML. Any
+    other file has one edge per line: two nodes, separated by blanks, tabs or a comma. Further columns and text after
+    `#` are ignored."""
 
     directed: bool | None = None
-    """Whether an edge leads from its first node to its second only, or both ways; null takes the value of GraphML, and
-    both ways for a list."""
+    """If true, an edge leads only from its first node to its second; if false, an edge leads both ways. null takes the
+    value from a GraphML file, and means both ways for a list of edges."""
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
-        """The graph, read once.
+        """Read the graph, and return the source of its edges.
 
         Raises:
-            DataError: it is missing or damaged, joins a node to itself, or has not one node for each device.
+            DataError: the file is missing or damaged, an edge joins a node to itself, or the numbers of nodes and
+                devices differ.
         """
         path = locate(self.path, inputs.data_dir)
         content = read_bytes(path)
@@ -51,7 +53,7 @@ class GraphFile(Edges):
 
 
 class NamedGraph(NamedTuple):
-    """Names of nodes and edges in the order of a file, and whether its edges have a direction."""
+    """Names of nodes, and edges as pairs of names, in the order of a file; `directed` if edges have a direction."""
 
     nodes: list[str]
     edges: list[tuple[str, str]]
@@ -62,7 +64,7 @@ def read_graphml(where: str, content: bytes) -> NamedGraph:
     """Read a graph in GraphML.
 
     Raises:
-        DataError: it is none.
+        DataError: the content is no valid GraphML.
     """
     import networkx as nx
 
@@ -78,7 +80,7 @@ def read_edges(where: str, content: bytes) -> NamedGraph:
     """Read a list of edges.
 
     Raises:
-        DataError: it is no text, or a line has one name only.
+        DataError: the content is no UTF-8 text, or a line has only one name.
     """
     edges = []
     try:

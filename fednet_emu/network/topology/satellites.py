@@ -1,4 +1,4 @@
-"""Edges between satellites that see each other past the Earth: rings in planes, grids over planes, or all in sight."""
+"""Edges between satellites in line of sight: rings in planes, grids across planes, or all satellites in sight."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from fednet_emu.network.topology.edges import Edges, EdgeSource, Ends, TopologyI
 
 
 class SatelliteEdges(Edges):
-    """Links between satellites whose line of sight stays above the Earth, as they are at the start of a round.
+    """Links between satellites whose line of sight stays above the Earth at the start of a round.
 
-    Satellites of `mobility: walker` are numbered plane by plane. Ignored here: Doppler shifts, which receivers
-    compensate, pointing and acquisition of optical terminals, and the flattening of the Earth (some 20 km).
+    Satellites of `mobility: walker` are numbered plane by plane.
+    Ignored here: Doppler shifts, which receivers compensate; pointing and acquisition of optical terminals; and the
+    flattening of the Earth (some 20 km).
     """
 
     kind = "satellites"
 
     neighbours: Literal["ring", "grid", "all"] = "ring"
-    """ring: the two next satellites in the plane; grid: also the satellites at the same place in adjacent planes, but
-    not between the first and the last plane of a `star`; all: every satellite in sight."""
+    """Neighbours of a satellite. ring: the satellites directly ahead and behind in the orbital plane. grid: also the
+    satellites at equal positions in the adjacent planes, except between the first and last plane of a `star`. all:
+    every satellite in sight."""
     least_height_m: float = Field(8.0e4, ge=0, le=1e6)
-    """Least height in m of the line between two satellites above a sphere of 6371 km; the air bends and absorbs below.
-    """
+    """Minimum height in m of the line between two satellites above a sphere with a radius of 6371 km; at lower heights
+    the atmosphere bends and absorbs signals."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -64,7 +66,7 @@ class SatelliteEdges(Edges):
         return edges
 
     def _pairs(self, count: int, planes: int, star: bool) -> Ends:
-        """Ordered pairs [pairs] of the satellites that may be joined, each once."""
+        """Return the ordered pairs [pairs] of satellites that may have an edge, each pair once."""
         k = np.arange(count)
         if self.neighbours == "all":
             sender, receiver = (side.ravel() for side in np.meshgrid(k, k, indexing="ij"))
@@ -82,7 +84,7 @@ class SatelliteEdges(Edges):
 
 
 def in_sight(sky: SatelliteView, sender: IntArray, receiver: IntArray, at_s: float, least_height_m: float) -> Mask:
-    """Mask [pairs] of the pairs whose line stays at least this high above a sphere of the Earth's mean radius."""
+    """Mask [pairs] of the pairs whose line of sight stays `least_height_m` or more above the Earth's mean radius."""
     place_m = sky.orbits.positions_m(np.arange(sky.count), at_s)
     one, way = place_m[sender], place_m[receiver] - place_m[sender]
     length2 = way[:, 0] ** 2 + way[:, 1] ** 2 + way[:, 2] ** 2

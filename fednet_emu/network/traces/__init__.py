@@ -1,4 +1,4 @@
-"""Recorded rates of real links, one format per file, and the speeds of real devices."""
+"""Recorded rates of real links: file formats, rate series, and their assignment to devices."""
 
 from typing import Annotated
 
@@ -16,7 +16,7 @@ from fednet_emu.network.traces.formats import (
 RATE_TRACES: dict[str, type[RateTraces]] = kinds(
     CsvTraces, FlashTraces, Irish5gTraces, Lumos5gTraces, MahimahiTraces, PensieveTraces
 )
-"""Every format of rate traces that is built in."""
+"""All built-in formats of rate traces."""
 
 AnyRateTraces = Annotated[RateTraces, Slot("trace", RATE_TRACES)]
-"""Type of a field that holds one source of rate traces."""
+"""Type of a settings field for rate traces."""

@@ -1,4 +1,4 @@
-"""Assignment of traces to devices, and the offset in its trace at which each device starts."""
+"""Assignment of rate traces to devices, with the offset in the trace at which each device starts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _DRAWS = np.arange(2)[:, None]
 
 
 class DeviceRates:
-    """The rate of every device's link over time; devices may share a series, each starting at its own offset.
+    """Rates over time of the links of all devices; devices may use the same trace with different offsets.
 
     Attributes:
-        names: The names of the traces, in the order in which `trace` counts them.
-        trace: Which trace each device has, [devices].
-        offset_s: Time in s within its trace at which each device starts, [devices].
+        names: names of the traces; `trace` has indices in this list.
+        trace: [devices] index of each device's trace.
+        offset_s: [devices] time in s in the trace at which each device starts.
     """
 
     def __init__(
@@ -34,21 +34,21 @@ class DeviceRates:
         self._offset_ns: list[int] = np.rint(offset_s * NS_PER_S).astype(np.int64).tolist()
 
     def rate_bps(self, device: int, time_s: float) -> float:
-        """The device's rate at a time."""
+        """Rate in bit/s of a device at a time in s."""
         series, offset_s = self._of(device)
         return series.rate_at_bps(offset_s + time_s)
 
     def rates_bps(self, devices: IntArray, time_s: float) -> Array:
-        """Rates [k] of devices [k] at a time."""
+        """Rates [k] in bit/s of `devices` [k] at a time in s."""
         return np.array([self.rate_bps(device, time_s) for device in devices.tolist()])
 
     def bits_between(self, device: int, start_ns: int, end_ns: int) -> float:
-        """Bits that the device's link carries from one instant to a later one."""
+        """Number of bits that a device's link carries between two times in ns."""
         series, offset_ns = self._series[self.trace.item(device)], self._offset_ns[device]
         return series.bits_between(offset_ns + start_ns, offset_ns + end_ns)
 
     def needed_ns(self, device: int, size_bit: int, start_ns: int) -> int:
-        """Nanoseconds from an instant on until the device's link has carried `size_bit` bits."""
+        """Time in ns that a device's link needs for `size_bit` bits from `start_ns` on."""
         return self._series[self.trace.item(device)].needed_ns(size_bit, self._offset_ns[device] + start_ns)
 
     def _of(self, device: int) -> tuple[RateSeries, float]:
@@ -56,13 +56,13 @@ class DeviceRates:
 
 
 def device_rates(traces: RateTraces, count: int, streams: Streams, data_dir: Path | None = None) -> DeviceRates:
-    """Load traces and give each of `count` devices its own.
+    """Load the traces, and assign one trace and one offset to each of `count` devices.
 
-    Draws are keyed by device, so adding devices does not change the traces of others. They do not depend on the source
-    either: if uplink and downlink have their recordings in the same order, a device's two traces belong together.
+    Random draws are keyed by device, so that additional devices do not change the traces of the first devices. Draws do
+    not depend on the traces: if uplink and downlink recordings have the same order, a device gets matching recordings.
 
     Raises:
-        DataError: The source is empty, or a file is missing or cannot be used.
+        DataError: there is no trace, or a file is missing or cannot be used.
     """
     loaded = traces.load(data_dir)
     if not loaded:

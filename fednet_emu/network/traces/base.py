@@ -1,4 +1,4 @@
-"""The base of all sources of rate traces, and the conversion of recorded rows into a rate series."""
+"""The base class of rate traces, and the conversion of recorded rows into a rate series."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ BIT_PER_KBIT = 1e3
 
 
 class RateTraces(Component):
-    """Recorded rates of links, and how devices get theirs."""
+    """Recorded rates of links, and their assignment to devices."""
 
     assignment: Literal["in-turn", "random"] = "in-turn"
-    """`in-turn`: device k has trace k modulo the number of traces, in the order of their names; `random`: one drawn for
-    each device."""
+    """Assignment of traces. in-turn: device k gets trace k modulo the number of traces, in the order of their names.
+    random: a trace is drawn for each device."""
     start: Literal["random", "beginning"] = "random"
-    """`random`: each device starts at a random point of its trace; `beginning`: at the start of its trace."""
+    """Start of a device in its trace. random: at a random time of the trace. beginning: at the start of the trace."""
     scale: float = Field(1.0, gt=0)
-    """Factor on every rate."""
+    """Factor by which all rates are multiplied."""
 
     @abstractmethod
     def load(self, data_dir: Path | None = None) -> dict[str, RateSeries]:
-        """The traces by name, in the order of their names, as recorded: `scale` is not applied yet.
+        """Return the traces by name, sorted by name, without the factor `scale`.
 
         Args:
-            data_dir: The data folder; None means the folder in the environment variable FEDNET_DATA.
+            data_dir: the data folder; None means the folder in the environment variable FEDNET_DATA.
 
         Raises:
-            DataError: A file is missing or cannot be used.
+            DataError: a file is missing or cannot be used.
         """
 
 
 def holding_until_next(where: str, time_s: Array, rate_bps: Array, last_s: float | None = None) -> RateSeries:
-    """A series in which the rate of each row [rows] holds from its time until the time of the next row.
+    """Return a series in which the rate of each row [rows] applies until the time of the next row.
 
-    Times do not decrease, and are counted from the first row. Rows of the same time are averaged. The last row holds
-    for `last_s`; None means as long as the row before it, or 1 s when it is alone.
+    Times do not decrease; the series starts at the first row. The rates of rows with equal times are averaged. The last
+    rate applies for `last_s`; None means as long as the rate before, or 1 s if there is only one row.
 
     Raises:
-        DataError: Rates are all 0.
+        DataError: all rates are 0.
     """
     starts_s, group = np.unique(time_s, return_inverse=True)
     mean_bps = np.bincount(group, rate_bps) / np.bincount(group)
@@ -58,12 +58,12 @@ def holding_until_next(where: str, time_s: Array, rate_bps: Array, last_s: float
 
 
 def holding_since_last(where: str, time_s: Array, rate_bps: Array) -> RateSeries:
-    """A series in which the rate of each row [rows] holds from the time of the row before it until its own time.
+    """Return a series in which the rate of each row [rows] applies from the time of the previous row to its own time.
 
-    Times are counted from the first row, whose own rate lies before the series and is not used.
+    The series starts at the time of the first row; the rate of the first row is not used.
 
     Raises:
-        DataError: There is one row only, times do not increase, or rates are all 0.
+        DataError: there is only one row, times do not increase, or all rates are 0.
     """
     if len(time_s) < 2 or not np.all(np.diff(time_s) > 0):
         raise DataError(where, "has no two rows of increasing time", "drop rows of the same time")

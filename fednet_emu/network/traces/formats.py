@@ -1,4 +1,4 @@
-"""The formats of recorded rates: the user's own CSV files, and formats of public data sets."""
+"""File formats of recorded rates: the user's own CSV files, and formats of public data sets."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _HOW_COLUMNS = "write lines of two numbers, seconds and Mbit/s, in the order of 
 
 
 class FileTraces(RateTraces):
-    """Files of one trace each."""
+    """Files that contain one rate trace each."""
 
     path: str
-    """A file, or a folder or archive of them; a relative path is sought in the data folder first."""
+    """A trace file, or a folder or archive of trace files; a relative path is looked up in the data folder first."""
     select: str
-    """Which files of a folder or archive."""
+    """Pattern for the names of the trace files in a folder or archive."""
 
     @override
     def load(self, data_dir: Path | None = None) -> dict[str, RateSeries]:
@@ -52,19 +52,20 @@ class FileTraces(RateTraces):
 
     @abstractmethod
     def series(self, where: str, text: str) -> RateSeries:
-        """The trace in the text of a file, which error texts call `where`."""
+        """Return the trace in the text of a file, which error messages name as `where`."""
 
 
 class CsvTraces(FileTraces):
-    """CSV files whose header names `time_s`, seconds, and `rate_bps`, bit/s; further columns are ignored.
+    """CSV files with the columns `time_s`, in s, and `rate_bps`, in bit/s; further columns are ignored.
 
-    Commas, semicolons or tabs separate, and lines that begin with `#` are comments. A rate holds from the time of its
-    row until the time of the next row; the last rate as long as the previous one. Times count from the first row.
+    Separators are commas, semicolons or tabs; lines that begin with `#` are comments. A rate applies from the time of
+    its row until the time of the next row; the last rate applies as long as the rate before. The trace starts at the
+    time of the first row.
     """
 
     kind = "csv"
     select: str = "*.csv*"
-    """Which files of a folder or archive."""
+    """Pattern for the names of the trace files in a folder or archive."""
 
     @override
     def series(self, where: str, text: str) -> RateSeries:
@@ -74,24 +75,24 @@ class CsvTraces(FileTraces):
 
 
 class FlashTraces(RateTraces):
-    """The mean Wi-Fi speed of each of FLASH's 19 users, one trace per user, constant over time.
+    """The mean Wi-Fi rates of the 19 users of FLASH: one trace per user, constant over time.
 
     From Yang et al., "Characterizing impacts of heterogeneity in federated learning upon large-scale smartphone data",
-    WWW 2021. Uplink and downlink have the users in the same order, so a device's two speeds belong to one user.
-    Ignored here: the spread of a user's speed, from which FLASH draws for each transfer (`link_speeds` has it).
+    WWW 2021. Uplink and downlink list the users in the same order, so that a device gets both rates of one user.
+    Ignored here: the spread of a user's rates, from which FLASH draws a rate for each transfer (see `link_speeds`).
     """
 
     kind = "flash"
     path: str = "device_flash"
-    """Folder of FLASH's files, in the data folder or in full."""
+    """Folder of FLASH's files: a path in the data folder, or an absolute path."""
     direction: Literal["up", "down"]
-    """Which of a user's speeds: `up` for an uplink, `down` for a downlink."""
+    """Direction of the rates: `up` for an uplink, `down` for a downlink."""
 
     def load(self, data_dir: Path | None = None) -> dict[str, RateSeries]:
-        """One trace per user, in the order of the file.
+        """Return one trace per user, in the order of the file.
 
         Raises:
-            DataError: The file is missing, not in FLASH's form, or a speed is not above 0.
+            DataError: the file is missing or not in FLASH's format, or a rate is not above 0.
         """
         folder = locate(self.path, data_dir)
         speeds = link_speeds(folder)
@@ -113,17 +114,17 @@ _SAMPLE_S = 1.0
 class Irish5gTraces(FileTraces):
     """CSV files of the G-NetTrack Pro app (Raca, Leahy, Sreenan and Quinlan, MMSys 2020).
 
-    `Timestamp` is local time in whole seconds, `DL_bitrate` and `UL_bitrate` are kbit/s. A row holds until the next
-    time; rows of the same second are averaged; the last one holds for 1 s.
+    `Timestamp` is local time in whole seconds; `DL_bitrate` and `UL_bitrate` are in kbit/s. A rate applies until the
+    next time stamp. Rates of the same second are averaged. The last rate applies for 1 s.
     """
 
     kind = "irish-5g"
     path: str = "net_5g_irish/5G-production-dataset.zip"
     select: str = "*/Download/*.csv"
-    """Which files: downloads fill the link and so measure its capacity; in the other folders a video player is the
-    limit. `*/Download/Driving/*` and `*/Download/Static/*` are the two halves."""
+    """Pattern for the names of the trace files. Downloads use the full link, and so measure its capacity; in all other
+    folders a video player limits the rate. The downloads are in `*/Download/Driving/*` and `*/Download/Static/*`."""
     direction: Literal["down", "up"] = "down"
-    """The uplink of a download carries little but acknowledgements: its rates are no capacities."""
+    """Direction of the rates. Uplink rates of downloads are no capacities, as they are mostly acknowledgements."""
 
     @override
     def series(self, where: str, text: str) -> RateSeries:
@@ -133,7 +134,6 @@ class Irish5gTraces(FileTraces):
 
 
 def _stamp_s(text: str) -> float:
-    """Seconds since 1970 of a local time."""
     try:
         return (datetime.strptime(text, _TIME) - datetime(1970, 1, 1)).total_seconds()
     except ValueError as error:
@@ -141,16 +141,16 @@ def _stamp_s(text: str) -> float:
 
 
 class Lumos5gTraces(FileTraces):
-    """Lines "t_s Mbps": downlink throughput in Mbit/s of the second that begins at t_s.
+    """Lines "t_s Mbps": downlink throughput in Mbit/s during the second that starts at t_s.
 
-    From Narayanan et al., "A variegated look at 5G in the wild", SIGCOMM 2021. A few lines miss or repeat a second: a
-    line holds until the next time, and lines of the same second are averaged.
+    From Narayanan et al., "A variegated look at 5G in the wild", SIGCOMM 2021. Some seconds are missing or repeated: a
+    rate applies until the time of the next line, and rates of the same second are averaged.
     """
 
     kind = "lumos-5g"
     path: str = "net_5g_umn/lumos5g_4g_5g_traces.tar.gz"
     select: str = "*/5G/*"
-    """Which files: `*/5G/*` or `*/4G/*`."""
+    """Pattern for the names of the trace files: `*/5G/*` or `*/4G/*`."""
 
     @override
     def series(self, where: str, text: str) -> RateSeries:
@@ -159,7 +159,7 @@ class Lumos5gTraces(FileTraces):
 
 
 def _two_columns(where: str, text: str) -> Array:
-    """Times in s and rates in bit/s, [2, rows], of lines of seconds and Mbit/s."""
+    """Times in s and rates in bit/s [2, rows], read from lines with seconds and Mbit/s."""
     fields = {"time": seconds, "rate": rate(BIT_PER_MBIT)}
     return in_time(where, rows(where, text, fields, _HOW_COLUMNS), _HOW_COLUMNS)
 
@@ -172,22 +172,23 @@ _BIT_PER_BYTE = 8
 
 
 class MahimahiTraces(FileTraces):
-    """Packet opportunities, one whole number of milliseconds per line.
+    """Delivery opportunities of packets: each line is the time of one opportunity, in whole ms.
 
-    The data are of Winstein, Sivaraman and Balakrishnan, NSDI 2013. A line t permits one packet in the
-    millisecond that ends at t, and the trace repeats after its last line, as in mahimahi: a file of the one line "1"
-    is a link of one packet per millisecond. A line 0 counts in the first millisecond.
+    The data are from Winstein, Sivaraman and Balakrishnan, NSDI 2013. A line t permits one packet in the millisecond
+    that ends at t, and the trace repeats after its last line, as in mahimahi: a file with the single line "1" is a link
+    with one packet per millisecond. A line 0 counts for the first millisecond.
     """
 
     kind = "mahimahi"
     path: str = "net_mahimahi_cellular"
     select: str = "*.down*"
-    """Which files of the folder: uplinks are `*.up*`."""
+    """Pattern for the names of the trace files in the folder; `*.up*` selects uplinks."""
     packet_byte: int = Field(1504, gt=0)
-    """Bytes of a packet: mahimahi drains 1504 per line, an IP packet of 1500 and 4 of its tunnel's header; 1500 counts
-    IP bytes only, and every rate is 0.27 % lower."""
+    """Packet size in bytes. mahimahi sends 1504 bytes per line: an IP packet of 1500 bytes, and 4 bytes of its tunnel's
+    header. With 1500, which counts only IP bytes, all rates are 0.27 % lower."""
     window_s: float = Field(0.1, ge=0.001)
-    """Opportunities are averaged over windows of this length; the bits stay the same. 0.001 is as recorded."""
+    """Length in s of the windows over which delivery opportunities are averaged; the total number of bits stays equal.
+    0.001 keeps the trace as recorded."""
 
     @override
     def series(self, where: str, text: str) -> RateSeries:
@@ -196,12 +197,12 @@ class MahimahiTraces(FileTraces):
 
 
 def packet_series(where: str, text: str, packet_bit: float) -> RateSeries:
-    """The rate, constant over each run of milliseconds with equally many packets, of lines of milliseconds.
+    """Return the rate series of lines with the times of packets in ms; the rate is constant while packets per ms are.
 
     Raises:
-        DataError: The lines are no whole numbers in rising order that end above 0.
+        DataError: the lines are no whole numbers in increasing order, or the last number is 0.
     """
-    plain = _PLAIN.fullmatch(text)  # nearly every file, a hundred times as fast
+    plain = _PLAIN.fullmatch(text)  # matches nearly every file; parsing is then a hundred times as fast
     line_ms = np.array(text.split() if plain else [], np.int64)
     if not len(line_ms) or (np.diff(line_ms) < 0).any():
         found = rows(where, text, {"time": lambda field: whole(field, high=_LONGEST_MS)}, _HOW_MAHIMAHI)
@@ -218,17 +219,18 @@ def packet_series(where: str, text: str, packet_bit: float) -> RateSeries:
 
 
 class PensieveTraces(FileTraces):
-    """Lines "t_s<TAB>Mbps": throughput in Mbit/s since the line before, as Pensieve's simulator uses them.
+    """Lines "t_s<TAB>Mbps": throughput in Mbit/s since the previous line, as in Pensieve's simulator.
 
-    Mao, Netravali and Alizadeh, SIGCOMM 2017; the first line's rate is not used. The data are HSDPA downloads in buses,
-    cars, ferries, metros, trains and trams around Oslo (Riiser et al., MMSys 2013) and fixed lines of the FCC.
+    From Mao, Netravali and Alizadeh, SIGCOMM 2017. The rate of the first line is not used. The data are HSDPA downloads
+    in buses, cars, ferries, metros, trains and trams around Oslo (Riiser et al., MMSys 2013), and FCC measurements of
+    fixed lines.
     """
 
     kind = "pensieve"
     path: str = "net_fcc_norway3g/comyco_traces.tar.gz"
     select: str = "cooked_traces/*.log"
-    """Which files: by default the 68 of Norway; `cooked_traces/trace_*` selects the files of the FCC, and
-    `cooked_traces/tram*` files recorded in trams, for example."""
+    """Pattern for the names of the trace files: by default the 68 files from Norway; `cooked_traces/trace_*` selects
+    the FCC files, and `cooked_traces/tram*`, for example, the files recorded in trams."""
 
     @override
     def series(self, where: str, text: str) -> RateSeries:

@@ -1,4 +1,4 @@
-"""A piecewise-constant rate over time, repeated without end; carried bits are computed without stepping through it."""
+"""A piecewise-constant rate over time that repeats endlessly; carried bits are computed without steps over time."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fednet_emu.kernel.work import BIT, done_ns, work_per_ns
 
 @dataclass(frozen=True, eq=False)
 class RateSeries:
-    """A piecewise-constant rate that starts again from its beginning when it ends.
+    """A piecewise-constant rate over time, repeated endlessly.
 
-    Every question is one search in cumulative sums, however long the time or large the payload: O(log n).
+    Each query is one search in cumulative sums, which takes O(log n) for any duration and any payload size.
 
     Attributes:
-        edges_s: Increasing times [n + 1] in seconds from 0 to the period.
-        rate_bps: Rates [n] in bit/s, 0 or more and not all 0; `rate_bps[i]` holds from `edges_s[i]` on.
+        edges_s: [n + 1] increasing times in s from 0 to the period.
+        rate_bps: [n] rates in bit/s, 0 or more and not all 0; `rate_bps[i]` applies from `edges_s[i]` on.
     """
 
     edges_s: Array
@@ -40,13 +40,13 @@ class RateSeries:
             raise ValueError(f"rate_bps: must be finite, 0 or more, and not all 0, got {rate_bps}")
         object.__setattr__(self, "edges_s", edges_s)
         object.__setattr__(self, "rate_bps", rate_bps)
-        # lists: scalar questions are the hot path, and bisect is twice as fast on them
+        # scalar queries are the hot path, and bisect is twice as fast on lists as on arrays
         object.__setattr__(self, "_edges_s", edges_s.tolist())
         object.__setattr__(self, "_rate_bps", rate_bps.tolist())
 
     @cached_property
     def _edges_ns(self) -> list[int]:
-        """The edges as the clock counts; none closer than a nanosecond to the one before."""
+        """Edges [n + 1] in whole ns, each at least 1 ns after the previous edge."""
         edges_ns = [0]
         for edge_s in self._edges_s[1:]:
             edges_ns.append(max(round(edge_s * NS_PER_S), edges_ns[-1] + 1))
@@ -54,66 +54,64 @@ class RateSeries:
 
     @cached_property
     def _per_ns(self) -> list[int]:
-        """Work per nanosecond [n] at each rate, in units of `network.work`."""
+        """Work per ns [n] at each rate, in the units of `kernel.work`."""
         return [work_per_ns(rate_bps) for rate_bps in self._rate_bps]
 
     @cached_property
     def _done(self) -> list[int]:
-        """Work [n + 1] from the beginning until each edge."""
+        """Work [n + 1] from the start of the series until each edge."""
         spans_ns = (end_ns - start_ns for start_ns, end_ns in pairwise(self._edges_ns))
         return [0, *accumulate(per_ns * span_ns for per_ns, span_ns in zip(self._per_ns, spans_ns, strict=True))]
 
     @cached_property
     def _carried_bit(self) -> list[float]:
-        """Bits [n + 1] from the beginning until each edge."""
         carried: list[float] = np.append(0.0, np.cumsum(self.rate_bps * np.diff(self.edges_s))).tolist()
         return carried
 
     @property
     def period_s(self) -> float:
-        """How long the series is before it repeats."""
+        """Length of the series in s, after which it repeats."""
         return self._edges_s[-1]
 
     @property
     def mean_bps(self) -> float:
-        """Mean rate over time."""
+        """Mean rate over time, in bit/s."""
         return self._carried_bit[-1] / self.period_s
 
     def rate_at_bps(self, time_s: float) -> float:
-        """The rate at a time; at an edge, the rate that begins there."""
+        """Rate in bit/s at a time in s; at an edge, the rate after the edge."""
         return self._rate_bps[bisect_right(self._edges_s, time_s % self.period_s) - 1]
 
     def bits_between(self, start_ns: int, end_ns: int) -> float:
-        """Bits carried from one instant to a later one."""
+        """Number of bits carried between two times in ns."""
         return (self._done_until(end_ns) - self._done_until(start_ns)) / BIT
 
     def needed_ns(self, size_bit: int, start_ns: int) -> int:
-        """Least nanoseconds from an instant on until `size_bit` bits are carried; 0 for no bits.
+        """Minimum time in ns after `start_ns` until `size_bit` bits are carried; 0 if `size_bit` is 0.
 
-        All numbers are integers, so that a transfer late in a long run takes as long as one at its start.
+        The calculation uses integers, so that its accuracy does not decrease late in a long run.
         """
         if size_bit <= 0:
             return 0
         turns, rest = divmod(self._done_until(start_ns) + size_bit * BIT, self._done[-1])
-        if not rest:  # the end of a period, not the zero rate with which the next period may begin
+        if not rest:  # the transfer ends with the period; the next period may begin with a rate of 0
             turns, rest = turns - 1, self._done[-1]
         edge = bisect_left(self._done, rest) - 1
         phase_ns = self._edges_ns[edge] + done_ns(rest - self._done[edge], self._per_ns[edge])
         return turns * self._edges_ns[-1] + phase_ns - start_ns
 
     def _done_until(self, time_ns: int) -> int:
-        """Work from the beginning of the series until an instant."""
         turns, phase_ns = divmod(time_ns, self._edges_ns[-1])
         edge = bisect_right(self._edges_ns, phase_ns) - 1
         return turns * self._done[-1] + self._done[edge] + self._per_ns[edge] * (phase_ns - self._edges_ns[edge])
 
     def averaged(self, window_s: float) -> RateSeries:
-        """The same bits averaged over windows of `window_s` (the last may be shorter): fewer edges, coarser in time."""
+        """Return the series averaged over windows of `window_s` (the last may be shorter), with equal total bits."""
         count = int(np.ceil(self.period_s / window_s - 1e-9))
         edges_s = np.append(np.arange(max(count, 1)) * window_s, self.period_s)
         carried_bit = np.interp(edges_s, self.edges_s, self._carried_bit)
         return RateSeries(edges_s, np.maximum(np.diff(carried_bit), 0.0) / np.diff(edges_s))
 
     def scaled(self, factor: float) -> RateSeries:
-        """The same series with every rate times a factor above 0."""
+        """Return the series with all rates multiplied by a factor above 0."""
         return RateSeries(self.edges_s, self.rate_bps * factor)

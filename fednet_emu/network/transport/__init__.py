@@ -1,4 +1,4 @@
-"""Transport and session: headers, connections and windows of messages, end to end."""
+"""End-to-end transport protocols and sessions: headers, connections and windows."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Connections: the connected pairs of ends, and their windows."""
+"""Transport connections between pairs of nodes, and the windows of these connections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fednet_emu.network.transport.transports import ConnectedTransport, EndToEnd
 
 @final
 class Connections:
-    """The connections of a run, over all its media."""
+    """The transport connections of a run, over all its media."""
 
     def __init__(self, transport: EndToEndTransport, session: Session) -> None:
         self._transport, self._session = transport, session
@@ -22,17 +22,17 @@ class Connections:
         self.window = None if connected is None else connected.window
         self._reuses = connected is not None and connected.reuse
         self._restarts = connected is not None and connected.idle_restart
-        self._open_ns: dict[tuple[int, int], int] = {}  # when the connection of each pair of ends is established
-        # by ends: window, bits and time in s of the last message, and when its last bit left the air
+        self._open_ns: dict[tuple[int, int], int] = {}  # time at which each pair's connection is established
+        # by (sender, receiver): window, bits and airtime in s of the last message, and end time in ns of its airtime
         self._left: dict[tuple[int, int], tuple[int, float, float, int]] = {}
-        self._bits: dict[int, tuple[int, int]] = {}  # by payload: bits on the wire, and returned; sizes are few
+        self._bits: dict[int, tuple[int, int]] = {}  # by payload size: bits on the wire, and bits of acknowledgements
         self._gaps = lru_cache(maxsize=4096)(Window.gaps)
         self._rtt_ns, self._connect_ns = transport.rtt_ns, session.connect_ns(transport)
         self._message_ns = session.message_ns
         self._refused = session.refuses(transport)
 
     def enter(self, transfer: Transfer, now_ns: int) -> Phases:
-        """The sizes and the set-up of a message that is requested now; a path that is too long is refused."""
+        """Return the sizes and the setup delay of a message requested now; refuse a path with a too long round trip."""
         bits = self._bits.get(transfer.size_bit)
         if bits is None:
             wire_bit = self._transport.wire_bit(self._session.framed_bit(transfer.size_bit))
@@ -50,7 +50,7 @@ class Connections:
         return phases
 
     def start(self, transfer: Transfer, now_ns: int) -> int:
-        """Give a transfer that starts now its window; return the largest total length of its gaps in ns."""
+        """Set the window of a transfer that starts now; return the maximum total length of its gaps in ns."""
         window, phases = self.window, transfer.phases
         if window is None or phases is None:
             return 0
@@ -64,7 +64,7 @@ class Connections:
         return self._gaps(window, transfer.size_bit) * window.rtt_ns
 
     def leave(self, transfer: Transfer, now_ns: int) -> int:
-        """Note how a message was sent whose last bit leaves now; return the time in ns until that bit arrives."""
+        """Record how a message was sent whose last bit leaves now; return the time in ns until this bit arrives."""
         phases = transfer.phases
         if self.window is not None and self._reuses and phases is not None and phases.window_bit:
             air_s = (now_ns - transfer.started_ns - phases.gap_ns) / NS_PER_S
@@ -73,7 +73,7 @@ class Connections:
         return self._rtt_ns // 2
 
     def lose(self, transfer: Transfer) -> None:
-        """Close the connection of a message that was lost."""
+        """Close the connection on which a message was lost."""
         for ends in (transfer.sender, transfer.receiver), (transfer.receiver, transfer.sender):
             self._open_ns.pop(ends, None)
             self._left.pop(ends, None)

@@ -1,4 +1,4 @@
-"""Sessions: framing, handshakes and times of the software above the transport."""
+"""Sessions above the transport protocol: framing, handshakes and software delays."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from fednet_emu.kernel.clock import FOREVER_NS, to_ns
 from fednet_emu.network.transport.transports import Tcp, Transport
 
 _FRAME_BYTE = 16_384
-"""Data of an HTTP/2 frame and of a TLS record, at most by default (RFC 9113, 4.2; RFC 8446, 5.1)."""
+"""Maximum data in bytes of an HTTP/2 frame by default, and of a TLS record (RFC 9113, 4.2; RFC 8446, 5.1)."""
 
 
 class Session(Component):
-    """Messages are given to the transport unchanged: without framing, and without further handshakes."""
+    """Messages are passed to the transport protocol unchanged, without framing or further handshakes."""
 
     kind = "none"
 
     @property
     def handshakes(self) -> int:
-        """Round trips of a new connection after those in the transport."""
+        """Number of round trips for a new connection, in addition to those of the transport protocol."""
         return 0
 
     @property
@@ -33,37 +33,38 @@ class Session(Component):
 
     @property
     def message_ns(self) -> int:
-        """Time in ns of software for each message."""
+        """Software delay in ns for each message."""
         return 0
 
     def connect_ns(self, transport: Transport) -> int:
-        """Time in ns that a new connection takes."""
+        """Return the setup time of a new connection in ns."""
         return (transport.handshakes + self.handshakes) * transport.rtt_ns
 
     def refuses(self, transport: Transport) -> bool:
-        """Whether every connection exceeds the time limit."""
+        """Return True if the setup of every connection exceeds the time limit."""
         return self.connect_ns(transport) >= self.patience_ns
 
     def framed_bit(self, size_bit: int) -> int:
-        """Bits of a message including framing."""
+        """Return the bits of a message including framing."""
         return size_bit
 
 
 class Grpc(Session):
     """gRPC over HTTP/2: a new connection takes a round trip for the server's SETTINGS, and one for TLS 1.3 (RFC 8446).
 
-    With the handshake of TCP these are two round trips, or three with TLS, in `connect_timeout_s`: a path of 5.0 s one
-    way never connects, and with TLS one of 3.33 s (gRPC's connection backoff; "Surviving the Edge", arXiv 2605.03870,
-    finds 5 s for Flower). Such messages are lost as `connect`. Ignored here: the bytes of handshakes, deadlines of
-    calls, and keepalives.
+    With TCP's handshake, a connection takes two round trips, or three with TLS, which must fit into
+    `connect_timeout_s`: with the default of 20 s, a path with a one-way delay of 5.0 s, or 3.33 s with TLS, never
+    connects (gRPC's connection backoff; "Surviving the Edge", arXiv 2605.03870, finds 5 s for Flower). Messages on such
+    a path are lost as `connect`.
+    Ignored here: the bytes of handshakes, deadlines of calls, and keepalives.
     """
 
     tls: bool = False
-    """Whether messages are encrypted."""
+    """Whether messages are encrypted with TLS."""
     connect_timeout_s: float = Field(20.0, gt=0, le=1e6)
-    """Time in s of an attempt to connect, at most."""
+    """Maximum time in s for an attempt to connect."""
     per_message_s: float = Field(0.0, ge=0, le=1e6)
-    """Time in s that software takes for each message before the first bit: to serialise and copy it."""
+    """Software delay in s before the first bit of each message, to serialise and copy the message."""
 
     @property
     @override
@@ -82,7 +83,7 @@ class Grpc(Session):
 
     @override
     def framed_bit(self, size_bit: int) -> int:
-        """Payload, gRPC's 5 bytes, 9 of each HTTP/2 frame, and 22 of each TLS record."""
+        """Add 5 bytes for gRPC, 9 bytes for each HTTP/2 frame, and 22 bytes for each TLS record."""
         framed_bit = size_bit + 8 * 5
         per_frame = 8 * (9 + 22 * self.tls)
         return framed_bit + per_frame * -(-framed_bit // (8 * _FRAME_BYTE))

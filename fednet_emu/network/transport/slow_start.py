@@ -1,9 +1,9 @@
-"""TCP slow start: the window, and senders that release their bits in bursts over any air.
+"""TCP slow start: the window, and the transmission of transfers in bursts on any air.
 
-A sender sends a window and waits for the acknowledgements, which arrive a round trip after the window began and double
-the window. Once a window keeps the line busy for a whole round trip, acknowledgements arrive as fast as bits leave, and
-the rest follows without a pause. RFC 5681 (slow start), RFC 6928 (initial window of 10 packets), RFC 9293 (receive
-window).
+A sender sends one window of bits and waits for the acknowledgements, which arrive one round trip after the first bit
+and double the window. Once the bits of a window keep the line busy for a whole round trip, acknowledgements arrive as
+fast as bits leave, and all remaining bits follow without a pause. RFC 5681 (slow start), RFC 6928 (initial window of
+10 packets), RFC 9293 (receive window).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from fednet_emu.network.air.transfer import Burst, Transfer
 
 
 class Window(NamedTuple):
-    """Bits that a sender may have in flight.
+    """Number of bits that a sender may have in flight.
 
     Attributes:
-        first_bit: in the first round trip of a transfer.
-        most_bit: at most, the receive window.
-        rtt_ns: base round trip in ns, without queues.
+        first_bit: bits in the first round trip of a transfer.
+        most_bit: maximum bits in flight: the receive window.
+        rtt_ns: round-trip time in ns without queues.
     """
 
     first_bit: int
@@ -33,11 +33,11 @@ class Window(NamedTuple):
     rtt_ns: int
 
     def after(self, burst_bit: int) -> int:
-        """Bits of the burst that follows one which has left within a round trip."""
+        """Return the bits of the next burst after a burst of `burst_bit` that was sent within a round trip."""
         return min(2 * burst_bit, self.most_bit)
 
     def gaps(self, size_bit: int) -> int:
-        """Number of gaps of a transfer of `size_bit` on an infinitely fast line."""
+        """Return the number of gaps in a transfer of `size_bit` on an infinitely fast line."""
         burst_bit, count = self.first_bit, 0
         while burst_bit < size_bit and burst_bit < self.most_bit:
             size_bit -= burst_bit
@@ -45,7 +45,7 @@ class Window(NamedTuple):
         return count + max(-(-size_bit // burst_bit) - 1, 0)
 
     def duration_s(self, size_bit: int, rate_bps: float) -> float:
-        """Time in s from the first bit to the last on a line of constant rate, in closed form."""
+        """Return the time in s from the first bit to the last bit on a line of constant rate, in closed form."""
         burst_bit, rounds, rtt_s = self.first_bit, 0, self.rtt_ns / 1e9
         while burst_bit < size_bit and burst_bit < rate_bps * rtt_s:
             size_bit -= burst_bit
@@ -53,12 +53,18 @@ class Window(NamedTuple):
         return rounds * rtt_s + size_bit / rate_bps
 
     def next_bit(self, used_bit: int, size_bit: float, rate_bps: float, idle_s: float) -> int:
-        """The window of a transfer after one of `size_bit` at a mean rate on the air that began with `used_bit`.
+        """Return the first window in bits for the next transfer on a connection.
 
-        It grows by the acknowledged bits, until the acknowledgements of one round trip arrive for half a round trip
-        without a pause, which ends slow start before a queue builds up (HyStart, RFC 9406 and Linux's Cubic). A pause
-        of `idle_s` halves it for each retransmission timeout that has passed, down to the initial window (RFC 2861 and
-        Linux's `tcp_slow_start_after_idle`); the timeout is the round trip and 200 ms, Linux's least.
+        The window grows by the acknowledged bits. Its growth ends when the acknowledgements of one round trip arrive
+        without a pause for half a round trip, before a queue builds up (HyStart, RFC 9406 and Linux's Cubic). An idle
+        connection halves its window for each retransmission timeout that passes, down to the initial window (RFC 2861
+        and Linux's `tcp_slow_start_after_idle`). The timeout is the round trip plus 200 ms, the minimum of Linux.
+
+        Args:
+            used_bit: first window in bits of the last transfer.
+            size_bit: bits of the last transfer.
+            rate_bps: mean rate on the air of the last transfer.
+            idle_s: time in s since the end of the last transfer.
         """
         half_bit, burst_bit = rate_bps * self.rtt_ns / 2e9, used_bit
         while burst_bit < min(half_bit, self.most_bit):
@@ -73,17 +79,17 @@ class Flow:
     """A transfer that is sent in several bursts.
 
     Attributes:
-        burst: the transfer, as a burst.
-        rtt_ns: round trip in ns.
-        size_bit: all its bits.
-        number: number of flows of the air that started before it.
-        started_ns: start of its first bit.
-        window_bit: bits of the present window.
-        released_ns: when the present burst was released.
-        sent_bit: bits of earlier bursts.
-        power_s: time on the air in earlier bursts, times share of the sender's power.
-        silent_ns: begin of the present gap; `FOREVER_NS` while it is on the air.
-        early_bit: bits beyond the present burst that were given to the air before its acknowledgements arrive.
+        burst: the transfer, in a list of one.
+        rtt_ns: round-trip time in ns.
+        size_bit: total bits of the transfer.
+        number: serial number of the flow, from 0 in the order of starts.
+        started_ns: start time of the transfer in ns.
+        window_bit: bits of the current window.
+        released_ns: start time of the current burst in ns.
+        sent_bit: bits sent in earlier bursts.
+        power_s: airtime in s of earlier bursts, times the share of the sender's power.
+        silent_ns: start time of the current gap in ns; `FOREVER_NS` while the transfer is on the air.
+        early_bit: bits beyond the current burst that were given to the air before acknowledgements have arrived.
     """
 
     burst: Burst
@@ -100,41 +106,41 @@ class Flow:
 
     @property
     def held_bit(self) -> int:
-        """Bits of later bursts, of a transfer that is on the air; 0 in a gap."""
+        """Number of bits that are held back for later bursts; 0 in a gap."""
         on_air = self.silent_ns == FOREVER_NS
         return self.size_bit - round(self.sent_bit) - self.burst[0].size_bit if on_air else 0
 
     @property
     def resumes_ns(self) -> int:
-        """When the acknowledgements of the present burst arrive."""
+        """Time in ns at which the acknowledgements of the current burst arrive."""
         return self.released_ns + self.rtt_ns
 
     @property
     def wakes_ns(self) -> int:
-        """When the present gap ends, with a burst or a timeout; `FOREVER_NS` while it is on the air."""
+        """End time in ns of the current gap, by a new burst or a timeout; `FOREVER_NS` if there is no gap."""
         return FOREVER_NS if self.silent_ns == FOREVER_NS else min(self.resumes_ns, self.burst[0].until_ns)
 
 
 @final
 class SlowStartAir(Air):
-    """An air on which each burst that a window releases is a separate transmission; a transfer has all of them.
+    """An air with slow start: each burst of a transfer is a separate transmission on another air.
 
-    A burst that has kept the line busy for a round trip is followed at once by all remaining bits. Both are one
-    transmission from the instant at which this is certain: no other transmission ends before the acknowledgements of
-    the burst arrive, and a transmission that starts until then makes the burst last longer.
+    A burst that keeps the line busy for a round trip is followed at once by all remaining bits of its transfer. The
+    remaining bits are added to the burst as soon as it is certain that it lasts so long: no other transmission ends
+    before the acknowledgements of the burst arrive, and new transmissions only make the burst longer.
     """
 
     def __init__(self, air: Air, window: Window) -> None:
         self._air, self._window = air, window
         self._flows: dict[Transfer, Flow] = {}
-        self._holding: dict[Transfer, Flow] = {}  # those that may have bits of later bursts
-        self._released: list[Burst] = []  # by the latest `advance`, for the next `start`
+        self._holding: dict[Transfer, Flow] = {}  # flows that may hold back bits for later bursts
+        self._released: list[Burst] = []  # bursts released by the last `advance`, for the next `start`
         self._started = 0
-        self._gaps: list[tuple[int, int, Flow]] = []  # a heap of the expected ends of gaps; some are out of date
+        self._gaps: list[tuple[int, int, Flow]] = []  # heap of the expected ends of gaps; may have outdated entries
         self._now_ns = 0
 
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Put the first bursts of transfers on the air, and the bursts that `advance` has released."""
+        """Put the first bursts of new transfers on the air, and the bursts that `advance` has released."""
         released, self._released, gaps = self._released, [], self._gaps
         for burst in bursts:
             leg, first_bit = burst[0], 0 if burst[0].phases is None else burst[0].phases.window_bit
@@ -153,22 +159,22 @@ class SlowStartAir(Air):
         return min(next_ns, gaps[0][0]) if gaps else next_ns
 
     def _start_released(self, now_ns: int) -> None:
-        """Start the bursts of an `advance` of this instant that no `start` has followed."""
+        """Start the bursts that an earlier `advance` at `now_ns` has released."""
         released, self._released = self._released, []
         self._air.start(released, now_ns)
 
     def settle(self) -> None:
-        """Settle the energies of earlier bursts of all transfers that are under way."""
+        """Account for the energies that earlier bursts of all current transfers have used."""
         for leg, flow in self._flows.items():
             leg.settle(flow.power_s)
             flow.power_s = 0.0
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Give up a leg; a transfer in a gap ends with the next `advance`, as its `until_ns` is now."""
+        """Give up a leg, whose `until_ns` is now; a transfer in a gap ends with the next `advance`."""
         if self._released:
             self._start_released(now_ns)
         for other, early in self._flows.items():
-            if early.early_bit and now_ns < early.resumes_ns:  # others may be faster from now on
+            if early.early_bit and now_ns < early.resumes_ns:  # the burst may now end before its acknowledgements
                 self._air.extend(other, -early.early_bit)
                 self._holding[other] = early
             early.early_bit = 0
@@ -179,11 +185,10 @@ class SlowStartAir(Air):
             self._note_gap(flow)
 
     def extend(self, leg: Transfer, bits: int) -> None:
-        """Give a leg more bits that are released as the present burst is."""
         self._air.extend(leg, bits)
 
     def advance(self, now_ns: int) -> list[Burst]:
-        """Carry bits until now, and release the bursts that are due; return the transfers that have ended."""
+        """Carry bits until now, release the bursts that are due, and return the transfers that have ended."""
         self._now_ns, flows = now_ns, self._flows
         if self._released:
             self._start_released(now_ns)
@@ -203,9 +208,9 @@ class SlowStartAir(Air):
         return ended
 
     def _extend(self, until_ns: int) -> bool:
-        """Give the air all bits of transfers with acknowledgements by `until_ns`; no transmission ends before it.
+        """Give the air all remaining bits of transfers whose acknowledgements arrive by `until_ns`.
 
-        Returns whether there were any.
+        No transmission may end before `until_ns`. Return True if any bits were given to the air.
         """
         found = False
         for leg, flow in [*self._holding.items()]:
@@ -220,17 +225,16 @@ class SlowStartAir(Air):
         return found
 
     def powers(self) -> Iterator[Power]:
-        """The planned powers; none in a gap, and full power on the air unless that is planned otherwise."""
+        """Yield the planned powers: 0 in a gap, and full power on the air unless the air plans another power."""
         for leg, flow in self._flows.items():
             yield leg, (self._now_ns,), (1.0 if flow.silent_ns == FOREVER_NS else 0.0,)
         yield from self._air.powers()
 
     def rates(self) -> Iterable[Rates]:
-        """The planned rates of transfers on the air."""
         return self._air.rates()
 
     def _is_over(self, burst: Burst, now_ns: int) -> bool:
-        """Whether a burst is the last of its transfer; if not, the next burst is released, or waits for its release."""
+        """Return True if a burst ends its transfer; otherwise release the next burst, or start a gap."""
         leg = burst[0]
         flow = self._flows[leg]
         left_bit = flow.size_bit - flow.sent_bit - leg.air_bit
@@ -253,7 +257,7 @@ class SlowStartAir(Air):
         heappush(self._gaps, (flow.wakes_ns, flow.number, flow))
 
     def _woken(self, now_ns: int) -> list[Flow]:
-        """The flows whose gaps end by now, in the order of their starts."""
+        """Return the flows whose gaps end by now, in the order of their starts."""
         gaps, woken = self._gaps, dict[int, Flow]()
         while gaps and gaps[0][0] <= now_ns:
             _, number, flow = heappop(gaps)
@@ -262,7 +266,7 @@ class SlowStartAir(Air):
         return sorted(woken.values(), key=attrgetter("number"))
 
     def _release(self, flow: Flow, bits: int, now_ns: int) -> None:
-        """Release this number of the remaining bits, or all if there are fewer."""
+        """Release a burst of at most `bits` of the remaining bits."""
         leg = flow.burst[0]
         leg.size_bit, leg.started_ns = min(bits, flow.size_bit - round(flow.sent_bit)), now_ns
         flow.early_bit = 0
@@ -276,7 +280,7 @@ class SlowStartAir(Air):
         flow.silent_ns = FOREVER_NS
 
     def _close(self, flow: Flow, now_ns: int) -> None:
-        """Give a transfer that has ended its size, its start, and the bits and the power of all its bursts."""
+        """Set size, start time, carried bits and `power_s` of a transfer that has ended, summed over all its bursts."""
         self._end_gap(flow, now_ns)
         leg = flow.burst[0]
         del self._flows[leg]

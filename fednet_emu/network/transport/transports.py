@@ -1,4 +1,4 @@
-"""Transport protocols: headers, handshakes, and the release of bits."""
+"""Transport protocols: headers, handshakes and windows."""
 
 from __future__ import annotations
 
@@ -15,44 +15,45 @@ from fednet_emu.network.transport.slow_start import Window
 from fednet_emu.radio.overhead import HEADER_BYTE, Packets
 
 IP_MTU_BYTE = 1500
-"""Packets of Ethernet's size, headers of the network layer and above included."""
+"""Maximum packet size in bytes on Ethernet, including the headers of the network layer and above."""
 
 _ACK_SHARE = 0.0195
-"""Bits of acknowledgements per bit on the wire: one of 52 bytes for two segments of 1500, and in slow start one for
-each segment; measured with Linux 6.18."""
+"""Bits of acknowledgements per bit on the wire, as measured with Linux 6.18: 52 bytes for every two segments of 1500
+bytes, and for every segment in slow start."""
 
 
 class Transport(Component):
-    """The protocol that carries messages from end to end, between the payload and the radio."""
+    """The end-to-end protocol that carries the payload of messages over the radio and the wired path."""
 
     handshakes: ClassVar[int] = 0
-    """Round trips until a new connection may carry data."""
+    """Number of round trips until a new connection may carry data."""
 
     @property
     def rtt_ns(self) -> int:
-        """Round trip in ns of the path without the radio."""
+        """Round-trip time in ns of the path without the radio."""
         return 0
 
     def wire_bit(self, size_bit: int) -> int:
-        """Bits on the air of a message, headers included."""
+        """Return the bits on the air for a message of `size_bit`, including headers."""
         return size_bit
 
     def reverse_bit(self, wire_bit: int) -> int:
-        """Bits that the receiver of a message returns."""
+        """Return the bits that the receiver of a message sends back as acknowledgements."""
         return 0
 
 
 class NoTransport(Transport):
-    """No transport: messages have no connections, no waits for acknowledgements, and no path beyond the radio."""
+    """No transport protocol: no connections, no waits for acknowledgements, and no path beyond the radio."""
 
     kind = "none"
 
 
 class EndToEndTransport(Transport):
-    """A transport with its own headers, over a path that includes the radio."""
+    """A transport protocol with its own headers, over a path that consists of the radio and a wired part."""
 
     rtt_s: float = Field(0.02, ge=0, le=3600)
-    """Round trip in s of the wired part of the path, without queues; half of it follows the last bit on the air."""
+    """Round-trip time in s of the wired part of the path, without queues; a message arrives half a round trip after its
+    last bit has left the air."""
 
     @property
     @override
@@ -75,7 +76,7 @@ class EndToEndTransport(Transport):
 
 
 class Udp(EndToEndTransport):
-    """Datagrams of at most 1500 bytes with 28 bytes of headers each (RFC 768): no connection, no acknowledgements."""
+    """UDP: datagrams of at most 1500 bytes, of which 28 are headers (RFC 768); no connections or acknowledgements."""
 
     @override
     def wire_bit(self, size_bit: int) -> int:
@@ -83,27 +84,27 @@ class Udp(EndToEndTransport):
 
 
 class ConnectedTransport(EndToEndTransport):
-    """A transport with connections between two ends, and a window.
+    """A transport protocol with connections between two nodes, and a window.
 
-    Ignored here: packet loss, which HARQ hides on 5G and Wi-Fi; queues in the wired part; how flows share a bottleneck
-    beyond equal parts; and that a window may bind again once it has kept the line busy for a round trip.
+    Ignored here: packet loss, which HARQ hides on 5G and Wi-Fi; queues in the wired part; unequal sharing of a
+    bottleneck between flows; and limits by the window after it has once kept the line busy for a round trip.
     """
 
     initial_window: int = Field(10, ge=1, le=1000)
-    """Packets that the first round trip of a new connection may carry."""
+    """Number of packets that may be sent in the first round trip of a new connection."""
     reuse: bool = True
-    """Whether two ends keep their connection for further messages, in both directions, until one is lost on it; else
+    """If true, two nodes use one connection for all messages in both directions, until a message is lost; if false,
     each message has a separate connection."""
     idle_restart: bool = True
-    """Whether a connection that was silent for some retransmission timeouts (`rtt_s` and 0.2 s) has its window halved
-    for each of them, down to the initial one (RFC 2861); after seconds of training it starts again."""
+    """Whether an idle connection halves its window for each retransmission timeout (`rtt_s` + 0.2 s) that passes, down
+    to the initial window (RFC 2861); after some seconds of training, slow start then begins anew."""
     receive_window_byte: float = Field(4.0e6, ge=IP_MTU_BYTE, le=1e12)
-    """Bytes that may be in flight: a bound on the bytes per round trip."""
+    """Maximum number of bytes in flight, and so per round trip."""
 
     packet_byte: ClassVar[int] = IP_MTU_BYTE
-    """Largest packet with all headers."""
+    """Maximum packet size in bytes, including all headers."""
     header_byte: ClassVar[int]
-    """Headers of each packet."""
+    """Size in bytes of the headers of each packet."""
     handshakes: ClassVar[int] = 1
 
     @property
@@ -128,10 +129,10 @@ class ConnectedTransport(EndToEndTransport):
 
 
 class Tcp(ConnectedTransport):
-    """TCP as a fluid that releases bits: bursts of slow start, one per round trip, and then the line is never idle.
+    """TCP: slow start with one burst per round trip, and then a line that is never idle; bits flow continuously.
 
-    Packets of 1500 bytes, 52 of them headers (IPv4, TCP with time stamps); a handshake of one round trip (RFC 9293).
-    Linux agrees to 2.5 % without loss.
+    Packets have 1500 bytes, 52 of which are headers (IPv4, TCP with time stamps). The handshake takes one round trip
+    (RFC 9293). Measurements with Linux agree to 2.5 % without loss.
     """
 
     header_byte: ClassVar[int] = HEADER_BYTE["tcp-ipv4-timestamps"]
@@ -142,11 +143,12 @@ class Tcp(ConnectedTransport):
 
 
 class Quic(ConnectedTransport):
-    """QUIC as far as its RFCs state it: a handshake of one round trip with TLS inside, and TCP's law of slow start.
+    """QUIC as far as its RFCs specify: a handshake of one round trip that includes TLS, and TCP's slow start.
 
-    Datagrams of 1200 bytes (RFC 9000, 14), in IPv4 and UDP. Of those are headers: 1 byte of flags, a connection ID of
-    8, a packet number of 4 (RFC 9000, 17.3.1), a stream frame's type, stream and offset of 10 (19.8), a tag of 16 (RFC
-    9001, 5.3). Ignored here: 0-RTT, and acknowledgements, which are not recorded.
+    Datagrams have 1200 bytes (RFC 9000, 14), in addition to the IPv4 and UDP headers. Of the 1200 bytes, 39 are
+    overhead: flags (1), connection ID (8), packet number (4; RFC 9000, 17.3.1), type, stream ID and offset of the
+    stream frame (10; 19.8), and authentication tag (16; RFC 9001, 5.3).
+    Ignored here: 0-RTT, and acknowledgements, which are not recorded.
     """
 
     packet_byte: ClassVar[int] = HEADER_BYTE["udp-ipv4"] + 1200

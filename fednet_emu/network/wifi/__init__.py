@@ -1,1 +1,1 @@
-"""IEEE 802.11."""
+"""Wi-Fi: contention and rates of IEEE 802.11 stations."""

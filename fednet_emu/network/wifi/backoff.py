@@ -1,6 +1,6 @@
-"""Contention of Wi-Fi stations that always have something to send: Bianchi's fixed point (IEEE JSAC 18, 2000).
+"""Contention of Wi-Fi stations that always have data to send: Bianchi's fixed point (IEEE JSAC 18, 2000).
 
-All stations draw their backoff from the same windows, so that the probabilities depend on their number alone.
+All stations draw their backoff from equal windows, so that probabilities depend only on the number of stations.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import numpy as np
 from fednet_emu.arrays import Array, bisected, power
 
 WINDOW, DOUBLINGS = 16, 6
-"""First contention window in slots, and how often it doubles: CWmin 15 and CWmax 1023 of best effort."""
+"""First contention window in slots, and maximum number of its doublings: CWmin 15 and CWmax 1023 of best effort."""
 
 _HALVINGS = 60
 
 
 class Slots(NamedTuple):
-    """Probabilities of the events in a slot of the backoff of n stations; a busy period counts as one slot.
+    """Probabilities of events in a backoff slot of n stations; a busy period counts as one slot.
 
-    A *request* is a block-ack request: the missed acknowledgement of aggregated frames is requested before the next
-    ones are sent, so that a share p of all attempts, the probability of a collision, are requests.
+    A *request* is a block-ack request: a station that misses the acknowledgement of aggregated frames requests it
+    before it sends further frames. Therefore the share of requests in all attempts is the collision probability p.
 
     Attributes:
         idle: no station sends.
@@ -30,8 +30,8 @@ class Slots(NamedTuple):
         success: only a given station sends, and it sends data.
         request: a given station sends a request.
         answered: only a given station sends, and it sends a request.
-        collision: [n] the k-th shortest data frame is the longest one in a collision; of one station 0.
-        requests_only: several send, and all of them requests.
+        collision: [n] frames collide, and the longest of them is the k-th shortest of all data frames; 0 for n = 1.
+        requests_only: several stations send, and all of them send requests.
     """
 
     idle: float
@@ -44,7 +44,7 @@ class Slots(NamedTuple):
 
 
 def fixed_point(stations: int) -> tuple[float, float]:
-    """Return how likely a station is to send in a slot, tau, and how likely that attempt is to collide, p.
+    """Return the probability tau that a station sends in a slot, and the probability p that its frame collides.
 
     tau = 2 / (1 + W + p W (1 + 2p + ... + (2p)^(m-1))) and p = 1 - (1 - tau)^(n-1), by bisection in p.
     """
@@ -64,11 +64,11 @@ def _attempt(collides: float) -> float:
 
 @lru_cache(maxsize=512)
 def slots(stations: int, *, requests: bool) -> Slots:
-    """Events in a slot of a number of stations, at least one.
+    """Return the probabilities of events in a slot.
 
     Args:
-        stations: number of stations.
-        requests: whether a station sends a block-ack request after a collision, until one is answered.
+        stations: number of stations, at least one.
+        requests: True if a station sends block-ack requests after a collision, until a request is answered.
     """
     sends, collides = fixed_point(stations)
     attempt = sends * (1.0 - collides) if requests else sends

@@ -1,4 +1,4 @@
-"""Rates of Wi-Fi stations that contend for a channel, from their frame exchanges."""
+"""Rates of Wi-Fi stations that contend for a channel, computed from the durations of their frame exchanges."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fednet_emu.network.wifi.backoff import WINDOW, slots
 from fednet_emu.network.wifi.standards import FAMILIES, MAX_PPDU_NS, Family, Scheme, WifiStandard, control_ns, schemes
 
 PACKET_BYTE = 1500
-"""Bytes of the IP packet that a frame carries."""
+"""Size in bytes of the IP packet in a frame."""
 AMPDU_BYTE = 65_535
-"""Longest aggregate in bytes, of 802.11n, which ns-3 takes for ac and ax too."""
+"""Maximum size of an aggregate in bytes, as in 802.11n; ns-3 uses this limit for ac and ax, too."""
 
 _SLOT_NS, _SIFS_NS = 9_000, 16_000
-_WAIT_NS = {"a": _SIFS_NS + 2 * _SLOT_NS, "n": _SIFS_NS + 3 * _SLOT_NS}  # DIFS; AIFS of best effort in all but a
+_WAIT_NS = {"a": _SIFS_NS + 2 * _SLOT_NS, "n": _SIFS_NS + 3 * _SLOT_NS}  # a: DIFS; n, ac, ax: AIFS of best effort
 _LLC_BYTE, _CHECKSUM_BYTE, _HEADER_BYTE, _QOS_HEADER_BYTE, _DELIMITER_BYTE = 8, 4, 24, 26, 4
 _RTS_BYTE, _CTS_BYTE, _ACK_BYTE, _REQUEST_BYTE, _BLOCK_ACK_BYTE = 20, 14, 14, 24, 32
 _WINDOW_FRAMES = {"a": 1, "n": 64, "ac": 64, "ax": 256}
@@ -27,15 +27,16 @@ _WINDOW_FRAMES = {"a": 1, "n": 64, "ac": 64, "ax": 256}
 
 @dataclass(frozen=True)
 class Mode:
-    """How the stations of a channel send.
+    """The transmission mode of all stations on a channel.
 
     Attributes:
-        width_mhz: width of the channel, one that the standard has.
-        streams: spatial streams.
-        aggregates: whether frames are aggregated.
-        rts: whether RTS and CTS precede a frame.
-        requests: whether a block-ack request follows an aggregate that collided.
-        ampdu_byte: longest aggregate.
+        standard: the version of IEEE 802.11.
+        width_mhz: width of the channel in MHz, which the standard must support.
+        streams: number of spatial streams.
+        aggregates: True if frames are aggregated.
+        rts: True if RTS and CTS precede each frame.
+        requests: True if a block-ack request follows an aggregate that has collided.
+        ampdu_byte: maximum size of an aggregate in bytes.
     """
 
     standard: WifiStandard
@@ -48,21 +49,21 @@ class Mode:
 
 
 class Exchange(NamedTuple):
-    """Needs of a station for one attempt with each scheme [schemes]: times in ns up to the next slot of the backoff.
+    """Bits and durations of one attempt with each scheme [schemes]; durations last up to the next backoff slot.
 
-    With single frames and RTS, where backoff is frozen while others send, the station that has just sent is the only
-    one that may use the next slot, and does with the probability 1 / W (Tinnirello, Bianchi and Xiao, IEEE TVT 59,
-    2010): bits and times of a success cover such a series.
+    With single frames or RTS, backoff is frozen while other stations send. Only the station that has just sent may use
+    the next slot, and does so with probability 1 / W (Tinnirello, Bianchi and Xiao, IEEE TVT 59, 2010). The bits and
+    times of a success therefore include a series of frames.
 
     Attributes:
-        ip_bit: bits of the IP packets that a success carries.
-        success_ns: data with their acknowledgement.
-        collision_ns: a collision in which no frame is longer.
-        answered_ns: a block-ack request with its answer.
-        unanswered_ns: a block-ack request that collides with others.
-        sent_ns: time for which the sender radiates in a success.
-        wasted_ns: time for which it radiates data in a collision.
-        request_ns: time for which it radiates a request.
+        ip_bit: bits of the IP packets carried by a success.
+        success_ns: duration in ns of data with acknowledgement.
+        collision_ns: duration in ns of a collision in which no other frame is longer.
+        answered_ns: duration in ns of a block-ack request with its answer.
+        unanswered_ns: duration in ns of a block-ack request that collides.
+        sent_ns: time in ns for which the sender radiates in a success.
+        wasted_ns: time in ns for which the sender radiates data in a collision.
+        request_ns: time in ns for which the sender radiates a block-ack request.
     """
 
     ip_bit: Array
@@ -77,7 +78,7 @@ class Exchange(NamedTuple):
 
 @lru_cache
 def exchange(mode: Mode) -> Exchange:
-    """The exchanges with all schemes of a mode, in rising order of the schemes."""
+    """Return the bits and durations of a mode's frame exchanges, with schemes in increasing order."""
     family = FAMILIES[mode.standard]
     rows = [_exchange(mode, family, scheme) for scheme in schemes(mode.standard, mode.width_mhz, mode.streams)]
     return Exchange(*np.array(rows, np.float64).T)
@@ -115,29 +116,29 @@ def _exchange(mode: Mode, family: Family, scheme: Scheme) -> tuple[float, ...]:
 
 
 def _psdu_byte(mode: Mode, frames: int) -> int:
-    """Bytes of a number of frames of one packet each, which are padded to whole words in an aggregate."""
+    """Bytes of frames with one packet each; the frames of an aggregate are padded to multiples of 4 bytes."""
     header_byte = _HEADER_BYTE if mode.standard == "a" else _QOS_HEADER_BYTE
     frame_byte = header_byte + _LLC_BYTE + PACKET_BYTE + _CHECKSUM_BYTE
     return frames * 4 * -(-(frame_byte + _DELIMITER_BYTE) // 4) if mode.aggregates else frame_byte
 
 
 class Shares(NamedTuple):
-    """Results of contention for bursts [bursts, blocks]: rates in bit/s, and shares of the time that they radiate."""
+    """Results of contention: rates [bursts, blocks] in bit/s, and shares [bursts, blocks] of the time on the air."""
 
     rate_bps: Array
     airtime: Array
 
 
 def contend(mode: Mode, scheme: IntArray, station: IntArray) -> Shares:
-    """Rates of bursts of stations that contend for one channel.
+    """Compute the rates of bursts whose stations contend for one channel.
 
-    All stations have the same probability to send, so equally many frames. A collision lasts as long as its longest
-    frame. The bursts of one station have equal turns; its frames count with their mean duration.
+    All stations send with equal probability, and so send equally many frames. A collision lasts as long as its longest
+    frame. The bursts of one station take equal turns; the frames of the station have the mean duration.
 
     Args:
-        mode: how they send.
-        scheme: [bursts, blocks] number of the scheme of each burst; -1 for one that is silent in the block.
-        station: [bursts] index of the station that sends it; all from 0 on occur.
+        mode: the transmission mode of the stations.
+        scheme: [bursts, blocks] index of each burst's scheme; -1 for a burst that is silent in the block.
+        station: [bursts] index of each burst's station; all indices from 0 on occur.
     """
     sending = scheme >= 0
     own = Exchange(*(np.where(sending, times.take(scheme, mode="clip"), 0.0) for times in exchange(mode)))
@@ -168,7 +169,6 @@ def contend(mode: Mode, scheme: IntArray, station: IntArray) -> Shares:
 
 
 def _of_stations(values: Array, station: IntArray) -> Array:
-    """Sums over the bursts of each station [stations, blocks]."""
     total = np.zeros((int(station.max()) + 1, values.shape[1]))
     np.add.at(total, station, values)
     return total

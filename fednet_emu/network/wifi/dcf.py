@@ -1,4 +1,4 @@
-"""Wi-Fi: stations of one channel contend for it (the distributed coordination function, DCF, of IEEE 802.11)."""
+"""Wi-Fi: stations contend for a channel (distributed coordination function, DCF, of IEEE 802.11)."""
 
 from __future__ import annotations
 
@@ -27,22 +27,23 @@ from fednet_emu.units import db_to_linear
 
 
 class Uncontended(Staircase):
-    """The rate of a Wi-Fi station that has the channel to itself, in bit/s of IP packets of 1500 bytes.
+    """Rate of a Wi-Fi station that is alone on the channel, in bit/s of IP packets of 1500 bytes.
 
-    It takes the fastest scheme that loses at most 10 % of its frames at the SINR (ideal rate control), and loses none.
+    The station uses the fastest scheme whose frame error rate at the SINR is at most 10 % (ideal rate control). The
+    rate assumes that no frame is lost.
     """
 
     mode: Mode
-    """How stations send in a band of this width."""
+    """Transmission mode of all stations on the channel."""
 
     @override
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
-        """The Wi-Fi channel, on which a station puts its whole power."""
+        """Return the share of the band that the Wi-Fi channel covers; a station sends with its whole power on it."""
         return np.minimum(self.mode.width_mhz * 1e6 / bandwidth_hz, 1.0)
 
     @cached_property
     def stairs(self) -> tuple[list[float], list[float]]:
-        """Thresholds (linear) in rising order, and the bit/s/Hz of the Wi-Fi channel that each scheme carries."""
+        """SINR thresholds (linear) of the schemes, increasing, and their rates in bit/s per Hz of channel width."""
         mode = self.mode
         known = schemes(mode.standard, mode.width_mhz, mode.streams)
         alone = contend(mode, np.arange(len(known))[None, :], np.zeros(1, np.int64)).rate_bps[0]
@@ -51,44 +52,45 @@ class Uncontended(Staircase):
 
 
 class Dcf(RatedAccess):
-    """Wi-Fi: all stations of one channel contend, each with the fastest scheme that its SNR allows in a fading block.
+    """Wi-Fi: all stations contend for one channel, each with the fastest scheme that its SNR allows in a fading block.
 
-    The rates of all present transmissions assume backlogged stations (Bianchi, IEEE JSAC 18, 2000), and are computed
-    whenever one starts or ends: every station sends equally many frames, so that slow ones slow down all. Single
-    frames and RTS/CTS have the correction for frozen backoff of Tinnirello, Bianchi and Xiao (IEEE TVT 59, 2010). After
-    a missed block acknowledgement a station requests it before it sends again (`block_ack_request`). Within 5 % of runs
-    of ns-3 3.44 with 1 to 20 stations (10 % with a slow one among them); with aggregation not validated above 20, where
-    ns-3 lets some stations starve. A base station is one station, and those it sends to have equal turns.
+    Rates are computed whenever a transmission starts or ends, and assume backlogged stations (Bianchi, IEEE JSAC 18,
+    2000). Every station sends equally many frames, so that slow stations slow down all stations. Single frames and
+    RTS/CTS use the correction for frozen backoff by Tinnirello, Bianchi and Xiao (IEEE TVT 59, 2010). A station that
+    misses a block acknowledgement requests it before it sends again (`block_ack_request`). Rates are within 5 % of
+    ns-3 3.44 for 1 to 20 stations (10 % if one of them is slow). With aggregation, more than 20 stations are not
+    validated, because some stations starve in ns-3. A base station is one station, whose receivers get equal turns.
 
-    It brings its rates, in bit/s of IP packets of 1500 bytes: `channel.rate` and `channel.narrowing` do not act where
-    it is used. Best effort, 5 GHz timing, the shortest guard interval, aggregates of at most 65,535 bytes, 64 frames
-    (256 in ax) and 5.484 ms. A station below the lowest scheme is silent. A sender draws power only while it sends.
+    Rates are in bit/s of IP packets of 1500 bytes, and do not depend on `channel.rate` and `channel.narrowing`. The
+    model has best-effort traffic, 5 GHz timing, the shortest guard interval, and aggregates of at most 65,535 bytes,
+    64 frames (256 in ax) and 5.484 ms. A station whose SNR is too low for all schemes is silent. A sender uses power
+    only while it sends.
     Ignored here: contention between uplink and downlink, which share a channel in Wi-Fi; TCP's acknowledgements on the
-    air (2 to 3 % with aggregation, 20 % in 802.11a); hidden stations, capture, packet errors, beacons, rate control
-    that lags behind, and that random access favours some stations for seconds.
+    air (2 to 3 % with aggregation, 20 % in 802.11a); hidden stations, capture, packet errors, beacons, delayed rate
+    control, and random advantages of some stations for several seconds.
     """
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     multicasts: ClassVar[bool] = False
 
     standard: WifiStandard = "ac"
-    """IEEE 802.11a, n (Wi-Fi 4), ac (Wi-Fi 5) or ax (Wi-Fi 6, one user at a time)."""
+    """Version of IEEE 802.11: a, n (Wi-Fi 4), ac (Wi-Fi 5) or ax (Wi-Fi 6, one user at a time)."""
 
     width_mhz: Literal[20, 40, 80, 160] | None = None
-    """Width of the Wi-Fi channel in MHz, the rest of the band being unused; null for the whole band."""
+    """Width of the Wi-Fi channel in MHz, which may be a part of the band; null for the whole band."""
 
     streams: Literal[1, 2] = 1
-    """Spatial streams, which share the power of the sender and are assumed not to disturb each other."""
+    """Number of spatial streams, which divide the power of the sender and do not interfere with each other."""
 
     aggregation: bool | None = None
-    """Whether frames are aggregated (A-MPDU); null where the standard has it, which is all but `a`."""
+    """Whether frames are aggregated (A-MPDU); null means true for all standards except `a`."""
 
     rts: bool = False
-    """Whether a request to send (RTS) and its answer (CTS) precede each frame, so that collisions are short."""
+    """Whether a request to send (RTS) and its answer (CTS) precede each frame, which shortens collisions."""
 
     block_ack_request: bool | None = None
-    """Whether a station sends a block-ack request after an aggregate that was not acknowledged; null where frames are
-    aggregated without RTS. With false the rates are 3 to 10 % above ns-3."""
+    """Whether a station sends a block-ack request after an aggregate without acknowledgement; null means true if frames
+    are aggregated and `rts` is false. With false, rates are 3 to 10 % higher than in ns-3."""
 
     @model_validator(mode="after")
     def _standard_has_it(self) -> Self:
@@ -133,7 +135,6 @@ class Dcf(RatedAccess):
         return self.standard != "a" if self.aggregation is None else self.aggregation
 
     def mode(self, bandwidth_hz: float) -> Mode:
-        """How the stations of a band send."""
         aggregates, width_mhz = self._aggregates, float(self.width_mhz or bandwidth_hz / 1e6)
         requests = aggregates and not self.rts and self.block_ack_request is not False
         return Mode(self.standard, round(width_mhz), self.streams, aggregates, self.rts, requests)
@@ -150,11 +151,11 @@ class Dcf(RatedAccess):
         return Use(own, TurnQueue(self.capacity, cells), air, patience=Patience(own, disturbed=True))
 
     def power(self, inputs: RateInputs) -> Array:
-        """Share of the time in which the sender of each burst radiates for it, in each block."""
+        """Return the share of the time for which each burst is on the air, in each block [bursts, blocks]."""
         return self._contend(inputs).airtime
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """SINR on the Wi-Fi channel, and the share of the band that carries the rate of each leg at that SINR."""
+        """Return each leg's SINR on the Wi-Fi channel, and the share of the band that gives its rate at this SINR."""
         band, sinr = inputs.band, inputs.own / inputs.band.share
         alone_bps = band.rates_bps(sinr, band.share)
         part = np.divide(self._contend(inputs).rate_bps, alone_bps, out=np.zeros_like(sinr), where=alone_bps > 0)

@@ -1,7 +1,7 @@
-"""Wi-Fi: modulation and coding schemes of IEEE 802.11a, n, ac and ax, the SNRs they need, and how long frames last.
+"""Wi-Fi: modulation and coding schemes of IEEE 802.11a, n, ac and ax, their minimum SNRs, and durations of frames.
 
-Durations are whole nanoseconds and hold for one encoder. At 2.4 GHz an interframe space is 6 us shorter and each frame
-is followed by a signal extension of 6 us, so that nothing else differs there.
+Durations are in whole ns, for one encoder. The sums of durations are equal at 2.4 GHz, where interframe spaces are 6 us
+shorter, but a signal extension of 6 us follows each frame.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 WifiStandard = Literal["a", "n", "ac", "ax"]
 
 MAX_PPDU_NS = 5_484_000
-"""Longest frame in ns (aPPDUMaxTime of the 802.11n, ac and ax PHYs)."""
+"""Maximum duration of a frame in ns (aPPDUMaxTime of the 802.11n, ac and ax PHYs)."""
 
 _SERVICE_TAIL_BIT = 16 + 6
 _LEGACY_PREAMBLE_NS, _LEGACY_SYMBOL_NS = 20_000, 4_000
@@ -22,14 +22,14 @@ _TRAINING_NS = 4_000
 
 
 class Family(NamedTuple):
-    """Common properties of the frames of a standard.
+    """Properties of all frames of a standard.
 
     Attributes:
-        preamble_ns: preamble of one stream, from the first training field to the data.
-        symbol_ns: an OFDM symbol without its guard interval.
-        guard_ns: the shortest guard interval.
-        subcarriers: data subcarriers, by the width of the channel in MHz.
-        schemes: number of modulation and coding schemes, from index 0 on; 0 of 802.11a, which has rates instead.
+        preamble_ns: duration in ns of the preamble for one stream, from the first training field to the data.
+        symbol_ns: duration in ns of an OFDM symbol without guard interval.
+        guard_ns: duration in ns of the shortest guard interval.
+        subcarriers: number of data subcarriers for each channel width in MHz.
+        schemes: number of modulation and coding schemes (MCS), from index 0 on; 0 for 802.11a, which has no MCS index.
     """
 
     preamble_ns: int
@@ -39,9 +39,9 @@ class Family(NamedTuple):
     schemes: int
 
     def ppdu_ns(self, psdu_byte: int, data_bit: int, guard_ns: int, streams: int = 1) -> int:
-        """Duration of a frame of `psdu_byte` with `data_bit` data bits in a symbol.
+        """Return the duration in ns of a frame with `psdu_byte` bytes and `data_bit` data bits per symbol.
 
-        Each stream beyond the first has one more training field of 4 us (of 802.11ax: as long, assumed).
+        Each stream after the first adds a training field of 4 us; for 802.11ax this duration is an assumption.
         """
         symbols = -(-(_SERVICE_TAIL_BIT + 8 * psdu_byte) // data_bit)
         return self.preamble_ns + _TRAINING_NS * (streams - 1) + (self.symbol_ns + guard_ns) * symbols
@@ -56,18 +56,18 @@ FAMILIES: Mapping[WifiStandard, Family] = MappingProxyType(
         "ax": Family(44_000, 12_800, 800, MappingProxyType({20: 234, 40: 468, 80: 980, 160: 1960}), 12),
     }
 )
-"""IEEE 802.11 clauses 17, 19, 21 and 27: frames in mixed format (HT) and of a single user (VHT, HE)."""
+"""IEEE 802.11 clauses 17, 19, 21 and 27: frames in mixed format (HT), and frames for a single user (VHT, HE)."""
 
 
 class Coding(NamedTuple):
-    """A modulation with a code.
+    """A modulation and a code rate.
 
     Attributes:
-        bit: bits of a subcarrier.
+        bit: number of bits per subcarrier.
         rate: numerator and denominator of the code rate.
-        snr_db: SNR in dB at which 10 % of the frames of 1458 bytes fail over Gaussian noise.
-        control_mbps: rate in Mbit/s of the control frames that belong to it: the fastest mandatory one, 6, 12 or 24,
-            that is not faster than 802.11a's rate with this modulation and code.
+        snr_db: SNR in dB at which 10 % of frames with 1458 bytes fail in Gaussian noise.
+        control_mbps: rate of control frames in Mbit/s: the fastest of the mandatory rates 6, 12 and 24 that is not
+            faster than the rate of 802.11a with this modulation and code rate.
     """
 
     bit: int
@@ -91,12 +91,12 @@ CODINGS = (
     Coding(10, (3, 4), 32.409, 24),
     Coding(10, (5, 6), 34.324, 24),
 )
-"""MCS 0 to 11. SNRs are from the tables of error rates in ns-3 3.44; its other model, NIST, needs 1 to 5 dB more,
-and real receivers differ by as much. The last two have no table of their own there."""
+"""MCS 0 to 11. The SNRs are from the error rate tables of ns-3 3.44, which has no separate tables for the last two MCS.
+The NIST model of ns-3 needs 1 to 5 dB more; real receivers differ by similar amounts."""
 
 
 class Scheme(NamedTuple):
-    """A scheme as a channel of a width has it: data bits of a symbol, SNR in dB, control rate in Mbit/s."""
+    """A scheme on a channel of given width: data bits per symbol, minimum SNR in dB, control frame rate in Mbit/s."""
 
     data_bit: int
     snr_db: float
@@ -105,11 +105,12 @@ class Scheme(NamedTuple):
 
 @lru_cache
 def schemes(standard: WifiStandard, width_mhz: int, streams: int = 1) -> tuple[Scheme, ...]:
-    """The schemes of a standard in rising order; those without a whole number of bits in a symbol do not exist in ac.
+    """Return the schemes of a standard in increasing order; ac excludes schemes with a fractional number of data bits.
 
     Args:
-        width_mhz: a width that it has.
-        streams: spatial streams. `snr_db` stays the SNR of each stream.
+        standard: the version of IEEE 802.11.
+        width_mhz: width of the channel in MHz, which the standard must support.
+        streams: number of spatial streams; `snr_db` is the SNR of each stream.
     """
     family = FAMILIES[standard]
     codings = CODINGS[: family.schemes] or (_HALF_BPSK, _MORE_BPSK, *CODINGS[1:7])
@@ -122,6 +123,6 @@ def schemes(standard: WifiStandard, width_mhz: int, streams: int = 1) -> tuple[S
 
 
 def control_ns(size_byte: int, mbps: int) -> int:
-    """Duration of a control frame, which is sent as 802.11a has it: 6, 12 or 24 Mbit/s."""
+    """Return the duration in ns of a control frame, which is sent in the format of 802.11a at 6, 12 or 24 Mbit/s."""
     symbols = -(-(_SERVICE_TAIL_BIT + 8 * size_byte) // (4 * mbps))
     return _LEGACY_PREAMBLE_NS + _LEGACY_SYMBOL_NS * symbols
