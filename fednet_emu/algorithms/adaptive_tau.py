@@ -10,14 +10,12 @@ on one batch. The server uses their means rho and beta, the mean delta of |grad 
 a step and b of an aggregation in the round before. The next tau is the first number from 1 to growth tau, at most
 tau_max, that minimises G(tau) = (1 + sqrt(1 + 4 T^2 phi rho eta h / tau)) / (2 T eta phi) + rho h, where T = (R - c -
 b) tau / (c tau + b) and h = delta / beta ((eta beta + 1)^tau - 1) - eta delta tau. The last steps use up the budget R.
-A final round of one step compares the last model with the best, and the model with the lowest loss at the start of a
-round is returned.
+A final round of one step compares the last model with the best; the one with the lower loss is returned.
 
 Differences from the paper: c and b are measured on the emulated network. The batch of the estimates is drawn for each
 round, separately from the batches of the steps. Its gradients at w_i and at w are computed and sent, which adds one
-gradient to the uplink and two steps to each round; these two steps count towards b. Weight decay with factor lambda
-stands for the term lambda / 2 |w|^2 of the loss. A device whose message is lost is left out of means. The budget is
-time or energy.
+gradient to the uplink and two steps to each round; both count towards b. Weight decay with factor lambda stands for the
+term lambda / 2 |w|^2 of the loss. A device whose message is lost is left out of means. The budget is time or energy.
 """
 
 from __future__ import annotations
@@ -140,8 +138,8 @@ class AdaptiveTau(Algorithm):
     budget_j: float | None = Field(None, gt=0)
     """Energy in J for the whole training (R), counted as in `energy_j` of the summary; give this or `budget_s`."""
     phi: float = Field(0.025, gt=0)
-    """Control parameter phi of the convergence bound, tuned for the data; the paper's code has 0.025 for a linear
-    classifier."""
+    """Control parameter phi of the convergence bound, tuned for the data; 0.025 for a linear classifier in the paper's
+    code."""
     tau_max: int = Field(100, gt=0)
     """Maximum number of local steps in a round."""
     growth: int = Field(10, gt=1)

@@ -48,8 +48,7 @@ Deadline = Annotated[
 ]
 """Type of a setting `deadline_s` of a round."""
 Patience = Annotated[float, Field(gt=0)]
-"""Type of a setting `patience_s`: the time in s for which a lost message is sent again before its device is given
-up."""
+"""Type of a setting `patience_s`: time in s for which a lost message is sent again, until its device is given up."""
 RoundPatience = Annotated[
     Patience,
     Field(
@@ -187,8 +186,7 @@ class LocalTraining(Algorithm):
     sends_models: ClassVar[bool] = False
     """Whether devices send nothing but models that result from their local steps."""
     plain_steps: ClassVar[bool] = False
-    """Whether the algorithm's formulas hold only for plain SGD with a constant step size; other settings are
-    invalid."""
+    """Whether the algorithm's formulas hold only for plain SGD with a constant step size; others are refused."""
 
     def _check(self) -> None:
         plain = self.local_optimizer == Sgd() and type(self.lr_schedule) is Constant and self.clip_norm is None

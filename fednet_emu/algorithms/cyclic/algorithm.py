@@ -125,8 +125,7 @@ class CyclicFedAvg(Algorithm):
     batch_size: int | None = Field(None, gt=0)
     """Samples per gradient step; null is all samples that the device uses in the group, as in the paper."""
     local_steps: int | None = Field(None, gt=0)
-    """Gradient steps per turn; give this or `local_epochs`. If neither is given, a turn has one step, as in the
-    paper."""
+    """Gradient steps per turn; give this or `local_epochs`. if neither is given, one step, as in the paper."""
     local_epochs: int | None = Field(None, gt=0)
     """Passes per turn over the samples that the device uses in the group; null if `local_steps` is given."""
     slot_s: float | None = Field(None, gt=0)

@@ -2,9 +2,8 @@
 
 Li, Wang: "FedMD: Heterogenous Federated Learning via Model Distillation", 2019, https://arxiv.org/abs/1910.03581
 
-Line by line: a device sends the class scores of its model on all public samples. The server sends the mean of these
-scores, the consensus. A device trains its model towards the consensus on the public samples (digest), then on its own
-samples (revisit).
+Line by line: a device sends the class scores of its model on all public samples. The server sends their mean, the
+consensus. A device trains towards the consensus on public samples (digest), then on its own (revisit).
 
 Differences from the paper: all models have one architecture, though no message depends on it, and the same initial
 values, without training on labelled public samples. A round goes from one consensus to the next. In the first round
