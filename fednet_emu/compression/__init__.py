@@ -1,4 +1,4 @@
-"""Compression of messages, one kind for each direction."""
+"""Compression of messages, with one kind per direction."""
 
 from typing import Annotated
 
