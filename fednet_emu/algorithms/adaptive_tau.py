@@ -138,8 +138,7 @@ class AdaptiveTau(Algorithm):
     budget_j: float | None = Field(None, gt=0)
     """Energy in J for the whole training (R), counted as in `energy_j` of the summary; give this or `budget_s`."""
     phi: float = Field(0.025, gt=0)
-    """Control parameter phi of the convergence bound, tuned for the data; 0.025 for a linear classifier in the paper's
-    code."""
+    """Control parameter phi of the convergence bound, tuned for the data; 0.025 in the paper (linear classifier)."""
     tau_max: int = Field(100, gt=0)
     """Maximum number of local steps in a round."""
     growth: int = Field(10, gt=1)

@@ -9,8 +9,8 @@ Differences from the papers: the rules aggregate the change of the model in a ro
 gradients. As messages are lost and devices are late, the number n of updates changes from round to round; in a round
 with fewer updates than a rule needs, the model does not change. As in the papers, only the mean weights updates by the
 number of samples, because a device reports this number itself. Running statistics, as of batch norm, are aggregated by
-the same rule as parameters: each robust rule keeps an entry within the range of the received values, whereas one bad
-update could move a mean anywhere.
+the same rule as parameters: robust rules keep an entry within the range of the received values, whereas one bad update
+could move a mean anywhere.
 """
 
 from __future__ import annotations

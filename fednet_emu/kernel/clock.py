@@ -189,8 +189,7 @@ class Clock(simpy.Environment):
         """Run until `process` has ended, and return its result; None if `until_s` comes first.
 
         Raises:
-            Deadlock: no event can wake a process any more, and `process` has not ended; this does not wait for
-                `until_s`.
+            Deadlock: no event can wake a process any more, and `process` has not ended; raised even before `until_s`.
             AlgorithmError: a process asks a question, which `run_process` cannot answer.
         """
         main = self.main(process, until_s)

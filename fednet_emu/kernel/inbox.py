@@ -57,8 +57,7 @@ class Inbox:
         """Return an event that triggers when there are `at_least` items, with at least one from each of `including`.
 
         The event's value has all items up to the end of the instant. With `deadline_s`, the event triggers after at
-        most this time in s, with the items so far. `sources` are processes that put items in; deadlock errors describe
-        them.
+        most this time in s, with the items so far. Deadlock errors describe `sources`, the processes that put items in.
         """
         if self._collector is not None:
             raise RuntimeError("an inbox serves one collector at a time")

@@ -41,8 +41,7 @@ class FlexLora(Ranked):
 def split(own: Sequence[Factors], weights: Sequence[float], rank: int) -> Factors:
     """Return the factors of rank `rank` whose product is nearest to the weighted sum of the products B A [m, n].
 
-    The sum itself is never computed. The columns of B [m, rank] have the singular values as norms, in descending order,
-    and the rows of A [rank, n] have norm 1.
+    The sum is not computed. Norms of columns of B [m, rank] are descending singular values; rows of A [rank, n] have 1.
     """
     left, right = (
         torch.linalg.qr(torch.cat(stacked, 1))

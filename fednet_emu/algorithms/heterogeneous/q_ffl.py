@@ -39,8 +39,7 @@ class QFfl(Synchronous):
     """Exponent q of the losses in the weights of devices; 0 gives equal weights (FedAvg with uniform weighting)."""
     sampling: Literal["samples", "uniform"] = "samples"
     """How the cohort is drawn. samples: with probabilities in proportion to numbers of samples, as in the paper;
-    uniform: with equal probabilities. Step weights depend only on losses. `selection` other than `uniform` needs
-    uniform."""
+    uniform: with equal probabilities. Step weights depend only on losses. Other kinds of `selection` need uniform."""
 
     def _check(self) -> None:
         super()._check()

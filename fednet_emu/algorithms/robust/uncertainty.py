@@ -276,8 +276,7 @@ class Wasserstein(UncertaintySet):
     def worst_case(self, losses: Array, prior: Array) -> Array:
         """Move each worker's mass up the concave hull of (distance, loss), steepest steps of all workers first.
 
-        The result is exact, in O(N^2 log N): with a multiplier for the budget, the transport problem of N^2 variables
-        separates by source.
+        The result is exact, in O(N^2 log N): a budget multiplier splits the transport problem by source.
         """
         tours = [_hull(losses, source) if mass > 0 else [source] for source, mass in enumerate(prior)]
         steps = [

@@ -75,9 +75,8 @@ def transition(set_priors: Array, set_shares: Array, test_shares: Array) -> Arra
 class SurrogateLoss:
     """The loss of a client per sample, from class scores z [B, K] and surrogate labels y [B] (indices of sets).
 
-    With `mode` "nll" the loss is -log Q_y(softmax z), as in the paper. "ce_on_probs" treats the probabilities
-    Q(softmax z) as scores and applies a second softmax, as the authors' public code does; its minimum is
-    log(e + M - 1) - 1.
+    With `mode` "nll" the loss is -log Q_y(softmax z), as in the paper. "ce_on_probs" treats the probabilities Q(softmax
+    z) as scores and applies a second softmax, as the authors' code does; the minimum is log(e + M - 1) - 1.
     """
 
     log_a: Tensor  # logarithms of the transition matrix [M, K]; minus infinity where the matrix is zero

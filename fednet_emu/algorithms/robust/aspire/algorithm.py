@@ -74,11 +74,10 @@ class Adaptive(Component):
 
 
 class Pace:
-    """Number of workers that the master waits for: `few`, or, by eqs. (36) and (37), all N if no delay is too long.
+    """Number of workers to wait for: `few`, or all N, by eqs. (36) and (37), if no delay exceeds a threshold.
 
-    A delay is too long above the threshold. The paper prints the branches of (36) the other way round, against its text
-    and Figure 5. A delay is measured from the master's last reply, and grows while the master waits for the worker, so
-    that a straggler is detected before it reports.
+    The paper prints the branches of (36) swapped, against its text and Figure 5. A delay starts at the master's last
+    reply and grows while the master waits for the worker, so a straggler is detected before it reports.
     """
 
     def __init__(self, count: int, few: int, adaptive: Adaptive | None) -> None:
@@ -171,8 +170,8 @@ class Aspire(Algorithm):
     prox: float = Field(1.0, gt=0)
     """Factor of the quadratic penalty between z and w_j (kappa_1)."""
     regularisation: Literal["constant", "paper"] = "constant"
-    """Course of c_1 and c_2. constant: always `c_multiplier` and `c_dual`; paper: they fall as 1 / (rho (t + 1)^(1/6))
-    to these values."""
+    """Course of c_1 and c_2. constant: always `c_multiplier` and `c_dual`; paper: larger at first, they fall to
+    these values as 1 / (rho (t + 1)^(1/6))."""
     c_multiplier: float = Field(1e-3, ge=0)
     """Regularisation c_1 of the multipliers lam, or its lower limit."""
     c_dual: float = Field(0.0, ge=0)
@@ -198,8 +197,7 @@ class Aspire(Algorithm):
     """Time in s for which a lost message is sent again. After that its worker takes no further part, and waiting for
     it, with `max_delay` or for all workers, ends the run with an error that names the worker."""
     gap_every: int | None = Field(None, gt=0)
-    """Iterations between measurements of the stationarity gap, which take no simulated time; null for no
-    measurements."""
+    """Iterations between measurements of the stationarity gap, in zero simulated time; null for no measurements."""
 
     def _check(self) -> None:
         if self.planes != "fixed" and self.uncertainty is None:

@@ -172,7 +172,6 @@ class Master:
 
 
 def _replaned(state: State, lam: Array, lam_before: Array, values: Array) -> State:
-    """Return the state with another list of planes, with multipliers `lam` [L] and values `values` [L]."""
     return state._replace(lam=lam, lam_before=lam_before, values=values)
 
 
