@@ -15,8 +15,8 @@ from fednet_emu.kernel.events import Completion, cancel, several
 class AllOf(Completion):
     """Event that triggers when all given events have triggered; none of them may have been processed before.
 
-    Its value is `of` applied to the list of the events' values, in order. Events still pending after `deadline_s`
-    seconds are cancelled, and have the value `late()`. If an event fails, this event fails with the same exception.
+    Its value is `of` applied to the list of the events' values, in order. Events pending after `deadline_s` seconds,
+    inclusive, are cancelled and have the value `late()`. If an event fails, this event fails with the same exception.
     """
 
     def __init__(
