@@ -237,7 +237,7 @@ class AdaptiveTau(Algorithm):
         self, fed: Federation, devices: Sequence[Device], took_s: dict[Device, float], began_s: float, began: float,
         tau: int,
     ) -> Cost:  # fmt: skip
-        """Return the cost of a step and of the remaining round: time of the slowest device, or total energy."""
+        """Return the costs of a step and of the rest of the round: the slowest device's time, or the total energy."""
         if self.budget_j is None:
             step = max((took_s[k] for k in devices), default=0.0) / tau
             return Cost(max(step, 1e-9), max(0.0, fed.now_s - began_s - step * tau))
@@ -276,10 +276,10 @@ def divergence(gradients: Sequence[Any], weights: Sequence[float]) -> float:
 def report(
     w: Tensor, w_less_gradient: Tensor, loss: float, best: Tensor, loss_of_best: float, decay: float, *before: Any
 ) -> Tensor:
-    """The report [5 + P] of a device: 1 if it has estimates, else 0; rho; beta; losses of w and of the best; gradient.
+    """The report [5 + P] of a device: 1 if it has estimates or 0, rho, beta, losses at `w` and `best`, gradient at `w`.
 
-    The gradient is that at `w`. `before` holds the device's model at the end of its last round, the same model minus
-    its gradient, and its loss; `before` is empty if there was no such round.
+    `before` is empty, or holds the device's model at the end of its last round, this model minus its gradient, and its
+    loss.
     """
     x, gradient = _double(w), _double(w) - _double(w_less_gradient)
     at_w = float(loss) + decay / 2 * float(x @ x)

@@ -81,9 +81,9 @@ class Algorithm(Component):
     invalid.
 
     uplink-compression, downlink-compression: compressed models; unless it sends them with `fed.exchange`, the algorithm
-    gives `since` with each uplink. Before a model goes down, the algorithm calls `fed.published`. sums: replies of
-    which the mean suffices; plans: rounds whose uplink is planned once the participants are known; polls: requests for
-    the loss of a model; consensus: the mean of the devices' own models; edges: edge servers and their backhaul;
+    gives `since` with each uplink. Before sending a model down, it calls `fed.published`. sums: replies of which the
+    mean suffices; plans: rounds whose uplink is planned once the participants are known; polls: requests for the loss
+    of a model; consensus: the mean of the devices' own models; edges: edge servers and their backhaul;
     sidelink: transfers from device to device; server-samples, server-speed, validation-samples: these settings of
     `server`; steps: different numbers of local steps per device."""
     own_learning: ClassVar[bool] = False
@@ -186,7 +186,7 @@ class LocalTraining(Algorithm):
     sends_models: ClassVar[bool] = False
     """Whether devices send nothing but models that result from their local steps."""
     plain_steps: ClassVar[bool] = False
-    """Whether the algorithm's formulas hold only for plain SGD with a constant step size; others are refused."""
+    """Whether the formulas hold only for plain SGD with a constant step size, so that other settings are invalid."""
 
     def _check(self) -> None:
         plain = self.local_optimizer == Sgd() and type(self.lr_schedule) is Constant and self.clip_norm is None

@@ -66,7 +66,7 @@ class UntilDeadline(PartialWork):
 
 
 class RandomWork(PartialWork):
-    """A share of the cohort makes x epochs of E, as in FedProx's experiments; x is drawn uniformly from 1 to E."""
+    """A share of the cohort makes only x of E epochs, as in FedProx's experiments; x is drawn uniformly from 1 to E."""
 
     kind = "random"
     share: float = Field(ge=0, le=1)

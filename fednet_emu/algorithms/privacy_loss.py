@@ -73,7 +73,7 @@ def losses(noise_multiplier: float, rate: float, step: float, *, adding: bool) -
 
 
 def _ends(z: float, q: float) -> tuple[float, float]:
-    """The losses if the noisy sum is ten standard deviations below 0, and if it is ten above 1."""
+    """The losses at a noisy sum ten standard deviations below 0, and at one ten standard deviations above 1."""
     low, high = (
         np.logaddexp(math.log1p(-q), math.log(q) + (2 * x - 1) / (2 * z * z)) for x in (-_REACH * z, 1 + _REACH * z)
     )
@@ -81,7 +81,7 @@ def _ends(z: float, q: float) -> tuple[float, float]:
 
 
 def _masses(x: Array) -> Array:
-    """Normal probability [n - 1] between neighbours of `x` [n], exact in both tails."""
+    """Standard normal probability [n - 1] between neighbouring entries of `x` [n], exact in both tails."""
     low, high = ndtr(x), ndtr(-x)
     return np.asarray(np.where(x[:-1] > 0, high[:-1] - high[1:], low[1:] - low[:-1]))
 
@@ -94,7 +94,7 @@ def _centred(own: Losses) -> tuple[int, Array]:
 
 
 def _reach(own: Losses, rounds: int, tail: float) -> tuple[int, int]:
-    """Numbers of grid points above and below the middle that the sum leaves with a probability of at most `tail`.
+    """Numbers of grid points above and below the middle that the sum of losses exceeds with probability `tail` at most.
 
     The bound is Chernoff's, the smallest over some orders.
     """

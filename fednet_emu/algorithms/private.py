@@ -27,7 +27,7 @@ from fednet_emu.compression import NoCompression
 from fednet_emu.federation import Accumulation, Arrived, Deferred, Device, Federation, MeanOf, Streams
 
 COUNT_NOISE = 20
-"""By default, the standard deviation of the noise on the count is the expected number of devices divided by this."""
+"""Divisor of the expected number of devices that gives the default standard deviation of the noise on the count."""
 
 
 class _Private(Aggregation):
@@ -91,7 +91,7 @@ class AdaptiveClipping(Component):
         return asked / COUNT_NOISE if self.count_noise is None else self.count_noise
 
     def moved(self, limit: float, within: Sequence[float], asked: float, streams: Streams, name: Any) -> float:
-        """Return the next round's clipping norm; `within` says for each update if it was within `limit` (b_k)."""
+        """Return the next round's clipping norm; `within` says whether each update was within `limit` (b_k)."""
         drawn = float(streams(*name, "count").standard_normal())
         share = (sum(within) + self.noise(asked) * drawn) / asked
         return limit * math.exp(-self.lr * (share - self.quantile))

@@ -1,4 +1,4 @@
-"""Compression of messages, with one kind per direction."""
+"""Compression of messages; each direction has its own kind."""
 
 from typing import Annotated
 

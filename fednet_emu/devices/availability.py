@@ -24,7 +24,7 @@ from fednet_emu.kernel.streams import uniform, uniforms
 
 
 class Availability(Component):
-    """Times at which each device is reachable; kinds override the methods, which by default say "always"."""
+    """Times at which each device is reachable: always by default; subclasses override the methods."""
 
     FORESEEN: ClassVar[bool] = False
     """Whether the times of return are known in advance, so that messages to and from a device wait for its return."""
@@ -202,7 +202,7 @@ class Presence:
         return some
 
     def until_ns(self, device: int, now_ns: int) -> int:
-        """End in ns of the device's window of presence, apart from batteries; the server (-1) and users never leave."""
+        """End of a device's presence in ns, apart from batteries; the server (-1) and other users never leave."""
         if self.always or device < 0 or device >= self.count:
             return FOREVER_NS
         if self.batteries is not None and not self.batteries.on[device]:

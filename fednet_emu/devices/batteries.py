@@ -25,7 +25,7 @@ from fednet_emu.records.ledger import Ledger
 from fednet_emu.records.rows import BatteryRow
 
 COMPUTING, SENDING, RECEIVING, IDLE = range(4)
-"""Uses of energy, as indices."""
+"""Uses of energy: the indices in `Charge.used_j`."""
 
 _MOST_PIECES = 32
 """Number of intervals of constant power in one look-ahead; a later look-ahead continues from the end."""

@@ -157,7 +157,7 @@ class Processors:
         return full_s / self._frequency.chosen(full_s)
 
     def nominal(self, device: int, flop: float) -> tuple[float, float, float]:
-        """Duration in s and energy in J at maximum clock frequency, and the lowest relative one that saves energy."""
+        """Duration in s and energy in J at maximum clock frequency; lowest relative frequency that saves energy."""
         least, full_s = self._frequency.least, self._full_s(device, flop)
         full_j = self.energy_j(device, flop, full_s)
         saves = self.energy_j(device, flop, full_s / least, least) < full_j
@@ -303,7 +303,7 @@ class Processors:
         self._next(computation.device)
 
     def stop(self, computation: Computation, reason: str) -> None:
-        """Stop a computation (`reason` of loss), record its completed part, and start the device's next computation."""
+        """Stop a computation for `reason`, record its completed part, and start the device's next computation."""
         device = computation.device
         if self._running.get(device) is not computation:
             if computation in self._waiting.get(device, ()):

@@ -21,7 +21,7 @@ class ProfileCompute(Component):
     flop_per_s: Speed
     """Training speed in FLOP/s; a multiply-accumulate counts as 2 operations, in the forward and the backward pass."""
     flop_per_s_range: tuple[Speed, Speed] | None
-    """Range of the speeds in FLOP/s that the source gives for other models; null for a single speed."""
+    """Range of the speeds in FLOP/s that the source gives for other trained models; null for a single speed."""
     overhead_s: float | None = Field(ge=0, le=1e6)
     """Fixed time of each computation, in s; null if no source states it, which counts as 0."""
     active_w: float | None = Field(ge=0, le=1e6)
@@ -66,7 +66,7 @@ class Evidence(Component):
     amplifier_efficiency: Mark | None = None
     """Evidence for the efficiency of the amplifier."""
     memory_bytes: Mark | None = None
-    """Evidence for the memory."""
+    """Evidence for the memory size."""
 
 
 class Profile(Component):

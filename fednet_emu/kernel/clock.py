@@ -206,7 +206,7 @@ class Clock(simpy.Environment):
         return main
 
     def ask(self, question: Any) -> Decision:
-        """Return an event whose value is the answer of `advance`'s caller; it stops `advance` in zero simulated time.
+        """Stop `advance`, in zero simulated time; return an event whose value is the answer of the caller of `advance`.
 
         The asking process continues with the answer, before any other event, as without a stop. The asking process must
         therefore be the last one that the current event of the queue wakes: `advance` refuses any other question.

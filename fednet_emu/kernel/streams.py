@@ -39,7 +39,7 @@ _SCENE = frozenset({"data", "limit", "hold out", "partition", "attack", "feature
 class Streams:
     """All random numbers of one run; `streams("batch", 3, 12)` is the generator of device 3 for round 12.
 
-    `scene_seed` is the seed of the streams that make the scene of the run; with None it is `seed`.
+    `scene_seed` seeds the streams of the scene (data, initial model, positions, hardware, shadowing); None is `seed`.
     """
 
     def __init__(self, seed: int, scene_seed: int | None = None) -> None:

@@ -12,7 +12,7 @@ from fednet_emu.kernel.clock import NS_PER_S
 SCALE = 2.0**64
 """Units of work per nanosecond at a rate of 1 bit/s; `int(rate_bps * SCALE)` is exact above 2^-11 bit/s."""
 BIT = NS_PER_S << 64
-"""Units of work per bit."""
+"""Units of work per transmitted bit."""
 
 
 def work_per_ns(rate_bps: float) -> int:

@@ -39,9 +39,9 @@ class FlexLora(Ranked):
 
 
 def split(own: Sequence[Factors], weights: Sequence[float], rank: int) -> Factors:
-    """Return the factors of rank `rank` whose product is nearest to the weighted sum of the products B A [m, n].
+    """Return the rank-`rank` factors whose product is nearest to the weighted sum of products B A [m, n], not formed.
 
-    The sum is not computed. Norms of columns of B [m, rank] are descending singular values; rows of A [rank, n] have 1.
+    Columns of B [m, rank] have descending singular values as norms, rows of A [rank, n] norm 1.
     """
     left, right = (
         torch.linalg.qr(torch.cat(stacked, 1))

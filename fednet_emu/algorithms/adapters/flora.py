@@ -31,7 +31,7 @@ from fednet_emu.learning.models.low_rank import Adapters, Factors, Part
 
 
 class Flora(Ranks):
-    """The server stacks the adapters; devices add their exact product to the weights; adapters restart each round."""
+    """The server stacks the adapters; devices add the stacks' product to their weights, and start new adapters."""
 
     kind = "flora"
     excludes = (
@@ -94,7 +94,7 @@ class Flora(Ranks):
 def grown(
     adapters: Adapters, base: Tensor, parts: Sequence[Part], models: Sequence[Tensor], weights: Sequence[int]
 ) -> Tensor:
-    """Return `base` [base_size] plus the product of the stack of all devices' adapters, with each A times its weight.
+    """Return `base` [base_size] plus the product of the stack of all devices' adapters, each A scaled by its weight.
 
     Each model has the size of its part. The weights are normalised to a sum of 1.
     """

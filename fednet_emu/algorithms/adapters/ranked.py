@@ -17,9 +17,9 @@ from fednet_emu.learning.models.low_rank import Adapters, Part
 
 
 class Ranks(Synchronous):
-    """A device of rank r trains and sends the first r rows of each A, the first r columns of each B, and all others.
+    """A device of rank r has the first r rows of each A and columns of each B, and all parameters outside adapters.
 
-    "All others" are the trained parameters outside adapters. Rows and columns that a device lacks stay zero on it.
+    The device trains and sends these parameters. Rows and columns that it lacks stay zero.
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression"})

@@ -127,7 +127,7 @@ class Dispatcher:
         self._inbox.put(k.index, (k, answer, version))
 
     def _somebody(self) -> Process:
-        """Draw an idle device; draw again if another waiting trip has taken that device."""
+        """Draw an idle device; draw again if another waiting process has taken that device."""
         while True:
             self._draws += 1
             number, among = self._draws, np.array(sorted(self._idle), dtype=np.int64)

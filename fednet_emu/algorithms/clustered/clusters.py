@@ -11,8 +11,8 @@ from fednet_emu.federation import Federation
 def record_clusters(fed: Federation, devices: Sequence[int], labels: Sequence[int] | IntArray) -> None:
     """Record the cluster of each device after the latest round, in the series `clusters` and `agreement`.
 
-    Each record has one row per device in `clusters`, and one row in `agreement`: the adjusted Rand index (Hubert and
-    Arabie, "Comparing Partitions", Journal of Classification 1985) against the scenario's true groups, or NaN without.
+    A record has a row per device in `clusters`, and a row in `agreement`: the adjusted Rand index (Hubert and Arabie,
+    "Comparing Partitions", Journal of Classification 1985) against the scenario's true groups, or NaN without groups.
     """
     from sklearn.metrics import adjusted_rand_score
 

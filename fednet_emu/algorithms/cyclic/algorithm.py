@@ -125,7 +125,7 @@ class CyclicFedAvg(Algorithm):
     batch_size: int | None = Field(None, gt=0)
     """Samples per gradient step; null is all samples that the device uses in the group, as in the paper."""
     local_steps: int | None = Field(None, gt=0)
-    """Gradient steps per turn; give this or `local_epochs`. if neither is given, one step, as in the paper."""
+    """Gradient steps per turn; give this or `local_epochs`. Without both, a turn has one step, as in the paper."""
     local_epochs: int | None = Field(None, gt=0)
     """Passes per turn over the samples that the device uses in the group; null if `local_steps` is given."""
     slot_s: float | None = Field(None, gt=0)
@@ -166,7 +166,7 @@ class CyclicFedAvg(Algorithm):
             yield "bounds", problem
 
     def _unbounded(self, losses: Sequence[str]) -> str:
-        """Return why there can be no bounds, as these settings can lose messages; empty if `bounds` is false."""
+        """Return why bounds are impossible if messages can be lost; an empty text if possible or not requested."""
         if not (self.bounds and losses):
             return ""
         return f"hold only where no message can be lost, got {', '.join(losses)}; leave that out or set bounds: false"

@@ -129,7 +129,7 @@ def start_weights(p: Array, reach: Array) -> Array:
 
 
 def variance(a: Array, p: Array, reach: Array, *, reciprocal: bool = False) -> float:
-    """S(p, P, A) of the paper, with `reach` as P and `a` as A; the variance of the server's update is proportional.
+    """S(p, P, A) of the paper, to which the variance of the server's update is proportional; P is `reach` and A is `a`.
 
     `a` is [relays, sources], `p` [devices] and `reach` [sources, relays]. With `reciprocal`, the two directions of a
     link work in the same rounds, otherwise independently.

@@ -159,12 +159,12 @@ def guarded(d: Degrees, form: str) -> Array:
 
 
 def mean_factor(sizes: IntArray, psi: Array) -> float:
-    """The device-weighted mean sum of n_l / n psi_l of the factors `psi` [clusters], with `sizes` n_l [clusters]."""
+    """Device-weighted mean, sum of (n_l / n) psi_l, of the factors `psi` [clusters]; `sizes` are the n_l."""
     return float((sizes * psi).sum() / sizes.sum())
 
 
 def network_factor(n: int, sampled: int, mean: float) -> float:
-    """Connectivity factor of a network that samples m of n devices: (n / m - 1) times the mean of its clusters."""
+    """Connectivity factor of a network that samples m of n devices: (n / m - 1) times `mean`, its clusters' mean."""
     return (n / sampled - 1.0) * mean if sampled < n else 0.0
 
 

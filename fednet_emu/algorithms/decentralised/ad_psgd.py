@@ -56,14 +56,14 @@ class Peers:
         self._asked = self._staleness = self._before = 0
 
     def counted(self) -> dict[str, Any]:
-        """Numbers of exchanges and averages since the last call, and maximum number of averages during local steps."""
+        """Numbers of exchanges and averages since the last call; most averages during the steps of one device."""
         made, self._before = sum(self._averaged) // 2 - self._before, sum(self._averaged) // 2
         told = {"exchanges": self._asked, "averages": made, "staleness": self._staleness}
         self._asked = self._staleness = 0
         return told
 
     def work(self, k: Device) -> Process:
-        """Process of a device: repeat local steps; after each of these, an active device averages with a neighbour."""
+        """Process of a device: repeat local steps and, if the device is active, an average with a random neighbour."""
         fed, models, me = self._fed, self.models, k.index
         for n in count():
             yield fed.cohort(1, "at work", me, n, among=np.array([me]))

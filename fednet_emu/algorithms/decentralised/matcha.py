@@ -31,7 +31,7 @@ _ZERO = 1e-9
 
 
 class Matcha(Mixing):
-    """In every round a random set of matchings is used; each pair in a used matching moves both models to their mean.
+    """In every round a random set of matchings is used; each pair in a used matching moves its models closer.
 
     Only edges that have an opposite edge are used. A pair mixes only if each device has the other's model and knows
     that its own model has arrived.

@@ -47,7 +47,7 @@ class Decentralised(LocalTraining):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A round in progress."""
+    """The state of a round in progress."""
 
     t: int
     graph: Digraph

@@ -31,7 +31,7 @@ from fednet_emu.learning.models.features import Featured, with_features
 
 
 class Prototypes(NamedTuple):
-    """The global prototypes of some classes, in order."""
+    """The global prototypes of some classes, in the order of `classes`."""
 
     values: Deferred | None = None  # [classes, d] prototypes, deferred; None without any prototypes
     classes: tuple[int, ...] = ()

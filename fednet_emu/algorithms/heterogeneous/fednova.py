@@ -83,7 +83,7 @@ class FedNova(Synchronous):
 
 @lru_cache(1024)
 def gradient_weight(plan: SgdPlan, steps: int, prox: float = 0.0) -> float:
-    """Sum |a|_1 of the weights of the gradients of `steps` local steps in the resulting update.
+    """Sum |a|_1 of the weights with which the gradients of `steps` local steps enter the resulting update.
 
     The weights are not negative, and their sum is measured: from 0 in one dimension, the plan's optimizer moves along
     gradients of 1 by the sum of the weights. Linear optimizers therefore need no separate formulas.

@@ -38,8 +38,8 @@ class QFfl(Synchronous):
     q: float = Field(1.0, ge=0)
     """Exponent q of the losses in the weights of devices; 0 gives equal weights (FedAvg with uniform weighting)."""
     sampling: Literal["samples", "uniform"] = "samples"
-    """How the cohort is drawn. samples: with probabilities in proportion to numbers of samples, as in the paper;
-    uniform: with equal probabilities. Step weights depend only on losses. Other kinds of `selection` need uniform."""
+    """How the cohort is drawn. samples: in proportion to numbers of samples, as in the paper; uniform: with equal
+    probabilities. Step weights depend only on losses. Any `selection` other than `uniform` needs uniform."""
 
     def _check(self) -> None:
         super()._check()

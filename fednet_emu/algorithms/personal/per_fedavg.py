@@ -79,5 +79,5 @@ def moved(w: Tensor, gradient: Tensor, part: float, seen: Tensor, statistics: in
 
 
 def corrected(gradient: Tensor, one: Tensor, other: Tensor, after: Tensor, after_other: Tensor, part: float) -> Tensor:
-    """Return `gradient` [P] minus `part` times the difference of two gradients, each a model minus its next step."""
+    """Return `gradient` [P] minus `part` times the difference of `one` - `after` and `other` - `after_other`."""
     return gradient - part * ((one - after) - (other - after_other))

@@ -70,7 +70,7 @@ def per_device(name: str, values: PerDevice, count: int) -> Array:
 
 
 class Box(UncertaintySet):
-    """lower <= p <= upper; with the default bounds the set is the whole simplex, and the prior has no effect."""
+    """Bounds lower <= p <= upper; with the default bounds the set is the whole simplex, and the prior has no effect."""
 
     lower: PerDevice = Field(0.0)
     """Minimum weight: one number for all devices, or one number per device."""
@@ -109,7 +109,7 @@ class CdNorm(UncertaintySet):
     """The paper's p tilde, one number or one per device; null is the prior, so that a weight may vanish or double."""
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
-        """Mix the two knapsack solutions, one too heavy and one too light, between which the multiplier lies."""
+        """Mix two knapsack solutions whose total moves are above and below 0, so that the weights sum to 1."""
         reach = prior if self.deviation is None else per_device("deviation", self.deviation, len(losses))
         moves, p = reach > 0, prior.copy()
         f = relative(losses[moves]) if moves.any() else losses[moves]
@@ -151,7 +151,7 @@ def _knapsack(excess: Array, reach: Array, down: Array, budget: float) -> Array:
 
 
 class Ellipsoid(UncertaintySet):
-    """sum_j (p_j - q_j)^2 / variance_j <= budget: an ellipsoid with a diagonal matrix."""
+    """Ellipsoid with a diagonal matrix: sum_j (p_j - q_j)^2 / variance_j <= budget."""
 
     budget: float = Field(ge=0)
     """Maximum distance from the prior: the right-hand side of the inequality of this set."""
@@ -191,7 +191,7 @@ class Ellipsoid(UncertaintySet):
 
 
 class KlBall(UncertaintySet):
-    """sum_j p_j log(p_j / q_j) <= budget, in nats."""
+    """Kullback-Leibler ball: sum_j p_j log(p_j / q_j) <= budget, in nats."""
 
     kind = "kl"
     budget: float = Field(ge=0)
@@ -242,7 +242,7 @@ def _divergence(prior: Array, f: Array, eta: float) -> float:
 
 
 class Polyhedron(UncertaintySet):
-    """sum_j matrix_ij p_j <= bounds_i for every row i; the prior has no effect."""
+    """Polyhedron: sum_j matrix_ij p_j <= bounds_i for every row i; the prior has no effect."""
 
     matrix: tuple[tuple[float, ...], ...] = Field(min_length=1)
     """One row of coefficients for each inequality, one column for each device."""

@@ -62,7 +62,7 @@ class RoundWork:
 
     @property
     def budget_left(self) -> float:
-        """The smallest remaining share among the limits of rounds and of simulated time."""
+        """The remaining share of the limit of rounds or of simulated time, whichever is smaller."""
         return self._fed.budget_left
 
     @cached_property

@@ -28,7 +28,7 @@ from fednet_emu.federation.cohort import draw
 
 
 class FedCs(Selection):
-    """Selects devices in the order of the estimated time that each adds to the round, as long as the round fits."""
+    """Selects devices one by one, always the one that adds the shortest estimated time, while the round fits."""
 
     kind = "fedcs"
     single_uploads: ClassVar[str] = "fits in uploads that go one after the other"

@@ -1,4 +1,4 @@
-"""Oort: selects the devices whose data are most useful for the duration of their rounds.
+"""Oort: selects devices whose data are useful in relation to the time that they need in a round.
 
 Lai, Zhu, Madhyastha, Chowdhury: "Oort: Efficient Federated Learning via Guided Participant Selection", OSDI 2021,
 Algorithm 1, https://www.usenix.org/conference/osdi21/presentation/lai
@@ -58,9 +58,9 @@ class Oort(Selection):
     exploration: float = Field(0.9, ge=0, le=1)
     """Share of the cohort that consists of unexplored devices in the first round (epsilon); 0.9 in the paper."""
     exploration_decay: float = Field(0.98, gt=0, le=1)
-    """Factor by which `exploration` falls from round to round; 0.98 in the paper."""
+    """Factor by which the exploration share is multiplied from round to round; 0.98 in the paper."""
     least_exploration: float = Field(0.2, ge=0, le=1)
-    """Minimum of the decaying `exploration`; 0.2 in the paper."""
+    """Minimum of the decaying exploration share; 0.2 in the paper."""
     penalty: float = Field(2.0, ge=0)
     """Exponent of T / duration in the utility of slow devices (alpha); 2 in the paper, 0 ignores durations."""
     cut_off: float = Field(0.95, ge=0, le=1)

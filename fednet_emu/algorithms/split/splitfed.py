@@ -250,7 +250,7 @@ class CutLink:
 
 
 class Round(NamedTuple):
-    """A round, the turn of a device, or a step."""
+    """The context of a round, of a device's turn, or of a step."""
 
     fed: Federation
     link: CutLink

@@ -229,7 +229,7 @@ def surrogate_loss(task: LearningTask, sets: Tensor, device: int, mode: LossMode
 
 
 class Best(NamedTuple):
-    """The best model so far, its validation error, and the latest model's error; errors are None without validation."""
+    """The best model so far, its validation error, and the latest model's error; None without validation samples."""
 
     model: Deferred
     error: Deferred | None = None
@@ -237,7 +237,7 @@ class Best(NamedTuple):
 
 
 def better(fed: Federation, best: Best, f: Deferred) -> Best:
-    """Return the better of `best` and `f` on the validation samples, with errors; `f` without validation samples."""
+    """Return `best` or `f`, whichever has the smaller validation error, with errors; `f` without validation samples."""
     if not fed.task.n_validation:
         return Best(f)
     error = fed.defer(fed.task.validation_error, f, size=1)

@@ -36,7 +36,7 @@ class Polylines:
         self._first, self._last = last - lengths + 1, last
 
     def at_m(self, line: IntArray, time_s: Array) -> Array:
-        """Coordinates [k, 2] in m on lines [k] at times [k] in s since their first rows; before and after: the ends."""
+        """Coordinates [k, 2] in m on lines [k] at times [k] in s since their first rows; outside, the nearest end."""
         clock_s = self._base_s[line] + time_s
         row = np.searchsorted(self._time_s, clock_s, side="right") - 1
         row = np.minimum(np.maximum(row, self._first[line]), self._last[line] - 1)

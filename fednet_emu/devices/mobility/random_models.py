@@ -106,7 +106,7 @@ class LegPaths:
 
 
 def bouncing(region: Region, turned: Following, mirrored: Callable[[Legs, Array], None] | None = None) -> Following:
-    """Return a function that makes the next legs: devices turn at the end of a heading, and walls reflect them before.
+    """Return a function that makes the next legs; devices turn at the end of a heading; walls reflect earlier.
 
     `turned` sets number, velocity and `turn_s` at the end of a heading; `mirrored` reflects `memory` at unit normals.
     """
@@ -150,7 +150,7 @@ class _SpeedRange(Mobility):
 
 
 class RandomDirection(_SpeedRange):
-    """Devices walk at constant speed in a random direction for an exponential time, then draw again; walls reflect.
+    """Devices walk at constant speed in a random direction for an exponential time, then redraw; walls reflect.
 
     The stationary distribution has uniform positions and directions, for any distribution of speed and duration (Nain,
     Towsley, Liu and Liu, "Properties of random direction models", INFOCOM 2005).
@@ -317,7 +317,7 @@ class GaussMarkov(Mobility):
         return LegPaths(start, bouncing(region, turned, _mirrored), self.mean_speed_m_s)
 
     def _velocity_m_s(self, memory: Array) -> Array:
-        """Velocity [k, 2] from `memory` [k, 4]: mean heading (unit vector), standardised speed and heading."""
+        """Velocity [k, 2] from `memory` [k, 4]: unit mean heading, standardised deviations of speed and heading."""
         speed_m_s = np.maximum(self.mean_speed_m_s + self.speed_sigma_m_s * memory[:, 2], 0.0)
         turn = self.heading_sigma_rad * memory[:, 3]
         along, across = speed_m_s * cos(turn), speed_m_s * sin(turn)

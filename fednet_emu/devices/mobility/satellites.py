@@ -125,7 +125,7 @@ class Tle(Satellites):
     epoch: str | None = None
     """Time 0 in UTC, such as 2026-03-01T12:00:00Z; null for the epoch of the latest elements."""
     stale: Literal["refuse", "allow"] = "refuse"
-    """What happens to elements that are more than 14 days older or newer than time 0: an error, or no error."""
+    """Treatment of elements more than 14 days older or newer than time 0. refuse: an error; allow: they are used."""
 
     @field_validator("epoch")
     @classmethod

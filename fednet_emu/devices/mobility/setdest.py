@@ -33,10 +33,10 @@ _MAX_M_S = 1e9
 class Ns2Mobility(Mobility):
     """A movement file of ns-2, as written by its `setdest` and by SUMO's `traceExporter.py`.
 
-    Device k is node k. Its initial position is set by `set X_` and `set Y_`. A `setdest` command moves the node from
-    its current position straight to the destination, where it waits, at the given speed. A `set X_` or `set Y_` command
-    with a time moves the node immediately. `setdest3d` includes the time to climb; heights are otherwise ignored. Of
-    two simultaneous commands the later line counts. Lines without a node are ignored, unknown commands are errors.
+    Device k is node k. Its initial position is set by `set X_` and `set Y_`. A `setdest` command moves the node
+    straight to the destination at the given speed; there the node waits. A `set X_` or `set Y_` command with a time
+    moves the node immediately. `setdest3d` includes the time to climb; heights are otherwise ignored. Of two
+    simultaneous commands the later line counts. Lines without a node are ignored, unknown commands are errors.
     """
 
     kind = "ns2"

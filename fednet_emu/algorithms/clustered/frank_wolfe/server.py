@@ -99,7 +99,7 @@ class Rule:
         return updates.components(self.oracle(updates.TIED - weights, weights), self.n)
 
     def _ascended(self, state: State, apart: Tensor) -> tuple[Tensor | Array, Array]:
-        """Return the multipliers after an ascent step, and the gradient [pairs] there with respect to the weights."""
+        """Return the multipliers after an ascent step, and there the gradient [pairs] with respect to the weights."""
         if isinstance(state.multipliers, Tensor):
             lam = updates.ascended(state.multipliers, state.weights, apart, self.dual_lr, self.radius)
             return lam, updates.slopes(lam, apart, self.alpha)

@@ -134,7 +134,7 @@ def tied(labels: IntArray) -> Array:
 
 
 def partitions(n: int, k: int | None = None) -> Iterator[tuple[int, ...]]:
-    """Yield the partitions of n clients (into exactly k clusters if given) as n labels, which first appear in order."""
+    """Yield the partitions of `n` clients (into exactly `k` clusters if given) as n labels, in order of appearance."""
 
     def extended(prefix: tuple[int, ...], used: int) -> Iterator[tuple[int, ...]]:
         left = n - len(prefix)

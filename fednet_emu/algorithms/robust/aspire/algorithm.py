@@ -52,7 +52,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Deferred, Federation, Inbox, Process, SgdPlan
 
 MAX_LOOKS = 10_000
-"""Maximum number of checks of the delays until a delay exceeds a threshold in s."""
+"""Maximum number of checks of the delays during `threshold_s`."""
 
 SHORTEST_TICK_S = 1e-3
 """Minimum time in s between two checks of the delays if the threshold follows the delays."""
@@ -117,7 +117,7 @@ class Pace:
         return any(self.active(float(time_s)) == self._few for time_s in grows_s[grows_s > now_s])
 
     def until(self, missing: int, heard: int, now_s: float) -> tuple[int, float | None]:
-        """Number of reports, or seconds, until the next check of the delays; if S is small, all missing reports."""
+        """Number of reports, and time in s, until the next check of delays; all missing reports if S is small."""
         if self._adaptive is None or missing + heard <= self._few:
             return max(missing, 1), None
         return (max(missing, 1), self._adaptive.tick_s) if self.may_ease(now_s) else (1, None)
@@ -170,8 +170,7 @@ class Aspire(Algorithm):
     prox: float = Field(1.0, gt=0)
     """Factor of the quadratic penalty between z and w_j (kappa_1)."""
     regularisation: Literal["constant", "paper"] = "constant"
-    """Course of c_1 and c_2. constant: always `c_multiplier` and `c_dual`; paper: larger at first, they fall to
-    these values as 1 / (rho (t + 1)^(1/6))."""
+    """c_1 and c_2. constant: `c_multiplier` and `c_dual`; paper: falling to these values as 1 / (rho (t + 1)^(1/6))."""
     c_multiplier: float = Field(1e-3, ge=0)
     """Regularisation c_1 of the multipliers lam, or its lower limit."""
     c_dual: float = Field(0.0, ge=0)

@@ -29,10 +29,10 @@ from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.federation import Deferred, Device, Federation, SgdPlan, Shared
 
 LossOf = Literal["result", "steps"]
-"""result: the loss of the new model on all samples of the worker; steps: the mean of the losses before each step."""
+"""Loss that a worker sends. result: of the new model on all its samples; steps: the mean of the losses before steps."""
 
 Wire = Literal["paper", "reduced"]
-"""paper: replies carry all multipliers, refreshes all weights of all planes; reduced: only the worker's own share."""
+"""Content of messages. paper: all multipliers in replies, all planes in refreshes; reduced: only the worker's share."""
 
 
 def refresh_bit(wire: Wire, n_workers: int, n_planes: int) -> int:
@@ -163,7 +163,7 @@ class Master:
         self._state = self._fed.defer(_replaned, self._state, *numbers)
 
     def gap(self, devices: Sequence[Device], lr: float) -> float:
-        """Current squared stationarity gap, from one full gradient of every worker; takes no time."""
+        """Current squared stationarity gap, from one full gradient of every worker, in no simulated time."""
         fed, plan = self._fed, SgdPlan(lr=1.0, steps=1)
         tried = [k.training(w, plan, "gap").result for k, w in zip(devices, self.models, strict=True)]
         descended, losses = [trained.params for trained in tried], [trained.loss for trained in tried]

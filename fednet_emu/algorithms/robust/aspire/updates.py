@@ -183,7 +183,7 @@ def _square(vector: Tensor) -> float:
 
 
 Upkeep = Literal["ease", "cp", "fixed"]
-"""ease: add the worst case, drop idle planes; cp: only add; fixed: keep only the prior, with a multiplier of 1."""
+"""Upkeep of planes. ease: add the worst case, drop idle planes; cp: only add; fixed: only the prior, multiplier 1."""
 
 GAIN = 1e-12
 """Minimum difference by which a worst case must exceed all planes to become a new plane."""
