@@ -70,7 +70,7 @@ class RandomWork(PartialWork):
 
     kind = "random"
     share: float = Field(ge=0, le=1)
-    """Share of the cohort that makes only part of the steps; 0, 0.5 and 0.9 in the paper. Others make all steps."""
+    """Share of devices in the cohort that make only some steps; other devices make all. 0, 0.5 and 0.9 in the paper."""
 
     def steps(self, fed: Federation, k: Device, plan: SgdPlan, t: int, upload_bit: int) -> int:
         rng, n = fed.streams("partial_work", t), len(k.invitation.cohort)

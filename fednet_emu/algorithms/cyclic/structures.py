@@ -172,7 +172,7 @@ class ListedGroups(GroupStructure):
 
 
 class RandomGroups(GroupStructure):
-    """Random groups, drawn again when groups are re-formed; with `seats: 1` sizes differ by at most one."""
+    """Random groups, drawn again when groups are re-formed; with `seats: 1` group sizes differ by at most one."""
 
     kind = "random"
     groups: int = Field(gt=0)

@@ -15,7 +15,7 @@ from fednet_emu.federation import Computation, Deferred, Device, Federation, Sgd
 
 
 class PublicSamples(LocalTraining):
-    """Settings of distillation on the public samples `server.samples`, whose labels are not used; a base class."""
+    """Base class with the settings of distillation on public samples, `server.samples`, whose labels are not used."""
 
     excludes = (
         Excludes(

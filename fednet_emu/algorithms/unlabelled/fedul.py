@@ -237,7 +237,8 @@ class Best(NamedTuple):
 
 
 def better(fed: Federation, best: Best, f: Deferred) -> Best:
-    """Return `best` or `f`, whichever has the smaller validation error, with errors; `f` without validation samples."""
+    """Return `best` or `f`, whichever has the smaller validation error, and the errors; `f` without validation
+    samples."""
     if not fed.task.n_validation:
         return Best(f)
     error = fed.defer(fed.task.validation_error, f, size=1)

@@ -91,7 +91,7 @@ def initial_state(z_0: Tensor, n_planes: int) -> State:
 
 
 def master_step(state: State, z_0: Tensor, heard: Sequence[Heard], steps: Steps) -> State:
-    """Make updates (13), (14) and (15), and (16) for the workers with reports.
+    """Make the updates (13) to (15), and update (16) for the workers with reports.
 
     Vectors become double before an operation: PyTorch takes several times as long for operands of different precisions.
     """
