@@ -64,7 +64,7 @@ class Qsgd(Compression):
 
 
 class Uniform(Compression):
-    """Sends minimum and maximum, and each entry rounded at random to one of 2^bits levels: `bits` n + 64 bits.
+    """Sends minimum and maximum, and each entry rounded at random to one of 2^bits levels: n * bits + 64 bits in all.
 
     The decoded vector is unbiased. Its variance is at most n (max - min)^2 / (4 (2^bits - 1)^2), and therefore at most
     n / (2 (2^bits - 1)^2) of the squared norm.

@@ -82,8 +82,7 @@ class DevicePowers:
         return cls(which, stated, PerDevice(idle_w, which))
 
     def transmitters(self, radio: DeviceRadio) -> tuple[Transmitter, ...]:
-        """Return the transmitter of each profile, excluding `idle_w`; radio settings take precedence over the
-        profile."""
+        """Return the transmitter of each profile, excluding `idle_w`; settings of the radio take precedence."""
         return tuple(
             radio.transmitter(_beyond(its.transmit_w, idle_w), its.most_dbm, its.amplifier_efficiency)
             for its, idle_w in zip(self.stated, self.idle_w.values, strict=True)

@@ -55,8 +55,7 @@ class Streams:
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self._seed_of(name), spawn_key=words)))
 
     def many(self, names: Sequence[tuple[Name, ...]]) -> list[np.random.Generator]:
-        """Return `self(*name)` for each of `names`, which must not belong to the scene; ten times faster for dozens of
-        names."""
+        """Return `self(*name)` for each of `names`, none of them of the scene; ten times faster for dozens of names."""
         if len(names) < _FEW:
             return [self(*name) for name in names]
         digests = b"".join(map(_digest, names))

@@ -237,8 +237,7 @@ class Best(NamedTuple):
 
 
 def better(fed: Federation, best: Best, f: Deferred) -> Best:
-    """Return `best` or `f`, whichever has the smaller validation error, and the errors; `f` without validation
-    samples."""
+    """Return `best` or `f`, whichever has the smaller validation error, with both errors; `f` if there are none."""
     if not fed.task.n_validation:
         return Best(f)
     error = fed.defer(fed.task.validation_error, f, size=1)
