@@ -1,1 +1,1 @@
-"""Algorithms, one paper per file."""
+"""Federated-learning algorithms, one file per paper."""

@@ -2,11 +2,11 @@
 
 Without sampling, T releases are one Gaussian mechanism with mu = sqrt(T) / z, whose delta is exact: Balle and Wang,
 "Improving the Gaussian Mechanism for Differential Privacy", ICML 2018, https://arxiv.org/abs/1805.06530; Dong, Roth and
-Su, "Gaussian Differential Privacy", JRSS B 84, 2022, https://arxiv.org/abs/1905.02383. With Poisson sampling, Renyi
-differential privacy at integer orders: Mironov, Talwar and Zhang, "Renyi Differential Privacy of the Sampled Gaussian
-Mechanism", 2019, https://arxiv.org/abs/1908.10530, converted to epsilon as by Canonne, Kamath and Steinke, "The
-Discrete Gaussian for Differential Privacy", NeurIPS 2020, https://arxiv.org/abs/2004.00010. This epsilon is an upper
-bound; the accountant `pld` has the least one, `algorithms/privacy_loss.py`.
+Su, "Gaussian Differential Privacy", JRSS B 84, 2022, https://arxiv.org/abs/1905.02383. With Poisson sampling, the
+accountant `rdp` uses Renyi differential privacy at integer orders: Mironov, Talwar and Zhang, "Renyi Differential
+Privacy of the Sampled Gaussian Mechanism", 2019, https://arxiv.org/abs/1908.10530, converted to epsilon as by Canonne,
+Kamath and Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS 2020, https://arxiv.org/abs/2004.00010.
+This epsilon is an upper bound; the accountant `pld` computes the smallest epsilon (`algorithms/privacy_loss.py`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _ORDERS = (*range(2, 65), 72, 80, 96, 112, 128, 160, 192, 256, 384, 512)
 _LEAST, _LARGEST = 0.01, 1e6
 
 Accountant = Literal["rdp", "pld"]
-"""How rounds with Poisson sampling are added up: by Renyi divergences, or by privacy loss distributions."""
+"""Method that composes rounds with Poisson sampling: Renyi divergences (rdp), or privacy loss distributions (pld)."""
 
 
 class Privacy(NamedTuple):
-    """A privacy guarantee: with probability 1 - delta, the likelihoods differ at most by a factor e^epsilon."""
+    """A privacy guarantee: up to probability `delta`, one device changes likelihoods by at most a factor e^epsilon."""
 
     epsilon: float
     delta: float
@@ -39,12 +39,12 @@ class Privacy(NamedTuple):
 def epsilon(
     noise_multiplier: float, *, delta: float, rounds: int, rate: float = 1.0, accountant: Accountant = "rdp"
 ) -> float:
-    """The epsilon of `rounds` rounds (T); infinite without noise.
+    """Return the epsilon of `rounds` rounds; infinite without noise.
 
-    The standard deviation of the noise on the sum is `noise_multiplier` times the largest norm of an update (z). A
-    device takes part in a round with probability `rate` (q), independently of all others; at a rate of 1 both
-    accountants are exact. `delta`, the probability of a worse loss, is above 0 and below 1; `pld` rounds probabilities
-    below 1e-9 to 0.
+    The standard deviation of the noise on the sum is `noise_multiplier` times the maximum norm of an update. A device
+    takes part in a round with probability `rate`, independently of all others; at a rate of 1 both accountants are
+    exact. `delta`, the probability of a privacy loss above epsilon, is between 0 and 1, both excluded. `pld` rounds
+    probabilities below 1e-9 to 0.
     """
     if rounds == 0 or rate == 0:
         return 0.0
@@ -63,7 +63,7 @@ def epsilon(
 
 @lru_cache(4096)
 def renyi(order: int, noise_multiplier: float, rate: float) -> float:
-    """Renyi divergence of an integer order between a round with a device and one without it."""
+    """Renyi divergence of integer order `order` between the outputs of a round with a given device and without it."""
     k: Array = np.arange(order + 1, dtype=np.float64)
     binomial = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
     sampled = k * math.log(rate) + (order - k) * math.log1p(-rate)
@@ -72,7 +72,7 @@ def renyi(order: int, noise_multiplier: float, rate: float) -> float:
 
 
 def _of_gaussian(mu: float, delta: float) -> float:
-    """The epsilon at which a Gaussian mechanism of sensitivity mu has this delta."""
+    """Return the epsilon at which a Gaussian mechanism of sensitivity `mu` has this `delta`."""
     from scipy.optimize import brentq
 
     def excess(eps: float) -> float:
@@ -86,12 +86,12 @@ def _of_gaussian(mu: float, delta: float) -> float:
 
 
 def noise_for(target: float, *, delta: float, rounds: int, rate: float = 1.0, accountant: Accountant = "rdp") -> float:
-    """The least noise multiplier with which `rounds` rounds have an epsilon of at most `target`, which is above 0.
+    """Return the smallest noise multiplier with which `rounds` rounds have an epsilon of at most `target` > 0.
 
-    For the other arguments see `epsilon`; the accountant `pld` takes some seconds.
+    The other arguments are those of `epsilon`. The accountant `pld` takes some seconds.
 
     Raises:
-        FednetError: an argument is out of its range, or no noise suffices.
+        FednetError: an argument is out of its range, or no noise multiplier suffices.
     """
     from scipy.optimize import brentq
 
@@ -110,7 +110,7 @@ def noise_for(target: float, *, delta: float, rounds: int, rate: float = 1.0, ac
         return epsilon(math.exp(log_z), delta=delta, rounds=rounds, rate=rate, accountant=accountant) - target
 
     low, high = math.log(_LEAST), math.log(_LARGEST)
-    if rounded:  # start near the noise by RDP: with little noise the grid of losses is large
+    if rounded:  # start near the noise multiplier by RDP: with little noise the grid of losses is large
         high = math.log(noise_for(target, delta=delta, rounds=rounds, rate=rate))
         while high > low and too_much(high - 1) <= 0:
             high -= 1

@@ -1,21 +1,21 @@
-"""Adaptive federated learning: the number of local steps by the remaining budget.
+"""Adaptive federated learning: the remaining budget determines the number of local steps.
 
 Wang, Tuor, Salonidis, Leung, Makaya, He, Chan: "Adaptive Federated Learning in Resource Constrained Edge Computing
 Systems", IEEE Journal on Selected Areas in Communications 37(6), 2019, https://arxiv.org/abs/1804.05271
 
 Line by line: in each round all devices make tau steps, and the server takes the mean of their models, weighted by
 samples. Device i estimates rho_i = |F_i(w_i) - F_i(w)| / |w_i - w| and beta_i = |grad F_i(w_i) - grad F_i(w)| / |w_i -
-w|, where w_i is its own model at the end of a round and w the global one that it receives next, both on one batch. With
-their means rho and beta, with delta, the mean of |grad F_i(w) - grad F(w)|, and with the costs c of a step and b of an
-aggregation in the round before, tau is the first of 1 ... growth tau, at most tau_max, that minimises G(tau) = (1 +
-sqrt(1 + 4 T^2 phi rho eta h / tau)) / (2 T eta phi) + rho h, where T = (R - c - b) tau / (c tau + b) and h = delta /
-beta ((eta beta + 1)^tau - 1) - eta delta tau. The last steps fill the budget R; then a round of one step compares the
-last model with the best, and the model with the least loss at the start of a round is returned.
+w|. Here w_i is its own model at the end of a round, w is the global model that it receives next, and both are evaluated
+on one batch. The server uses their means rho and beta, the mean delta of |grad F_i(w) - grad F(w)|, and the costs c of
+a step and b of an aggregation in the round before. The next tau is the first number from 1 to growth tau, at most
+tau_max, that minimises G(tau) = (1 + sqrt(1 + 4 T^2 phi rho eta h / tau)) / (2 T eta phi) + rho h, where T = (R - c -
+b) tau / (c tau + b) and h = delta / beta ((eta beta + 1)^tau - 1) - eta delta tau. The last steps use up the budget R.
+A final round of one step compares the last model with the best; the one with the lower loss is returned.
 
 Differences from the paper: c and b are measured on the emulated network. The batch of the estimates is drawn for each
-round, separately from the batches of the steps, and its gradients, at w_i and at w, are computed and sent: one gradient
-more on the uplink, and two more steps in a round, which count to b. A step of weight decay lambda is one of the term
-lambda / 2 |w|^2 of the loss. A device whose message is lost is left out of means. The budget is time or energy.
+round, separately from the batches of the steps. Its gradients at w_i and at w are computed and sent, which adds one
+gradient to the uplink and two steps to each round; both count towards b. Weight decay with factor lambda stands for the
+term lambda / 2 |w|^2 of the loss. A device whose message is lost is left out of means. The budget is time or energy.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from fednet_emu.federation import Deferred, Device, Federation, Process, Sgd, Sg
 _CLOSE = 1e-10
 _LEAST_BETA = 1e-5
 NOMINAL = (0.0, _LEAST_BETA, 0.0, 1.0, 1.0)
-"""Estimates and losses in a timing-only run, in which tau then grows to its limit."""
+"""Estimates and losses of a timing-only run; with them tau grows to its maximum."""
 
 
 class Cost(NamedTuple):
-    """Cost in s or J of one step of all devices (c) and of one aggregation (b)."""
+    """Cost c of one step of all devices and cost b of one aggregation, both in s or both in J."""
 
     step: float
     aggregation: float
 
 
 class Estimates(NamedTuple):
-    """Means over devices: Lipschitz constants of the loss (rho) and of its gradient (beta), and divergence (delta)."""
+    """Means over devices of rho (Lipschitz constant of the loss), beta (of its gradient) and delta (divergence)."""
 
     rho: float
     beta: float
@@ -62,17 +62,17 @@ _UNKNOWN = Estimates(math.nan, math.nan, math.nan)
 
 @dataclass
 class Control:
-    """The search for the number of local steps, and the account of the budget.
+    """State of the search for the number of local steps tau, and of the budget.
 
     Attributes:
-        budget: R, in s or J; `spent` is the used part.
+        budget: budget R, in s or J; `spent` is the part used so far.
         lr: step size eta.
-        phi: weight of the convergence bound against its constant.
-        growth: largest factor between the numbers of steps of successive rounds.
-        tau_max: largest number of steps.
-        tau: number of steps of the present round.
-        cost: costs in the round before; None in the first round.
-        ending: number of rounds since the steps were first cut to the remaining budget; 0 before.
+        phi: control parameter of the convergence bound.
+        growth: maximum ratio of tau to that of the previous round.
+        tau_max: maximum of tau.
+        tau: number of local steps in the current round.
+        cost: costs in the previous round; None in the first round.
+        ending: number of rounds since tau was first reduced to fit the remaining budget; 0 before.
     """
 
     budget: float
@@ -86,7 +86,7 @@ class Control:
     ending: int = 0
 
     def searched(self, found: Estimates | None) -> int:
-        """The best number of steps for the next round; without estimates or costs, the present number."""
+        """Return the tau that minimises the bound for the next round; without estimates or costs, the current tau."""
         if found is None or self.cost is None:
             return min(self.tau, self.tau_max)
         step, aggregation = self.cost
@@ -100,9 +100,9 @@ class Control:
         return min(int(np.argmin(np.where(np.isnan(gap), np.inf, gap))) + 1, self.tau_max)
 
     def end_of_round(self, cost: Cost, found: Estimates | None, spent: float | None = None) -> bool:
-        """Account for a round and set `tau` of the next one; False if there is none.
+        """Add the cost of a round to `spent`, and set `tau` for the next round; return False if no round follows.
 
-        `spent` is the budget spent so far; by default it grows by the costs of the round.
+        `spent` is the budget used so far; by default it grows by the costs of the round.
         """
         following = self.searched(found)
         self.spent = self.spent + cost.step * self.tau + cost.aggregation if spent is None else spent
@@ -119,9 +119,9 @@ class Control:
 
 
 class AdaptiveTau(Algorithm):
-    """All devices make tau steps a round, and the server chooses tau so that the loss is least when a budget is spent.
+    """All devices make tau steps per round; the server chooses the tau that minimises the loss at the end of a budget.
 
-    Model and gradient travel on the uplink: twice the bits of FedAvg. The result is the model with the least loss.
+    Models and gradients are sent on the uplink: twice the bits of FedAvg. The result is the model with the lowest loss.
     """
 
     _one_budget = exactly_one("budget_s", "budget_j")
@@ -136,15 +136,15 @@ class AdaptiveTau(Algorithm):
     budget_s: float | None = Field(None, gt=0)
     """Simulated time in s for the whole training (R); give this or `budget_j`."""
     budget_j: float | None = Field(None, gt=0)
-    """Energy in J for the whole training (R), counted as `energy_j` of the summary; give this or `budget_s`."""
+    """Energy in J for the whole training (R), counted as in `energy_j` of the summary; give this or `budget_s`."""
     phi: float = Field(0.025, gt=0)
-    """Weight of the bound (phi), tuned for the data; 0.025 for the linear classifier of the paper's code."""
+    """Control parameter phi of the convergence bound, tuned for the data; 0.025 in the paper (linear classifier)."""
     tau_max: int = Field(100, gt=0)
-    """Largest number of local steps in a round."""
+    """Maximum number of local steps in a round."""
     growth: int = Field(10, gt=1)
-    """Largest factor by which tau grows from one round to the next (gamma)."""
+    """Maximum factor gamma by which tau grows from one round to the next."""
     fixed_tau: int | None = Field(None, gt=0)
-    """Number of local steps of every round, for comparison at the same costs; null adapts it."""
+    """Constant number of local steps per round, for comparison with the same costs; null adapts tau."""
     deadline_s: Deadline = None
     patience_s: RoundPatience = ROUND_S
     uses: ClassVar[frozenset[str]] = frozenset()
@@ -155,7 +155,6 @@ class AdaptiveTau(Algorithm):
         return self.fixed_tau is None
 
     def run(self, fed: Federation) -> Process:
-        """The server: send the model, average, estimate, search for the next tau."""
         w = best = fed.initial_model()
         control = Control(self.budget_s or self.budget_j or 0.0, self.lr, self.phi, self.growth, self.tau_max)
         least = math.inf
@@ -207,7 +206,7 @@ class AdaptiveTau(Algorithm):
         known: dict[Device, tuple[Any, ...]],
         took_s: dict[Device, float],
     ) -> Process:
-        """A device: compare its former model with the new one, make tau steps, compute the gradient at the end."""
+        """Process of device `k`: evaluate its previous and the new model, make tau steps, and compute the gradient."""
         at_w = yield k.train(w, self._plan(1, 1.0), t, "control")
         at_best = yield k.loss(best, t, "control", batch_size=self.batch_size)
         began_s = fed.now_s
@@ -223,7 +222,7 @@ class AdaptiveTau(Algorithm):
         return SgdPlan(lr=lr, batch_size=self.batch_size, steps=steps, optimizer=Sgd(weight_decay=self.weight_decay))
 
     def _estimates(self, fed: Federation, arrived: Any) -> tuple[Estimates | None, tuple[float, float] | None]:
-        """The estimates, None if no device has any, and the losses of the sent and of the best model, None likewise."""
+        """Return the estimates, and the losses of the sent and of the best model; each None if not reported."""
         reports = arrived.part(1)
         if not reports:
             return None, None
@@ -238,7 +237,7 @@ class AdaptiveTau(Algorithm):
         self, fed: Federation, devices: Sequence[Device], took_s: dict[Device, float], began_s: float, began: float,
         tau: int,
     ) -> Cost:  # fmt: skip
-        """Costs of a step and of the rest of the round; in time the slowest device counts, in energy all of them."""
+        """Return the costs of a step and of the rest of the round: the slowest device's time, or the total energy."""
         if self.budget_j is None:
             step = max((took_s[k] for k in devices), default=0.0) / tau
             return Cost(max(step, 1e-9), max(0.0, fed.now_s - began_s - step * tau))
@@ -260,7 +259,7 @@ class AdaptiveTau(Algorithm):
 
 
 def ratios(w_i: Any, w: Any, loss_i: float, loss: float, grad_i: Any, grad: Any) -> tuple[float, float]:
-    """rho_i and beta_i of one device, from its model w_i [P] and the global one w [P], their losses and gradients."""
+    """Return rho_i and beta_i of device i, from losses and gradients at its model `w_i` [P] and at global `w` [P]."""
     distance = float(np.linalg.norm(w_i - w))
     if not distance > _CLOSE:
         return 0.0, _LEAST_BETA
@@ -268,7 +267,7 @@ def ratios(w_i: Any, w: Any, loss_i: float, loss: float, grad_i: Any, grad: Any)
 
 
 def divergence(gradients: Sequence[Any], weights: Sequence[float]) -> float:
-    """delta: the weighted mean distance of the gradients [P] of the devices to their weighted mean."""
+    """Return delta, the weighted mean distance of the devices' `gradients`, each [P], to their weighted mean."""
     share = np.asarray(weights, np.float64) / sum(weights)
     mean = sum(part * gradient for part, gradient in zip(share, gradients, strict=True))
     return float(sum(part * np.linalg.norm(g - mean) for part, g in zip(share, gradients, strict=True)))
@@ -277,9 +276,10 @@ def divergence(gradients: Sequence[Any], weights: Sequence[float]) -> float:
 def report(
     w: Tensor, w_less_gradient: Tensor, loss: float, best: Tensor, loss_of_best: float, decay: float, *before: Any
 ) -> Tensor:
-    """The report of a device [5 + P]: whether it has estimates, rho, beta, losses of w and of the best, gradient at w.
+    """The report [5 + P] of a device: 1 if it has estimates or 0, rho, beta, losses at `w` and `best`, gradient at `w`.
 
-    `before` has the device's model at the end of its last round, that less its gradient, and its loss.
+    `before` is empty, or holds the device's model at the end of its last round, this model minus its gradient, and its
+    loss.
     """
     x, gradient = _double(w), _double(w) - _double(w_less_gradient)
     at_w = float(loss) + decay / 2 * float(x @ x)
@@ -293,7 +293,7 @@ def report(
 
 
 def averaged(reports: Sequence[Tensor], weights: Sequence[float]) -> tuple[float, ...]:
-    """rho, beta, delta (nan if no device has estimates), and the mean losses of w and of the best model."""
+    """Return rho, beta, delta (nan if no device has estimates), and the mean losses of `w` and of the best model."""
     rows, weight = np.stack([part.numpy() for part in reports]), np.asarray(weights, np.float64)
     losses = (rows[:, 3:5] * weight[:, None]).sum(0) / weight.sum()
     able = rows[:, 0] > 0

@@ -1,4 +1,4 @@
-"""Aggregation of the updates of a round: a mean, or a rule that a few bad updates cannot steer.
+"""Aggregation of the updates of a round: the mean, or a rule that is robust to a few bad updates.
 
 Median and trimmed mean: Yin, Chen, Ramchandran, Bartlett, "Byzantine-Robust Distributed Learning: Towards Optimal
 Statistical Rates", ICML 2018, https://proceedings.mlr.press/v80/yin18a.html. Krum and Multi-Krum: Blanchard, El Mhamdi,
@@ -7,9 +7,10 @@ https://papers.nips.cc/paper/6617-machine-learning-with-adversaries-byzantine-to
 
 Differences from the papers: the rules aggregate the change of the model in a round, where the papers aggregate
 gradients. As messages are lost and devices are late, the number n of updates changes from round to round; in a round
-with fewer updates than a rule needs, the model stays. As in the papers, only the mean weights updates, because a device
-reports its own number of samples. Running statistics, as of batch norm, are aggregated by the same rule as parameters:
-each of these rules keeps an entry within the range of the received values, and one bad update could steer a mean.
+with fewer updates than a rule needs, the model does not change. As in the papers, only the mean weights updates by the
+number of samples, because a device reports this number itself. Running statistics, as of batch norm, are aggregated by
+the same rule as parameters: robust rules keep an entry within the range of the received values, whereas one bad update
+could move a mean anywhere.
 """
 
 from __future__ import annotations
@@ -32,45 +33,45 @@ class Aggregation(Component):
     """A rule that aggregates the updates of a round into one."""
 
     needs_singles: ClassVar[bool] = True
-    """Whether the rule needs more than the mean of the models that arrive."""
+    """Whether the rule needs single updates, not only the mean of the models that arrive."""
     reveals_statistics: ClassVar[bool] = False
     """Whether the rule promises privacy that the running statistics of a model would break."""
     least: ClassVar[int] = 1
-    """Fewest updates that the rule can aggregate."""
+    """Minimum number of updates that the rule can aggregate."""
 
     def sent_along(self, fed: Federation) -> tuple[Deferred, ...]:
         return ()
 
     def reply(self, fed: Federation, k: Device, w: Deferred, params: Deferred, *told: Deferred) -> Any:
-        """The upload of device k after training from w to `params`: these, unless the rule protects them."""
+        """Return the upload of device `k` after training from `w`: `params`, unless the rule protects them."""
         return params
 
     @property
     def protected(self) -> Callable[..., Any] | None:
-        """The reply of a `LocalStep`, by `reply`; None where devices send their trained parameters."""
+        """The function that makes the reply of a `LocalStep`; None if devices send their trained parameters."""
         if type(self).reply is Aggregation.reply:
             return None
         return lambda fed, k, params, w, *more: self.reply(fed, k, w, params, *more[:-1])  # `more` ends with the round
 
     def of(self, fed: Federation, arrived: Arrived, weights: Sequence[float], rate: float | None) -> Deferred:
-        """The aggregated update of the model that was sent.
+        """Return the aggregated update of the model that was sent.
 
-        `arrived` has `least` replies or more, whose models are given away, and `weights` the weight of each. `rate` is
-        the probability with which each device was invited, if independently of all others, else None.
+        `arrived` has at least `least` replies, whose models are consumed, and `weights` has the weight of each reply.
+        `rate` is the probability of inviting each device; it is None unless devices are invited independently.
         """
         return fed.defer(self.update, arrived.model, arrived.models)
 
     def privacy(self, rounds: int, rate: float | None) -> Privacy | None:
-        """Guarantee for a device invited to each of `rounds` rounds with probability `rate`; None for no bound."""
+        """Guarantee for a device invited to each of `rounds` rounds with probability `rate`; None if unbounded."""
         return None
 
     @abstractmethod
     def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
-        """The update [P] of w [P], given models [P], `least` or more; when all equal w, it is zero."""
+        """Return the update [P] of `w` [P], from at least `least` models [P]; it is zero if all models equal `w`."""
 
 
 class Mean(Aggregation):
-    """The mean, with the weights of the algorithm; one bad update can move it anywhere."""
+    """The mean, with the weights of the algorithm; a single bad update can move the mean anywhere."""
 
     needs_singles = False
 
@@ -82,7 +83,7 @@ class Mean(Aggregation):
 
 
 class Median(Aggregation):
-    """The median of each parameter; of an even number of updates, the mean of the two in the middle."""
+    """The median of each parameter; for an even number of updates, the mean of the two middle values."""
 
     def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
         ordered, n = _updates(w, models).sort(0).values, len(models)
@@ -90,13 +91,13 @@ class Median(Aggregation):
 
 
 class TrimmedMean(Aggregation):
-    """The mean of each parameter without its largest and its smallest values."""
+    """The mean of each parameter after its largest and its smallest values are left out."""
 
     share: float | None = Field(None, ge=0, lt=0.5)
-    """Share of the updates that is left out at either end, rounded down to a number; give this or `count`. Null with a
-    null `count` is 0.1."""
+    """Share of the updates that is left out at each end, rounded down to a whole number of updates; give this or
+    `count`. If both are null, the share is 0.1."""
     count: int | None = Field(None, ge=0)
-    """Number of updates that are left out at either end; give this or `share`."""
+    """Number of updates that are left out at each end; give this or `share`."""
 
     def _check(self) -> None:
         if self.share is not None and self.count is not None:
@@ -114,33 +115,33 @@ class TrimmedMean(Aggregation):
 
 
 class DistanceBased(Aggregation):
-    """A rule that trusts updates by their distance to others; the paper's guarantee needs 2 f + 3 updates."""
+    """A rule that selects updates by their distance to others; the paper's guarantee needs 2 f + 3 updates."""
 
     byzantine: int = Field(1, ge=0)
-    """Number of devices that may send anything (f). An update is judged by its n - f - 2 nearest neighbours among n; in
-    a round with fewer than 2 f + 3 updates the model stays."""
+    """Number of devices that may send arbitrary updates (f). The score of an update depends on its n - f - 2 nearest
+    neighbours among n updates. In a round with fewer than 2 f + 3 updates the model does not change."""
 
     @property
     def least(self) -> int:  # type: ignore[override]
         return 2 * self.byzantine + 3
 
     def best(self, updates: Tensor, count: int) -> Tensor:
-        """The `count` updates [count, P] with the smallest scores; of equal scores the first."""
+        """Return the `count` updates [count, P] with the lowest scores; ties go to the earlier update."""
         return updates[krum_scores(updates, self.byzantine).sort(stable=True).indices[:count]]
 
 
 class Krum(DistanceBased):
-    """The one update that is closest to its nearest neighbours."""
+    """The single update with the smallest sum of squared distances to its nearest neighbours."""
 
     def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
         return self.best(_updates(w, models), 1)[0]
 
 
 class MultiKrum(DistanceBased):
-    """The mean of the m updates that are closest to their nearest neighbours."""
+    """The mean of the m updates with the smallest sums of squared distances to their nearest neighbours."""
 
     m: int | None = Field(None, gt=0)
-    """Number of updates in the mean (m); all when fewer arrive. Null takes n - f of n."""
+    """Number of updates in the mean (m); if fewer arrive, the mean has all of them. Null is n - f of n updates."""
 
     def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
         m = len(models) - self.byzantine if self.m is None else self.m
@@ -148,7 +149,7 @@ class MultiKrum(DistanceBased):
 
 
 def krum_scores(updates: Tensor, byzantine: int) -> Tensor:
-    """The sum of the squared distances of each update [n, P] to its n - byzantine - 2 nearest others, [n]."""
+    """Sum [n] of the squared distances from each of the `updates` [n, P] to its n - `byzantine` - 2 nearest others."""
     distances = torch.stack([(updates - one).square().sum(1, dtype=torch.float64) for one in updates])
     distances.fill_diagonal_(-1.0)  # the update itself sorts first, and is left out
     return distances.sort(1).values[:, 1 : len(updates) - byzantine - 1].sum(1)

@@ -48,7 +48,7 @@ Deadline = Annotated[
 ]
 """Type of a setting `deadline_s` of a round."""
 Patience = Annotated[float, Field(gt=0)]
-"""Type of a setting `patience_s`: how long a lost message is sent again before its device is given up (s)."""
+"""Type of a setting `patience_s`: time in s for which a lost message is sent again, until its device is given up."""
 RoundPatience = Annotated[
     Patience,
     Field(
@@ -57,45 +57,46 @@ RoundPatience = Annotated[
 ]
 """Type of a setting `patience_s` of an algorithm whose rounds wait for all devices."""
 ROUND_S = 60.0
-"""Default patience when all other devices wait: one minute."""
+"""Default `patience_s` in s where all other devices wait for the lost message: one minute."""
 ALONE_S = 604_800.0
-"""Default patience when the other devices continue and a device that is given up never returns: one week."""
+"""Default `patience_s` in s where the other devices continue, and a device that is given up never returns: one week."""
 
 _FLAGS = ("moves", "single_uploads", "plans_rounds", "at_edges")
 _CHECKS = ("contradictions", "conflicts_with_losses")
 FORMER = dict.fromkeys(_CHECKS, "conflicts(scenario)") | dict.fromkeys(_FLAGS, "uses = frozenset({...})")
-"""Names that a class of version 0.1 may define, each with its replacement."""
+"""Names that a class of version 0.1 may define, each with the definition that replaces it."""
 EVENTS = 3
-"""Transfers and computations of a device in a round: it receives, computes and sends."""
+"""Number of transfers and computations of a device in a round: one download, one computation, one upload."""
 NO_SERVER_SPEED = Excludes(
     "server.flop_per_s", {None}, "computes on the server", "give server.flop_per_s", got="no speed of it", key="kind"
 )
-"""Rule of algorithms that compute on the server."""
+"""Rule for algorithms that compute on the server: the scenario must give the server's speed."""
 
 
 class Algorithm(Component):
-    """One paper's algorithm: its hyper-parameters are the fields, its pseudo-code is `run`."""
+    """An algorithm, usually of one paper: the fields are its hyper-parameters, and `run` is its pseudo-code."""
 
     uses: ClassVar[frozenset[str]] = frozenset()
-    """The parts of a scenario that the algorithm can use; a scenario that gives another of these is refused.
+    """The optional parts of a scenario that the algorithm supports; a scenario with any other of these parts is
+    invalid.
 
-    uplink-compression, downlink-compression: models in its exchanges (else it gives `since` with its uplinks), and
-    `fed.published` for the models that it sends on the downlink; sums: replies whose mean suffices; plans: rounds whose
-    uplink is planned once the participants are known; polls: requests for the loss of a model; consensus: the mean of
-    the devices' own models; edges: edge servers and their backhaul; sidelink: transfers from device to device;
-    server-samples, server-speed, validation-samples: these settings of `server`; steps: different numbers of local
-    steps per device."""
+    uplink-compression, downlink-compression: compressed models; unless it sends them with `fed.exchange`, the algorithm
+    gives `since` with each uplink. Before sending a model down, it calls `fed.published`. sums: replies of which the
+    mean suffices; plans: rounds whose uplink is planned once the participants are known; polls: requests for the loss
+    of a model; consensus: the mean of the devices' own models; edges: edge servers and their backhaul;
+    sidelink: transfers from device to device; server-samples, server-speed, validation-samples: these settings of
+    `server`; steps: different numbers of local steps per device."""
     own_learning: ClassVar[bool] = False
-    """Whether the algorithm brings its own data and model, so that a scenario gives none."""
+    """Whether the algorithm brings its own data and model, so that a scenario must not define them."""
     asynchronous: ClassVar[bool] = False
-    """Whether the server steps whenever some updates have arrived, so that a round invites no cohort."""
+    """Whether the server updates its model whenever some updates have arrived, so that a round has no cohort."""
     ships_no_base: ClassVar[str] = ""
-    """Why the server cannot send all frozen weights to each device; empty where it can."""
+    """Reason why the server cannot send all frozen weights to each device; empty if it can."""
     equal_weights: ClassVar[bool] = False
-    """Whether all updates of a round weigh the same."""
+    """Whether all updates of a round have equal weights."""
 
     def conflicts_with_statistics(self) -> Iterable[tuple[str, str]]:
-        """Settings that cannot be combined with running statistics, as of batch norm: (key, error)."""
+        """Yield the settings that cannot be combined with running statistics (batch norm), as pairs (key, error)."""
         if getattr(self, "private_sgd", None) is not None:
             yield "private_sgd", "hides gradients, and statistics of the samples would be sent as they are"
 
@@ -107,42 +108,42 @@ class Algorithm(Component):
 
     @abstractmethod
     def run(self, fed: Federation) -> Process:
-        """The server's SimPy process; the algorithm is over when it returns."""
+        """Return the server's SimPy process, which ends when the algorithm is finished."""
 
     @property
     def events_depend_on_learning(self) -> bool:
-        """Whether learnt numbers can decide about messages, their receivers, or the length of the run.
+        """True if trained values can affect messages, their receivers, or the length of the run.
 
-        If so, a timing-only run, which trains nothing, is an approximation with nominal values.
+        A timing-only run, which trains nothing, then uses nominal values and is an approximation.
         """
         return False
 
     def participants(self, count: int) -> int:
-        """The largest number of devices, out of `count`, that take part in a round: the cohort, if there is one."""
+        """Maximum number of devices, out of `count`, that take part in a round: the cohort size, if there is one."""
         cohort = getattr(self, "cohort", None)
         return count if cohort is None else min(cohort_size(cohort, count), count)
 
     def answers(self, count: int) -> int:
-        """The number of replies that end a round without losses, out of `count` devices: one of each participant."""
+        """Number of replies that end a round without losses, out of `count` devices: one reply per participant."""
         return self.participants(count)
 
     def events(self, n_samples: int | None) -> int | None:
-        """Approximate number of transfers and computations per round of a device with `n_samples`; None if unknown."""
+        """Approximate number of transfers and computations of a device with `n_samples` in a round; None if unknown."""
         return EVENTS
 
     def asking_rate(self, count: int) -> float | None:
-        """Probability with which each of `count` devices is invited to a round, if independently; None if not."""
+        """Probability of inviting each of `count` devices to a round; None unless devices are invited independently."""
         return None
 
     def privacy(self, rounds: int, count: int, *, always_there: bool) -> Privacy | None:
-        """Guarantee for one of `count` devices after `rounds` rounds; None for no bound.
+        """Privacy guarantee for one of `count` devices after `rounds` rounds; None if there is no bound.
 
-        Unless all devices are `always_there`, participation depends on more than a random draw.
+        With `always_there` False, participation depends on the presence of devices as well as on random sampling.
         """
         return None
 
     def demands(self) -> Iterable[tuple[str, str, int]]:
-        """Settings that need a minimum number of devices: (key, error with fewer, that minimum)."""
+        """Yield the settings that need a minimum number of devices: (key, error if there are fewer, minimum)."""
         cohort = getattr(self, "cohort", None)
         if cohort is not None:
             yield "cohort", "invites more devices than there are", cohort_size(cohort, 1)
@@ -155,13 +156,13 @@ class Algorithm(Component):
                 yield key, f"{what}, got {least}; must be at most devices.count, {count}"
 
     def conflicts_with_sums(self) -> Iterable[tuple[str, str]]:
-        """Settings that are invalid when the server receives only sums of uploads: (key, error)."""
+        """Yield the settings that are invalid if the server receives only sums of uploads, as pairs (key, error)."""
         if "sums" not in self.uses:
             yield "kind", "its server reads single uploads"
 
 
 class LocalTraining(Algorithm):
-    """An algorithm whose devices make epochs or steps of SGD on their own samples."""
+    """An algorithm whose devices train on their own samples, for a number of epochs or SGD steps per round."""
 
     _one_length = exactly_one("local_epochs", "local_steps", local_epochs=1)
 
@@ -178,14 +179,14 @@ class LocalTraining(Algorithm):
     lr_schedule: AnySchedule = Constant()
     """How the step size of the devices, `lr`, changes from round to round."""
     clip_norm: float | None = Field(None, gt=0)
-    """Longest gradient of a step: a longer one is scaled down to this Euclidean norm. Null for no limit."""
+    """Maximum Euclidean norm of the gradient of a step; larger gradients are scaled down to it. Null for no limit."""
     private_sgd: PrivateSgd | None = None
-    """Limit and noise for the gradients of single samples, so that an uploaded model hides them: DP-SGD. The summary
-    gives the privacy loss of a sample in a run, at most, as `sample_epsilon`. Null for neither."""
+    """DP-SGD: the clipping norm and the noise for per-sample gradients, which hide each sample in uploaded models. The
+    summary of a run gives the upper bound of a sample's privacy loss as `sample_epsilon`. Null disables DP-SGD."""
     sends_models: ClassVar[bool] = False
-    """Whether devices send only models that their local steps have made."""
+    """Whether devices send nothing but models that result from their local steps."""
     plain_steps: ClassVar[bool] = False
-    """Whether the algorithm's formulas hold only for plain steps of one size, so that it refuses any others."""
+    """Whether the formulas hold only for plain SGD with a constant step size, so that other settings are invalid."""
 
     def _check(self) -> None:
         plain = self.local_optimizer == Sgd() and type(self.lr_schedule) is Constant and self.clip_norm is None
@@ -199,11 +200,11 @@ class LocalTraining(Algorithm):
             raise ValueError("devices send more than models, which private_sgd does not hide; leave it out")
 
     def sample_privacy(self, rounds: int, n_samples: Iterable[int]) -> dict[str, float]:
-        """Largest epsilon of a sample after `rounds` rounds, and delta; `n_samples` of each device. Empty without DP.
+        """Return the largest epsilon of any sample after `rounds` rounds, and delta; an empty dict without DP-SGD.
 
-        `sample_epsilon` counts one release of noise for each pass of a device over its samples.
-        `sample_epsilon_as_poisson` takes each batch for a Poisson draw of its size, as is usual, though batches are
-        shuffled.
+        `n_samples` holds the number of samples of each device. `sample_epsilon` counts one release of noise for each
+        pass of a device over its samples. `sample_epsilon_as_poisson` makes the usual assumption that each batch is a
+        Poisson sample, although batches are shuffled here.
         """
         private, plan = self.private_sgd, self.plan
         if private is None:
@@ -217,7 +218,7 @@ class LocalTraining(Algorithm):
 
     @cached_property
     def plan(self) -> SgdPlan:
-        """The local steps of a device in a round; `Device.train` applies the schedule."""
+        """The local steps of a device in a round, without `lr_schedule`, which `Device.train` applies."""
         return SgdPlan(
             lr=self.lr,
             batch_size=self.batch_size,
@@ -231,7 +232,7 @@ class LocalTraining(Algorithm):
 
 
 class LocalSteps(Algorithm):
-    """An algorithm whose devices make a fixed number of plain SGD steps in a round."""
+    """An algorithm whose devices make a fixed number of plain SGD steps per round."""
 
     lr: float = Field(ge=0)
     """Step size of the devices."""
@@ -246,16 +247,16 @@ class LocalSteps(Algorithm):
 
 
 class Synchronous(LocalTraining):
-    """An algorithm in rounds: in each one the server invites a cohort, which trains locally, and waits for it."""
+    """An algorithm in rounds: the server invites a cohort to train locally, and waits for the replies of the cohort."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression", "plans", "polls"})
 
     cohort: Invited = 0.5
     selection: AnySelection = Uniform()
-    """How the devices of a round are selected."""
+    """Rule that selects the devices of a round."""
     deadline_s: Deadline = None
     retries: int = Field(0, ge=0)
-    """Number of times that a lost upload is sent again."""
+    """Maximum number of times that a lost upload is sent again."""
 
     def round(
         self,
@@ -267,17 +268,18 @@ class Synchronous(LocalTraining):
         down: int | None = None,
         up: int | None = None,
     ) -> Process:
-        """Invite a cohort in round t, and wait for it: the process's value is the replies, `Arrived`.
+        """Invite a cohort in round `t`, and wait for its replies, the value of the process (`Arrived`).
 
         Args:
             fed: the federation.
-            t: the round, from 0.
-            message: as for `Federation.exchange`. The devices receive the published version of a model, or of the first
-                of several parts.
-            client: process `client(fed, k, *parts, t, *args)` of a device.
+            t: index of the round, from 0.
+            message: the message, as for `Federation.exchange`. Of a model, or of the first of several parts, devices
+                receive the published version.
+            client: process `client(fed, k, *parts, t, *args)` of a device `k`.
             args: further arguments of `client`.
-            down: scalars that a device receives, for estimates of times; by default the size of the message or model.
-            up: scalars that a device sends; by default as many as it receives.
+            down: number of scalars that a device receives, for time estimates; by default the size of the message or
+                model.
+            up: number of scalars that a device sends; by default as many as it receives.
         """
         fed.graph.begin_wavefront()
         if isinstance(message, tuple):
@@ -307,7 +309,7 @@ class Synchronous(LocalTraining):
         return arrived
 
     def invited(self, fed: Federation, t: int, message: Any, sampler: CohortSampler) -> Process:
-        """Process whose value is the devices to invite in round t, in order."""
+        """Process whose value is the list of devices to invite in round `t`, in order."""
         return sampler.cohort(t, message)
 
     @property

@@ -1,4 +1,4 @@
-"""Baselines without a paper: every device trains alone, one device trains, or no device. Nothing is sent."""
+"""Baselines without communication: every device trains alone, a single device trains, or no device trains."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fednet_emu.algorithms.base import Algorithm, Deadline, LocalSteps, LocalTra
 from fednet_emu.federation import CohortSize, Delivery, Federation, LocalStep, Process
 
 LONGEST_S = 1e9
-"""Longest simulated time in s of a run."""
+"""Maximum simulated time of a run, in s."""
 
 
 class Idle(Algorithm):
     """No federation: nothing is trained or sent until `stop.simulated_s`.
 
-    With `traffic`, the other users send the same files as in a run of an algorithm with the same seed, so that the
-    difference of the runs is the cost of the federation to them.
+    With `traffic`, the other users send the same files as in a run of another algorithm with the same seed. The
+    difference between the two runs is then the cost that the federation causes for these users.
     """
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -26,28 +26,26 @@ class Idle(Algorithm):
             yield "kind", "has no rounds that could end the run, got idle; give stop.simulated_s"
 
     def events(self, n_samples: int | None) -> int:
-        """0: no transfers and no computations."""
         return 0
 
     def run(self, fed: Federation) -> Process:
-        """Wait."""
         fed.initial_model()
         yield fed.sleep(LONGEST_S)
 
 
 class LocalOnly(LocalTraining):
-    """In each round the devices of a random cohort train their own models on their own samples."""
+    """In each round the devices of a random cohort train their own models on their own samples; nothing is sent."""
 
     kind = "local"
     ships_no_base = "no server sends anything"
     uses: ClassVar[frozenset[str]] = frozenset({"consensus"})
     cohort: CohortSize = 0.5
-    """Devices that train in a round: an int is their number, a float their share of all devices, 1.0 for all; fewer if
-    fewer are present."""
+    """Devices that train in a round: an int is their number, a float their share of all devices, 1.0 for all devices;
+    fewer if fewer are present."""
     deadline_s: Deadline = None
 
     def run(self, fed: Federation) -> Process:
-        """Rounds without a server, for comparison at equal local work; a device that is late keeps its old model."""
+        """Run rounds without a server, for comparison at equal local work; a late device keeps its old model."""
         models = [fed.initial_model()] * fed.n_devices
         for t in fed.rounds():
             cohort = yield fed.cohort(self.cohort, t)
@@ -63,14 +61,14 @@ class LocalOnly(LocalTraining):
 
 
 class Individual(LocalSteps):
-    """One device trains on its own samples only; nothing is sent, and its model is evaluated on the samples of all.
+    """One device trains on its own samples and sends nothing; its model is evaluated on the samples of all devices.
 
-    A study over `device` j gives the paper's Ind_j; the largest of their worst-case accuracies is its max Ind_j.
+    A study over `device` j gives the paper's Ind_j; the largest worst-case accuracy among them is its max Ind_j.
     """
 
     ships_no_base = "no server sends anything"
     device: int = Field(ge=0)
-    """Number of the device that trains, from 0."""
+    """Index of the device that trains, from 0."""
 
     def demands(self) -> list[tuple[str, str, int]]:
         return [("device", "counted from 1 is more than there are", self.device + 1)]

@@ -4,9 +4,9 @@ McMahan, Moore, Ramage, Hampson, Agüera y Arcas: "Communication-Efficient Learn
 Data", AISTATS 2017, https://proceedings.mlr.press/v54/mcmahan17a.html
 
 Differences from the paper: a round may have a deadline, and lost uplinks may be sent again. Updates that do not arrive
-are left out of the mean. The server may aggregate updates in another way (`aggregation`: the median, a trimmed mean,
-Krum), and may take another step than the mean update (`server_optimizer`, `server_lr`: FedAvgM, FedAdagrad, FedAdam,
-FedYogi). It may select devices by another rule than at random (`selection`).
+are left out of the mean. `aggregation` may replace the mean of the updates by their median, their trimmed mean, or
+Krum. `server_optimizer` and `server_lr` may replace the step by the mean update (FedAvgM, FedAdagrad, FedAdam,
+FedYogi). `selection` may replace the random selection of devices.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ AnyAggregation = Annotated[Aggregation, Slot("aggregation", AGGREGATIONS)]
 
 
 class FedAvg(Synchronous):
-    """Each round a cohort, random by default, trains locally, and the server averages the updates that arrive."""
+    """In each round a cohort, random by default, trains locally, and the server averages the updates that arrive."""
 
     kind = "fedavg"
     sends_models: ClassVar[bool] = True
@@ -43,13 +43,13 @@ class FedAvg(Synchronous):
     weighting: Literal["samples", "uniform"] = "samples"
     """Weight of a device in the mean update: its number of samples, as in the paper, or the same for all devices."""
     aggregation: AnyAggregation = Mean()
-    """How the server aggregates the updates that arrive. Kinds other than the mean weigh them equally. Kinds that
-    compare updates hold them all in memory, and skip a round with too few."""
+    """How the server aggregates the updates that arrive. All kinds except the mean give updates equal weights. Kinds
+    that compare updates keep them all in memory, and skip a round in which too few updates arrive."""
     server_optimizer: AnyServerOptimizer | None = None
-    """How the server moves its model by the aggregated update; null makes plain steps of size `server_lr`."""
+    """How the server moves its model along the aggregated update; null makes plain steps of size `server_lr`."""
     server_lr: float | None = Field(None, ge=0)
-    """Step size of plain steps of the server: the factor of the update; null is 1. Any other server optimizer has
-    its own `lr`."""
+    """Step size of the server, by which it multiplies the aggregated update; null is 1. Not with `server_optimizer`,
+    which has its own `lr`."""
 
     def _check(self) -> None:
         super()._check()
@@ -71,7 +71,7 @@ class FedAvg(Synchronous):
         return LocalStep(self.plan, reply=self.aggregation.protected)
 
     def message(self, fed: Federation, w: Deferred) -> Any:
-        """The message to the devices of a round: the model, and the values that the aggregation sends with it."""
+        """The message to the devices of a round: model `w`, and the values that the aggregation sends along."""
         told = self.aggregation.sent_along(fed)
         return (w, *told) if told else w
 
@@ -102,7 +102,7 @@ class FedAvg(Synchronous):
 
 @final
 class Server:
-    """The server of a run, with the state of its optimizer."""
+    """The server of a run, with the state of its server optimizer."""
 
     def __init__(self, fed: Federation, settings: FedAvg) -> None:
         self._fed, self._settings = fed, settings
@@ -111,11 +111,11 @@ class Server:
         self._memory: Deferred | None = None
 
     def step(self, arrived: Arrived) -> Deferred:
-        """The model after a round: the model that was sent, moved by the updates; their models are given away."""
+        """Return the model after a round: the sent model, moved by the updates. The received models are consumed."""
         own, server, fed, w = self._settings, self._optimizer, self._fed, arrived.model
         if len(arrived) < own.aggregation.least:
             return w
-        if type(own.aggregation) is Mean and type(server) is ServerSgd:  # one sum and no memory
+        if type(own.aggregation) is Mean and type(server) is ServerSgd:  # a single sum, without optimizer state
             return arrived.average(own.weighting, server.lr)
         rate = own.asking_rate(fed.n_devices)
         update = own.aggregation.of(fed, arrived, arrived.weights(own.weighting), rate)
@@ -128,14 +128,14 @@ class Server:
 
 
 def started(server: ServerOptimizer, w: Tensor, statistics: int) -> Memory:
-    """The memory of a server optimizer before the first round, for the parameters of models like w [P]."""
+    """The initial state of a server optimizer for the parameters of model `w` [P], without its `statistics` entries."""
     return server.start(w[: len(w) - statistics])
 
 
 def stepped(
     server: ServerOptimizer, w: Tensor, update: Tensor, memory: Memory, statistics: int
 ) -> tuple[Tensor, Memory]:
-    """The model [P] and memory after a step; the last `statistics` entries, running statistics, move by the update."""
+    """The model [P] and the state after a server step; the last `statistics` entries are just moved by the update."""
     n = len(w) - statistics
     after, memory = server.step(w[:n], update[:n], memory)
     return (torch.cat([after, (w + update)[n:]]) if statistics else after), memory

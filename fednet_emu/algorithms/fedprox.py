@@ -3,15 +3,15 @@
 Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: "Federated Optimization in Heterogeneous Networks", MLSys 2020,
 https://arxiv.org/abs/1812.06127, Algorithm 2
 
-Line by line: the server sends w^t to a random cohort; device k finds a gamma-inexact minimiser of h_k(w; w^t) = F_k(w)
+Line by line: the server sends w^t to a random cohort. Device k finds a gamma-inexact minimiser of h_k(w; w^t) = F_k(w)
 + mu/2 ||w - w^t||^2, here by all or some of the local steps of its plan (`partial_work`), so that gamma differs between
-devices and rounds; the server averages the models that arrive.
+devices and rounds. The server averages the models that arrive.
 
-Differences from the paper: devices are drawn uniformly, or by another `selection`, and weighted by their samples, as in
-the paper's experiments, where Algorithm 2 draws them by their shares of the samples and weights them alike (`weighting:
-uniform`). The adaptive mu follows the heuristic of Appendix C.3.3 (`mu_step`, `falls`), but uses the mean of the losses
-that devices had in their local steps, since a server has no samples; devices send the loss with the model, and receive
-mu with the model: one scalar more in each direction. All settings of `fedavg` may be combined with it.
+Differences from the paper: devices are drawn uniformly, or by another `selection`, and weighted by their numbers of
+samples, as in the paper's experiments. Algorithm 2 instead draws devices in proportion to their samples and gives them
+equal weights (`weighting: uniform`). The adaptive mu follows the heuristic of Appendix C.3.3 (`mu_step`, `falls`), but
+uses the mean of the devices' losses during local steps, since a server has no samples. Devices send the loss with the
+model, and receive mu with the model: one scalar more in each direction. All settings of `fedavg` can be used, too.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from fednet_emu.federation import Deferred, Device, Federation, LocalStep, Proce
 
 
 class FedProx(FedAvg):
-    """Each round a random cohort trains near the received model, fully or in part, and the server averages."""
+    """In each round a random cohort makes all or some of its steps near the received model; the server averages."""
 
     kind = "fedprox"
     mu: float = Field(0.01, ge=0)
-    """Factor of the proximal term mu/2 ||w - w^t||^2 that keeps devices near the model they received (mu); 0 is
+    """Factor mu of the proximal term mu/2 ||w - w^t||^2, which keeps a device's model near the received one; 0 is
     federated averaging."""
     adaptive: bool = False
-    """Whether `mu` is only the first value: it rises when the loss rises, and falls when the loss keeps falling."""
+    """Whether to adapt mu: starting at `mu`, it rises when the loss rises, and falls when the loss keeps falling."""
     mu_step: float = Field(0.1, ge=0)
-    """By how much an adaptive mu rises or falls; 0.1 in the paper."""
+    """Amount by which an adaptive mu rises or falls; 0.1 in the paper."""
     falls: int = Field(5, gt=0)
-    """Number of rounds in a row in which the loss has to fall for an adaptive mu to fall; 5 in the paper."""
+    """Number of consecutive rounds with a falling loss after which an adaptive mu falls; 5 in the paper."""
     partial_work: AnyPartialWork = FullWork()
-    """How much of the local work a device does in a round."""
+    """Rule for the part of the local steps that a device makes in a round."""
 
     def _check(self) -> None:
         super()._check()
@@ -93,7 +93,7 @@ class FedProx(FedAvg):
 
 
 class Pull(NamedTuple):
-    """The proximal factor of the next round, the loss of the latest, and how often in a row it has fallen."""
+    """Proximal factor of the next round, mean loss of the last round, and number of consecutive falls of the loss."""
 
     mu: float
     loss: float | None
@@ -101,7 +101,7 @@ class Pull(NamedTuple):
 
 
 def adapted(pull: Pull, losses: Sequence[float], weights: Sequence[float], step: float, falls: int) -> Pull:
-    """Raise mu by `step` when the mean loss has risen; lower it when that has fallen `falls` times in a row."""
+    """Return `pull` with mu raised by `step` if the mean loss has risen, or lowered after `falls` falls in a row."""
     loss = float(np.average(losses, weights=weights))
     if pull.loss is None:
         return Pull(pull.mu, loss, 0)

@@ -1,4 +1,4 @@
-"""Partial work: how many local steps a device makes in a round that is too short for all of them."""
+"""Partial work: the number of local steps that a device makes in a round that may be too short for all of them."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from fednet_emu.federation import Device, Federation, SgdPlan
 
 
 class PartialWork(Component):
-    """A rule for the local work of a device in a round."""
+    """A rule for the number of local steps of a device in a round."""
 
     @abstractmethod
     def steps(self, fed: Federation, k: Device, plan: SgdPlan, t: int, upload_bit: int) -> int:
-        """Number of steps, at least one, of an invited device with samples that begins to train `plan` in round t now.
+        """Number of steps, at least 1, of device `k`, which begins to train `plan` in round `t` now.
 
-        `upload_bit` is the size of its upload, without headers.
+        The device is invited and has samples. `upload_bit` is the size of its upload in bits, without headers.
         """
 
     def plan(self, fed: Federation, k: Device, plan: SgdPlan, t: int, upload_bit: int) -> SgdPlan:
-        """The first steps of a plan, as many as the device makes of it."""
+        """Return `plan`, shortened to the number of steps that device `k` makes."""
         steps = self.steps(fed, k, plan, t, upload_bit)
         return plan if steps == plan.n_steps(k.n_samples) else replace(plan, epochs=None, steps=steps)
 
 
 class FullWork(PartialWork):
-    """All of it; a late device is left out."""
+    """Every device makes all local steps; a device that misses the deadline is left out."""
 
     kind = "full"
 
@@ -41,16 +41,16 @@ class FullWork(PartialWork):
 
 
 class UntilDeadline(PartialWork):
-    """As many steps as fit before the deadline, less the time to upload the result, and one at least.
+    """A device makes as many steps as fit before the deadline, with time left to upload the result, but at least one.
 
-    A device knows its nominal speed and the mean rate of its link; it knows neither its slowdowns (`straggler`, fading)
-    nor the other senders, so that it may still be late.
+    For this estimate a device knows its nominal speed and the mean rate of its link. It does not know its slowdowns
+    (`straggler`, fading) or the other senders, so that it may still be late.
     """
 
     kind = "deadline"
     reserve: float = Field(1.0, ge=0)
-    """Time reserved for the upload, as a multiple of its duration alone in the band, at the mean rate and without
-    headers."""
+    """Time reserved for the upload, as a multiple of the time that the upload takes without other senders, at the mean
+    rate and without headers."""
 
     def steps(self, fed: Federation, k: Device, plan: SgdPlan, t: int, upload_bit: int) -> int:
         most = plan.n_steps(k.n_samples)
@@ -66,11 +66,11 @@ class UntilDeadline(PartialWork):
 
 
 class RandomWork(PartialWork):
-    """A random part for a share of the cohort, as in the experiments of FedProx: x epochs of E, x uniform from 1 on."""
+    """A share of the cohort makes only x of E epochs, as in FedProx's experiments; x is drawn uniformly from 1 to E."""
 
     kind = "random"
     share: float = Field(ge=0, le=1)
-    """Share of the cohort that makes a part only; 0, 0.5 and 0.9 in the paper. The others do all."""
+    """Share of devices in the cohort that make only some steps; other devices make all. 0, 0.5 and 0.9 in the paper."""
 
     def steps(self, fed: Federation, k: Device, plan: SgdPlan, t: int, upload_bit: int) -> int:
         rng, n = fed.streams("partial_work", t), len(k.invitation.cohort)

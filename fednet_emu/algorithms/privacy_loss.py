@@ -1,14 +1,14 @@
 """Epsilon of rounds with Poisson sampling, by the privacy loss distribution: a tighter bound than RDP.
 
-The loss of a round is ln(p / q), where the noisy sum has density p with a device and q without it, or the reverse; the
-losses of rounds add up, so that their distribution is a convolution. Koskela, Jälkö and Honkela, "Computing Tight
-Differential Privacy Guarantees Using FFT", AISTATS 2020, https://arxiv.org/abs/1906.03049. On a grid, the masses of p
-and q between two points move to these points with both sums preserved, which only makes the pair more distinguishable:
-Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, "Connect the Dots: Tighter Discrete Approximations of Privacy Loss
-Distributions", PoPETs 2022, https://arxiv.org/abs/2207.04380.
+The loss of a round is ln(p / q), where the noisy sum has density p with a device and q without the device, or vice
+versa. The losses of rounds add up, so that the distribution of the sum is a convolution. Koskela, Jälkö and Honkela,
+"Computing Tight Differential Privacy Guarantees Using FFT", AISTATS 2020, https://arxiv.org/abs/1906.03049. On a grid,
+the masses of p and q between two points move to these points with both sums preserved, which can only increase the
+loss: Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, "Connect the Dots: Tighter Discrete Approximations of Privacy
+Loss Distributions", PoPETs 2022, https://arxiv.org/abs/2207.04380.
 
-Ignored here: the part of a round beyond ten deviations of the noise, of probability 1e-23, and rounding in the
-transform, which is below 1e-10.
+Ignored here: noise beyond ten standard deviations, which has a probability of 1e-23, and rounding errors of the Fourier
+transform, which are below 1e-10.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from scipy.special import logsumexp, ndtr
 from fednet_emu.arrays import Array
 
 STEP = 1e-4
-"""Step of the grid of losses; larger if the grid would have too many points."""
+"""Distance between the points of the grid of losses; larger if the grid would have too many points."""
 LEAST_DELTA = 1e-9
-"""Least delta for which rounding in the transform does not matter."""
+"""Smallest delta for which rounding errors of the Fourier transform do not matter."""
 _MOST, _REACH, _BEYOND = 2**20, 10.0, 1e-6
 _ORDERS = 2.0 ** np.arange(-8, 10)
 
 
 class Losses(NamedTuple):
-    """The loss of one round: a probability [n] for each of the losses `step` times first, first + 1, ..."""
+    """The distribution of the loss of one round: `mass` [n] has the probabilities of losses (`first` + i) `step`."""
 
     mass: Array
     first: int
@@ -40,7 +40,7 @@ class Losses(NamedTuple):
 
 
 def epsilon(noise_multiplier: float, *, delta: float, rounds: int, rate: float) -> float:
-    """The epsilon of `rounds` rounds, at a rate above 0 and below 1; arguments as of `accountant.epsilon`."""
+    """Return the epsilon of `rounds` rounds, for 0 < `rate` < 1; the arguments are those of `accountant.epsilon`."""
     low, high = _ends(noise_multiplier, rate)
     step = max(STEP, (high - low) / _MOST)
     while True:
@@ -53,11 +53,11 @@ def epsilon(noise_multiplier: float, *, delta: float, rounds: int, rate: float) 
 
 @lru_cache(8)
 def losses(noise_multiplier: float, rate: float, step: float, *, adding: bool) -> Losses:
-    """The loss of a round with a device against the round without it; or the reverse, if `adding`."""
+    """Return the loss of a round with a device against the round without it; with `adding`, the other way round."""
     z, q = noise_multiplier, rate
     low, high = _ends(z, q)
     grid = np.arange(math.floor(low / step), math.ceil(high / step) + 1)
-    with np.errstate(divide="ignore"):  # x: the sum at which the loss is that of the grid
+    with np.errstate(divide="ignore"):  # x: the noisy sum at which the loss has the value of the grid point
         x = z * z * (grid * step - math.log(q) + np.log(-np.expm1(np.minimum(math.log1p(-q) - grid * step, 0)))) + 0.5
     without = _masses(x / z)
     masses = (1 - q) * without + q * _masses((x - 1) / z), without
@@ -73,7 +73,7 @@ def losses(noise_multiplier: float, rate: float, step: float, *, adding: bool) -
 
 
 def _ends(z: float, q: float) -> tuple[float, float]:
-    """The losses at a sum ten deviations below 0, and at a sum ten deviations above 1."""
+    """The losses at a noisy sum ten standard deviations below 0, and at one ten standard deviations above 1."""
     low, high = (
         np.logaddexp(math.log1p(-q), math.log(q) + (2 * x - 1) / (2 * z * z)) for x in (-_REACH * z, 1 + _REACH * z)
     )
@@ -81,22 +81,22 @@ def _ends(z: float, q: float) -> tuple[float, float]:
 
 
 def _masses(x: Array) -> Array:
-    """The normal probability between neighbours of x [n], exact in both tails, [n - 1]."""
+    """Standard normal probability [n - 1] between neighbouring entries of `x` [n], exact in both tails."""
     low, high = ndtr(x), ndtr(-x)
     return np.asarray(np.where(x[:-1] > 0, high[:-1] - high[1:], low[1:] - low[:-1]))
 
 
 def _centred(own: Losses) -> tuple[int, Array]:
-    """The point of the grid next to the mean, and the losses less that."""
+    """Return the index of the grid point next to the mean loss, and the losses [n] minus the loss of this point."""
     at: Array = own.first + np.arange(len(own.mass), dtype=np.float64)
     middle = round(float(own.mass @ at))
     return middle, (at - middle) * own.step
 
 
 def _reach(own: Losses, rounds: int, tail: float) -> tuple[int, int]:
-    """Points of the grid above and below the middle that the sum of all losses leaves with probability `tail` at most.
+    """Numbers of grid points above and below the middle that the sum of losses exceeds with probability `tail` at most.
 
-    By Chernoff's bound, the least over some orders.
+    The bound is Chernoff's, the smallest over some orders.
     """
     _, value = _centred(own)
     with np.errstate(divide="ignore"):
@@ -109,9 +109,9 @@ def _reach(own: Losses, rounds: int, tail: float) -> tuple[int, int]:
 
 
 def _of(own: Losses, rounds: int, delta: float, above: int, below: int) -> float:
-    """The epsilon of the sum of `rounds` losses.
+    """Return the epsilon of the sum of `rounds` losses.
 
-    Except for a share `_BEYOND` of delta, the sum is at most `above` and `below` points from the middle.
+    Except with probability `_BEYOND` * `delta`, the sum is at most `above` and `below` points from the middle.
     """
     from scipy.optimize import brentq
 
@@ -120,7 +120,7 @@ def _of(own: Losses, rounds: int, delta: float, above: int, below: int) -> float
     folded = np.zeros(n)
     np.add.at(folded, (own.first - middle + np.arange(len(own.mass))) % n, own.mass)
     total = np.maximum(irfft(rfft(folded) ** rounds, n), 0)
-    total = np.roll(total, below)  # the first is now `below` points under the middle
+    total = np.roll(total, below)  # the first point is now `below` points below the middle
     value = (rounds * middle - below + np.arange(n)) * own.step
     left = delta * (1 - 2 * _BEYOND)
 

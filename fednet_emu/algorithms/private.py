@@ -1,11 +1,11 @@
-"""Aggregation with differential privacy: noise that the server adds to a sum, or every device to its own update.
+"""Aggregation with differential privacy: the server adds noise to a sum, or every device adds noise to its update.
 
 Central: McMahan, Ramage, Talwar, Zhang, "Learning Differentially Private Recurrent Language Models", ICLR 2018,
-https://arxiv.org/abs/1710.06963; the limit that follows a quantile of the norms: Andrew, Thakkar, McMahan, Ramaswamy,
+https://arxiv.org/abs/1710.06963; clipping at a quantile of the update norms: Andrew, Thakkar, McMahan, Ramaswamy,
 "Differentially Private Learning with Adaptive Clipping", NeurIPS 2021, https://arxiv.org/abs/1905.03871, Algorithm 1.
 
 Symbols: S is `clip_norm`, z `noise_multiplier`, gamma `quantile`, eta_C `lr`, sigma_b `count_noise`, b_k the indicator
-that a device sends, q N the mean number of invited devices.
+that a device sends, and q N the mean number of invited devices.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from fednet_emu.compression import NoCompression
 from fednet_emu.federation import Accumulation, Arrived, Deferred, Device, Federation, MeanOf, Streams
 
 COUNT_NOISE = 20
-"""The expected number of devices over this is by default the deviation of the noise on the count, as in the paper."""
+"""Divisor of the expected number of devices that gives the default standard deviation of the noise on the count."""
 
 
 class _Private(Aggregation):
-    """Base of both rules."""
+    """Base class of both privacy rules."""
 
     needs_singles = False
     reveals_statistics = True
     clip_norm: float = Field(gt=0)
-    """Largest Euclidean norm of an update (S); a longer one is scaled down."""
+    """Maximum Euclidean norm S of an update; a longer update is scaled down to this norm."""
     noise_multiplier: float = Field(ge=0)
-    """Standard deviation of the noise over `clip_norm` (z); `fe.noise_for` finds it for an epsilon."""
+    """Standard deviation of the noise divided by `clip_norm` (z); `fe.noise_for` computes it for a given epsilon."""
     delta: float = Field(1e-5, gt=0, lt=1)
-    """Probability of a loss of privacy above epsilon; well below one over the number of devices."""
+    """Probability of a privacy loss above epsilon; should be well below 1 / (number of devices)."""
 
     def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
         return torch.stack([clipped(w_k, w, self.clip_norm) - w for w_k in models]).mean(0)
@@ -57,10 +57,10 @@ class _Private(Aggregation):
 class LocalPrivacy(_Private):
     """Local privacy: each device clips its update and adds the noise itself, so that it need not trust the server.
 
-    The mean of n updates then has noise of n times the variance that a server would need to add. Epsilon holds for all
-    rounds, as if the device had been invited to each, compared with sending no update; sampling does not lower it, as
-    the server knows the sender of each update. All weights are 1. Post-processing of an update (compression, a sum over
-    the air) does not increase epsilon.
+    The noise of the mean of n updates then has n times the variance of noise added by a server. Epsilon holds for all
+    rounds, as if the device had been invited to each round, compared with sending no update; sampling does not lower
+    epsilon, as the server knows the sender of each update. All weights are 1. Post-processing of an update
+    (compression, a sum over the air) does not increase epsilon.
     """
 
     kind = "local-dp"
@@ -77,53 +77,53 @@ class LocalPrivacy(_Private):
 
 
 class AdaptiveClipping(Component):
-    """A limit that follows a quantile of the norms of the updates."""
+    """A clipping norm that follows a quantile of the norms of the updates."""
 
     quantile: float = Field(0.5, gt=0, lt=1)
-    """Part of the updates that should be below the limit (gamma)."""
+    """Share of the updates whose norm should be below the clipping norm (gamma)."""
     lr: float = Field(0.2, gt=0)
-    """Step size (eta_C): the exponent by which the limit grows is this times gamma minus the share below."""
+    """Step size eta_C: per round, the clipping norm changes by a factor exp(eta_C (gamma - share of updates below))."""
     count_noise: float | None = Field(None, gt=0)
-    """Standard deviation of the noise on the number of updates below the limit (sigma_b); null for a twentieth of the
+    """Standard deviation sigma_b of the noise on the number of updates below the clipping norm; null is 1/20 of the
     mean number of invited devices, as in the paper."""
 
     def noise(self, asked: float) -> float:
         return asked / COUNT_NOISE if self.count_noise is None else self.count_noise
 
     def moved(self, limit: float, within: Sequence[float], asked: float, streams: Streams, name: Any) -> float:
-        """The limit of the next round, given whether each update was within the present limit (b_k)."""
+        """Return the next round's clipping norm; `within` says whether each update was within `limit` (b_k)."""
         drawn = float(streams(*name, "count").standard_normal())
         share = (sum(within) + self.noise(asked) * drawn) / asked
         return limit * math.exp(-self.lr * (share - self.quantile))
 
 
 class CentralPrivacy(_Private):
-    """DP-FedAvg: the sum of clipped updates and Gaussian noise, over the mean number of invited devices.
+    """DP-FedAvg: the sum of clipped updates, plus Gaussian noise, divided by the mean number of invited devices.
 
-    McMahan, Ramage, Talwar, Zhang, ICLR 2018. Each device scales its update, as a whole, down to at most `clip_norm`;
-    all weigh 1. It needs devices that are invited independently of each other: `selection: poisson`, or `all`. A round
-    without invitations or replies also has noise. `fednet check` gives the privacy loss of `stop.rounds` rounds;
-    `epsilon` in the summary and the series `privacy` give the loss so far. Where devices can be away, epsilon is
-    calculated without the gain of sampling, as participation then depends on more than the draw.
+    McMahan, Ramage, Talwar, Zhang, ICLR 2018. Each device scales its whole update down to a norm of at most
+    `clip_norm`; all weights are 1. Devices must be invited independently of each other: `selection: poisson`, or `all`.
+    A round without invitations or replies also has noise. `fednet check` gives the privacy loss of `stop.rounds`
+    rounds; `epsilon` in the summary and the series `privacy` give the loss so far. If devices can be absent, epsilon is
+    computed without the gain from sampling, as participation then depends on more than random sampling.
     """
 
     kind = "dp"
-    least = 0  # noise is added in any case
+    least = 0  # noise is added even to a round without updates
 
     accountant: Accountant = "rdp"
-    """How epsilon is calculated where devices are drawn. rdp: by Renyi divergences, in a short time; pld: by privacy
-    loss distributions, a smaller epsilon, which takes tenths of a second for each round."""
+    """How epsilon is computed if devices are sampled. rdp: by Renyi divergences, which is fast; pld: by privacy loss
+    distributions, with a smaller epsilon, but tenths of a second per round."""
     adaptive: AdaptiveClipping | None = None
-    """How the limit follows the norms, from `clip_norm` on: each device receives the limit with the model, and sends
-    with its update whether its norm was within the limit, one scalar each way. `noise_multiplier` then holds for both
-    noises together, so that epsilon is the same. Null keeps the limit."""
+    """How the clipping norm follows the update norms, starting at `clip_norm`. Each device receives the clipping norm
+    with the model, and sends with its update whether its norm was within: one scalar each way. `noise_multiplier` then
+    covers both noises together, so that epsilon is the same. Null keeps the clipping norm constant."""
 
     @property
     def needs_singles(self) -> bool:  # type: ignore[override]
-        return self.adaptive is not None  # a sum of models has no place for the count
+        return self.adaptive is not None  # a sum of models cannot also carry the count
 
     def sum_noise(self, asked: float) -> float:
-        """Standard deviation of the noise on the sum over the limit (z_Delta), given the noise on the count."""
+        """Standard deviation of the noise on the sum over the clipping norm (z_Delta), given the noise on the count."""
         z = self.noise_multiplier
         if self.adaptive is None or z == 0:
             return z
@@ -161,7 +161,7 @@ class CentralPrivacy(_Private):
     def noisy(
         self, w: Tensor, n: int, mean: MeanOf, asked: float, limit: float, streams: Streams, name: Any
     ) -> Accumulation:
-        """The sum of n clipped updates and the noise, over the mean number `asked` of invited devices."""
+        """Return the sum of `n` clipped updates and noise, divided by `asked`, the mean number of invited devices."""
         update = yield from mean(w, [1.0] * n)
         noise = torch.from_numpy(streams(*name).standard_normal(w.numel())).to(w)
         return update * (n / asked) + noise * (self.sum_noise(asked) * limit / asked)
@@ -201,17 +201,17 @@ class CentralPrivacy(_Private):
 
 
 def clipped(params: Tensor, w: Tensor, limit: float) -> Tensor:
-    """The parameters [P], with an update of w [P] that is scaled down as a whole to this norm where it is longer."""
+    """Return `params` [P], with the update from `w` [P] scaled down as a whole if its norm exceeds `limit`."""
     norm = float((params - w).norm(dtype=torch.float64))
     return params if norm <= limit else w + (params - w) * (limit / norm)
 
 
 def is_within(params: Tensor, w: Tensor, limit: float) -> float:
-    """1 if the update of w [P] to `params` [P] is no longer than the limit (b_k), else 0."""
+    """Return 1 if the norm of the update from `w` [P] to `params` [P] is at most `limit` (b_k), else 0."""
     return float((params - w).norm(dtype=torch.float64) <= limit)
 
 
 def noised(params: Tensor, w: Tensor, limit: float, noise_multiplier: float, streams: Streams, name: Any) -> Tensor:
-    """The parameters [P] with a clipped update of w [P], and noise from the stream `name`."""
+    """Return `params` [P] with a clipped update from `w` [P], plus noise from the random stream `name`."""
     noise = torch.from_numpy(streams(*name).standard_normal(w.numel())).to(w)
     return clipped(params, w, limit) + noise * (noise_multiplier * limit)

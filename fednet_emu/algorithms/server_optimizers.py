@@ -1,13 +1,13 @@
-"""Server optimizers: how the server moves its model by the aggregated update.
+"""Server optimizers: how the server moves its model along the aggregated update.
 
-Plain steps are federated averaging, or with another step size the "FedAvg with server learning rate" of the field.
+Plain steps are federated averaging; with another step size they are known as "FedAvg with server learning rate".
 Momentum is FedAvgM: Hsu, Qi, Brown, "Measuring the Effects of Non-Identical Data Distribution for Federated Visual
 Classification", 2019, https://arxiv.org/abs/1909.06335. Adagrad, Adam and Yogi are FedAdagrad, FedAdam and FedYogi:
 Reddi, Charles, Zaheer, Garrett, Rush, Konečný, Kumar, McMahan, "Adaptive Federated Optimization", ICLR 2021,
 https://openreview.net/forum?id=LkFG3lB13U5, Algorithm 2.
 
-Symbols of Algorithm 2: w is x_t, update is Delta_t, m is m_t, v is v_t, lr is eta, tau is tau. As there, m starts at 0,
-v at tau^2, and neither is corrected for its start.
+Symbols of Algorithm 2: w is x_t, update is Delta_t, m is m_t, v is v_t, lr is eta, tau is tau. As in Algorithm 2, m
+starts at 0 and v at tau^2, and neither has a bias correction.
 
 Differences from the papers: a round without updates makes no step, and keeps m and v. The update is the result of the
 aggregation, which need not be a mean.
@@ -30,76 +30,76 @@ Memory = tuple[Tensor, ...]
 
 
 class ServerOptimizer(Component):
-    """A rule that moves the server's model by an update."""
+    """A rule that moves the server's model along an update."""
 
     vectors: ClassVar[int] = 0
-    """Number of vectors in its state between rounds."""
+    """Number of vectors in the optimizer's state between rounds."""
 
     def start(self, w: Tensor) -> Memory:
         return ()
 
     @abstractmethod
     def step(self, w: Tensor, update: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        """The new model [P] and memory; neither w [P], nor update [P], nor the memory is modified."""
+        """Return the new model [P] and state; `w` [P], `update` [P] and `memory` are not modified."""
 
 
 class ServerSgd(ServerOptimizer):
-    """The update, times a step size: federated averaging."""
+    """Adds the update times a step size to the model: federated averaging."""
 
     kind = "sgd"
     lr: float = Field(1.0, ge=0)
-    """Step size of the server: the factor of the update."""
+    """Step size of the server, by which it multiplies the update."""
 
     def step(self, w: Tensor, update: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
         return w + self.lr * update, memory
 
 
 class ServerMomentum(ServerOptimizer):
-    """A decaying sum of the updates, times a step size: FedAvgM."""
+    """Adds a decaying sum of the updates, times a step size, to the model: FedAvgM."""
 
     kind = "momentum"
     lr: float = Field(1.0, ge=0)
     """Step size of the server; 1 in the paper of FedAvgM."""
     beta: float = Field(0.9, ge=0, lt=1)
-    """Momentum: the part of the sum that is left in the next round (beta)."""
+    """Momentum: the share of the decaying sum that remains in the next round (beta)."""
     vectors: ClassVar[int] = 1
 
     def start(self, w: Tensor) -> Memory:
         return (torch.zeros_like(w),)
 
     def step(self, w: Tensor, update: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        """With the sum m <- beta m + update, the model w + lr m."""
+        """Return the model w + lr m, with the sum m <- beta m + update."""
         m = self.beta * memory[0] + update
         return w + self.lr * m, (m,)
 
 
 class AdaptiveServer(ServerOptimizer):
-    """Algorithm 2 of Reddi et al.: steps m / (sqrt(v) + tau), with a separate size for each parameter."""
+    """Algorithm 2 of Reddi et al.: steps m / (sqrt(v) + tau), with a separate step size for each parameter."""
 
     lr: float = Field(0.01, ge=0)
     """Step size of the server (eta)."""
     beta1: float = Field(0.9, ge=0, lt=1)
     """Decay rate of the running mean of the updates (beta_1)."""
     tau: float = Field(1e-3, gt=0)
-    """Constant added to the denominator: the larger, the less adaptive (tau)."""
+    """Constant added to the denominator (tau); larger values make step sizes less adaptive."""
     vectors: ClassVar[int] = 2
 
     def start(self, w: Tensor) -> Memory:
         return torch.zeros_like(w), torch.full_like(w, self.tau**2)
 
     def step(self, w: Tensor, update: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        """With m <- beta1 m + (1 - beta1) update and the new v, the model w + lr m / (sqrt(v) + tau)."""
+        """Return the model w + lr m / (sqrt(v) + tau), with m <- beta1 m + (1 - beta1) update and the new v."""
         m = self.beta1 * memory[0] + (1 - self.beta1) * update
         v = self.spread(memory[1], update.square())
         return w + self.lr * m / (v.sqrt() + self.tau), (m, v)
 
     @abstractmethod
     def spread(self, v: Tensor, square: Tensor) -> Tensor:
-        """The new v [P], from the previous v and the squared update [P]."""
+        """Return the new v [P], from the previous `v` and the squared update `square` [P]."""
 
 
 class ServerAdagrad(AdaptiveServer):
-    """The sum of squared updates in the denominator: FedAdagrad."""
+    """FedAdagrad: the denominator contains the sum of squared updates."""
 
     kind = "adagrad"
     beta1: float = Field(0.0, ge=0, lt=1)
@@ -110,7 +110,7 @@ class ServerAdagrad(AdaptiveServer):
 
 
 class ServerAdam(AdaptiveServer):
-    """A running mean of squared updates in the denominator: FedAdam."""
+    """FedAdam: the denominator contains a running mean of squared updates."""
 
     kind = "adam"
     beta2: float = Field(0.99, ge=0, lt=1)
@@ -121,11 +121,11 @@ class ServerAdam(AdaptiveServer):
 
 
 class ServerYogi(AdaptiveServer):
-    """As Adam, but the denominator moves by amounts that do not depend on its own size: FedYogi."""
+    """FedYogi: like Adam, but the change of v in the denominator does not depend on the size of v."""
 
     kind = "yogi"
     beta2: float = Field(0.99, ge=0, lt=1)
-    """Decay rate of the squared updates (beta_2)."""
+    """Rate beta_2 of the squared updates: v changes by at most (1 - beta_2) times the squared update."""
 
     def spread(self, v: Tensor, square: Tensor) -> Tensor:
         return v - (1 - self.beta2) * square * torch.sign(v - square)

@@ -1,4 +1,4 @@
-"""Compression of messages, one kind for each direction."""
+"""Compression of messages; each direction has its own kind."""
 
 from typing import Annotated
 

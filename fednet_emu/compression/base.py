@@ -1,4 +1,4 @@
-"""Base of compressions: the size in bits of n numbers, and the vector that the receiver decodes."""
+"""Base class of compressions: the size in bits of n compressed numbers, and the vector that the receiver decodes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor
 from fednet_emu.component.component import Component
 
 FLOAT_BIT = 32
-"""Bits of an uncompressed number: single precision."""
+"""Size in bits of an uncompressed number: single precision."""
 
 
 class Message(NamedTuple):
-    """A compressed vector: the decoded vector [n], and its size in bits."""
+    """A compressed vector: the decoded vector [n], and the size of the message in bits."""
 
     read: Tensor
     bit: int
@@ -24,33 +24,33 @@ class Message(NamedTuple):
 class Compression(Component):
     """A lossy encoding of n numbers.
 
-    The bits count everything that a receiver needs except n and the settings, which both ends know.
+    The size in bits includes everything that a receiver needs except n and the settings, which both ends know.
     """
 
     @abstractmethod
     def bit(self, n: int) -> int:
-        """Bits of a message of n numbers; an upper bound if `depends_on_values`."""
+        """Size in bits of a message of `n` numbers; an upper bound if `depends_on_values`."""
 
     @abstractmethod
     def compress(self, v: Tensor, rng: np.random.Generator) -> Message:
-        """Compress a vector [n] of at least one number, without changing it; `rng` gives all random draws."""
+        """Compress a vector `v` [n] with n >= 1, without changing `v`; all random numbers come from `rng`."""
 
     def growth(self, n: int) -> float:
         """Bound 1 + omega of E|C(v)|^2 / |v|^2 for unbiased random rounding; 1 for a deterministic compression.
 
-        C(v) divided by this bound is a contraction, which error feedback needs (Beznosikov, Horváth, Richtárik,
+        C(v) divided by this bound is a contraction, as error feedback requires (Beznosikov, Horváth, Richtárik,
         Safaryan: "On Biased Compression for Distributed Learning", JMLR 2023).
         """
         return 1.0
 
     @property
     def depends_on_values(self) -> bool:
-        """Whether the bits depend on the values, so that `bit` is an upper bound."""
+        """True if the size depends on the values, so that `bit` is an upper bound."""
         return False
 
     @property
     def feeds_back(self) -> bool:
-        """Whether the sender adds the compression error of a message to the next message."""
+        """True if the sender adds the compression error of a message to the next message."""
         return bool(getattr(self, "error_feedback", False))
 
 
@@ -67,4 +67,4 @@ class NoCompression(Compression):
 
 
 WHOLE = NoCompression()
-"""Uncompressed numbers."""
+"""Compression that leaves numbers uncompressed."""

@@ -14,21 +14,21 @@ from fednet_emu.compression.rounding import BFloat16, Float16, Qsgd, Sign, Unifo
 from fednet_emu.compression.sparse import RandomK, Sparse, TopK
 
 STAGES: dict[str, type[Compression]] = kinds(Qsgd, TopK, RandomK, Sign, Uniform, Float16, BFloat16)
-"""Kinds that a chain can be made of."""
+"""Kinds of compression that can be stages of a chain."""
 
 AnyStage = Annotated[Compression, Slot("compression stage", STAGES)]
 
 
 class Chain(Compression):
-    """Several stages: each stage encodes the entries that the stage before it selects.
+    """Several stages: each stage encodes the entries that the previous stage selects.
 
-    Sparse ternary compression (Sattler et al., see `top-k`) is top-k and sign. Error feedback applies to the chain as a
-    whole. A stage with random rounding is then divided by 1 + omega, its bound of E|C(v)|^2 / |v|^2, as in Basu, Data,
-    Karakus, Diggavi: "Qsparse-local-SGD", NeurIPS 2019, https://arxiv.org/abs/1906.02367.
+    Sparse ternary compression (Sattler et al., see `top-k`) is top-k followed by sign. Error feedback applies to the
+    chain as a whole. A stage with random rounding is then divided by 1 + omega, its bound of E|C(v)|^2 / |v|^2, as in
+    Basu, Data, Karakus, Diggavi: "Qsparse-local-SGD", NeurIPS 2019, https://arxiv.org/abs/1906.02367.
     """
 
     stages: tuple[AnyStage, ...] = Field((TopK(), Qsgd()), min_length=1)
-    """Stages in their order; all but the last select entries (`top-k`, `random-k`). The chain has error feedback if one
+    """Stages in order; all but the last must select entries (`top-k`, `random-k`). The chain has error feedback if one
     of its stages has `error_feedback`."""
 
     def _check(self) -> None:
@@ -41,7 +41,7 @@ class Chain(Compression):
 
     @property
     def _parts(self) -> tuple[Sparse | None, Compression]:
-        """The first stage if it selects entries, and the compression of these entries."""
+        """The first stage if it selects entries, else None, and the compression of the selected entries."""
         first, rest = self.stages[0], self.stages[1:]
         if not isinstance(first, Sparse):
             return None, first

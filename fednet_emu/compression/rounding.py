@@ -14,34 +14,34 @@ from fednet_emu.arrays import IntArray
 from fednet_emu.compression.base import FLOAT_BIT, Compression, Message
 
 LARGEST_HALF = 65504.0
-"""Largest number of IEEE half precision."""
+"""Largest finite number in IEEE half precision."""
 _LEAST_NORM = 2.0**-110
-"""Smaller norms count as zero: in single precision, levels divided by them are infinite."""
+"""Norms below this value count as zero, because in single precision levels divided by such norms are infinite."""
 
 
 def randomly_rounded(x: Tensor, top: int, rng: np.random.Generator) -> Tensor:
-    """Round numbers [n] from 0 to `top` up with the probability of their fraction, so that the mean is unbiased."""
+    """Round each entry of `x` [n], from 0 to `top`, up with the probability of its fraction: the mean is unbiased."""
     uniform = torch.from_numpy(rng.random(len(x), dtype=np.float32)).to(x.device)
     return (x + uniform).floor_().clamp_(0, top)
 
 
 class Qsgd(Compression):
-    """QSGD: the norm, and for each entry its sign and its ratio to the norm, rounded at random to a level.
+    """QSGD: sends the norm, and for each entry its sign and its ratio to the norm, rounded at random to a level.
 
     Alistarh, Grubic, Li, Tomioka, Vojnović: "QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding",
     NeurIPS 2017, https://arxiv.org/abs/1610.02132. The receiver decodes norm sign(v_i) l_i / s with levels l_i from 0
     to s, which is unbiased. The variance is norm^2 sum p_i (1 - p_i) / s^2, with the fractional part p_i of
     s |v_i| / norm, at most min(n / s^2, sqrt(n) / s) norm^2. Fixed coding takes 32 + n (2 + floor(log2 s)) bits.
 
-    Differences from the paper: the count of non-zero levels precedes their Elias codes, and a bit marks the coding that
-    follows, the shorter one, so that a message is never more than one bit longer than with fixed coding.
+    Differences from the paper: the number of non-zero levels precedes their Elias codes. The sender uses the shorter of
+    both codings, marked by one bit, so that a message is at most one bit longer than with fixed coding.
     """
 
     levels: int = Field(15, gt=0, le=2**15)
     """Number s of levels above zero; 1, 3, 7, 15, ... levels use all of their 2, 3, 4, 5, ... bits."""
     coding: Literal["fixed", "elias"] = "fixed"
-    """Coding of levels: `fixed`, with a fixed number of bits; `elias`, only of levels above zero and the gaps between
-    them, in Elias' omega code, which is shorter for small numbers. The bits of `elias` depend on the values: each
+    """Coding of levels. fixed: with a fixed number of bits; elias: only levels above zero and the gaps between them are
+    sent, in Elias' omega code, which is short for small numbers. With elias the size depends on the values: each
     message waits for its training, and a timing-only run counts the largest possible number of bits."""
 
     def bit(self, n: int) -> int:
@@ -64,14 +64,14 @@ class Qsgd(Compression):
 
 
 class Uniform(Compression):
-    """Smallest and largest entry, and each entry rounded at random to one of 2^bits levels between: n bits + 64 bits.
+    """Sends minimum and maximum, and each entry rounded at random to one of 2^bits levels: n * bits + 64 bits in all.
 
-    The decoded vector is unbiased; its variance is at most n (max - min)^2 / (4 (2^bits - 1)^2), and so at most
+    The decoded vector is unbiased. Its variance is at most n (max - min)^2 / (4 (2^bits - 1)^2), and therefore at most
     n / (2 (2^bits - 1)^2) of the squared norm.
     """
 
     bits: Literal[2, 4, 8] = 8
-    """Bits of an entry."""
+    """Number of bits per entry."""
 
     def bit(self, n: int) -> int:
         return 2 * FLOAT_BIT + self.bits * n
@@ -88,9 +88,9 @@ class Uniform(Compression):
 
 
 class Float16(Compression):
-    """IEEE half precision: 16 n bits, magnitudes limited to 65504.
+    """IEEE half precision: 16 n bits, with magnitudes limited to 65504.
 
-    The relative error is at most 2^-11 above 6e-5, and the absolute error at most 2^-25 below.
+    The relative error is at most 2^-11 for magnitudes above 6e-5, and the absolute error at most 2^-25 below 6e-5.
     """
 
     def bit(self, n: int) -> int:
@@ -101,7 +101,7 @@ class Float16(Compression):
 
 
 class BFloat16(Compression):
-    """The first 16 bits of single precision: 16 n bits, the same range, relative error at most 2^-8."""
+    """The first 16 bits of single precision: 16 n bits, the same range, and a relative error of at most 2^-8."""
 
     kind = "bfloat16"
 
@@ -113,9 +113,9 @@ class BFloat16(Compression):
 
 
 class Sign(Compression):
-    """The sign of each entry, decoded as the sign times the mean magnitude: n + 32 bits; zero counts as positive.
+    """Sends the sign of each entry, decoded as the sign times the mean magnitude: n + 32 bits; zero counts as positive.
 
-    It is a contraction: |v - C(v)|^2 = |v|^2 - |v|_1^2 / n. Bernstein, Wang, Azizzadenesheli, Anandkumar: "signSGD:
+    Sign is a contraction: |v - C(v)|^2 = |v|^2 - |v|_1^2 / n. Bernstein, Wang, Azizzadenesheli, Anandkumar: "signSGD:
     Compressed Optimisation for Non-Convex Problems", ICML 2018, https://arxiv.org/abs/1802.04434; Karimireddy, Rebjock,
     Stich, Jaggi: "Error Feedback Fixes SignSGD and other Gradient Compression Schemes", ICML 2019,
     https://arxiv.org/abs/1901.09847.
@@ -124,8 +124,8 @@ class Sign(Compression):
     error_feedback: bool = True
     """Whether the sender adds the compression error to the next message (EF-signSGD)."""
     magnitude: float | None = Field(None, gt=0)
-    """Decoded magnitude of every entry, the step size of signSGD, which is not sent; null to send the mean magnitude of
-    the entries. Only without error feedback."""
+    """Decoded magnitude of every entry, which is the step size of signSGD and is not sent. Null sends the mean
+    magnitude of the entries. Only without error feedback."""
 
     def _check(self) -> None:
         if self.error_feedback and self.magnitude is not None:
@@ -143,9 +143,9 @@ class Sign(Compression):
 
 
 def omega_bit(numbers: IntArray) -> IntArray:
-    """Length in bits of Elias' omega code of each number [n] from 1 on: 1, 3, 3, 6, 6, 6, 6, 7, ... for 1, 2, 3, ...
+    """Length in bits of Elias' omega code of each number [n] >= 1: 1, 3, 3, 6, 6, 6, 6, 7, ... for 1, 2, 3, ...
 
-    The code is the binary digits of the number, preceded by the code of the number of digits less one, down to 1, and
+    The code consists of the binary digits of the number, preceded by the code of (number of digits - 1), down to 1, and
     followed by a zero. Elias: "Universal codeword sets and representations of the integers", IEEE Transactions on
     Information Theory 21, 1975.
     """
@@ -158,7 +158,7 @@ def omega_bit(numbers: IntArray) -> IntArray:
 
 
 def sparse_bit(levels: IntArray) -> int:
-    """Bits of levels [n] from 0 on with signs: number of non-zero levels, and gap, sign and code of each one."""
+    """Size in bits of signed `levels` [n] >= 0: the number of non-zero levels; gap, sign and code of each of them."""
     places = np.flatnonzero(levels)
     gaps = np.diff(places, prepend=-1)
     count = omega_bit(np.array([len(places) + 1]))

@@ -1,4 +1,4 @@
-"""Sparsification: some entries are sent, and the others are decoded as zero.
+"""Sparsification: some entries are sent, and all other entries are decoded as zero.
 
 Stich, Cordonnier, Jaggi: "Sparsified SGD with Memory", NeurIPS 2018, https://arxiv.org/abs/1809.07599; Sattler,
 Wiedemann, Müller, Samek: "Robust and Communication-Efficient Federated Learning from Non-i.i.d. Data", IEEE TNNLS 2020,
@@ -7,7 +7,7 @@ https://arxiv.org/abs/1903.02891
 With k of n entries, both kinds are contractions: |v - C(v)|^2 <= (1 - k/n) |v|^2, for random entries in expectation and
 with equality. With error feedback, p = v + e is compressed, and e = p - C(p) is added to the next message.
 
-Differences from the papers: in a `chain`, the next stage encodes the entries, which otherwise take 32 bits each.
+Differences from the papers: in a `chain`, the next stage encodes the entries; otherwise an entry takes 32 bits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SEED_BIT = 32
 
 
 class Sparse(Compression):
-    """Selection of entries, which another compression may encode."""
+    """Selection of the entries to be sent, which another compression may encode."""
 
     share: float = Field(0.1, gt=0, le=1)
     """Share of the entries that are sent: k = share n, rounded, at least one."""
@@ -35,11 +35,11 @@ class Sparse(Compression):
 
     @abstractmethod
     def place_bit(self, n: int) -> int:
-        """Bits of the positions of the sent entries."""
+        """Size in bits of the positions of the sent entries."""
 
     @abstractmethod
     def places(self, v: Tensor, rng: np.random.Generator) -> Tensor:
-        """Positions [k] of the sent entries in ascending order."""
+        """Return the positions [k] of the sent entries in ascending order."""
 
     def factor(self, n: int) -> float:
         return 1.0
@@ -59,7 +59,7 @@ class Sparse(Compression):
 
 
 class TopK(Sparse):
-    """Entries of largest magnitude, with their positions: k (32 + ceil(log2 n)) bits.
+    """Sends the entries of largest magnitude, with their positions: k (32 + ceil(log2 n)) bits.
 
     The largest 5 % of the entries of a long Gaussian vector hold 27.9 % of its energy.
     """
@@ -75,9 +75,9 @@ class TopK(Sparse):
 
 
 class RandomK(Sparse):
-    """Random entries, at positions that both ends draw from the same seed: 32 k + 32 bits.
+    """Sends random entries, at positions that both ends draw from the same seed: 32 k + 32 bits.
 
-    Without error feedback the receiver multiplies the entries by n / k, which is unbiased.
+    Without error feedback the receiver multiplies the entries by n / k, so that the decoded vector is unbiased.
     """
 
     error_feedback: bool = False

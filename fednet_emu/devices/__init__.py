@@ -1,1 +1,1 @@
-"""Devices: placement, mobility, availability, processors, and power."""
+"""Devices: placement, mobility, availability, processors and power."""

@@ -1,6 +1,6 @@
 """Availability: the times at which devices are on the network.
 
-A device that leaves in the middle of a transfer loses the transfer. A device with an empty battery is away.
+A device that leaves in the middle of a transfer loses the transfer. A device with an empty battery is absent.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from fednet_emu.kernel.streams import uniform, uniforms
 
 
 class Availability(Component):
-    """Times at which each device is reachable: always, unless overridden."""
+    """Times at which each device is reachable: always by default; subclasses override the methods."""
 
     FORESEEN: ClassVar[bool] = False
-    """Whether the times of return are known beforehand, so that messages to and from a device wait for its return."""
+    """Whether the times of return are known in advance, so that messages to and from a device wait for its return."""
 
     def along(self, paths: Paths) -> Availability:
         """Return the availability of devices on these paths, for kinds that depend on movement."""
         return self
 
     def until_ns(self, device: int, now_ns: int, key: int) -> int:
-        """Return the time in ns at which a device leaves: `now_ns` if it is away, `FOREVER_NS` if it never leaves."""
+        """Return the time in ns at which a device leaves: `now_ns` if it is absent, `FOREVER_NS` if it never leaves."""
         return FOREVER_NS
 
     def present(self, count: int, now_ns: int, key: int) -> Mask:
@@ -50,12 +50,12 @@ class Always(Availability):
 
 
 class Periodic(Availability):
-    """Each device is periodically present for `on_s` and away for `off_s`, from a random phase."""
+    """Each device is periodically present for `on_s` and absent for `off_s`, starting at a random phase."""
 
     on_s: float = Field(gt=0)
-    """Time present in s in each cycle."""
+    """Duration in s of presence in each cycle."""
     off_s: float = Field(gt=0)
-    """Time away in s in each cycle."""
+    """Duration in s of absence in each cycle."""
 
     def _phase_ns(self, device: int, now_ns: int, key: int) -> tuple[int, int]:
         period_ns = to_ns(self.on_s) + to_ns(self.off_s)
@@ -76,10 +76,10 @@ class Periodic(Availability):
 
 
 class Windows(Availability):
-    """Given windows [from_s, to_s) for each device; a device that is not listed is always present."""
+    """Lists windows [from_s, to_s) of presence for each device; a device that is not listed is always present."""
 
     devices: dict[int, tuple[tuple[float, float], ...]]
-    """Windows [from, to) in s in which a device is present, by number of the device."""
+    """Windows [from, to) in s in which a device is present, by device index."""
 
     @field_validator("devices")
     @classmethod
@@ -120,7 +120,7 @@ class Windows(Availability):
 class FromMobility(Availability):
     """A device is present while its vehicle is in the recording, for mobility of vehicles that join and leave.
 
-    A vehicle leaves one time step after its last row. A gap in its rows is an absence, too.
+    A vehicle leaves one time step after its last row. A gap in its rows also counts as an absence.
     """
 
     def along(self, paths: Paths) -> Availability:
@@ -133,18 +133,18 @@ class FromMobility(Availability):
 
 
 class Passes(Availability):
-    """A satellite is present while its elevation over one of the stations of `cells: {kind: ground}` is high enough.
+    """A satellite is present while its elevation over a station of `cells: {kind: ground}` exceeds `mask_deg`.
 
-    The times of return are known beforehand: in rounds and exchanges, a message to or from a satellite below the
-    horizon waits for the next pass, and a message that the end of a pass cuts off is sent again from the start. Passes
-    shorter than ten seconds may be missed; a satellite without a pass for ten days is gone.
+    The times of return are known in advance: in rounds and exchanges, a message to or from a satellite below the
+    horizon waits for the next pass, and a message that is cut off by the end of a pass is sent again from the start.
+    Passes shorter than ten seconds may be missed. A satellite without a pass for ten days counts as gone.
     Ignored here: a change of station during a transfer, which keeps the link of the first station.
     """
 
     FORESEEN: ClassVar[bool] = True
 
     mask_deg: float = Field(10.0, ge=0, lt=90)
-    """Minimum elevation in degrees above the horizon; 5 to 25 in practice."""
+    """Minimum elevation above the horizon, in degrees; 5 to 25 in practice."""
 
     _table: PassTable | None = PrivateAttr(None)
 
@@ -180,7 +180,7 @@ AnyAvailability = Annotated[Availability, Slot("availability", AVAILABILITIES)]
 
 
 class Presence:
-    """Presence of all devices of a run, by their availability, its random phases and their batteries."""
+    """Presence of all devices of a run, given by their availability, its random phases and their batteries."""
 
     def __init__(self, availability: Availability, key: int, count: int, batteries: Batteries | None = None) -> None:
         self._availability = availability
@@ -196,13 +196,13 @@ class Presence:
         return len(self._among)
 
     def only(self, devices: IntArray) -> Presence:
-        """Return a copy that considers the given devices only."""
+        """Return a copy of this object that considers only the given devices."""
         some = copy.copy(self)
         some._among = devices
         return some
 
     def until_ns(self, device: int, now_ns: int) -> int:
-        """End of the device's present window, batteries aside; the server (-1) and other users never leave."""
+        """End of a device's presence in ns, apart from batteries; the server (-1) and other users never leave."""
         if self.always or device < 0 or device >= self.count:
             return FOREVER_NS
         if self.batteries is not None and not self.batteries.on[device]:
@@ -210,7 +210,7 @@ class Presence:
         return self._availability.until_ns(device, now_ns, self._key)
 
     def present(self, now_ns: int) -> IntArray:
-        """Devices that are present now, in ascending order."""
+        """Indices of the devices that are present now, in ascending order."""
         if self.always:
             return self._among
         there = self._availability.present(self.count, now_ns, self._key)
@@ -220,19 +220,19 @@ class Presence:
 
     @property
     def scheduled(self) -> bool:
-        """Whether devices join and leave for other reasons than empty batteries."""
+        """True if devices also join and leave for other reasons than empty batteries."""
         return not isinstance(self._availability, Always)
 
     def expected(self, now_ns: int) -> Mask:
-        """Mask [count] of the devices that are present at a time, batteries aside."""
+        """Mask [count] of the devices that are present at `now_ns`, apart from batteries."""
         return self._availability.present(self.count, now_ns, self._key)
 
     def next_return_ns(self, now_ns: int) -> int:
-        """Time, now or later, before which no device is present; `FOREVER_NS` if none ever returns."""
+        """Return the time in ns, from now on, before which no device is present; `FOREVER_NS` if none ever returns."""
         return min((self._returns_ns(int(device), now_ns) for device in self._among), default=FOREVER_NS)
 
     def foreseen_ns(self, device: int, now_ns: int) -> int:
-        """Time of return of an absent device; `FOREVER_NS` if it never returns, or the time is not known beforehand."""
+        """Return the time in ns at which an absent device returns; `FOREVER_NS` if never or not known in advance."""
         returns_ns = self._returns_ns(device, now_ns) if self.foreseen and device >= 0 else FOREVER_NS
         return returns_ns if returns_ns > now_ns else FOREVER_NS
 

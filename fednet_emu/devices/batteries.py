@@ -1,6 +1,6 @@
-"""Batteries: settings and charge of one battery, and the batteries of all devices of a run.
+"""Batteries: the settings and the charge of one battery, and the batteries of all devices of a run.
 
-The time at which a battery gets empty or is charged enough is calculated ahead, and again at each change of its loads.
+The time at which a battery becomes empty, or charged enough, is computed in advance, again at each change of its loads.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from fednet_emu.records.ledger import Ledger
 from fednet_emu.records.rows import BatteryRow
 
 COMPUTING, SENDING, RECEIVING, IDLE = range(4)
-"""Uses of energy."""
+"""Uses of energy: the indices in `Charge.used_j`."""
 
 _MOST_PIECES = 32
-"""Number of intervals of constant power after which a look-ahead ends; another one starts there."""
+"""Number of intervals of constant power in one look-ahead; a later look-ahead continues from the end."""
 
 
 class Battery(Component):
     """A battery in each device, which supplies computing, sending, receiving and idling.
 
-    A device is away from the nanosecond at which its battery gets empty: it loses its transfers, its computation stops,
-    and it draws no power. It is back as soon as the battery is charged to `restart_share`; a stopped computation then
-    continues.
+    A device is absent from the nanosecond at which its battery becomes empty: it loses its transfers, its computation
+    stops, and it draws no power. The device returns as soon as the battery is charged to `restart_share`; a stopped
+    computation then continues.
     Ignored here: self-discharge, ageing, charging losses, and a supply voltage that falls with the charge.
     """
 
     capacity_j: float = Field(ge=1e-6, le=1e12)
-    """Capacity in J. Energy that is harvested while the battery is full is spilled."""
+    """Capacity in J. Energy that is harvested while the battery is full is lost (spilled)."""
     initial_share: float = Field(default=1.0, ge=0, le=1)
-    """Initial charge as a fraction of the capacity; at 0 the devices start away."""
+    """Initial charge as a fraction of the capacity; with 0 the devices are absent at first."""
     initial_spread: float = Field(default=0.0, ge=0, le=1)
     """Width of the interval below `initial_share` from which each device's initial share is drawn uniformly."""
     restart_share: float = Field(default=0.1, ge=1e-3, le=1)
-    """Fraction of the capacity to which an empty battery is charged before its device is back."""
+    """Fraction of the capacity to which an empty battery must be charged before its device returns."""
     harvesting: AnyHarvesting = NoHarvesting()
     """Energy source of the batteries."""
 
@@ -60,9 +60,9 @@ class Battery(Component):
 
 
 class Load:
-    """A load on a device's battery: piecewise constant power, with a callback for an empty battery.
+    """A load on a device's battery: a piecewise constant power, and a callback for an empty battery.
 
-    `drawn_j` is the energy so far, and `cut_ns` the time at which the battery got empty, or `FOREVER_NS`.
+    `drawn_j` is the energy in J so far; `cut_ns` is the time when the battery became empty, or `FOREVER_NS`.
     """
 
     __slots__ = ("cut_ns", "device", "drawn_j", "emptied", "from_ns", "power_w", "use")
@@ -73,7 +73,7 @@ class Load:
         self.drawn_j, self.cut_ns = 0.0, FOREVER_NS
 
     def at(self, now_ns: int) -> tuple[float, int]:
-        """Return the present power in W, and the time of its next change."""
+        """Return the current power in W, and the time in ns of its next change."""
         if len(self.from_ns) == 1:
             return self.power_w[0], FOREVER_NS
         following = bisect_right(self.from_ns, now_ns)
@@ -82,7 +82,7 @@ class Load:
 
 
 class Span(NamedTuple):
-    """An interval of constant powers, with energy that arrives at its end."""
+    """An interval of constant powers, and the energy that arrives at the end of the interval."""
 
     start_ns: int
     end_ns: int
@@ -94,8 +94,8 @@ class Span(NamedTuple):
 class Charge:
     """The charge of one battery, exact over intervals of constant power.
 
-    All amounts refer to the last update, at `since_ns`. The charge may be below zero by the energy of one nanosecond;
-    `spilled_j` is the part of the harvested energy that exceeded the capacity, and `used_j` the drawn energy by use.
+    All amounts refer to the last update, at `since_ns`. The charge may fall below zero by the energy of one nanosecond.
+    `spilled_j` is the harvested energy that exceeded the capacity, and `used_j` lists the consumed energy by use.
     """
 
     def __init__(self, capacity_j: float, charge_j: float, idle_w: float, source: Source) -> None:
@@ -107,7 +107,7 @@ class Charge:
         self.used_j = [0.0, 0.0, 0.0, 0.0]
 
     def _spans(self, until_ns: int) -> Iterator[Span]:
-        """Yield the intervals from the last update on, with the present loads."""
+        """Yield the intervals of constant power from the last update on, with the current loads."""
         start_ns, loads = self.since_ns, self.loads
         while start_ns < until_ns:
             harvest_w, piece_ns, arrival_j = self._source.piece(start_ns)
@@ -137,17 +137,17 @@ class Charge:
         self.spilled_j += charge_j - self.charge_j
 
     def settle(self, load: Load, energy_j: float) -> None:
-        """Correct the energy of a load that has ended to its exact value, which differs by rounding only."""
+        """Correct the energy of a load that has ended to its exact value, which differs only by rounding."""
         missing_j = energy_j - load.drawn_j
         load.drawn_j = energy_j
         self.used_j[load.use] += missing_j
         self.charge_j -= missing_j
 
     def reaches_ns(self, needed_j: float) -> tuple[int, bool]:
-        """Return the time at which the battery gets empty or, if it is empty, is charged to `needed_j`.
+        """Return the time at which the battery becomes empty or, if it is empty, is charged to `needed_j`.
 
-        The time is `FOREVER_NS` if that never happens. The second result is False for a time that is only the end of
-        the look-ahead.
+        The time, in ns, is `FOREVER_NS` if this never happens. The second result is False if the time is only the end
+        of the look-ahead.
         """
         charge_j, end_ns = self.charge_j, self.since_ns
         if self.on and not self.loads and not self._idle_w:
@@ -169,7 +169,7 @@ class Charge:
 
 
 def _whole_ns(duration_s: float) -> int:
-    """Convert a duration in s to ns, rounded down; floating-point noise of the product does not remove a nanosecond."""
+    """Convert s to ns, rounded down; rounding errors of the product do not remove a nanosecond."""
     exact = duration_s * NS_PER_S
     return math.floor(exact + min(4 * math.ulp(exact), 0.25)) if abs(exact) < FOREVER_NS else FOREVER_NS
 
@@ -178,7 +178,7 @@ class Batteries:
     """The batteries of all devices.
 
     The ledger gets a row for each battery at the start, at the end, and at each change of its loads. A device draws its
-    idle power while its battery is not empty. `on` is the mask [devices] of devices that their batteries supply.
+    idle power while its battery is not empty. `on` is the mask [devices] of devices whose batteries are not empty.
     """
 
     def __init__(
@@ -208,21 +208,21 @@ class Batteries:
             self._plan(device)
 
     def load(self, device: int, use: int, power_w: float, emptied: Callable[[], None]) -> Load:
-        """Start a load on the battery of a device that is on; `emptied` is called when the battery gets empty."""
+        """Start a load on the battery of a device that is on; `emptied` is called when the battery becomes empty."""
         charge, load = self._now(device), Load(device, use, self._clock.now, power_w, emptied)
         charge.loads.append(load)
         self._plan(device)
         return load
 
     def change(self, load: Load, from_ns: Sequence[int], power_w: Sequence[float]) -> None:
-        """Change the power of a load to `power_w[i]` from `from_ns[i]` until `from_ns[i + 1]`, from now on."""
+        """Change the power of a load, from now on, to `power_w[i]` from `from_ns[i]` until `from_ns[i + 1]`."""
         if load.cut_ns == FOREVER_NS:
             self._now(load.device)
             load.from_ns, load.power_w = list(from_ns), list(power_w)
             self._plan(load.device)
 
     def unload(self, load: Load, energy_j: float) -> None:
-        """End a load now; `energy_j` is its total energy."""
+        """End a load now, with a total energy of `energy_j`."""
         charge = self._now(load.device)
         charge.settle(load, energy_j)
         if load.cut_ns == FOREVER_NS:
@@ -233,11 +233,11 @@ class Batteries:
         return np.array([max(self._now(device).charge_j, 0.0) for device in range(len(self._charges))])
 
     def returns_ns(self, device: int) -> int:
-        """Time, now or later, before which the device's battery stays empty; `FOREVER_NS` for ever."""
+        """Return the time in ns, from now on, until which the battery is empty; `FOREVER_NS` if it stays empty."""
         return self._clock.now if self.on[device] else self._due_ns[device]
 
     def when_back(self, device: int, callback: Callable[[], None]) -> bool:
-        """Call back once when a device with an empty battery is on again; return False if it never will be."""
+        """Call `callback` once when a device with an empty battery is on again; return False if it never will be."""
         if self._never:
             return False
         self._back.setdefault(device, []).append(callback)
@@ -250,11 +250,11 @@ class Batteries:
         return int(np.count_nonzero(~self.on)) if self._never else 0
 
     def used_j(self, use: int) -> float:
-        """Energy in J of all devices for one use up to the end of the run."""
+        """Energy in J that all devices have consumed for one use until the end of the run."""
         return float(sum(charge.used_j[use] for charge in self._charges))
 
     def _now(self, device: int) -> Charge:
-        """Update a battery to the present, and record it."""
+        """Update a battery to the current time, record it, and return it."""
         charge = self._charges[device]
         if charge.since_ns < self._clock.now:
             charge.advance(self._clock.now)
@@ -262,9 +262,9 @@ class Batteries:
         return charge
 
     def _plan(self, device: int) -> None:
-        """Set a timer for the time at which the battery gets empty, or is charged enough.
+        """Set a timer for the time at which the battery becomes empty, or charged enough.
 
-        The timer runs in the background if it can wake no process: without loads and callbacks.
+        The timer runs in the background if it can wake no process, that is, without loads and callbacks.
         """
         timer, self._timers[device], self._due_ns[device] = self._timers[device], None, FOREVER_NS
         if timer is not None:
@@ -274,7 +274,7 @@ class Batteries:
             return
         due_ns, certain = charge.reaches_ns(self._needed_j)
         if due_ns < FOREVER_NS:
-            due_ns = max(due_ns, charge.since_ns + (not charge.on))  # a battery is empty for a nanosecond at least
+            due_ns = max(due_ns, charge.since_ns + (not charge.on))  # a battery is empty for at least a nanosecond
             self._due_ns[device] = due_ns
             unnoticed = not charge.loads and device not in self._back
             due = partial(self._due, device, certain)

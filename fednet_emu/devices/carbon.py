@@ -1,4 +1,4 @@
-"""Carbon: grams of CO2 of the energy of a run, by the carbon intensity of a power grid."""
+"""Carbon: grams of CO2 for the energy of a run, from the carbon intensity of a power grid."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ _HOURS, _HOUR_S = 24, 3600.0
 
 @cache
 def intensities() -> dict[str, float]:
-    """Mean carbon intensity in g/kWh by place; `carbon.csv` has year and source of each."""
+    """Return the mean carbon intensity in g/kWh by place; `carbon.csv` states the year and the source of each value."""
     with Path(__file__).with_suffix(".csv").open(encoding="utf-8", newline="") as rows:
         return {row["place"]: float(row["g_per_kwh"]) for row in csv.DictReader(rows)}
 
 
 class Carbon(Component):
-    """The power grid of devices and base stations.
+    """The power grid that supplies devices and base stations.
 
-    Ignored here: emissions of hardware production, and the distribution of energy over the time of a run, which matters
-    with hourly intensities only.
+    Ignored here: emissions of hardware production. With hourly intensities, the energy of a run counts as spread evenly
+    over the time of the run.
     """
 
     _one = exactly_one("place", "g_per_kwh")
 
     place: str | None = None
-    """Country, by the mean intensity of a year; `carbon.csv` states year and source."""
+    """Country, for its mean intensity in a year; `carbon.csv` states the year and the source."""
     g_per_kwh: Annotated[float, Field(ge=0, le=5000)] | tuple[Annotated[float, Field(ge=0, le=5000)], ...] | None = None
-    """Carbon intensity in g/kWh instead of a place: one number, or one for each of the 24 hours of a day."""
+    """Carbon intensity in g/kWh, instead of `place`: one number, or one number for each of the 24 hours of a day."""
     start_hour: float = Field(0.0, ge=0, lt=24)
-    """Hour of the day at which the run starts, for hourly intensities."""
+    """Hour of the day at which the run starts; used for hourly intensities."""
     host_w: float | None = Field(None, gt=0, le=1e6)
-    """Power in W of the host that trains, over the host time of the run; null leaves the host out. It is not part of
-    the energy of the run, and is counted separately."""
+    """Power in W of the computer that runs the simulation, over the real time of the run; null leaves it out. Its
+    energy is not part of the energy of the run, and is counted separately."""
 
     @field_validator("place")
     @classmethod
@@ -58,7 +58,7 @@ class Carbon(Component):
         return given
 
     def mean_g_per_kwh(self, lasts_s: float) -> float:
-        """Mean intensity over a run that lasts this time in s."""
+        """Return the mean intensity in g/kWh over a run of `lasts_s` seconds."""
         if self.place is not None:
             return intensities()[self.place]
         if not isinstance(self.g_per_kwh, tuple):
@@ -77,7 +77,7 @@ class Carbon(Component):
         return (until(start_s + lasts_s) - until(start_s)) / lasts_s
 
     def grams(self, energy_j: float, lasts_s: float, host_s: float) -> dict[str, float]:
-        """Grams of CO2 of a run (`carbon_g`), and of the host's training if its power is given (`host_carbon_g`)."""
+        """Grams of CO2 of a run (`carbon_g`) and, if `host_w` is given, of the host's training (`host_carbon_g`)."""
         per_j = self.mean_g_per_kwh(lasts_s) / J_PER_KWH
         found = {"carbon_g": energy_j * per_j}
         return found if self.host_w is None else {**found, "host_carbon_g": self.host_w * host_s * per_j}

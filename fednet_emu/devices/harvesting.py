@@ -1,4 +1,4 @@
-"""Energy harvesting: sources of power and of energy packets that charge a battery.
+"""Energy harvesting: sources of power or of energy packets that charge a battery.
 
 The power of a source is piecewise constant, so the charge of a battery is exact at every nanosecond.
 """
@@ -19,7 +19,7 @@ from fednet_emu.kernel.streams import uniform
 
 
 class Piece(NamedTuple):
-    """Interval of a source: a constant power in W until `until_ns`, then an arrival of `arrival_j`."""
+    """One interval of a source: a constant power in W until `until_ns`, then an arrival of `arrival_j`."""
 
     power_w: float
     until_ns: int
@@ -30,11 +30,11 @@ class Source(Protocol):
     """Energy source of one battery."""
 
     def piece(self, now_ns: int) -> Piece:
-        """Return the interval after a time; an arrival at exactly this time belongs to the interval before."""
+        """Return the interval after `now_ns`; an arrival at exactly this time belongs to the previous interval."""
 
 
 class StepSource:
-    """A periodic source of powers in W, each for `step_ns`."""
+    """A periodic source with the given powers in W, each of which lasts `step_ns`."""
 
     def __init__(self, power_w: tuple[float, ...], step_ns: int) -> None:
         self._power_w, self._step_ns = power_w, step_ns
@@ -45,14 +45,14 @@ class StepSource:
 
 
 class PoissonSource:
-    """A source of equal energy packets in J at the times of a Poisson process, keyed by `key`."""
+    """A source of equal energy packets in J at the times of a Poisson process; `key` determines these times."""
 
     def __init__(self, arrival_j: float, mean_s: float, key: int) -> None:
         self._arrival_j, self._mean_s, self._key = arrival_j, mean_s, key
         self._count, self._times_ns = 0, [0]
 
     def piece(self, now_ns: int) -> Piece:
-        """Return the interval until the next arrival; times are in ascending order, except for look-aheads."""
+        """Return the interval until the next arrival; calls are in order of time, except for look-aheads."""
         times_ns = self._times_ns
         while times_ns[-1] <= now_ns:
             gap_s = -self._mean_s * math.log(uniform(self._key, self._count))
@@ -66,7 +66,7 @@ class PoissonSource:
 
 
 _MOST_PAST = 1 << 12
-"""Number of past arrivals that are kept; half of it covers a look-ahead."""
+"""Maximum number of past arrivals that are kept; half of them cover a look-ahead."""
 
 
 class Harvesting(Component):
@@ -75,15 +75,15 @@ class Harvesting(Component):
     @property
     @abstractmethod
     def mean_w(self) -> float:
-        """Long-run mean power in W."""
+        """Mean power in W over a long time."""
 
     def source(self, key: int) -> Source:
-        """Return the source of one device, by default of constant power; `key` is the key of its random draws."""
+        """Return the source of one device, by default of constant power; `key` determines its random numbers."""
         return StepSource((self.mean_w,), FOREVER_NS)
 
 
 class NoHarvesting(Harvesting):
-    """No source: a device with an empty battery stays away."""
+    """No energy source: a device with an empty battery stays absent."""
 
     kind = "none"
 
@@ -93,7 +93,7 @@ class NoHarvesting(Harvesting):
 
 
 class ConstantHarvesting(Harvesting):
-    """A constant power."""
+    """A source of constant power."""
 
     kind = "constant"
     power_w: float = Field(default=0.1, ge=0, le=1e6)
@@ -107,15 +107,15 @@ class ConstantHarvesting(Harvesting):
 class PoissonHarvesting(Harvesting):
     """Energy packets that arrive at the times of an independent Poisson process for each device.
 
-    The usual model of energy arrivals; see B. Güler, A. Yener, "Sustainable Federated Learning", 2021,
+    This is the usual model of energy arrivals; see B. Güler, A. Yener, "Sustainable Federated Learning", 2021,
     https://arxiv.org/abs/2102.11274.
     """
 
     kind = "poisson"
     arrival_j: float = Field(default=1.0, gt=0, le=1e9)
-    """Energy in J of an arrival."""
+    """Energy of an arrival, in J."""
     mean_interval_s: float = Field(default=10.0, ge=1e-3, le=1e7)
-    """Mean time in s between two arrivals."""
+    """Mean time between two arrivals, in s."""
 
     @property
     def mean_w(self) -> float:
@@ -126,13 +126,13 @@ class PoissonHarvesting(Harvesting):
 
 
 class TraceHarvesting(Harvesting):
-    """A periodic list of powers, each for `step_s`."""
+    """A periodic list of powers, each of which lasts `step_s`."""
 
     kind = "trace"
     power_w: tuple[float, ...] = Field(min_length=1)
     """Powers in W, in order of time."""
     step_s: float = Field(default=60.0, ge=1e-2, le=1e7)
-    """Duration in s of each power."""
+    """Duration of each power, in s."""
 
     @field_validator("power_w")
     @classmethod
@@ -151,7 +151,7 @@ class TraceHarvesting(Harvesting):
 
 
 class SolarHarvesting(Harvesting):
-    """A solar panel: half a sine from sunrise to sunset, no power at night, the same every day; t = 0 is a sunrise.
+    """A solar panel: half a sine from sunrise to sunset, no power at night, all days equal; a run starts at sunrise.
 
     The power of a step is the mean of the sine over the step, so the energy of a day is exactly peak_w x day_s / pi.
     Ignored here: clouds, seasons, and differences between devices.
@@ -159,11 +159,11 @@ class SolarHarvesting(Harvesting):
 
     kind = "solar"
     peak_w: float = Field(default=1.0, ge=0, le=1e6)
-    """Power in W at noon."""
+    """Power at noon, in W."""
     day_s: float = Field(default=86_400.0, ge=1.0, le=1e9)
-    """Time in s from sunrise to sunrise; half of the day is night."""
+    """Time from one sunrise to the next, in s; half of this time is night."""
     steps: int = Field(default=96, ge=2, le=100_000, multiple_of=2)
-    """Number of steps in a day."""
+    """Number of steps in a day, each with a constant power."""
 
     @property
     def mean_w(self) -> float:

@@ -1,6 +1,6 @@
 """Orbits: geometry of the rotating Earth, positions of satellites, and their passes over ground stations.
 
-Earth-fixed coordinates have the origin in the centre of the Earth, x towards latitude and longitude 0, and z north.
+Earth-fixed coordinates have their origin at the centre of the Earth, x towards latitude and longitude 0, and z north.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from fednet_emu.component.component import Component
 from fednet_emu.kernel.clock import NS_PER_S
 
 MEAN_RADIUS_M = 6.371e6
-"""Mean radius of the Earth."""
+"""Mean radius of the Earth, in m."""
 GRAVITY_M3_S2 = 3.986004418e14
-"""Gravitational constant times the mass of the Earth (WGS84)."""
+"""Gravitational constant times the mass of the Earth, in m^3/s^2 (WGS84)."""
 TURN_RAD_S = 7.292115e-5
-"""Angular speed of the Earth (WGS84)."""
+"""Angular speed of the Earth, in rad/s (WGS84)."""
 _EQUATOR_M = 6_378_137.0
 _FLATTENING = 1 / 298.257223563
 _DAY_S = 86_400.0
@@ -31,7 +31,7 @@ _J2000 = 2_451_545.0
 
 
 class Site(Component):
-    """A site on the ground, on the ellipsoid of WGS84."""
+    """A site on the ground, relative to the WGS84 ellipsoid."""
 
     lat_deg: float = Field(ge=-90, le=90)
     """Geodetic latitude in degrees, north positive."""
@@ -42,7 +42,7 @@ class Site(Component):
 
     @property
     def axes(self) -> Array:
-        """Unit vectors to the east, to the north and up, [3, 3], one per row."""
+        """Unit vectors to the east, to the north and upwards, as rows [3, 3]."""
         lat, lon = math.radians(self.lat_deg), math.radians(self.lon_deg)
         east = (-math.sin(lon), math.cos(lon), 0.0)
         north = (-math.sin(lat) * math.cos(lon), -math.sin(lat) * math.sin(lon), math.cos(lat))
@@ -60,7 +60,7 @@ class Site(Component):
 
 
 def metres_per_degree(lat_deg: float) -> tuple[float, float]:
-    """Lengths in m of one degree of longitude and of latitude at a latitude, on the ellipsoid of WGS84."""
+    """Lengths in m of one degree of longitude and of one degree of latitude at `lat_deg`, on the WGS84 ellipsoid."""
     lat, flat = math.radians(lat_deg), _FLATTENING * (2 - _FLATTENING)
     curve = 1 - flat * math.sin(lat) ** 2
     east_m = _EQUATOR_M / math.sqrt(curve) * math.cos(lat)
@@ -69,13 +69,13 @@ def metres_per_degree(lat_deg: float) -> tuple[float, float]:
 
 
 def sidereal_rad(julian_day: float, time_s: Array) -> Array:
-    """Greenwich mean sidereal time (IAU 1982) in radians at times [T] in s after a Julian day of UT1.
+    """Greenwich mean sidereal time (IAU 1982) in radians at times [T] in s after a Julian day in UT1.
 
     Ignored here: the difference between UT1 and UTC, less than a second.
     """
     centuries = (julian_day - _J2000 + time_s / _DAY_S) / 36_525.0
     whole_s = 67_310.54841 + (0.093104 - 6.2e-6 * centuries) * centuries**2
-    # the large term in two parts, for precision: one turn a day, and the rotation of the sky beyond it
+    # the large term is split into two parts for precision: one turn a day, and the sky's rotation beyond this turn
     gained_s = 8_640_184.812866 * centuries + ((julian_day - _J2000) % 1.0) * _DAY_S + time_s % _DAY_S
     return np.asarray(2 * math.pi * (((whole_s + gained_s) / _DAY_S) % 1.0))
 
@@ -88,21 +88,21 @@ def turned(place_m: Array, angle_rad: Array) -> Array:
 
 
 def in_axes(way_m: Array, axes: Array) -> Array:
-    """Components [..., n] of vectors [..., 3] along axes [n, 3], with the same bits on every processor."""
+    """Components [..., n] of vectors [..., 3] along the `axes` [n, 3], bit-identical on every processor."""
     return np.stack([way_m[..., 0] * x + way_m[..., 1] * y + way_m[..., 2] * z for x, y, z in axes], axis=-1)
 
 
 STEP_NS = 10 * NS_PER_S
-"""Sampling interval of elevations; a shorter pass may be missed."""
+"""Sampling interval of elevations, in ns; a shorter pass may be missed."""
 CHUNK_NS = 14_400 * NS_PER_S
-"""Period for which passes are calculated at once."""
+"""Period, in ns, for which passes are computed at once."""
 NEVER_NS = 10 * 86_400 * NS_PER_S
-"""Time without a pass after which a satellite counts as gone."""
+"""Time in ns without a pass after which a satellite counts as gone."""
 _HALVINGS = 24
-"""Bisection steps from a sampling interval to a microsecond."""
+"""Number of bisection steps that shorten a sampling interval to a microsecond."""
 
 Pass = tuple[int, int]
-"""Rise and set of a satellite in ns."""
+"""Times in ns at which a satellite rises and sets."""
 
 
 class Orbits(ABC):
@@ -111,18 +111,18 @@ class Orbits(ABC):
     count: int
     """Number of satellites."""
     speed_m_s: float
-    """Typical speed."""
+    """Typical speed of the satellites, in m/s."""
 
     @abstractmethod
     def places_m(self, satellites: IntArray, time_s: Array) -> Array:
-        """Earth-fixed coordinates [k, T, 3] of satellites [k] at times [T] or [k, T] of 0 or later."""
+        """Earth-fixed coordinates [k, T, 3] in m of `satellites` [k] at times [T] or [k, T] in s, from 0 on."""
 
     def positions_m(self, devices: IntArray, time_s: float) -> Array:
         return self.places_m(devices, np.array([time_s]))[:, 0]
 
 
 class SatelliteView:
-    """Paths of satellites in metres east, north and up of the first station."""
+    """Paths of satellites in metres east, north and up, relative to the first station."""
 
     def __init__(self, orbits: Orbits, sites: Sequence[Site]) -> None:
         self.count, self.speed_m_s, self.orbits = orbits.count, orbits.speed_m_s, orbits
@@ -135,13 +135,13 @@ class SatelliteView:
         return in_axes(self.orbits.positions_m(devices, time_s) - self._origin_m, self._axes)
 
     def overhead_m(self) -> Array:
-        """Coordinates [count, 3] of satellites directly above the first station, with their heights at time 0."""
+        """Coordinates [count, 3] in m of points right above the first station, at the satellites' initial heights."""
         place_m = self.orbits.positions_m(np.arange(self.count), 0.0)
         height_m = np.sqrt((place_m**2).sum(axis=-1)) - math.hypot(*self._origin_m)
         return np.column_stack([np.zeros((self.count, 2)), height_m])
 
     def sine_of_elevation(self, devices: IntArray, time_s: Array) -> Array:
-        """Sine of the largest elevation [k, T] of satellites [k] over any station at times [T] or [k, T]."""
+        """Sine of the highest elevation [k, T] of satellites [k] over any station, at times [T] or [k, T] in s."""
         place_m, best = self.orbits.places_m(devices, time_s), np.float64(-1.0)
         for site_m, up in zip(self._sites_m, self._ups, strict=True):
             way_m = place_m - site_m
@@ -151,12 +151,12 @@ class SatelliteView:
 
 
 def stations_m(sites: Sequence[Site]) -> Array:
-    """Coordinates [stations, 3] of sites in metres east, north and up of the first site."""
+    """Coordinates [stations, 3] of sites in metres east, north and up, relative to the first site."""
     return in_axes(np.stack([site.place_m - sites[0].place_m for site in sites]), sites[0].axes)
 
 
 class PassTable:
-    """Passes of satellites above an elevation of `mask_deg` over any station, calculated on demand."""
+    """Passes of satellites above an elevation of `mask_deg` over any station, computed on demand."""
 
     def __init__(self, sky: SatelliteView, mask_deg: float) -> None:
         self._sky, self._mask = sky, math.sin(math.radians(mask_deg))
@@ -164,7 +164,7 @@ class PassTable:
         self._passes: list[list[Pass]] = [[] for _ in range(sky.count)]
 
     def next(self, satellite: int, now_ns: int) -> Pass | None:
-        """Return the present pass of a satellite, else its next pass; None without a pass within ten days."""
+        """Return a satellite's current pass or else its next pass; None if it has no pass within ten days."""
         mine = self._passes[satellite]
         while True:
             place = bisect_right(mine, now_ns, key=itemgetter(1))
@@ -177,7 +177,7 @@ class PassTable:
         from_ns = self._known_ns
         self._known_ns += CHUNK_NS
         for mine, found in zip(self._passes, self._between(from_ns, self._known_ns), strict=True):
-            if mine and found and mine[-1][1] == from_ns == found[0][0]:  # one pass across the edge of two periods
+            if mine and found and mine[-1][1] == from_ns == found[0][0]:  # a single pass across the edge of two periods
                 mine[-1] = (mine[-1][0], found[0][1])
                 del found[0]
             mine.extend(found)
@@ -195,7 +195,7 @@ class PassTable:
         return [list(zip(mine[::2], mine[1::2], strict=True)) for mine in edges_ns]
 
     def _edges_s(self, satellite: IntArray, low_s: Array, high_s: Array, *, rising: Mask) -> Array:
-        """Times in s, to a microsecond, at which satellites [k] cross the mask between two samples, by bisection."""
+        """Times in s, to a microsecond, when satellites [k] cross the mask between two samples, by bisection."""
         for _ in range(_HALVINGS):
             middle_s = (low_s + high_s) / 2
             up = self._sky.sine_of_elevation(satellite, middle_s[:, None])[:, 0] > self._mask

@@ -1,4 +1,4 @@
-"""Placement of devices in metres around the base station at the origin."""
+"""Placement of devices, in metres relative to the base station at the origin."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from fednet_emu.component.slot import Slot, kinds
 
 
 class Placement(Component):
-    """Initial positions of devices."""
+    """A rule for the initial positions of devices."""
 
     @abstractmethod
     def positions_m(self, count: int, rng: np.random.Generator) -> Array:
-        """Coordinates [count, 2] in metres."""
+        """Return the coordinates [count, 2] of the devices, in m."""
 
 
 class Disc(Placement):
-    """Uniform over a disc, or a ring, around the base station."""
+    """Places devices uniformly in a disc, or a ring, around the base station."""
 
     radius_m: float = Field(gt=0, le=1e7)
-    """Largest distance in m of a device from the base station."""
+    """Maximum distance of a device from the base station, in m."""
     inner_radius_m: float = Field(0.0, ge=0)
-    """Smallest distance in m of a device from the base station."""
+    """Minimum distance of a device from the base station, in m."""
 
     def _check(self) -> None:
         if self.inner_radius_m >= self.radius_m:
@@ -38,7 +38,7 @@ class Disc(Placement):
             )
 
     def positions_m(self, count: int, rng: np.random.Generator) -> Array:
-        draws = rng.random((count, 2))  # in the order of the devices: additional devices do not move the others
+        draws = rng.random((count, 2))  # in the order of devices, so that additional devices do not move the others
         inner_m2, outer_m2 = self.inner_radius_m**2, self.radius_m**2
         distance_m = np.sqrt(inner_m2 + (outer_m2 - inner_m2) * draws[:, 0])
         angle = 2 * math.pi * draws[:, 1]
@@ -46,7 +46,7 @@ class Disc(Placement):
 
 
 class Listed(Placement):
-    """Given coordinates, one pair per device."""
+    """Places devices at given coordinates, one pair per device."""
 
     kind = "list"
     xy_m: tuple[tuple[float, float], ...] = Field(min_length=1)

@@ -1,6 +1,6 @@
-"""Powers of devices apart from computations: idle power all the time, and additional power to send and receive.
+"""Powers of devices other than for computations: permanent idle power, and additional power to send and receive.
 
-The energy of a device over a time T is idle_w T, plus the additional power times the duration of each state.
+The energy of a device over a time T is idle_w T, plus the additional power of each state times its duration.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fednet_emu.radio.energy import Transmitter
 
 
 class PerDevice:
-    """A number for each device out of a few values, as one byte per device."""
+    """A number for each device, out of a few values, stored as one byte per device."""
 
     __slots__ = ("_which", "values")
 
@@ -47,7 +47,7 @@ class PerDevice:
 
 
 class Stated(NamedTuple):
-    """Powers that a profile states, see `Profile`; None for unknown."""
+    """Powers that a profile states, see `Profile`; None if unknown."""
 
     idle_w: float | None = None
     transmit_w: float | None = None
@@ -57,7 +57,7 @@ class Stated(NamedTuple):
 
 
 class Sending(NamedTuple):
-    """Amplifier efficiency and circuit power of devices, as in `Transmitter`."""
+    """Amplifier efficiency and circuit power of each device, as in `Transmitter`."""
 
     efficiency: PerDevice
     circuit_w: PerDevice
@@ -68,21 +68,21 @@ class DevicePowers:
     """The powers of all devices."""
 
     which: bytes
-    """Index of the profile of each device."""
+    """Index of the profile of each device, one byte per device."""
     stated: tuple[Stated, ...]
     """Powers that each profile states."""
     idle_w: PerDevice
-    """Idle power in W of each device, which it draws all the time."""
+    """Idle power in W of each device, which the device draws all the time."""
 
     @classmethod
     def of(cls, radio: DeviceRadio, which: bytes, stated: tuple[Stated, ...] = (Stated(),)) -> Self:
-        """Return the powers of devices with these profiles; settings of the radio take precedence."""
+        """Return the powers of devices with the profiles `which`; settings of the radio take precedence."""
         own = radio.idle_w
         idle_w = tuple((its.idle_w or 0.0) if own is None else own for its in stated)
         return cls(which, stated, PerDevice(idle_w, which))
 
     def transmitters(self, radio: DeviceRadio) -> tuple[Transmitter, ...]:
-        """Return the transmitter of each profile, whose power adds to `idle_w`, by the radio or else by the profile."""
+        """Return the transmitter of each profile, excluding `idle_w`; settings of the radio take precedence."""
         return tuple(
             radio.transmitter(_beyond(its.transmit_w, idle_w), its.most_dbm, its.amplifier_efficiency)
             for its, idle_w in zip(self.stated, self.idle_w.values, strict=True)
@@ -93,7 +93,7 @@ class DevicePowers:
         return Sending(PerDevice(efficiency, self.which), PerDevice(circuit_w, self.which))
 
     def receive_w(self, radio: DeviceRadio) -> PerDevice:
-        """Additional power in W of each device while it receives, by the radio or else by the profile."""
+        """Additional power in W of each device while receiving, from the radio settings or else from the profile."""
         own_w, idle_w = radio.stated("receive_w"), self.idle_w.values
         beyond_w = (_beyond(its.receive_w, idle) or 0.0 for its, idle in zip(self.stated, idle_w, strict=True))
         return PerDevice(tuple(beyond_w if own_w is None else (own_w for _ in idle_w)), self.which)

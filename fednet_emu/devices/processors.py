@@ -1,4 +1,4 @@
-"""The processors of all devices and of the server; each runs one computation at a time."""
+"""The processors of all devices and of the server, each of which runs one computation at a time."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import ComputeRow
 
 MOST_PAUSES = 1 << 16
-"""Largest number of pauses of a computation for an empty battery; more would take minutes of computing time."""
+"""Maximum number of pauses of a computation for an empty battery; more pauses would take minutes of real time."""
 
 
 class Work(NamedTuple):
-    """A computation: its floating-point operations, and its result, which is available when it has ended.
+    """A computation: the number of its floating-point operations, and its result, available when it has ended.
 
-    `input` and `output` are the numbers of its deferred input and result in the records; -1 for none.
+    `input` and `output` are the indices of its deferred input and result in the records; -1 for none.
     """
 
     flop: float
@@ -44,11 +44,11 @@ class Work(NamedTuple):
 
 
 class Computation(Completion):
-    """Event that triggers at the end of a computation; its value is the work's result.
+    """Event that triggers at the end of a computation; its value is the result of the `Work`.
 
     `started_ns` and `ended_ns` are `NEVER_NS` while the computation waits for the processor, or for a battery to be
-    charged; `left_ns` of its `duration_ns` remain. `clock_part` is its clock frequency relative to the device's highest
-    one.
+    charged; `left_ns` of its `duration_ns` remain. `clock_part` is its clock frequency divided by the maximum clock
+    frequency of the device.
     """
 
     def __init__(self, processors: Processors, device: int, work: Work, count: int) -> None:
@@ -67,7 +67,7 @@ class Computation(Completion):
 
     @property
     def params(self) -> Any:
-        """Always an `AlgorithmError`: trained parameters are part of the value of this event."""
+        """Always raises an `AlgorithmError`: trained parameters are part of the value of this event."""
         raise not_awaited(self, "its params")
 
     def forget(self) -> None:
@@ -77,7 +77,7 @@ class Computation(Completion):
             self._timer = None
 
     def go_on(self) -> None:
-        """Run the remaining part, until `pause` or until the end, which triggers this event."""
+        """Run the remaining part of the computation, until `pause`, or until its end triggers this event."""
         clock = self._processors.clock
         self.started_ns, self.ended_ns = clock.now, clock.now + self.left_ns
         self._timer = clock.call_at(self.ended_ns, self._come, NORMAL)
@@ -90,7 +90,7 @@ class Computation(Completion):
         self.started_ns = self.ended_ns = NEVER_NS
 
     def _come(self, _event: Event) -> None:
-        self._timer = None  # no cycle of references may keep the result
+        self._timer = None  # avoids a reference cycle that would keep the result in memory
         self._processors.end(self)
         self._processors.clock.come(self, self.work.result)
 
@@ -105,9 +105,9 @@ class Computation(Completion):
 class Processors:
     """All processors of a run. Each processor runs its computations one by one, in the order of the requests.
 
-    When the battery of a device becomes empty, the part of its computation up to then is recorded, and the rest runs
-    when the device is back. If the battery is never charged, the rest is not computed: the event still triggers at its
-    scheduled time, to avoid a deadlock, and the result stays on the absent device.
+    When the battery of a device becomes empty, the completed part of its computation is recorded; the remaining part
+    runs when the device returns. If the battery is never charged, the remaining part is not computed: the event still
+    triggers at its scheduled time, to avoid a deadlock, and the result stays on the absent device.
     """
 
     def __init__(
@@ -116,21 +116,21 @@ class Processors:
         ledger: Ledger,
         flop_per_s: Array,  # [devices]
         server_flop_per_s: float | None,
-        energy: Sequence[ComputeEnergy | None],  # of computations in addition to idle power, by profile
+        energy: Sequence[ComputeEnergy | None],  # energy of computations in addition to idle power, by profile
         straggler: Straggler,
         straggler_key: int,
         batteries: Batteries | None = None,
         frequency: Frequency = Frequency(),  # noqa: B008  # frozen
         overhead_s: PerDevice | None = None,  # fixed time of each computation
         which: bytes = b"",  # index of the profile of each device; empty for a single profile
-        slowdown: Mapping[int, float] = MappingProxyType({}),  # of `overhead_s`; `flop_per_s` includes it already
+        slowdown: Mapping[int, float] = MappingProxyType({}),  # factor of `overhead_s`; already in `flop_per_s`
     ) -> None:
         self.clock = clock
         self._ledger = ledger
         self._speeds = flop_per_s * frequency.part
         self._flop_per_s: list[float] = self._speeds.tolist()
         self._frequency = frequency
-        self.granted: dict[int, float] = {}  # clock frequencies of a planned round, relative to the highest ones
+        self.granted: dict[int, float] = {}  # clock frequencies of a planned round, relative to the maximum ones
         self._server_flop_per_s = server_flop_per_s
         self._energy, self._which = energy, which or bytes(len(flop_per_s))
         self._overhead_s, self._slowdown = overhead_s, slowdown
@@ -138,13 +138,13 @@ class Processors:
         self._straggler_key = straggler_key
         self._batteries = batteries
         self._always_nominal, self._always_full = type(straggler) is NoStraggler, frequency.within_s is None
-        self._begun = array("q", bytes(8 * (len(flop_per_s) + 1)))  # computations so far; the last item is the server's
-        self._counts = np.frombuffer(self._begun, np.int64)  # the same memory
+        self._begun = array("q", bytes(8 * (len(flop_per_s) + 1)))  # count of computations; the last item: the server
+        self._counts = np.frombuffer(self._begun, np.int64)  # shares the memory of `_begun`
         self._running: dict[int, Computation] = {}
         self._waiting: dict[int, deque[Computation]] = {}
 
     def flop_per_s(self, device: int) -> float:
-        """Speed in FLOP/s of a device at its highest clock frequency, or of the server, which must have one."""
+        """Speed in FLOP/s of a device at its maximum clock frequency, or of the server; an error if it has no speed."""
         if device != SERVER:
             return self._flop_per_s[device]
         if self._server_flop_per_s is None:
@@ -157,14 +157,14 @@ class Processors:
         return full_s / self._frequency.chosen(full_s)
 
     def nominal(self, device: int, flop: float) -> tuple[float, float, float]:
-        """Duration in s and energy in J at the highest clock frequency, and the lowest relative one that saves."""
+        """Duration in s and energy in J at maximum clock frequency; lowest relative frequency that saves energy."""
         least, full_s = self._frequency.least, self._full_s(device, flop)
         full_j = self.energy_j(device, flop, full_s)
         saves = self.energy_j(device, flop, full_s / least, least) < full_j
         return full_s, full_j, least if saves else 1.0
 
     def _full_s(self, device: int, flop: float) -> float:
-        """Duration in s at the highest clock frequency of a device, or on the server: overhead, and work over speed."""
+        """Duration in s on the server, or on a device at maximum clock frequency: overhead, plus work over speed."""
         if device == SERVER:
             return flop / self.flop_per_s(SERVER)
         full_s = flop / self._flop_per_s[device]
@@ -178,7 +178,7 @@ class Processors:
         return np.asarray(known[np.frombuffer(self._which, np.uint8)])
 
     def energy_j(self, device: int, flop: float, duration_s: float, clock_part: float = 1.0) -> float:
-        """Energy in J of a computation in addition to idle power; 0 where it is unknown."""
+        """Energy in J of a computation in addition to idle power; 0 if this energy is unknown."""
         law = self._energy[self._which[device]]
         return 0.0 if law is None else law.energy_j(flop, duration_s, self._frequency.part * clock_part)
 
@@ -193,11 +193,11 @@ class Processors:
 
     @property
     def are_certain(self) -> bool:
-        """Whether durations are predictable: no running computations, no batteries, no granted clock frequencies."""
+        """True if durations are predictable: no running computations, batteries or granted clock frequencies."""
         return self._batteries is None and not self.granted and not self._running
 
     def durations_ns(self, devices: IntArray, flop: Array, began_ns: int, earlier: int = 0) -> IntArray:
-        """Durations in ns [n] of computations of `flop` [n] operations on different idle devices [n], as in `run`.
+        """Durations [n] in ns of computations of `flop` [n] operations on different idle devices [n], as in `run`.
 
         `earlier` is the number of computations of each device that neither `run` nor `add` has counted yet.
         """
@@ -225,7 +225,7 @@ class Processors:
     ) -> Array:
         """Record n ended computations in the order of their ends, and return their energies [n] in J.
 
-        The caller adds the energies to the total of the ledger. `inputs` and `outputs` are numbers of deferred values.
+        The caller adds the energies to the total of the ledger. `inputs` and `outputs` are indices of deferred values.
         """
         np.add.at(self._counts, devices, 1)
         parts: Iterable[float] = repeat(1.0)
@@ -255,7 +255,7 @@ class Processors:
             if not self._always_nominal:
                 draw = uniform(mix(self._straggler_key, device), computation.count)
                 duration_s = self._straggler.duration_s(duration_s, device, self.clock.now_s, draw)
-        duration_ns = to_ns(duration_s)  # may raise; then the device runs no computation
+        duration_ns = to_ns(duration_s)  # before the device counts as running, as an error may be raised
         self._running[device] = computation
         computation.duration_ns = computation.left_ns = duration_ns
         if device == SERVER or self._batteries is None:
@@ -274,7 +274,7 @@ class Processors:
         computation.load = batteries.load(device, COMPUTING, power_w, pause)
 
     def _pause(self, computation: Computation, batteries: Batteries) -> None:
-        """Pause a computation for an empty battery; too many pauses are a `ScenarioError`."""
+        """Pause a computation for an empty battery; too many pauses raise a `ScenarioError`."""
         self._record_part(computation, "empty")
         computation.pause()
         computation.pauses += 1
@@ -297,13 +297,13 @@ class Processors:
             computation.go_on()
 
     def end(self, computation: Computation) -> None:
-        """Record a completed computation, and start the next one of the device."""
+        """Record a completed computation, and start the device's next computation."""
         if not computation.stopped:
             self._record(computation, computation.ended_ns)
         self._next(computation.device)
 
     def stop(self, computation: Computation, reason: str) -> None:
-        """Stop a computation for a reason of loss, record its completed part, and start the next one of the device."""
+        """Stop a computation for `reason`, record its completed part, and start the device's next computation."""
         device = computation.device
         if self._running.get(device) is not computation:
             if computation in self._waiting.get(device, ()):
@@ -331,7 +331,7 @@ class Processors:
             self.stop(computation, "end")
 
     def _record_part(self, computation: Computation, reason: str) -> None:
-        """Record the part of a computation up to now, unless its duration is zero."""
+        """Record the part of a computation that is complete now, unless its duration is zero."""
         if computation.started_ns < self.clock.now:
             self._record(computation, self.clock.now, reason)
         else:
@@ -347,14 +347,14 @@ class Processors:
         if computation.load is not None:
             self._unload(computation, energy_j)
         self._ledger.energy_j += energy_j
-        made = -1 if stopped == "empty" else made  # the rest of the computation makes the result
+        made = -1 if stopped == "empty" else made  # the result is made by the remaining part of the computation
         row: ComputeRow = _new(ComputeRow, (device, started_ns, ended_ns, flop, energy_j, given, made, CODE[stopped]))
         self._ledger.computes.append(row)
 
     def _unload(self, computation: Computation, energy_j: float) -> None:
         if computation.load is not None and self._batteries is not None:
             self._batteries.unload(computation.load, energy_j)
-            computation.load = None  # it refers to the computation
+            computation.load = None  # avoids a reference cycle, as the load refers to the computation
 
 
-_new = tuple.__new__  # the constructor of a named tuple takes twice as long
+_new = tuple.__new__  # takes half the time of a named tuple's constructor

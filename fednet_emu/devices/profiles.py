@@ -19,31 +19,31 @@ class ProfileCompute(Component):
     """Computing speed and power of a profile."""
 
     flop_per_s: Speed
-    """Training speed in FLOP/s: 2 for each multiply-accumulate, forward and backward."""
+    """Training speed in FLOP/s; a multiply-accumulate counts as 2 operations, in the forward and the backward pass."""
     flop_per_s_range: tuple[Speed, Speed] | None
-    """Range of the speeds that the source gives for other models; null for a single speed."""
+    """Range of the speeds in FLOP/s that the source gives for other trained models; null for a single speed."""
     overhead_s: float | None = Field(ge=0, le=1e6)
-    """Fixed time in s of each computation; null where no source states it, which counts as 0."""
+    """Fixed time of each computation, in s; null if no source states it, which counts as 0."""
     active_w: float | None = Field(ge=0, le=1e6)
-    """Power in W of the whole device while it computes; null where no source states it: its energy is not counted."""
+    """Power in W of the whole device while computing; null if unknown, so that computing energy is not counted."""
     active_w_range: tuple[float, float] | None
-    """Range of the powers that sources give for other work or supplies; null for a single power."""
+    """Range of the powers in W that sources give for other work or power supplies; null for a single power."""
 
 
 class ProfileRadio(Component):
-    """Powers of a profile while its radio works."""
+    """Powers of a profile during radio transmission and reception."""
 
     transmit_w: float | None = Field(ge=0, le=1e6)
-    """Power in W of the whole device while it sends; null where no source states it: only the settings of
+    """Power in W of the whole device while sending; null if no source states it, so that only the settings of
     `channel.device` are counted."""
     receive_w: float | None = Field(ge=0, le=1e6)
-    """Power in W of the whole device while it receives; null where no source states it: it counts as idle."""
+    """Power in W of the whole device while receiving; null if no source states it, so that it counts as idle."""
     most_dbm: float | None = None
-    """Radiated power in dBm at which the device draws `transmit_w`; null where no source states it: 23 dBm, the power
-    of a handset."""
+    """Radiated power in dBm at which the device draws `transmit_w`; null if no source states it, which counts as 23
+    dBm, the power of a handset."""
     amplifier_efficiency: float | None = Field(default=None, gt=0, le=1)
-    """Ratio of radiated to drawn power of the amplifier, from which the power while sending follows; null where no
-    source states it: the device draws `transmit_w` at any radiated power."""
+    """Ratio of radiated power to consumed power of the amplifier, which determines the power while sending; null if no
+    source states it, so that the device draws `transmit_w` at any radiated power."""
 
 
 class Evidence(Component):
@@ -66,13 +66,13 @@ class Evidence(Component):
     amplifier_efficiency: Mark | None = None
     """Evidence for the efficiency of the amplifier."""
     memory_bytes: Mark | None = None
-    """Evidence for the memory."""
+    """Evidence for the memory size."""
 
 
 class Profile(Component):
-    """A real device. Every number is stated, or null where no source states it.
+    """A real device. Every number is stated by a source, or null.
 
-    The speed in FLOP/s varies by a factor of 2 to 5 between models, as `flop_per_s_range` shows.
+    The speed in FLOP/s varies by a factor of 2 to 5 between learned models, as `flop_per_s_range` shows.
     Ignored here: heat, other programs, and the dependence of power on the kind of work.
     """
 
@@ -81,31 +81,31 @@ class Profile(Component):
     use: str = ""
     """Description of the device."""
     device_class: DeviceClass | None = None
-    """Class of devices whose plausible powers and FLOP/J apply; null for the plausible range of all classes together.
-    An accelerator is a board with a GPU."""
+    """Class of devices, which determines the plausible ranges of powers and FLOP/J; null for the joint range of all
+    classes. An accelerator is a board with a GPU."""
     source: str
     """Source of the numbers."""
     year: int = Field(ge=1970, le=2100)
     """Year in which the device was first sold."""
     share: float = Field(1.0, gt=0, le=1e9)
-    """Share of the devices with this profile, relative to the other profiles of a mixture."""
+    """Share of the devices with this profile, relative to the shares of other profiles in a mixture."""
     memory_bytes: float | None = Field(gt=0)
     """Memory in bytes."""
     compute: ProfileCompute
     idle_w: float | None = Field(ge=0, le=1e6)
-    """Idle power in W of the whole device; null where no source states it, which counts as 0."""
+    """Idle power in W of the whole device; null if no source states it, which counts as 0."""
     radio: ProfileRadio
     evidence: Evidence
 
     @property
     def numbers(self) -> dict[str, float | None]:
-        """Numbers that have a mark, by name; None where no source states a number."""
+        """The numbers of the profile that need evidence, by name; None for a number that no source states."""
         parts = (self.compute, self.radio, self)
         return {name: next(getattr(part, name) for part in parts if hasattr(part, name)) for name in self.marks}
 
     @property
     def marks(self) -> dict[str, Mark | None]:
-        """Evidence for each number; None for a number that is not stated."""
+        """The evidence for each number, by name; None for a number that is not stated."""
         return dict(self.evidence)
 
     @model_validator(mode="before")
@@ -125,10 +125,10 @@ class Profile(Component):
 
 
 def dealt(profiles: Sequence[Profile], count: int, rng: Callable[[], np.random.Generator]) -> bytes:
-    """Assign profiles to devices: the index of the profile of each device, one byte per device.
+    """Assign profiles to devices; return the index of the profile of each device, one byte per device.
 
-    The largest remainder method gives the number of devices of each profile; the devices are drawn. `rng` is called
-    only for a mixture. Without profiles all indices are 0.
+    The largest remainder method gives the number of devices of each profile; which devices they are is random. `rng` is
+    called only for a mixture. Without profiles all indices are 0.
     """
     if len(profiles) < 2:
         return bytes(count)

@@ -1,4 +1,4 @@
-"""Computing speeds of devices in floating-point operations per second."""
+"""Computing speeds of devices, in floating-point operations per second."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Speeds(Component):
     """Distribution of the speeds of devices."""
 
     relative: ClassVar[bool] = False
-    """Whether drawn speeds are factors of the speeds of `devices.profile`."""
+    """Whether the drawn numbers are factors by which the speeds of `devices.profile` are multiplied."""
 
     @abstractmethod
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
-        """Speeds [count] in FLOP/s."""
+        """Return the speeds [count] in FLOP/s, or factors if `relative`."""
 
 
 class FixedSpeed(Speeds):
@@ -42,13 +42,13 @@ class FixedSpeed(Speeds):
 
 
 class LogNormalSpeed(Speeds):
-    """Speeds spread around a median: median exp(sigma Z), Z standard normal."""
+    """Speeds with a log-normal distribution: median exp(sigma Z), Z standard normal."""
 
     kind = "log-normal"
     median_flop_per_s: Speed | None = None
     """Median speed of the devices in FLOP/s; null for the speed of `devices.profile`."""
     sigma: float = Field(ge=0, le=10)
-    """Standard deviation of the logarithm; 0 makes all devices equal."""
+    """Standard deviation of the natural logarithm of the speed; 0 makes all devices equally fast."""
 
     @property
     def relative(self) -> bool:  # type: ignore[override]
@@ -59,7 +59,7 @@ class LogNormalSpeed(Speeds):
 
 
 class ListedSpeeds(Speeds):
-    """One speed per device."""
+    """Given speeds, one per device."""
 
     kind = "list"
     flop_per_s: tuple[Speed, ...] = Field(min_length=1)
@@ -75,21 +75,21 @@ class ListedSpeeds(Speeds):
 
 
 class FlashSpeed(Speeds):
-    """Phones of real users, by the AI-Benchmark scores and measured training times of FLASH.
+    """Phones of real users, with speeds from FLASH's AI-Benchmark scores and measured training times.
 
-    Each device is a uniformly drawn phone model of FLASH's users; its speed is the given median times its speed
-    relative to their median. From Yang et al., "Characterizing impacts of heterogeneity in federated learning upon
-    large-scale smartphone data", WWW 2021.
+    Each device is assigned a phone model, drawn uniformly from those of FLASH's users. Its speed is the given median,
+    multiplied by the ratio of this model's speed to the median over these models. From Yang et al., "Characterizing
+    impacts of heterogeneity in federated learning upon large-scale smartphone data", WWW 2021.
     """
 
     kind = "flash"
     median_flop_per_s: Speed
-    """Median speed of the phone models in FLOP/s."""
+    """Median speed of the phone models, in FLOP/s."""
     path: str = "device_flash"
     """Folder of FLASH's files: a path within the data folder, or a full path."""
     rule: Literal["nearest", "interpolated"] = "interpolated"
-    """Speed of phones that were not measured: the speed of the measured phone with the `nearest` score, as in FLASH, or
-    `interpolated` between the measured phones."""
+    """Speed of phones that were not measured. nearest: the speed of the measured phone with the nearest score, as in
+    FLASH; interpolated: between the measured phones."""
 
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         folder = locate(self.path, data_dir)
@@ -110,31 +110,31 @@ def _numbered(slowdown: Any) -> Any:
 
 
 Slowdowns = Annotated[dict[int, Annotated[float, Field(ge=1e-6, le=1e6)]], BeforeValidator(_numbered)]
-"""Factors by which computations take longer on some devices, by number of the device."""
+"""Factors by which computations take longer on some devices, by device index."""
 
 
 class Frequency(Component):
-    """Range of the clock frequency, and the rule by which a device lowers it.
+    """Range of the clock frequency, and the rule by which a device lowers its clock frequency.
 
-    At a fraction x of the clock frequency a computation takes 1/x of the time and x^2 of the dynamic energy
+    At a fraction x of the clock frequency, a computation takes 1/x of the time and x^2 of the dynamic energy
     kappa C D f^2. Measured energy (`compute_energy: measured`) is power times time at any clock frequency.
-    Ignored here: the steps of clock frequencies, and the time of a change.
+    Ignored here: discrete steps of the clock frequency, and the time of a change.
     """
 
     part: float = Field(1.0, gt=0, le=100)
-    """Clock frequency of every device relative to the clock frequency of its nominal speed; the highest one where a
-    plan or `within_s` chooses."""
+    """Clock frequency of every device, relative to that of its nominal speed; the maximum clock frequency if a plan or
+    `within_s` chooses."""
     least_part: float = Field(0.1, gt=0, le=100)
-    """Lowest clock frequency that a plan or `within_s` may choose, relative to the clock frequency of the nominal
-    speed; limited to `part`."""
+    """Minimum clock frequency that a plan or `within_s` may choose, relative to that of the nominal speed; limited to
+    `part`."""
     within_s: float | None = Field(None, gt=0)
     """Target duration T in s of a computation, which runs at the lowest sufficient clock frequency, f = C D / T. Null
-    for `part`. A plan of the round takes precedence."""
+    for the clock frequency `part`. A plan of the round takes precedence."""
 
     @property
     def least(self) -> float:
         return min(1.0, self.least_part / self.part)
 
     def chosen(self, duration_s: float) -> float:
-        """Ratio of chosen to highest clock frequency for a computation of a duration at the highest frequency."""
+        """Chosen clock frequency over the maximum, for a computation that takes `duration_s` at the maximum."""
         return 1.0 if self.within_s is None else min(1.0, max(self.least, duration_s / self.within_s))

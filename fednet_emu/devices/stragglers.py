@@ -1,4 +1,4 @@
-"""Straggler models: distributions of computation times around the nominal time."""
+"""Straggler models: distributions of computation times, relative to the nominal time."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from fednet_emu.component.slot import Slot, kinds
 
 
 class Straggler(Component):
-    """Distribution of computation times around the nominal time, which is work over speed."""
+    """Distribution of computation times, relative to the nominal time, which is work over speed."""
 
     @abstractmethod
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
-        """Return the duration in s of a computation; `uniform` is its random draw from (0, 1)."""
+        """Return the duration in s of a computation; `uniform` is its random number from (0, 1)."""
 
     def durations_s(self, nominal_s: Array, devices: IntArray, start_s: float, uniform: Array) -> Array:
-        """`duration_s` of computations [n] that start together, to the last bit."""
+        """Return `duration_s` of n computations that start together [n], bit-identical to single calls."""
         columns = nominal_s.tolist(), devices.tolist(), repeat(start_s), uniform.tolist()
         return np.array(list(map(self.duration_s, *columns)), np.float64)
 
@@ -42,11 +42,11 @@ class NoStraggler(Straggler):
 class ShiftedExponential(Straggler):
     """Nominal time with an exponential tail: T = T0 (1 + mean_factor E), E ~ Exp(1).
 
-    The usual model of coded computing (Lee et al., IEEE Trans. Inf. Theory 64(3), 2018): T = a D + Exp(mu / D).
+    This is the usual model of coded computing (Lee et al., IEEE Trans. Inf. Theory 64(3), 2018): T = a D + Exp(mu / D).
     """
 
     mean_factor: float = Field(ge=0)
-    """Mean of the tail relative to the nominal time."""
+    """Mean of the exponential tail, as a multiple of the nominal time."""
 
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
         return nominal_s * (1.0 - self.mean_factor * math.log1p(-uniform))
@@ -57,25 +57,25 @@ class ShiftedExponential(Straggler):
 
 
 class LogNormal(Straggler):
-    """Log-normal time with the nominal time as median: T = T0 exp(sigma Z), Z standard normal."""
+    """Log-normal time whose median is the nominal time: T = T0 exp(sigma Z), Z standard normal."""
 
     sigma: float = Field(ge=0, le=10)
-    """Standard deviation of the logarithm; 0 for the nominal time."""
+    """Standard deviation of the natural logarithm of the time; with 0 the time is nominal."""
 
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
         return nominal_s * math.exp(self.sigma * float(scipy.special.ndtri(uniform)))
 
 
 class NormalSteps(Straggler):
-    """Normal times of steps: a computation of n steps takes T = T0 + deviation_s sqrt(n) Z, Z standard normal.
+    """Normally distributed times of steps: n steps take T = T0 + deviation_s sqrt(n) Z, Z standard normal.
 
-    Wang et al., IEEE Journal on Selected Areas in Communications 37(6), 2019, whose measured step times have this law.
+    From Wang et al., IEEE Journal on Selected Areas in Communications 37(6), 2019, who measured this distribution.
     """
 
     step_s: float = Field(gt=0)
-    """Nominal time of one step in s, which determines the number of steps of a computation."""
+    """Nominal time of one step, in s, which determines the number of steps in a computation."""
     deviation_s: float = Field(ge=0)
-    """Standard deviation of the time of one step in s."""
+    """Standard deviation of the time of one step, in s."""
 
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
         deviation_s = self.deviation_s * math.sqrt(nominal_s / self.step_s)
@@ -83,10 +83,10 @@ class NormalSteps(Straggler):
 
 
 class Pareto(Straggler):
-    """Pareto time from the nominal time upwards: P(T > t) = (T0 / t)^alpha."""
+    """Pareto-distributed time, at least the nominal time T0: P(T > t) = (T0 / t)^alpha."""
 
     alpha: float = Field(gt=1)
-    """Exponent of the tail; a smaller exponent is a heavier tail, with a mean of alpha / (alpha - 1) nominal times."""
+    """Exponent of the tail, which is heavier for smaller exponents; the mean is alpha / (alpha - 1) nominal times."""
 
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
         return nominal_s * math.pow(1.0 - uniform, -1.0 / self.alpha)
@@ -96,13 +96,13 @@ class SlowWindow(Straggler):
     """The listed devices compute at 1 / `factor` of their speed from `from_s` to `to_s`."""
 
     devices: tuple[int, ...] = Field(min_length=1)
-    """Numbers of the slow devices, from 0."""
+    """Indices of the slow devices, from 0."""
     factor: float = Field(gt=1)
-    """Factor by which the devices are slower."""
+    """Factor by which the listed devices are slower."""
     from_s: float = Field(ge=0)
-    """Start of the window in s of simulated time."""
+    """Start of the window, in s of simulated time."""
     to_s: float = Field(gt=0)
-    """End of the window in s of simulated time."""
+    """End of the window, in s of simulated time."""
 
     def _check(self) -> None:
         if self.to_s <= self.from_s:

@@ -1,4 +1,4 @@
-"""Wait for many events or processes at once, with a deadline that cancels pending ones."""
+"""Waiting for many events or processes at once, with a deadline that cancels pending ones."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fednet_emu.kernel.events import Completion, cancel, several
 
 
 class AllOf(Completion):
-    """Event that triggers when all given events, none of them processed yet, have triggered.
+    """Event that triggers when all given events have triggered; none of them may have been processed before.
 
-    Its value is `of` the list of their values, in order. Events that have not triggered after `deadline_s` seconds,
-    inclusive, are cancelled, and have the value `late()`. If an event fails, this event fails with the same exception.
+    Its value is `of` applied to the list of the events' values, in order. Events pending after `deadline_s` seconds,
+    inclusive, are cancelled and have the value `late()`. If an event fails, this event fails with the same exception.
     """
 
     def __init__(
@@ -72,10 +72,10 @@ class AllOf(Completion):
             self._give_up(event, outcome)
 
     def _give_up(self, event: Event, outcome: Any) -> None:
-        """Cancel a pending event: a process ends with this outcome, and any other event never triggers."""
+        """Cancel a pending event: a process ends with the value `outcome`, and any other event never triggers."""
         cancel(event, outcome)
         if event.callbacks and not isinstance(event, simpy.events.Process):
-            event.callbacks.remove(self._ended)  # leaves no cycle for the garbage collector
+            event.callbacks.remove(self._ended)  # avoids a reference cycle for the garbage collector
             self._given_up[event] = outcome
             self._missing -= 1
 
@@ -90,5 +90,5 @@ def gather(
     late: Callable[[], Any] = lambda: None,
     of: Callable[[list[Any]], Any] = lambda values: values,
 ) -> AllOf:
-    """Start processes, and return the event that they all have ended, see `AllOf`."""
+    """Start processes, and return the event that triggers when all of them have ended; see `AllOf`."""
     return AllOf(clock, clock.processes(processes), deadline_s, late, of)

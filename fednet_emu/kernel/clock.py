@@ -1,9 +1,9 @@
 """The clock: a SimPy environment with integer nanoseconds and a fixed order of simultaneous events.
 
-Events of one instant run in the order (priority, creation):
+Events of the same instant run in the order (priority, creation):
 
     URGENT, NORMAL   priorities of SimPy: processes start, resume and end
-    SETTLE           a medium updates the rates after all starts and ends of transfers in this instant
+    SETTLE           a medium updates the rates after all starts and ends of transfers at this instant
     COLLECT          an inbox or a deadline checks all arrivals of this instant
 """
 
@@ -33,11 +33,11 @@ COLLECT = EventPriority(3)
 
 NS_PER_S = 1_000_000_000
 FOREVER_NS = 1 << 62
-"""A time in nanoseconds later than any event of a run (146 years); it stands for "never"."""
+"""A time in nanoseconds that is later than any event of a run (146 years), and stands for "never"."""
 
 
 def to_ns(duration_s: float, what: str = "a duration") -> int:
-    """Convert seconds to nanoseconds, rounded up; floating-point noise of the product does not add a nanosecond."""
+    """Convert seconds to nanoseconds, rounded up; rounding errors of the product do not add a nanosecond."""
     exact = duration_s * 1e9
     if not exact < FOREVER_NS:
         raise ScenarioError(f"{what}: too long for the clock, got {duration_s:g} s; 4.6e9 s is the most")
@@ -46,7 +46,7 @@ def to_ns(duration_s: float, what: str = "a duration") -> int:
 
 
 def all_to_ns(durations_s: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Convert each duration by `to_ns`."""
+    """Convert each duration [n] from seconds to nanoseconds, as `to_ns` does."""
     to_ns(float(durations_s.max(initial=0.0)))
     exact = durations_s * 1e9
     return np.ceil(exact - np.minimum(4.0 * np.spacing(exact), 0.25)).astype(np.int64)
@@ -63,11 +63,11 @@ class Clock(simpy.Environment):
     def __init__(self) -> None:
         super().__init__(initial_time=0)
         self._forgotten = 0  # upper bound of the number of forgotten events in the queue
-        self._quiet = 0  # upper bound of the number of events that wake no process: forgotten and background ones
+        self._quiet = 0  # upper bound of the number of events that wake no process: forgotten events, background timers
         self.asked: Decision | None = None
         """The open question, which the caller of `advance` answers by `answer`; None if no question is open."""
         self.stopping = False
-        """True ends `run_process` after the present event with a KeyboardInterrupt, for example in a signal handler."""
+        """True makes `run_process` end after the current event with a KeyboardInterrupt, e.g. from a signal handler."""
 
     @property
     def now_s(self) -> float:
@@ -84,11 +84,11 @@ class Clock(simpy.Environment):
         return [RunningProcess(self, generator, start) for generator in generators]
 
     def begin(self, generators: Iterable[Process]) -> list[RunningProcess]:
-        """Start several processes in the given order, and run each of them immediately up to its first `yield`."""
+        """Start several processes in the given order, each of which runs immediately up to its first `yield`."""
         return [RunningProcess(self, generator, next(generator)) for generator in generators]
 
     def sleep(self, duration_s: float) -> Sleep:
-        """Return an event that triggers after a duration in seconds (0 or more)."""
+        """Return an event that triggers after `duration_s` seconds (0 or more)."""
         return self.sleep_until(self._now + to_ns(duration_s))
 
     def sleep_until(self, time_ns: int) -> Sleep:
@@ -99,7 +99,7 @@ class Clock(simpy.Environment):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the queue holds no event that may wake a process."""
+        """True if the queue holds no event that may wake a process."""
         return not self.waking
 
     @property
@@ -120,10 +120,10 @@ class Clock(simpy.Environment):
     ) -> Timer:
         """Call `callback` at `time_ns`, after all events of that instant with a smaller priority, unless cancelled.
 
-        `again` is a timer that has just run, which is used again.
+        `again` is a timer that has just run, and is reused for this call.
 
-        A timer in the `background` wakes no process, now or later: a run with only such timers is a deadlock, just as a
-        program with only daemon threads ends.
+        A timer in the `background` wakes no process, now or later. A run with only background timers left is a
+        deadlock, just as a program ends when only daemon threads are left.
         """
         if time_ns < self._now:
             raise ValueError(
@@ -142,10 +142,10 @@ class Clock(simpy.Environment):
         return timer
 
     def forget(self, event: Event) -> None:
-        """Mark a scheduled event whose callbacks must not run for removal from the queue.
+        """Mark a scheduled event, whose callbacks must not run, for removal from the queue.
 
-        Marked events are removed together when they may make up half of the queue, so a removal takes constant time on
-        average.
+        Marked events are removed together when they may make up half of the queue, so that a removal takes constant
+        time on average.
         """
         event.forgotten = True  # type: ignore[attr-defined]
         self._forgotten += 1
@@ -154,7 +154,7 @@ class Clock(simpy.Environment):
             self._sweep()
 
     def _sweep(self) -> None:
-        """Remove forgotten events from the queue, and count the background timers."""
+        """Remove forgotten events from the queue, and count the background timers that remain."""
         queue = self._queue
         queue[:] = [entry for entry in queue if not hasattr(entry[3], "forgotten")]
         heapify(queue)
@@ -164,8 +164,8 @@ class Clock(simpy.Environment):
     def trigger_now(self, events: list[Event]) -> None:
         """Run the callbacks of events that already have their values, bypassing the queue.
 
-        It is the last step of a callback, and the events have not failed. They run as if they were at the head of the
-        queue: urgent events of this instant run after each of them.
+        Call this method as the last step of a callback, for events that have not failed. They run as if they were at
+        the head of the queue: urgent events of this instant run after each of them.
         """
         now_ns, queue = self._now, self._queue
         for event in events:
@@ -186,11 +186,11 @@ class Clock(simpy.Environment):
             self.step()
 
     def run_process(self, process: Process, until_s: float | None = None) -> Any:
-        """Run until a process has ended, and return its result; None if `until_s` is earlier.
+        """Run until `process` has ended, and return its result; None if `until_s` comes first.
 
         Raises:
-            Deadlock: no event can wake a process any more, and `process` has not ended; `until_s` does not delay it.
-            AlgorithmError: a process asks a question, for which `run_process` has no answer.
+            Deadlock: no event can wake a process any more, and `process` has not ended; raised even before `until_s`.
+            AlgorithmError: a process asks a question, which `run_process` cannot answer.
         """
         main = self.main(process, until_s)
         if self.advance(main):
@@ -199,26 +199,26 @@ class Clock(simpy.Environment):
         return main.value if main.callbacks is None else None
 
     def main(self, process: Process, until_s: float | None = None) -> RunningProcess:
-        """Start the process that `advance` runs until it ends, or until `until_s`."""
+        """Start the main process, which `advance` runs until the process ends or the time `until_s` is reached."""
         main = self.process(process)
         if until_s is not None:
             self.call_at(to_ns(until_s), StopSimulation.callback, COLLECT, background=True)
         return main
 
     def ask(self, question: Any) -> Decision:
-        """Event of the answer by the caller of `advance`; it stops `advance`, and takes no simulated time.
+        """Stop `advance`, in zero simulated time; return an event whose value is the answer of the caller of `advance`.
 
-        The process that asks continues with the answer, before any other event, as without a stop. So it must be the
-        last process that the present event of the queue wakes: `advance` refuses any other question.
+        The asking process continues with the answer, before any other event, as without a stop. The asking process must
+        therefore be the last one that the current event of the queue wakes: `advance` refuses any other question.
         """
         self.asked = Decision(self, question)
         return self.asked
 
     def answer(self, value: Any) -> None:
-        """Answer the open question: the process that has asked continues up to its next `yield`.
+        """Answer the open question: the process that asked it continues up to its next `yield`.
 
         Raises:
-            AlgorithmError: the process asks again through another process, see `ask`.
+            AlgorithmError: that process makes another process ask a question, see `ask`.
         """
         decision, self.asked = self.asked, None
         assert decision is not None, "a question is open"
@@ -230,10 +230,10 @@ class Clock(simpy.Environment):
             self.asked.check(decision, callbacks)
 
     def advance(self, main: RunningProcess) -> bool:
-        """Run until a question is open (True), or until the process or its time has ended (False).
+        """Run until a question is open (return True), or until `main` or its time has ended (return False).
 
         Raises:
-            Deadlock: as `run_process`.
+            Deadlock: as for `run_process`.
             AlgorithmError: other processes would continue before the process that asks, see `ask`.
         """
         queue = self._queue
@@ -241,7 +241,7 @@ class Clock(simpy.Environment):
             return True
         with rare_garbage_collection(), suppress(StopSimulation):
             while main.callbacks is not None and not self.stopping:
-                if len(queue) <= self._quiet:  # perhaps nothing is left that may wake a process
+                if len(queue) <= self._quiet:  # perhaps no event is left that may wake a process
                     self._sweep()
                     if len(queue) == self._quiet:
                         raise Deadlock(self.now_s, describe(main))
@@ -267,18 +267,18 @@ class Clock(simpy.Environment):
 
 
 Clock.now = Clock._now
-"""Reads the attribute directly: SimPy's property is much slower."""
+"""Reads the attribute directly, because SimPy's property is much slower."""
 
 
 class _Bare(Event):
-    """An event without a value and without the constructor of `Event`, in half the time."""
+    """An event without a value, created without the constructor of `Event`, which halves the time."""
 
     __init__ = object.__init__
     _value: Any = None
 
 
 class Timer(_Bare):
-    """An event that runs its callback once, or never if it is cancelled before."""
+    """An event that runs its callback once, or never if the event is cancelled before."""
 
     background = False
     """Whether the timer wakes no process."""
@@ -299,7 +299,7 @@ class Timer(_Bare):
 
 
 class Decision(Completion):
-    """Event of the answer to `question` by the caller of `Clock.advance`."""
+    """Event whose value is the answer of the caller of `Clock.advance` to `question`."""
 
     def __init__(self, clock: Clock, question: Any) -> None:
         super().__init__(clock)
@@ -308,9 +308,9 @@ class Decision(Completion):
         self._woken_by = None if self._asker is None else self._asker.target
 
     def check(self, event: Event, callbacks: list[Callable[[Event], None]]) -> None:
-        """Raise an `AlgorithmError` unless the asking process is the last one of these callbacks of an event.
+        """Raise an `AlgorithmError` unless the asking process is the last one in the callbacks of `event`.
 
-        Other processes of the event would run before the answer instead of after it.
+        Otherwise, other processes woken by `event` would run before the answer instead of after it.
         """
         asker, waiting = self._asker, self.callbacks or []
         last, waits = (getattr(its[-1], "__self__", None) if its else None for its in (callbacks, waiting))
@@ -330,6 +330,6 @@ class Sleep(Completion):
     """Event that triggers after a duration."""
 
     def cancel(self, outcome: Any) -> None:
-        """Remove the event from the queue, unless another process also waits for it."""
+        """Remove the event from the queue, unless another process also waits for the event."""
         if self.callbacks is not None and len(self.callbacks) == 1:
             cast("Clock", self.env).forget(self)

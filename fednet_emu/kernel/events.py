@@ -1,7 +1,7 @@
 """The events that an algorithm waits for: each triggers once with a value, and can be cancelled and described.
 
-They use private attributes of SimPy's events (`_ok`, `_value`, `_generator`, `_events`), because SimPy's calls cost
-more than the rest of an event. Only this folder and the constructors of transfers and computations access them.
+The events use private attributes of SimPy's events (`_ok`, `_value`, `_generator`, `_events`), because SimPy's calls
+take longer than everything else in an event. Only this folder and constructors of transfers and computations use them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fednet_emu.errors import AlgorithmError
 
 
 class Completion(Event):
-    """Base of the events that an algorithm waits for."""
+    """Base class of the events that an algorithm waits for."""
 
     def __init__(self, clock: simpy.Environment) -> None:
         self.env = clock  # the constructor of SimPy's event, without the call
@@ -25,11 +25,11 @@ class Completion(Event):
         self._ok = True
 
     def complete(self, value: Any) -> None:
-        """Set the value of the event without running its callbacks, see `Clock.trigger_now`."""
+        """Set the value of the event without running its callbacks; see `Clock.trigger_now`."""
         self._value = value
 
     def cancel(self, outcome: Any) -> None:
-        """Stop the activity of the event, for which no process waits any more; `outcome` is a lost `Delivery`."""
+        """Stop the activity behind the event, for which no process waits any more; `outcome` is a lost `Delivery`."""
 
     def describe(self) -> str:
         return type(self).__name__.lower()
@@ -42,11 +42,11 @@ class Completion(Event):
 
 
 class RunningProcess(simpy.events.Process):
-    """Event that triggers when a generator has ended; its value is the generator's result, or the interruption's cause.
+    """Event that triggers when a generator has ended, with the generator's result or the interruption's cause as value.
 
-    It can be cancelled while it waits, propagates exceptions unchanged, and resumes faster than SimPy's process, which
-    copies an exception as `type(e)(*e.args)` and so fails for a class whose constructor takes other arguments. `start`
-    is the event that starts the generator, or the first event that a started generator waits for.
+    The process can be cancelled while it waits, and propagates exceptions unchanged. It resumes faster than SimPy's
+    process, which copies an exception as `type(e)(*e.args)` and so fails for classes with other constructor arguments.
+    `start` is the event that starts the generator, or the first event that a started generator waits for.
     """
 
     def __init__(self, clock: simpy.Environment, generator: Generator[Event, Any, Any], start: Event) -> None:
@@ -77,7 +77,7 @@ class RunningProcess(simpy.events.Process):
         except StopIteration as end:
             self._end(end.value, ok=True)
         except simpy.Interrupt as cancelled:
-            cancelled.__traceback__ = None  # it would keep this frame and the objects of the generator in a cycle
+            cancelled.__traceback__ = None  # it would keep this frame and the generator's objects in a reference cycle
             self._end(cancelled.cause, ok=True)
         except AttributeError as error:
             self._end(_explained(self.name, event, error), ok=False)
@@ -93,14 +93,14 @@ class RunningProcess(simpy.events.Process):
 
 
 def _explained(name: str, waits_for: object, error: AttributeError) -> Exception:
-    """Replace the error if the generator has yielded something that is not an event."""
+    """Return a clearer error if the generator has yielded something that is not an event; else return `error`."""
     if isinstance(waits_for, Event):
         return error
     return AlgorithmError(name, f"yields no event, got {waits_for!r}", "yield the results of a federation's operations")
 
 
 def not_awaited(event: object, what: str) -> AlgorithmError:
-    """Return the error about an event that is used before it has triggered."""
+    """Return the error about an event that is used before the event has triggered."""
     problem = f"is an event that has to be waited for, got {what} asked for before that"
     return AlgorithmError(type(event).__name__, problem, "write `yield` before the verb that makes it")
 
@@ -121,7 +121,7 @@ def cancel(event: Event | None, outcome: Any) -> None:
 
 
 def describe(event: Event | None) -> str:
-    """Describe an event and the chain of events that it waits for, for deadlock messages."""
+    """Describe an event and the chain of events that it waits for, for use in deadlock errors."""
     if isinstance(event, Completion):
         return event.describe()
     if isinstance(event, simpy.events.Process):
@@ -132,7 +132,7 @@ def describe(event: Event | None) -> str:
 
 
 def several(events: Any, what: str) -> str:
-    """Describe the pending events among several."""
+    """Describe the pending ones among several events."""
     missing = [event for event in events if not event.triggered]
     shown = "; ".join(describe(event) for event in missing[:5])
     return f"{len(missing)} of {len(events)} {what}: {shown}{'; ...' if len(missing) > 5 else ''}"

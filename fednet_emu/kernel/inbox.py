@@ -1,4 +1,4 @@
-"""An inbox: many processes put items into it, and one process collects them when there are enough."""
+"""An inbox: many processes put items into the inbox, and one process collects them when there are enough."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Collect(Completion):
 
 
 class Inbox:
-    """Arrivals in the order (time, sender, arrival), independent of the order of events within an instant."""
+    """Arrivals sorted by (time, sender, arrival), independently of the order of events within an instant."""
 
     def __init__(self, clock: Clock, label: Callable[[int], str] = str) -> None:
         self.clock = clock
@@ -54,10 +54,10 @@ class Inbox:
         deadline_s: float | None = None,
         sources: Sequence[Event] = (),
     ) -> Collect:
-        """Return an event that triggers when there are `at_least` items, among them one from each of `including`.
+        """Return an event that triggers when there are `at_least` items, with at least one from each of `including`.
 
-        Its value has all items up to the end of the instant. With `deadline_s`, it triggers after this time in s at the
-        latest, with the items so far. `sources` are processes that put items in; deadlock messages describe them.
+        The event's value has all items up to the end of the instant. With `deadline_s`, the event triggers after at
+        most this time in s, with the items so far. Deadlock errors describe `sources`, the processes that put items in.
         """
         if self._collector is not None:
             raise RuntimeError("an inbox serves one collector at a time")

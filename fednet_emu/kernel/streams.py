@@ -1,8 +1,8 @@
 """Random numbers keyed by device and purpose, never by the order of calls.
 
-An additional device, plot or log line does not change any other draw, and two algorithms with the same seed see the
-same channel, stragglers and data splits. `Streams` returns generators by name; `uniform` and `uniforms` are stateless
-counter-based hashes (SplitMix64's finaliser, Steele, Lea and Flood, OOPSLA 2014) for the draws of hot paths.
+An additional device, plot or log line does not change any other random number, and two algorithms with the same seed
+have the same channel, stragglers and data splits. `Streams` returns generators by name. `uniform` and `uniforms` are
+stateless counter-based hashes (SplitMix64's finaliser, Steele, Lea and Flood, OOPSLA 2014) for frequent draws.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 _STEP = 2.0**-52
 _FEW = 4
-"""Number of generators below which it is faster to create them one by one."""
+"""Number of generators below which creating them one by one is faster."""
 
 
 _SCENE = frozenset({"data", "limit", "hold out", "partition", "attack", "feature noise", "init"}) | {
     *("placement", "profile", "speed", "waves", "asymmetry"),
     *("shadowing", "los", "environment", "indoor", "building", "depth", "penetration"),
 }
-"""First words of the names of streams that make the scene: data, initial model, places, hardware, shadowing."""
+"""First words of the names of streams that make the scene: data, initial model, positions, hardware, shadowing."""
 
 
 class Streams:
-    """All randomness of one run; `streams("batch", 3, 12)` is device 3's generator for round 12.
+    """All random numbers of one run; `streams("batch", 3, 12)` is the generator of device 3 for round 12.
 
-    `scene_seed` is the seed of the streams that make the scene of the run; None takes `seed`.
+    `scene_seed` seeds the streams of the scene (data, initial model, positions, hardware, shadowing); None is `seed`.
     """
 
     def __init__(self, seed: int, scene_seed: int | None = None) -> None:
@@ -55,19 +55,19 @@ class Streams:
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self._seed_of(name), spawn_key=words)))
 
     def many(self, names: Sequence[tuple[Name, ...]]) -> list[np.random.Generator]:
-        """Return `self(*name)` for each name, none of the scene, in a tenth of the time when there are dozens."""
+        """Return `self(*name)` for each of `names`, none of them of the scene; ten times faster for dozens of names."""
         if len(names) < _FEW:
             return [self(*name) for name in names]
         digests = b"".join(map(_digest, names))
         return generators(self.seed, np.frombuffer(digests, "<u4").reshape(len(names), -1).astype(np.uint32))
 
     def key(self, *name: Name) -> int:
-        """Return a 64-bit key for this name, to be passed to `uniform` and `uniforms`."""
+        """Return a 64-bit key for this name, as an argument of `uniform` and `uniforms`."""
         return int.from_bytes(blake2b(_spelt((self._seed_of(name), *name)), digest_size=8).digest(), "little")
 
 
 def _digest(name: tuple[Name, ...]) -> bytes:
-    """Return the 16-byte hash of a name, which seeds the generator together with the seed of the run."""
+    """Return the 16-byte hash of a name; the hash and the seed of the run together seed the generator."""
     return blake2b(_spelt(name), digest_size=16).digest()
 
 
@@ -76,14 +76,14 @@ def _spelt(name: Name) -> bytes:
 
 
 def _plain(name: Name) -> Name:
-    """Convert NumPy numbers in a name to Python's, because their `repr` enters the hash."""
+    """Convert NumPy numbers in a name to Python numbers, because their `repr` enters the hash."""
     if isinstance(name, tuple):
         return tuple(map(_plain, name))
     return str(name) if isinstance(name, str) else index(name)
 
 
 def mix(key: int, counter: int) -> int:
-    """The 64-bit key of item `counter` (0 or more) of a keyed family."""
+    """Return the 64-bit key of the item with index `counter` (0 or more) of a keyed family."""
     x = (key + _GOLDEN * (counter + 1)) & _MASK
     x = ((x ^ (x >> 30)) * _MIX_1) & _MASK
     x = ((x ^ (x >> 27)) * _MIX_2) & _MASK
@@ -91,7 +91,7 @@ def mix(key: int, counter: int) -> int:
 
 
 def uniform(key: int, counter: int) -> float:
-    """Draw number `counter` of a keyed family: uniform in the open interval (0, 1)."""
+    """Return the random number with index `counter` of a keyed family, uniform in the open interval (0, 1)."""
     x = (key + _GOLDEN * (counter + 1)) & _MASK  # `mix`, without the call
     x = ((x ^ (x >> 30)) * _MIX_1) & _MASK
     x = ((x ^ (x >> 27)) * _MIX_2) & _MASK
@@ -99,7 +99,7 @@ def uniform(key: int, counter: int) -> float:
 
 
 def mixes(key: int | Keys, counter: IntArray) -> Keys:
-    """Vectorised `mix`, broadcasting keys against counters."""
+    """Vectorised `mix`, which broadcasts keys against counters."""
     with np.errstate(over="ignore"):
         x = np.asarray(key, np.uint64) + np.uint64(_GOLDEN) * (counter.astype(np.uint64) + np.uint64(1))
         x = (x ^ (x >> np.uint64(30))) * np.uint64(_MIX_1)
@@ -109,7 +109,7 @@ def mixes(key: int | Keys, counter: IntArray) -> Keys:
 
 
 def uniforms(key: int | Keys, counter: IntArray) -> Array:
-    """Vectorised `uniform`, bit for bit the same numbers."""
+    """Vectorised `uniform`, with bit-identical numbers."""
     return ((mixes(key, counter) >> np.uint64(12)).astype(np.float64) + 0.5) * _STEP
 
 
@@ -124,8 +124,8 @@ _SHIFT = np.uint32(16)
 def generators(seed: int, keys: Words) -> list[np.random.Generator]:
     """Return a generator for each spawn key [n, 4], equal to a new `PCG64(SeedSequence(seed, spawn_key=key))`.
 
-    Seeding takes longer than drawing a batch, nearly all of it in `SeedSequence`. The algorithm of `SeedSequence`,
-    which NumPy keeps stable, is O'Neill's `seed_seq_fe`
+    Seeding takes longer than drawing a batch, and most of that time is spent in `SeedSequence`. Its algorithm, which
+    NumPy keeps stable, is O'Neill's `seed_seq_fe`
     (https://www.pcg-random.org/posts/developing-a-seed_seq-alternative.html); here it runs over an array of keys.
     """
     known = [cast(np.random.SeedSequence, _Known(own)) for own in _states(seed, keys)]  # typed too narrowly by NumPy
@@ -163,6 +163,6 @@ def _hashed(words: Words, before: Words, after: Words) -> Words:
 
 @cache
 def _constants(init: int, mult: int, skipped: int, count: int) -> Words:
-    """Constants [2, count] of the hashes after the first `skipped` ones, to XOR before and to multiply after."""
+    """Constants [2, count] of the hashes after the first `skipped` ones: for XOR before, and for multiplying after."""
     powers = [init * pow(mult, power, 2**32) % 2**32 for power in range(skipped, skipped + count + 1)]
     return np.array([powers[:-1], powers[1:]], np.uint32)

@@ -1,8 +1,8 @@
-"""Exact integer amounts of transmitted data, in a unit so small that every rate is a multiple of it.
+"""Exact integer amounts of transmitted data, in a unit so small that every rate is a multiple of this unit.
 
-A transfer of b bits is b * BIT units of work; a rate of r bit/s does `work_per_ns(r)` units per nanosecond. Sums over
-thousands of fading blocks and changes of the active set have no rounding errors, and the end of a transfer does not
-depend on the number of updates of its progress.
+A transfer of b bits is b * BIT units of work; a rate of r bit/s completes `work_per_ns(r)` units per nanosecond. Sums
+over thousands of fading blocks and changes of the active set have no rounding errors, and the end of a transfer does
+not depend on how often its progress is updated.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 from fednet_emu.kernel.clock import NS_PER_S
 
 SCALE = 2.0**64
-"""Units of work that a rate of 1 bit/s does in a nanosecond: `int(rate_bps * SCALE)` is exact above 2^-11 bit/s."""
+"""Units of work per nanosecond at a rate of 1 bit/s; `int(rate_bps * SCALE)` is exact above 2^-11 bit/s."""
 BIT = NS_PER_S << 64
-"""Units of work in a bit."""
+"""Units of work per transmitted bit."""
 
 
 def work_per_ns(rate_bps: float) -> int:
-    """Units of work that a rate in bit/s does per nanosecond."""
+    """Units of work per nanosecond at a rate of `rate_bps` bit/s."""
     return int(rate_bps * SCALE)
 
 
 def done_ns(work: int, per_ns: int) -> int:
-    """Nanoseconds that `work` units take at `per_ns` units per nanosecond, rounded up."""
+    """Time in nanoseconds for `work` units at `per_ns` units per nanosecond, rounded up."""
     return -(-work // per_ns)

@@ -1,1 +1,1 @@
-"""LoRA adapters of several ranks: each device trains the rows up to its rank."""
+"""LoRA adapters of several ranks: each device trains the adapter rows up to its rank."""

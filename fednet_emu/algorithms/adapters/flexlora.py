@@ -1,13 +1,13 @@
-"""FlexLoRA: the mean of the products B_k A_k, redistributed by its singular values to devices of several ranks.
+"""FlexLoRA: the server averages the products B_k A_k, and factorises the mean again for devices of several ranks.
 
 Bai, Chen, Qian, Yao, Li: "Federated Fine-tuning of Large Language Models under Heterogeneous Tasks and Client
 Resources", NeurIPS 2024, https://arxiv.org/abs/2402.11505
 
-M = sum p_k B_k A_k = U S V'; a device of rank r starts from B = U_r S_r and A = V_r', the best approximation of this
-rank: its error is the root of the sum of the squares of the other singular values (Eckart and Young, 1936).
+M = sum p_k B_k A_k = U S V'. A device of rank r starts from B = U_r S_r and A = V_r', the best approximation of M with
+rank r: the error is the root of the sum of the squares of the remaining singular values (Eckart and Young, 1936).
 
-Differences from the paper: the server, too, keeps M up to the rank of the model's adapters; all devices have the factor
-alpha / rank of the model. Trained parameters outside adapters are averaged.
+Differences from the paper: the server, too, keeps M only up to the rank of the model's adapters. All devices use the
+factor alpha / rank of the global model. Trained parameters outside adapters are averaged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fednet_emu.learning.models.low_rank import Adapters, Factors, Part
 
 
 class FlexLora(Ranked):
-    """The server averages the products of the factors, and splits the mean by its singular values."""
+    """The server averages the products of the factors, and splits the mean by its singular value decomposition."""
 
     kind = "flexlora"
 
@@ -39,9 +39,9 @@ class FlexLora(Ranked):
 
 
 def split(own: Sequence[Factors], weights: Sequence[float], rank: int) -> Factors:
-    """The factors of this rank whose product is nearest to the weighted sum of products B A [m, n], which is not made.
+    """Return the rank-`rank` factors whose product is nearest to the weighted sum of products B A [m, n], not formed.
 
-    Columns of B [m, rank] are as long as the singular values, in falling order, and rows of A [rank, n] have length 1.
+    Columns of B [m, rank] have descending singular values as norms, rows of A [rank, n] norm 1.
     """
     left, right = (
         torch.linalg.qr(torch.cat(stacked, 1))

@@ -1,16 +1,16 @@
-"""FLoRA: each device adds the products of all devices' adapters to its weights, without any error.
+"""FLoRA: each device adds the exact products of all devices' adapters to its weights.
 
 Wang, Shen, He, Sun, Wang, Lyu, Li: "FLoRA: Federated Fine-Tuning Large Language Models with Heterogeneous Low-Rank
 Adaptations", NeurIPS 2024, https://arxiv.org/abs/2409.05976
 
 The server stacks the received adapters, B = [B_1 .. B_K] and A = [p_1 A_1; ..; p_K A_K], so that B A = sum p_k B_k A_k
-for any ranks. Each device adds (alpha / rank) B A to its own copy of the weights, and starts new adapters.
+for any ranks. Each device adds (alpha / rank) B A to its own copy of the weights, and starts with new adapters.
 
-Differences from the paper: a device that was away is sent all stacks that it lacks when it takes part again, or the
-weights themselves if these are fewer scalars. New adapters have one A for all devices, and each device takes the rows
-up to its rank; A is drawn from a shared seed, and takes no bits. A first B that is not zero is added before the first
-round. All devices have the factor alpha / rank of the model. Trained parameters outside adapters are averaged, and sent
-in each round.
+Differences from the paper: a device that missed rounds receives all stacks that it lacks when it takes part again, or
+the weights themselves if these have fewer scalars. New adapters have one A for all devices, of which each device takes
+the rows up to its rank; A is drawn from a shared seed, and needs no transmission. A first B that is not zero is added
+before the first round. All devices use the factor alpha / rank of the global model. Trained parameters outside adapters
+are averaged, and sent in each round.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fednet_emu.learning.models.low_rank import Adapters, Factors, Part
 
 
 class Flora(Ranks):
-    """The server stacks the adapters, which add to the weights without error and are reset in each round."""
+    """The server stacks the adapters; devices add the stacks' product to their weights, and start new adapters."""
 
     kind = "flora"
     excludes = (
@@ -56,7 +56,7 @@ class Flora(Ranks):
             start = {part: fed.defer(part.only, w) for part in dict.fromkeys(parts)}
             own = [(part, start[part]) for part in parts]
             lacks = np.minimum(size - has, base.size).tolist()
-            # a message has the size of the stacks, not their values: devices train on the base of the server
+            # a message has the size of the stacks, not their values, because devices train on the server's base weights
             sent = {n: fed.defer(rest.take, w, size=rest.size + n) for n in dict.fromkeys(lacks)}
             message = partial(own_message, lacks, sent)
             arrived = yield from self.round(fed, t, message, self.client, own, base, has, size, down=down, up=w.size)
@@ -79,10 +79,10 @@ class Flora(Ranks):
         has: IntArray,
         size: int,
     ) -> Process:
-        """A device: add the stacks to its weights, which are then equal to the server's; train and send new adapters.
+        """Process of device `k`: add the stacks to its weights, which then equal the server's; train and send adapters.
 
-        `own` has each device's part of the model and its values; `base` is the weights of the server, `has` [devices]
-        the scalars of the stacks that each device has been sent, and `size` the scalars of all stacks so far.
+        `own` holds each device's part of the model and the values of this part. `base` holds the server's weights,
+        `has` [devices] the number of stack scalars sent to each device, and `size` the number in all stacks so far.
         """
         has[k.index] = size
         part, start = own[k.index]
@@ -94,9 +94,9 @@ class Flora(Ranks):
 def grown(
     adapters: Adapters, base: Tensor, parts: Sequence[Part], models: Sequence[Tensor], weights: Sequence[int]
 ) -> Tensor:
-    """The base [base_size] plus the product of a stack: the adapters of all devices, each A times its weight.
+    """Return `base` [base_size] plus the product of the stack of all devices' adapters, each A scaled by its weight.
 
-    Each model has the size of its part, and the weights of the stack are normalised to a sum of 1.
+    Each model has the size of its part. The weights are normalised to a sum of 1.
     """
     whole = (part.padded(model, len(adapters.others)) for part, model in zip(parts, models, strict=True))
     share = [weight / sum(weights) for weight in weights]
@@ -111,6 +111,6 @@ def grown(
 
 
 def averaged(w: Tensor, parts: Sequence[Part], models: Sequence[Tensor], weights: Sequence[int]) -> Tensor:
-    """The weighted mean [P] of the trained parts; meaningful for the parameters that all devices train."""
+    """Return the weighted mean [P] of the trained `parts`; only parameters that all devices train are meaningful."""
     own = zip(weights, parts, models, strict=True)
     return w + sum(n / sum(weights) * (part.padded(model, len(w)) - w) for n, part, model in own)

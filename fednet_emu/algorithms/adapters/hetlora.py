@@ -3,8 +3,8 @@
 Cho, Liu, Xu, Fahrezi, Joshi: "Heterogeneous LoRA for Federated Fine-tuning of On-Device Foundation Models", EMNLP 2024,
 https://arxiv.org/abs/2401.06432
 
-Differences from the paper: ranks are constant (no self-pruning). The norm of a device is the norm of all its products
-B_k A_k together. With `per_row`, rows that a device lacks do not count as zeros.
+Differences from the paper: ranks are constant (no self-pruning). The weight of a device is the joint norm of all its
+products B_k A_k. With `per_row`, rows that a device lacks do not count as zeros.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class HetLora(Ranked):
 
     kind = "hetlora"
     per_row: bool = False
-    """Whether each row is averaged over the devices that have it. In the paper, a row that a device lacks counts as
-    zero, so that rows of few devices shrink from round to round."""
+    """Whether each row is averaged only over the devices that hold it. If false, as in the paper, a row counts as zero
+    on devices that lack it, so that rows held by few devices shrink from round to round."""
 
     def merged(
         self, adapters: Adapters, w: Tensor, parts: Sequence[Part], models: Sequence[Tensor], weights: Sequence[int]
@@ -40,7 +40,7 @@ class HetLora(Ranked):
 
 
 def norms(adapters: Adapters, models: Tensor) -> Tensor:
-    """The norm [n] of all products B A of each model [n, P] together; 1 for each if all are zero."""
+    """Joint norm [n] of all products B A of each of the `models` [n, P]; all ones if every norm is zero."""
     squares = [
         sum(((its.b.T @ its.b) * (its.a @ its.a.T)).sum() for its in adapters.factors(model)) for model in models
     ]

@@ -1,4 +1,4 @@
-"""Rounds in which each device has the adapters of the server's model up to its own rank."""
+"""Rounds in which each device holds the adapters of the server's model up to its own rank."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from fednet_emu.learning.models.low_rank import Adapters, Part
 
 
 class Ranks(Synchronous):
-    """Devices train and send the first rows of each A and columns of each B, and all other trained parameters whole.
+    """A device of rank r has the first r rows of each A and columns of each B, and all parameters outside adapters.
 
-    Rows that a device lacks are zero in both factors, and stay so while it trains.
+    The device trains and sends these parameters. Rows and columns that it lacks stay zero.
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression"})
     ranks: tuple[Annotated[int, Field(gt=0)], ...] = Field(min_length=1)
-    """Ranks of the devices; at most the rank of the model's adapters."""
+    """Adapter ranks that are assigned to devices; none may exceed the rank of the model's adapters."""
     dealt: Literal["by-speed", "in-turn"] = "by-speed"
-    """Assignment of the ranks to devices. by-speed: the slowest devices have the lowest, in equal groups; in-turn:
-    device 0 the first, device 1 the second, and so on, cyclically."""
+    """Assignment of the ranks to devices. by-speed: in groups of equal size, the slowest devices get the lowest rank;
+    in-turn: device 0 gets the first rank, device 1 the second, and so on, cyclically."""
 
     def parts(self, fed: Federation, adapters: Adapters) -> list[Part]:
-        """Each device's part of the model."""
+        """Return the part of the model that each device holds."""
         if max(self.ranks) > adapters.rank:
             what = f"larger than that of the adapters, {adapters.rank}"
             raise ScenarioError(f"algorithm.ranks: {what}, got {max(self.ranks)}; give adapters of a larger rank")
@@ -46,7 +46,7 @@ class Ranks(Synchronous):
 
 
 class Ranked(Ranks):
-    """The server has adapters, and sends each device its part."""
+    """The server holds the adapters, and sends each device its part of them."""
 
     def run(self, fed: Federation) -> Process:
         adapters, w = Adapters(fed.task.model), fed.initial_model()
@@ -70,9 +70,9 @@ class Ranked(Ranks):
     def merged(
         self, adapters: Adapters, w: Tensor, parts: Sequence[Part], models: Sequence[Tensor], weights: Sequence[int]
     ) -> Tensor:
-        """The model [P] after a round, from the trained parts of one device or more, and their numbers of samples."""
+        """Return the model [P] after a round, from trained parts of at least one device and their sample counts."""
 
 
 def own_message(keys: Sequence[Any], sent: Mapping[Any, Deferred], k: Device) -> Deferred:
-    """The message to a device, by its key."""
+    """Return the entry of `sent` for device `k`, whose key is `keys[k.index]`."""
     return sent[keys[k.index]]

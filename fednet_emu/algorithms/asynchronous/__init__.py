@@ -1,1 +1,1 @@
-"""Asynchronous algorithms: the server does not wait for all devices, and updates may be of older models."""
+"""Asynchronous algorithms: the server does not wait for all devices, and updates may start from older models."""

@@ -1,4 +1,4 @@
-"""The dispatcher of asynchronous algorithms: it keeps a fixed number of devices at work."""
+"""The dispatcher of asynchronous algorithms, which keeps a fixed number of devices busy."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from fednet_emu.federation.rounds import is_standstill
 
 
 class Concurrent(LocalTraining):
-    """An algorithm that keeps some devices at work all the time, each with the model that it was sent."""
+    """An algorithm that keeps several devices busy at all times, each with the model that it received when invited."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
     asynchronous: ClassVar[bool] = True
 
     deadline_s: float | None = Field(None, gt=0)
-    """Longest time from inviting a device to its reply (simulated s); then the device is cancelled, and another one is
-    invited. Null waits for every device."""
+    """Maximum time from the invitation of a device to its reply (simulated s); after that the device is cancelled, and
+    another one is invited. Null waits for every device."""
     concurrency: int = Field(10, gt=0)
-    """Devices at work: the server invites this number at the start, and one device for each reply or loss; fewer if
-    fewer have samples or are present."""
+    """Number of busy devices: the server invites this number at the start, and one more device after each reply or
+    loss. There are fewer if fewer devices have samples or are present."""
 
     def participants(self, count: int) -> int:
         return min(self.concurrency, count)
 
     def next(self, fed: Federation, t: int, w: Deferred, client: Client) -> Process:
-        """Keep devices at work on model w, of version t, until one replies: the process's value is its `Arrival`.
+        """Keep devices busy with model `w` of version `t` until one replies; the value of the process is its `Arrival`.
 
-        A device runs `client(fed, k, w, n)` at its nth invitation, from 0.
+        A device runs `client(fed, k, w, n)` at its nth invitation, from n = 0.
         """
         dispatcher = fed.state(Dispatcher, lambda: Dispatcher(fed, self.concurrency, self.deadline_s, self.plan))
         arrival: Arrival = yield from dispatcher.next(t, w, client)
@@ -48,23 +48,23 @@ class Concurrent(LocalTraining):
 
 
 class Arrival(NamedTuple):
-    """A reply that has arrived."""
+    """A reply that has arrived at the server."""
 
     device: Device
     payload: Deferred
-    version: int  # of the model that the device received
+    version: int  # version of the model that the device received
     arrived_s: float
-    tries: int  # replies and losses since the previous reply, this one included
+    tries: int  # number of replies and losses since the previous reply, including this reply
 
 
 class Dispatcher:
     """Invites devices, and returns their replies one by one.
 
-    The next device is drawn uniformly among the idle devices that are present; if all of these are away, it is the
-    first that returns. A lost or late reply only frees a place. Replies of one instant are returned in the order of
-    devices, and free their places after all of them: a device that is then invited gets a model with all of them.
-    Without mobility, a device out of reach is not invited again. The question `dispatch` of `Federation.outside`
-    replaces the draw.
+    The next device is drawn uniformly among the idle devices that are present; if none is present, the first that
+    returns is taken. A lost or late reply only lets the server invite another device. Replies that arrive at the same
+    instant are returned in the order of devices. New devices are invited only after all of these replies, so that they
+    receive a model that includes them. Without mobility, a device out of reach is not invited again. The question
+    `dispatch` of `Federation.outside` replaces the random draw.
     """
 
     def __init__(self, fed: Federation, concurrency: int, deadline_s: float | None, plan: SgdPlan) -> None:
@@ -75,15 +75,15 @@ class Dispatcher:
         self._came: deque[Arrival] = deque()
         self._trips = self._draws = self._tries = self._ended = 0
         self._fruitful_s = fed.now_s
-        self._started: list[Started] = []  # trips, including ended ones
-        self._since: dict[int, int] = {}  # by device at work: number of ended trips at its invitation
+        self._started: list[Started] = []  # all trips, including those that have ended
+        self._since: dict[int, int] = {}  # for each busy device, the number of trips that had ended when it was invited
         self._history: History | None = None
         if "dispatch" in fed.outside.questions:
             self._history = History(fed, ())
             self._work = RoundWork(fed, plan, fed.task.model.size, fed.task.model.size)
 
     def next(self, version: int, w: Deferred, client: Client) -> Process:
-        """Keep devices at work on `client`, with the model w of this version, until there is an `Arrival`."""
+        """Keep devices busy running `client` with model `w` of version `version`, until there is an `Arrival`."""
         self._version, self._asked_to = version, (w, client)
         while not self._came:
             if not self._left:
@@ -113,7 +113,7 @@ class Dispatcher:
             raise Deadlock(self._fed.now_s, f"the server waits for an answer; {self._tries} in a row were lost")
 
     def _trip(self) -> Process:
-        """Invite a device, with the latest model when a device is available."""
+        """Invite a device as soon as one is available, with the latest model of that time."""
         k = yield from self._somebody()
         version, number = self._version, self._asked[k.index]
         self._asked[k.index] += 1
@@ -127,7 +127,7 @@ class Dispatcher:
         self._inbox.put(k.index, (k, answer, version))
 
     def _somebody(self) -> Process:
-        """Draw an idle device; draw again if another waiting trip has taken the same one."""
+        """Draw an idle device; draw again if another waiting process has taken that device."""
         while True:
             self._draws += 1
             number, among = self._draws, np.array(sorted(self._idle), dtype=np.int64)
@@ -141,7 +141,7 @@ class Dispatcher:
                     return k
 
     def _decided(self, there: list[Device], number: int, history: History) -> Process:
-        """The next device, as a list, by the decision of the run's caller, or by the draw if the decision is None."""
+        """The next device, in a list: the choice of the run's caller, or a random one if the caller returns None."""
         fed, rng = self._fed, self._fed.streams("cohort", "asked", number)
         idle = np.array([k.index for k in there if k.index in self._idle])
         if not len(idle):
@@ -157,7 +157,7 @@ class Dispatcher:
 
 
 def record_arrival(fed: Federation, step: int, arrival: Arrival) -> int:
-    """Add a reply to the series `activations` of a server that makes version `step` next; return its staleness."""
+    """Add a reply to the series `activations`; return its staleness when the server makes version `step` + 1."""
     staleness = step - arrival.version
     k, arrived_s = arrival.device.index, arrival.arrived_s
     fed.ledger.record("activations", step=step + 1, device=k, arrived_s=arrived_s, staleness=staleness)

@@ -4,14 +4,14 @@ Xie, Koyejo, Gupta: "Asynchronous Federated Optimization", 2019, https://arxiv.o
 
 - a worker receives (w_t, t), minimises f(w) + rho / 2 |w - w_t|^2 by SGD on its own samples: `client`;
 - at each reply of a worker, w <- (1 - alpha_t) w + alpha_t w_k with alpha_t = alpha s(staleness): `run`;
-- the scheduler triggers further workers meanwhile: `next`.
+- meanwhile the scheduler triggers further workers: `next`.
 
 Differences from the paper:
 
-- The scheduler keeps `concurrency` devices at work; the paper does not specify which workers it triggers, and when.
-- The staleness counts the versions since the worker's model, so that s is 1 for the latest version.
-- The server keeps the time stamps itself: they are not part of the messages.
-- Lost or late replies are left out, and their device is free again.
+- The scheduler keeps `concurrency` devices busy; the paper does not specify which workers are triggered, and when.
+- The staleness is the number of versions since the worker's model, so that s is 1 for the latest version.
+- The server keeps the time stamps itself; messages do not contain them.
+- Lost or late replies are left out, and their devices can be invited again.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from fednet_emu.federation import Deferred, Device, Federation, Process
 
 
 class FedAsync(Concurrent):
-    """The server mixes each model that arrives into its own, the less the staler it is; a round is one such update."""
+    """The server mixes each arriving model into its own, with less weight for stale models; each mixing is a round."""
 
     kind = "fedasync"
     alpha: float = Field(0.6, ge=0, le=1)
     """Mixing weight of a fresh model; 0.6 in the paper's experiments."""
     staleness: AnyStaleness = Constant()
-    """Factor of `alpha` by staleness, the versions that the server has made since the device was sent its model."""
+    """Factor of `alpha` as a function of staleness, the number of server versions since the device got its model."""
     rho: float = Field(0.0, ge=0)
-    """Strength of the proximal term that holds a device's model near the one that it received."""
+    """Factor of the proximal term rho / 2 |w - w_t|^2, which keeps a device's model near the received model w_t."""
 
     def answers(self, count: int) -> int:
         return 1
@@ -49,6 +49,6 @@ class FedAsync(Concurrent):
 
     def client(self, fed: Federation, k: Device, w: Deferred, n: int) -> Process:
         training = k.train(w, self.plan, n, prox=self.rho)
-        del w  # a model is in memory no longer than the training needs it
+        del w  # frees the model as soon as the training no longer needs it
         trained = yield training
         return trained.params

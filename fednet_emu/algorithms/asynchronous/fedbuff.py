@@ -5,14 +5,14 @@ AISTATS 2022, https://proceedings.mlr.press/v151/nguyen22b.html, Algorithm 1:
 
 - a client receives w, makes local steps of SGD, and sends the difference delta of the two models: `client`;
 - the server adds up deltas until it has K, then w <- w + server_lr (sum of s(staleness) delta) / K: `run`;
-- clients are sampled asynchronously, so that `concurrency` of them are at work: `next`.
+- clients are sampled asynchronously, so that `concurrency` of them are busy: `next`.
 
 Differences from the paper:
 
-- delta is the new model less the old one, and is added. Running statistics, as of batch norm, are sent as they are, and
-  become their mean, weighted by staleness.
-- No secure aggregation and no differential privacy; the buffer is in the server.
-- Lost or late answers are left out, and their client is free again.
+- delta is the new model minus the old one, and is added. Running statistics, as of batch norm, are sent unchanged, and
+  the server takes their mean, weighted by staleness.
+- There is no secure aggregation and no differential privacy; the buffer is on the server.
+- Lost or late replies are left out, and their clients can be invited again.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from fednet_emu.federation import Deferred, Device, Federation, Process, Reply, 
 
 
 class FedBuff(Concurrent):
-    """The server takes a step along the mean of every `buffer_size` updates that arrive; a round is one such step."""
+    """The server takes a step along the mean of each `buffer_size` arriving updates; each such step is a round."""
 
     kind = "fedbuff"
     buffer_size: int = Field(10, gt=0)
-    """The paper's K: updates that make a step of the server; 10 in its experiments."""
+    """Number of updates for one step of the server, the paper's K; 10 in its experiments."""
     server_lr: float = Field(1.0, ge=0)
-    """Step size of the server: the factor of the mean update."""
+    """Step size of the server, by which it multiplies the mean update."""
     staleness: AnyStaleness = Polynomial(a=0.5)
-    """Weight of an update by staleness, the steps that the server has made since the device was sent its model; by
-    default 1 / sqrt(1 + staleness), as in the paper's experiments. The mean divides by K for any weights."""
+    """Weight of an update as a function of staleness, the number of server steps since the device got its model; by
+    default 1 / sqrt(1 + staleness), as in the paper's experiments. The mean divides by K, whatever the weights."""
 
     def answers(self, count: int) -> int:
         return self.buffer_size
@@ -52,6 +52,6 @@ class FedBuff(Concurrent):
 
     def client(self, fed: Federation, k: Device, w: Deferred, n: int) -> Process:
         training = k.train(w, self.plan, n, difference=True)
-        del w  # a model is in memory no longer than the difference needs it
+        del w  # frees the model as soon as the difference no longer needs it
         delta = yield training
         return Reply(delta, since=0)

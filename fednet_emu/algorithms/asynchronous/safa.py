@@ -1,28 +1,29 @@
 """Semi-asynchronous federated averaging.
 
 Wu, He, Lin, Mao, Maple, Jarvis: "SAFA: A Semi-Asynchronous Protocol for Fast Federated Learning with Low Overhead",
-IEEE Transactions on Computers, 2021, https://arxiv.org/abs/1910.01355. In round t, with v the version of a device, the
-round in which the server last received its model in time (0 at the start):
+IEEE Transactions on Computers, 2021, https://arxiv.org/abs/1910.01355. In round t, the version v of a device is the
+round in which the server last received its model in time (0 at the start). The steps of a round:
 
 - lag-tolerant distribution: devices that are up to date (v = t - 1) or deprecated (v < t - tau) receive W(t-1) and
-  start from it; tolerable ones (t - tau <= v < t - 1) continue with their own model: `_distribute`;
-- compensatory first-come-first-merge selection: the first ceil(C M) models to arrive are picked, but models of devices
-  picked last time only where the others do not fill the quota by the end of the round; further models that arrive are
-  undrafted: `_select`;
-- discriminative aggregation in three steps: the cache, with an entry for every device, takes the models of the picked,
-  and W(t-1) for the deprecated; W(t) is its mean, weighted by samples; then the undrafted bypass into it: `run`.
+  start from it; tolerable devices (t - tau <= v < t - 1) continue with their own model: `_distribute`;
+- compensatory first-come-first-merge selection: the first ceil(C M) models to arrive are picked. Models of devices that
+  were picked last time are picked only if the others do not fill the quota by the end of the round. All further models
+  that arrive are undrafted: `_select`;
+- discriminative aggregation in three steps: the cache, which has one entry per device, takes the picked models, and
+  W(t-1) for the deprecated devices; W(t) is the mean of the cache, weighted by samples; finally the cache takes the
+  undrafted models (bypass): `run`.
 
 Differences from the paper:
 
-- Lag is counted by the rules on the authors' page (v < t - tau); their code tolerates one round more.
-- A device that trains when the round ends continues, and its model counts in the round in which it arrives; in the
-  authors' code every device that does not crash finishes in the round.
-- A device whose upload was lost keeps its trained model, and trains it further while tolerable. One whose download was
-  lost continues in the next round from its own model.
-- Devices that are away when a round begins are not invited. The entry of such a device is replaced if it is deprecated,
-  and a model that it still sends is refused until it has received a new one.
-- A deprecated device that is still at work is cancelled. Entries start as the initial model.
-- A round also ends when no device is at work.
+- The lag is counted as on the authors' page (v < t - tau); their code tolerates one more round.
+- A device that is still training when the round ends continues, and its model counts in the round in which it arrives.
+  In the authors' code every device that does not crash finishes in the round.
+- A device whose upload was lost keeps its trained model, and trains that model further while tolerable. A device whose
+  download was lost continues in the next round from its own model.
+- Devices that are absent when a round begins are not invited. If such a device is deprecated, its cache entry is
+  replaced, and a model that it still sends is refused until the device has received a new one.
+- A deprecated device that is still busy is cancelled. Cache entries start as the initial model.
+- A round also ends when no device is busy.
 """
 
 from __future__ import annotations
@@ -41,33 +42,33 @@ from fednet_emu.federation import Deferred, Delivery, Device, Federation, Inbox,
 
 @dataclass(slots=True)
 class Client:
-    """A device with its state, and its state at the server."""
+    """A device, with its own state and its state at the server."""
 
     device: Device
     w: Deferred  # the model on the device
-    entry: Deferred  # in the cache of the server
-    version: int = 0  # the round of its latest model that arrived in time, or of its latest synchronisation
-    base: int = 0  # the version of the latest model that it received
-    was_picked: bool = False  # in the latest round
-    trips: int = 0  # number of its trainings
-    at_work: Started | None = None  # its running process
+    entry: Deferred  # the device's entry in the cache of the server
+    version: int = 0  # round of its latest model that arrived in time, or of its latest synchronisation
+    base: int = 0  # version of the latest model that the device received
+    was_picked: bool = False  # True if the device's model was picked in the latest round
+    trips: int = 0  # number of times that the device has trained
+    at_work: Started | None = None  # the device's running process
 
 
 Came = tuple[Client, Delivery]
-"""A device whose model arrived in time, and its delivery."""
+"""A device whose model arrived in time, and the delivery of that model."""
 
 
 class Safa(LocalTraining):
-    """Each round ends when a quota of models has arrived; slow devices continue across rounds, up to a lag."""
+    """Each round ends when a quota of models has arrived; slow devices continue across rounds, up to a maximum lag."""
 
     deadline_s: float | None = Field(None, gt=0)
-    """Longest time of a round, the paper's T_lim (simulated s). A late device continues, and counts in a later round.
-    Null waits until the quota is met or no device is at work."""
+    """Maximum duration of a round, the paper's T_lim (simulated s). A late device continues, and counts in a later
+    round. Null waits until the quota is met or no device is busy."""
     fraction: float = Field(0.5, gt=0, le=1)
-    """The paper's C: the quota is this part of all devices that have samples, rounded up."""
+    """The paper's C: the quota is this share of all devices that have samples, rounded up to a number of devices."""
     lag_tolerance: int = Field(5, gt=0)
-    """The paper's tau: a device whose last model is older than this number of rounds restarts from the global model;
-    with 1 no device continues across rounds."""
+    """The paper's tau: a device whose latest model in time is older than this number of rounds restarts from the global
+    model; with 1 no device continues across rounds."""
 
     def run(self, fed: Federation) -> Process:
         w, inbox = fed.initial_model(), fed.inbox()
@@ -92,7 +93,7 @@ class Safa(LocalTraining):
     def _distribute(
         self, fed: Federation, clients: Sequence[Client], present: Sequence[Device], w: Deferred, t: int, inbox: Inbox
     ) -> list[Client]:
-        """Start all idle devices that are present, with W(t-1) where they must synchronise; return the deprecated."""
+        """Start all idle devices that are present, with W(t-1) where they must synchronise; return deprecated ones."""
         there, deprecated = {k.index for k in present}, []
         for client in clients:
             is_deprecated = client.version < t - self.lag_tolerance
@@ -109,7 +110,7 @@ class Safa(LocalTraining):
         return deprecated
 
     def client(self, fed: Federation, client: Client, w: Deferred | None, t: int, inbox: Inbox) -> Process:
-        """A device: receive the model if the server sends one, train its own model, send it."""
+        """Process of a device: receive the model if the server sends one, train its own model, and send it."""
         k, answer = client.device, None
         if w is not None:
             answer = yield fed.downlink(k, w)
@@ -124,7 +125,7 @@ class Safa(LocalTraining):
         inbox.put(k.index, (client, answer))
 
     def _select(self, fed: Federation, clients: Sequence[Client], inbox: Inbox, t: int) -> Process:
-        """Wait until the quota is met by devices that were not picked last time, or for the end of the round."""
+        """Wait until models of devices that were not picked last time fill the quota, or until the round ends."""
         quota = math.ceil(round(self.fraction * len(clients), 9))
         picked: list[Came] = []
         others: list[Came] = []
@@ -151,7 +152,7 @@ class Safa(LocalTraining):
     def _record(
         self, fed: Federation, t: int, picked: Sequence[Came], undrafted: Sequence[Came], deprecated: int
     ) -> None:
-        """Series `safa`, a row per round, and `activations`, a row per arrived model."""
+        """Record a row of the series `safa` for the round, and a row of `activations` for each model that arrived."""
         counts = {"picked": len(picked), "undrafted": len(undrafted), "deprecated": deprecated}
         fed.ledger.record("safa", step=t, simulated_s=fed.now_s, **counts)
         for client, answer in [*picked, *undrafted]:
@@ -160,9 +161,9 @@ class Safa(LocalTraining):
 
 
 def mean(w: Tensor, entries: Sequence[Tensor], shares: Sequence[float]) -> Tensor:
-    """The mean of the entries [P] by their shares, summed as differences to w [P], which leaves w itself bit-identical.
+    """Return the mean of the `entries`, each [P], weighted by `shares`.
 
-    An entry equal to w adds zero.
+    The mean is `w` [P] plus the weighted differences to `w`, so that entries equal to `w` leave it bit-identical.
     """
     update = w.new_zeros(w.shape)
     for entry, share in zip(entries, shares, strict=True):

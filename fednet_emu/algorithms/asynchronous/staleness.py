@@ -1,4 +1,4 @@
-"""Weights of stale updates: the functions s(tau) of FedAsync, and FedBuff's weights among them.
+"""Weights of stale updates: the functions s(tau) of FedAsync, which include the weights of FedBuff.
 
 Xie, Koyejo, Gupta: "Asynchronous Federated Optimization", 2019, https://arxiv.org/abs/1903.03934
 """
@@ -15,15 +15,15 @@ from fednet_emu.component.slot import Slot, kinds
 
 
 class Staleness(Component):
-    """The weight of an update by its staleness: 1 for a fresh one, and never more for a staler one."""
+    """The weight of an update as a function of its staleness: 1 for a fresh update, and never increasing."""
 
     @abstractmethod
     def weight(self, tau: int) -> float:
-        """s(tau) of an update to the model of tau versions ago."""
+        """Return the weight s(`tau`) of an update to the model of `tau` versions ago."""
 
 
 class Constant(Staleness):
-    """Every update counts the same: s = 1."""
+    """All updates have the weight s = 1."""
 
     def weight(self, tau: int) -> float:
         return 1.0
@@ -33,7 +33,7 @@ class Polynomial(Staleness):
     """The weight falls as a power: s = (tau + 1)^-a."""
 
     a: float = Field(0.5, ge=0)
-    """Exponent; with 0.5 it is 1 / sqrt(1 + tau)."""
+    """Exponent a; with 0.5 the weight is 1 / sqrt(1 + tau)."""
 
     def weight(self, tau: int) -> float:
         return float((tau + 1.0) ** -self.a)
@@ -43,9 +43,9 @@ class Hinge(Staleness):
     """The weight is 1 up to a staleness of b, and 1 / (a (tau - b) + 1) from there on."""
 
     a: float = Field(10.0, ge=0)
-    """How fast the weight falls after b; 10 in the paper's experiments."""
+    """Factor a, which sets how fast the weight falls beyond the staleness b; 10 in the paper's experiments."""
     b: float = Field(4.0, ge=0)
-    """Largest staleness that costs nothing, in versions; 4 in the paper's experiments."""
+    """Largest staleness with the full weight of 1, in versions; 4 in the paper's experiments."""
 
     def weight(self, tau: int) -> float:
         return 1.0 / (self.a * max(tau - self.b, 0.0) + 1.0)

@@ -24,20 +24,20 @@ from fednet_emu.arrays import Mask
 from fednet_emu.federation import Deferred, Device, Federation, LocalStep, Process, accumulated, average
 
 Cluster = tuple[int, ...]
-"""A cluster: the numbers of its devices, in ascending order."""
+"""A cluster: the indices of its devices, in ascending order."""
 
 
 class Cfl(Synchronous):
-    """Each cluster averages its own model; a cluster whose mean is stationary but whose members are not is split."""
+    """Each cluster averages its own model; a cluster with a small mean update but a large single update is split."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "plans"})
     stationary: float = Field(gt=0)
-    """Largest norm of a cluster's mean update at which the cluster counts as stationary (epsilon_1); only stationary
+    """Maximum norm of a cluster's mean update at which the cluster counts as stationary (epsilon_1). Only stationary
     clusters are split."""
     split: float = Field(gt=0)
     """Norm that the largest update of a member must exceed for its cluster to be split (epsilon_2)."""
     record_every: int = Field(10, gt=0)
-    """Number of rounds between two records of the clusters in the run's series."""
+    """Number of rounds between two records of the clusters in the series `clusters` and `agreement`."""
 
     @property
     def events_depend_on_learning(self) -> bool:
@@ -64,14 +64,14 @@ class Cfl(Synchronous):
     def after(
         self, fed: Federation, cluster: Cluster, w: Deferred, arrived: dict[Device, Deferred]
     ) -> list[tuple[Cluster, Deferred]]:
-        """The cluster with its new model, or, when it is split, its two halves, which both continue from that model."""
+        """Return the cluster with its new model; if it is split, return its two halves, both with that model."""
         came = [k for k in arrived if k.index in cluster]
         if not came:
             return [(cluster, w)]
         params, weights, n = [arrived[k] for k in came], [k.n_samples for k in came], fed.task.model.n_trainable
         if len(came) < len(cluster) or len(cluster) < 2:
             return [(cluster, fed.accumulate(average, params, w, weights))]
-        new = fed.defer(mean_of, w, params, weights)  # all at once, since they are compared with each other
+        new = fed.defer(mean_of, w, params, weights)  # all models at once, since they are compared with each other
         mean, longest = fed.read(fed.defer(lengths, w, params, weights, n, size=2), (np.inf, 0.0))
         fed.record("updates", first=cluster[0], members=len(cluster), mean=mean, longest=longest)
         if not (mean < self.stationary and longest > self.split):
@@ -82,7 +82,7 @@ class Cfl(Synchronous):
 
 
 def mean_of(w: Tensor, arrived: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
-    """The weighted mean of models [P], as FedAvg moves w to it."""
+    """Return the weighted mean [P] of the models `arrived`, each [P]: `w` plus the weighted mean of the updates."""
     mean: Tensor = accumulated(average(w, weights), arrived)
     return mean
 
@@ -90,9 +90,9 @@ def mean_of(w: Tensor, arrived: Sequence[Tensor], weights: Sequence[float]) -> T
 def lengths(
     w: Tensor, arrived: Sequence[Tensor], weights: Sequence[float], n: int | None = None
 ) -> tuple[float, float]:
-    """The norm of the weighted mean of the updates arrived - w (vectors [P]), and the largest norm of one update.
+    """Return the norm of the weighted mean of the updates `arrived` - `w`, each [P], and the maximum norm of an update.
 
-    The first n entries count, all if None: running statistics are no parameters.
+    Only the first `n` entries count, so that running statistics are left out; None counts all entries.
     """
     w, arrived = w[:n], [w_k[:n] for w_k in arrived]
     return float((mean_of(w, arrived, weights) - w).norm()), max(float((w_k - w).norm()) for w_k in arrived)
@@ -101,9 +101,9 @@ def lengths(
 def halves(w: Tensor, arrived: Sequence[Tensor], n: int | None = None) -> Mask:
     """Split the updates in two so that the largest similarity between the halves is as small as possible.
 
-    The mask [n] is True for the second half. The similarity of two updates is the cosine of their first n entries, all
-    if None. Single-linkage clustering (merge the two most similar groups until two are left) finds this bipartition
-    exactly.
+    The returned mask [models] is True for the second half. The similarity of two updates is the cosine of their first
+    `n` entries, or of all entries if `n` is None. Single-linkage clustering (merge the two most similar groups until
+    two are left) finds the optimal bipartition.
     """
     from scipy.cluster.hierarchy import linkage, to_tree
     from scipy.spatial.distance import squareform

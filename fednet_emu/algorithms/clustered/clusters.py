@@ -1,4 +1,4 @@
-"""The record of the clusters of devices that an algorithm finds."""
+"""Records of the device clusters that an algorithm finds."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from fednet_emu.federation import Federation
 
 
 def record_clusters(fed: Federation, devices: Sequence[int], labels: Sequence[int] | IntArray) -> None:
-    """Record the cluster of each device after the latest round, as series `clusters` and `agreement`.
+    """Record the cluster of each device after the latest round, in the series `clusters` and `agreement`.
 
-    `clusters` has one row per device; `agreement` one row per record, with the adjusted Rand index (Hubert and Arabie,
-    "Comparing Partitions", Journal of Classification 1985) against the scenario's true groups, or NaN when it has none.
+    A record has a row per device in `clusters`, and a row in `agreement`: the adjusted Rand index (Hubert and Arabie,
+    "Comparing Partitions", Journal of Classification 1985) against the scenario's true groups, or NaN without groups.
     """
     from sklearn.metrics import adjusted_rand_score
 

@@ -3,8 +3,8 @@
 Ghosh, Chung, Yin, Ramchandran: "An Efficient Framework for Clustered Federated Learning", NeurIPS 2020,
 https://arxiv.org/abs/2006.04088, Algorithm 1 with model averaging (option II)
 
-Differences from the paper: a device chooses its model on all its samples. The second and further models start as the
-first model with the entries of each parameter shuffled, instead of an independent draw.
+Differences from the paper: a device chooses its model on all its samples. The first model is initialised as usual; each
+further model is a copy of the first with the entries of each parameter shuffled, not an independent initialisation.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Ifca(Synchronous):
-    """Each round a cohort receives all models; each device trains its best model and reports the number."""
+    """In each round a cohort receives all models; each device trains the best model, and reports the model's index."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "plans"})
     clusters: int = Field(gt=0)
     """Number of models, one per cluster."""
     record_every: int = Field(10, gt=0)
-    """Number of rounds between two records of the model that each device chooses."""
+    """Number of rounds between two records of the models that devices choose."""
 
     def run(self, fed: Federation) -> Process:
         w, model = fed.initial_model(), fed.task.model
@@ -57,30 +57,30 @@ class Ifca(Synchronous):
         return Reply((choice, trained.params), since=(None, start))
 
     def choice(self, fed: Federation, k: Device, models: tuple[Deferred, ...]) -> Deferred:
-        """The number of the model with the smallest loss on a device's samples (deferred)."""
+        """Return the index (deferred) of the model with the smallest loss on the samples of device `k`."""
         rows, data = fed.task.slice_of(k.index), fed.task.data
         return fed.defer(best, fed.task.model, models, data.x[rows], data.y[rows], size=1)
 
 
 def lowest(losses: Sequence[float]) -> int:
-    """The number of the smallest loss; 0 if none is known."""
+    """Return the index of the smallest loss; 0 if every loss is unknown."""
     return int(np.argmin(losses))
 
 
 def best(model: FlatModel, vectors: Sequence[Tensor], x: Tensor, y: Tensor) -> int:
-    """The number of the vector with the smallest mean loss on the samples x [n, ...] and y [n]; 0 without samples."""
+    """Return the index of the vector with the smallest mean loss on samples `x` [n, ...], `y` [n]; 0 if n = 0."""
     if not len(y):
         return 0
     return lowest([score_samples(model, vector, x, y).pooled().loss for vector in vectors])
 
 
 def picked(choice: int, vectors: Sequence[Tensor]) -> Tensor:
-    """The vector [P] with the number `choice`."""
+    """Return the vector [P] with the index `choice`."""
     return vectors[choice]
 
 
 def averaged(w: Tensor, number: int, choices: Sequence[int]) -> Accumulation:
-    """The mean of the received models [P] whose choice is this number; w itself without any."""
+    """Return the mean of the received models [P] whose choice is `number`; `w` if no device chose `number`."""
     update, share = torch.zeros_like(w), 1 / max(choices.count(number), 1)
     for choice in choices:
         w_k = yield
@@ -90,7 +90,7 @@ def averaged(w: Tensor, number: int, choices: Sequence[int]) -> Accumulation:
 
 
 def shuffled(model: FlatModel, w: Tensor, streams: Streams, j: int) -> Tensor:
-    """The vector w [P] with the entries of every parameter in random order, and the running statistics as they are."""
+    """Return `w` [P] with the entries of each parameter in random order; running statistics keep their order."""
     rng = streams("ifca", j)
     sizes = [piece.numel() for piece in model.pieces(w)]
     mixed = [piece[torch.from_numpy(rng.permutation(len(piece)))] for piece in torch.split(w, sizes)]

@@ -1,7 +1,7 @@
-"""Admission: sets of senders that are all decoded when they send together, and their powers.
+"""Admission: sets of senders that can all be decoded when they send together, and the powers of these senders.
 
 Finding the largest such set is NP-hard, so sets are grown greedily, or taken from a colouring of the graph of pairs
-that cannot send together. Powers are the lowest at which a set is decoded together (see `power_control`).
+that cannot send together. Powers are the lowest at which all members of a set are decoded (see `power_control`).
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from fednet_emu.radio.receiver.power_control import feasibility
 from fednet_emu.units import db_to_linear
 
 SLACK = 1e-9
-"""Relative margin of powers above the SINR target, so that rounding does not put a sender below it."""
+"""Relative margin of the powers above the SINR target, so that rounding does not put a sender below the target."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateSenders:
-    """Senders that request the same band at the same time."""
+    """Senders that compete for the same band at the same time."""
 
-    snr: Array  # [n, n] of sender j at full power at the receiver of sender i (row)
+    snr: Array  # [n, n] SNR, at the receiver of sender i (row), of sender j (column) at full power
     receiver: Sequence[int]  # [n] the receiver of each sender
     target: float  # SINR (linear) for decoding
-    residual: float = 1.0  # part of a decoded signal that still interferes; 1 without cancellation
+    residual: float = 1.0  # fraction of a decoded signal that still interferes; 1 without cancellation
 
     def joint_powers(self, members: Sequence[int]) -> Array | None:
-        """The lowest parts [members] of their full powers at which all members are decoded together; None if none are.
+        """Lowest powers [members], as fractions of full power, at which all members are decoded together; else None.
 
-        With cancellation, the stronger of two senders at one receiver is decoded first: the weaker one interferes with
-        it at full power, and it interferes with the weaker one by its residual.
+        With cancellation, the stronger of two senders at one receiver is decoded first: the weaker sender interferes
+        with the stronger one at full power, and the stronger one with the weaker one only by its residual.
         Ignored here: fading.
         """
         gain = self.snr[np.ix_(members, members)]
@@ -48,10 +48,10 @@ class CandidateSenders:
 
 
 def candidate_senders(fed: Federation, sinr_db: float | None = None, margin_db: float = 0.0) -> CandidateSenders:
-    """All devices as uplink senders at full power, to decide which may be on the air together now.
+    """Return all devices as uplink senders at full power, to decide which of them may send together now.
 
-    `sinr_db` is the SINR that each sender needs, None for the lowest at which the whole band carries bits, and
-    `margin_db` a margin on top of it.
+    `sinr_db` is the SINR that each sender needs; None is the lowest SINR at which the whole band carries bits.
+    `margin_db` is a margin in dB added to the needed SINR.
     """
     uplink = fed.network.uplink
     band, links, access = uplink.band, uplink.links.now(), uplink.settings.access
@@ -75,9 +75,9 @@ def candidate_senders(fed: Federation, sinr_db: float | None = None, margin_db: 
 
 
 def greedy_group(rivals: CandidateSenders, candidates: Iterable[int], most: int | None = None) -> list[int]:
-    """A large set of candidates that can send together: each step adds the one that leaves the most room.
+    """Return a large set of candidates that can send together: each step adds the one that leaves the most spare power.
 
-    The room is the spare power of the most loaded member. The set is empty when no candidate is decoded even alone.
+    Spare power is that of the member closest to full power. The set is empty if no candidate can be decoded even alone.
     """
     group: list[int] = []
     room = list(candidates)
@@ -87,12 +87,12 @@ def greedy_group(rivals: CandidateSenders, candidates: Iterable[int], most: int 
         if not loads:
             break
         group.append(min(loads, key=loads.__getitem__))
-        room = [i for i in loads if i != group[-1]]  # a sender that does not fit now never will
+        room = [i for i in loads if i != group[-1]]  # a sender that does not fit into the group now never will
     return sorted(group)
 
 
 def greedy_groups(rivals: CandidateSenders, candidates: Iterable[int], most: int | None = None) -> list[list[int]]:
-    """Groups that can each send together, greedily as large as possible, until every candidate that can is in one."""
+    """Split the candidates that can be decoded into groups that can send together, greedily as large as possible."""
     left, groups = list(candidates), []
     while group := greedy_group(rivals, left, most):
         groups.append(group)
@@ -101,9 +101,9 @@ def greedy_groups(rivals: CandidateSenders, candidates: Iterable[int], most: int
 
 
 def coloured_groups(rivals: CandidateSenders, candidates: Iterable[int], most: int | None = None) -> list[list[int]]:
-    """Groups from a colouring (DSATUR) of the graph whose edges are the pairs that cannot send together.
+    """Return groups from a colouring (DSATUR) of the graph whose edges are the pairs that cannot send together.
 
-    Interference adds up, so the senders of a colour may not all be decoded; the colour is then split greedily.
+    Interference adds up, so that senders of one colour may not all be decoded; such a colour is then split greedily.
     """
     import networkx as nx
 
@@ -120,9 +120,9 @@ def coloured_groups(rivals: CandidateSenders, candidates: Iterable[int], most: i
 def with_further_seats(
     rivals: CandidateSenders, groups: Sequence[Sequence[int]], seats: int, most: int | None = None
 ) -> list[list[int]]:
-    """Add devices to further groups: each device is in up to `seats` groups, as long as all members are still decoded.
+    """Add devices to further groups, up to `seats` groups per device, as long as all members are still decoded.
 
-    The device with the best link chooses first, and joins the smallest groups first.
+    Devices choose in the order of their links, the best link first, and each device joins the smallest groups first.
     """
     formed = [list(group) for group in groups]
     own = np.diagonal(rivals.snr)

@@ -4,10 +4,10 @@ Anonymous manuscript under review: "Participation Strategies in Federated Learni
 Communications" (no public link). Cyclic participation with one group per client: Cho, Sharma, Joshi, Xu, Kale, Zhang,
 "On the Convergence of Federated Averaging with Cyclic Client Participation", ICML 2023, arXiv 2302.03109.
 
-Differences from the paper: the paper writes the server's average in three ways, and `agg` offers all of them; the
-factor |B_mk| / |B_m|, missing from its Algorithm 1, is applied as in its update rule; the server averages once per
-round, over the models that arrived; clients may make several local steps on batches, and the factor then scales their
-total change of the model; a client in several groups may also use all its samples in each of them, with or without the
+Differences from the paper: the paper writes the server's average in three ways, and `agg` offers all three. The factor
+|B_mk| / |B_m|, which Algorithm 1 of the paper omits, is applied as in the paper's update rule. The server averages once
+per round, over the models that arrived. Clients may make several local steps on batches; the factor then scales their
+total change of the model. A client in several groups may also use all its samples in each group, with or without the
 factor.
 """
 
@@ -30,20 +30,20 @@ from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Pr
 from fednet_emu.federation.sums import moved
 
 Use = Literal["split", "no-split", "no-split-reweighted"]
-"""The samples that a device in several groups uses in each of them; the setting `data`."""
+"""Values of the setting `data`: the samples that a device in several groups uses in each group."""
 
 
 class Member(NamedTuple):
     """The membership of a device in one group."""
 
     device: int
-    factor: float  # s_mk, the factor of its change of the model
-    samples: IntArray | None  # indices of its samples that it uses in this group; None for all
+    factor: float  # s_mk, by which its change of the model is multiplied
+    samples: IntArray | None  # indices of the device's samples that it uses in this group; None for all samples
     power: float  # transmit power, as a fraction of the device's full power
 
 
 class Turn(NamedTuple):
-    """One group's turn: the number of the cycle, the index of the group (both from 0), and all groups of the cycle."""
+    """One group's turn: the index of the cycle, the index of the group in the cycle, and all groups of the cycle."""
 
     cycle: int
     group: int
@@ -61,7 +61,7 @@ class Turn(NamedTuple):
 
 
 def turns(fed: Federation, structure: GroupStructure, use: Use, reform_cycles: int | None) -> Iterator[Turn]:
-    """The turns of all groups, cycle after cycle; groups are formed when the first turn of a cycle is due.
+    """Yield the turns of all groups, cycle after cycle; groups are formed when the first turn of a cycle starts.
 
     Raises:
         ScenarioError: no device of any group has samples.
@@ -75,9 +75,9 @@ def turns(fed: Federation, structure: GroupStructure, use: Use, reform_cycles: i
 
 
 def members(fed: Federation, seats: Sequence[Mapping[int, float]], use: Use) -> list[list[Member]]:
-    """The members of each group and their samples, from the devices of each group and their powers.
+    """Return the members of each group, with their samples, from `seats`: the devices of each group and their powers.
 
-    Devices without samples are left out, as are groups that have no other devices.
+    Devices without samples are left out, as are groups in which no device has samples.
     """
     groups: list[list[Member]] = [[] for _ in seats]
     for device, mine in seats_of(seats).items():
@@ -107,39 +107,39 @@ def _record_groups(fed: Federation, cycle: int, groups: Sequence[Sequence[Member
 
 
 class CyclicFedAvg(Algorithm):
-    """Groups of devices train in turn; a device may be in several groups and split its samples among them."""
+    """Groups of devices train in turn; a device may be in several groups, and split its samples among these groups."""
 
     kind = "cyclic-fedavg"
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
     structure: AnyGroupStructure
-    """How groups are formed: which devices train and transmit in the same turn."""
+    """Rule that forms the groups; the devices of a group train and transmit in the same turn."""
     data: Use = "split"
-    """Samples that a device in c groups uses in each of them. split: a different 1/c of its samples, with its change of
-    the model scaled by that share; no-split: all its samples, unscaled; no-split-reweighted: all its samples, scaled by
-    1/c."""
+    """Samples that a device in c groups uses in each group. split: a different 1/c of its samples, with its change of
+    the model scaled by the share of samples; no-split: all samples, unscaled; no-split-reweighted: all samples, scaled
+    by 1/c."""
     agg: Literal["mean", "const", "sum"] = "mean"
-    """The update of the server's model. mean: the mean of the changes that arrived; const: their sum times (groups /
-    devices); sum: their sum."""
+    """The update of the server's model. mean: the mean of the changes that arrived; const: their sum times (number of
+    groups / number of devices); sum: their sum."""
     lr: float = Field(ge=0)
     """Step size of the devices (eta)."""
     batch_size: int | None = Field(None, gt=0)
-    """Samples per gradient step; null takes all samples that the device uses in the group, as in the paper."""
+    """Samples per gradient step; null is all samples that the device uses in the group, as in the paper."""
     local_steps: int | None = Field(None, gt=0)
-    """Gradient steps per turn; give this or `local_epochs`, or neither for the paper's one step."""
+    """Gradient steps per turn; give this or `local_epochs`. Without both, a turn has one step, as in the paper."""
     local_epochs: int | None = Field(None, gt=0)
     """Passes per turn over the samples that the device uses in the group; null if `local_steps` is given."""
     slot_s: float | None = Field(None, gt=0)
-    """Length of a turn (simulated s), counted from the start of the downlink; answers not decoded by then are lost.
-    Null ends a turn when all members have answered, or at the deadline."""
+    """Length of a turn (simulated s), counted from the start of the downlink; replies not decoded by its end are lost.
+    Null ends a turn when all members have replied, or at the deadline."""
     deadline_s: Deadline = None
     l2: float = Field(0.0, ge=0)
     """Factor l2 of the regulariser l2 / 2 |w|^2 in every device's loss."""
     bounds: bool = False
-    """Whether to measure the distance from the optimum and record the theory's bound on it. Only for small convex
-    models, one full-batch step per turn on split samples, fixed groups (of equal size with `agg: mean`), and a network
-    without losses. If a message is lost all the same (weak link, timeout), the bound is infinite from then on."""
+    """Whether to measure the distance from the optimum and record the theory's bound on this distance. Only for small
+    convex models, one full-batch step per turn on split samples, fixed groups (of equal size with `agg: mean`), and a
+    network without losses. If a message is lost nevertheless (weak link, timeout), the bound is infinite afterwards."""
     reform_cycles: int | None = Field(None, gt=0)
-    """Number of cycles after which groups are formed again, for devices that move; null keeps the first groups."""
+    """Number of cycles after which groups are formed again, for moving devices; null keeps the first groups."""
 
     def _check(self) -> None:
         if self.local_steps is not None and self.local_epochs is not None:
@@ -166,7 +166,7 @@ class CyclicFedAvg(Algorithm):
             yield "bounds", problem
 
     def _unbounded(self, losses: Sequence[str]) -> str:
-        """Why there are no bounds where these settings can lose messages; empty if `bounds` is false."""
+        """Return why bounds are impossible if messages can be lost; an empty text if possible or not requested."""
         if not (self.bounds and losses):
             return ""
         return f"hold only where no message can be lost, got {', '.join(losses)}; leave that out or set bounds: false"
@@ -201,7 +201,7 @@ class CyclicFedAvg(Algorithm):
 
     @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, r: int, members: Mapping[Device, Member]) -> Process:
-        """A device: train on the group's samples, send its model."""
+        """Process of device `k`: train on the samples that it uses in the group, and send its model."""
         own, plan = members[k], SgdPlan(self.lr, self.batch_size, steps=self._steps, epochs=self.local_epochs)
         origin = fed.defer(torch.zeros_like, w) if self.l2 else None
         trained = yield k.train(w, plan, r, subset=own.samples, prox=self.l2, anchor=origin)
@@ -213,13 +213,13 @@ class CyclicFedAvg(Algorithm):
         return Reply(mine, since=w, power_part=own.power)
 
     def server_lr(self, groups: Sequence[Sequence[Member]], arrived: int) -> float:
-        """The server's step size rho when `arrived` members of a group have answered."""
+        """The server's step size rho if `arrived` members of a group have replied."""
         devices = {member.device for group in groups for member in group}
         return {"mean": 1 / arrived, "const": len(groups) / len(devices), "sum": 1.0}[self.agg]
 
     @property
     def _patience_s(self) -> float | None:
-        """Longest wait for the members of a turn (s): the shorter of slot and deadline; None if neither is set."""
+        """Maximum wait for the members of a turn, in s: the shorter of slot and deadline; None if neither is set."""
         return min((limit for limit in (self.slot_s, self.deadline_s) if limit is not None), default=None)
 
     @property
@@ -228,15 +228,15 @@ class CyclicFedAvg(Algorithm):
 
 
 def part_of_the_way(w: Tensor, trained: Tensor, factor: float, statistics: int = 0) -> Tensor:
-    """The model w + factor (trained - w) [P]; its last `statistics` entries, running statistics, are from `trained`."""
+    """Return w + factor (trained - w) [P]; the last `statistics` entries, running statistics, come from `trained`."""
     return moved(w, trained - w, factor, statistics)
 
 
 def server_step(w: Tensor, arrived: int, rho: float, statistics: int = 0) -> Accumulation:
-    """The model w [P] plus rho times the sum of the models' differences to w; models are received one by one.
+    """Return `w` [P] plus `rho` times the sum of the models' differences to `w`; models are received one by one.
 
-    The last `statistics` entries, running statistics, become their mean. Summing differences instead of models leaves w
-    bit-identical when all models equal w.
+    The last `statistics` entries, running statistics, become their mean over models. Summing differences instead of
+    models leaves `w` bit-identical if all models equal `w`.
     """
     after = w.clone()
     for _ in range(arrived):

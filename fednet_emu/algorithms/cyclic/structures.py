@@ -26,9 +26,9 @@ def separate(devices: int, groups: int) -> Groups:
 
 
 def at_random(devices: int, groups: int, seats: int, rng: np.random.Generator) -> Groups:
-    """Random groups in which every device is in `seats` groups, at most once in each.
+    """Return random groups; every device is in `seats` different groups.
 
-    Devices are placed one at a time, in random order, each into the smallest group that it is not yet in.
+    Devices are assigned one at a time, in random order, each to the smallest group that it is not yet in.
     """
     formed: Groups = [[] for _ in range(groups)]
     for _ in range(seats):
@@ -40,7 +40,7 @@ def at_random(devices: int, groups: int, seats: int, rng: np.random.Generator) -
 
 
 def seats_of(groups: Sequence[Iterable[int]]) -> dict[int, list[int]]:
-    """For each device, the indices of its groups, in ascending order."""
+    """Return a dict from each device to the indices of its groups, in ascending order."""
     seats: dict[int, list[int]] = {}
     for k, group in enumerate(groups):
         for device in group:
@@ -54,34 +54,34 @@ def parts_of(samples: int, seats: int, rng: np.random.Generator) -> list[IntArra
 
 
 Seats = list[dict[int, float]]
-"""For each group, in the order of the cycle: device number -> transmit power as a fraction of its full power."""
+"""For each group, in the order of the cycle, a dict: device index -> transmit power as a fraction of full power."""
 
 Demands = Iterable[tuple[str, str, int]]
 
 
 class GroupStructure(Component):
-    """The rule by which groups are formed."""
+    """A rule that forms the groups."""
 
     @abstractmethod
     def form(self, fed: Federation, cycle: int) -> Seats:
-        """The groups from this cycle on, with the transmit power of each member."""
+        """Return the groups from cycle `cycle` on, with the transmit power of each member."""
 
     def demands(self) -> Demands:
-        """Settings that need a minimum number of devices: (key, error with fewer, that minimum)."""
+        """Yield the settings that need a minimum number of devices: (key, error if there are fewer, minimum)."""
         groups = getattr(self, "groups", None)
         if groups is not None:
             yield "structure.groups", "has more groups than devices", groups
 
 
 class NumberedGroups(GroupStructure):
-    """Groups that follow from the numbers of devices and groups; all members send at full power."""
+    """Groups that depend only on the number of devices and of groups; all members send at full power."""
 
     groups: int = Field(gt=0)
     """Number of groups."""
 
     @abstractmethod
     def of(self, devices: int) -> Groups:
-        """The groups of devices 0, 1, ..., `devices` - 1."""
+        """Return the groups of the devices 0, 1, ..., `devices` - 1."""
 
     def form(self, fed: Federation, cycle: int) -> Seats:
         return _at_full_power(self.of(fed.n_devices))
@@ -97,7 +97,7 @@ class Separate(NumberedGroups):
 
 
 class CommonDevice(NumberedGroups):
-    """Scenario 2, more clients: device 0 joins every group of scenario 1, which all but the first grow by one."""
+    """Scenario 2, more clients: the groups of scenario 1, except that device 0 also joins every other group."""
 
     kind = "scenario-2"
 
@@ -107,16 +107,16 @@ class CommonDevice(NumberedGroups):
 
 
 class CopiedNeighbours(NumberedGroups):
-    """Scenario 3, more groups: each group's first device also joins the next group, whose last moves to a new group.
+    """Scenario 3, more groups: a group's first device also joins the next group, whose last device joins a new group.
 
-    Groups keep their size. Each needs at least two devices.
+    The sizes of the groups stay the same. Each group needs at least two devices.
     """
 
     kind = "scenario-3"
     groups: int = Field(gt=1)
-    """Number of groups before the new one."""
+    """Number of groups, not counting the new group."""
     variant: Literal["cyclic", "chain", "pairwise"] = "cyclic"
-    """Which groups receive a device from the group before. cyclic: every group (the first one receives from the last);
+    """Which groups receive a device from the previous group. cyclic: every group (the first receives from the last);
     chain: every group but the first; pairwise: every second group, so that no two copied devices share a group."""
 
     def of(self, devices: int) -> Groups:
@@ -138,11 +138,11 @@ class CopiedNeighbours(NumberedGroups):
 
 
 class CommonDeviceAndNewGroup(NumberedGroups):
-    """Scenario 4, more groups: device 0 replaces a device of each other group; it forms a new group with them."""
+    """Scenario 4, more groups: device 0 replaces one device in each other group; with these, it forms a new group."""
 
     kind = "scenario-4"
     groups: int = Field(gt=0)
-    """Number of groups before the new one."""
+    """Number of groups, not counting the new group."""
 
     def of(self, devices: int) -> Groups:
         first, *others = separate(devices, self.groups)
@@ -150,11 +150,11 @@ class CommonDeviceAndNewGroup(NumberedGroups):
 
 
 class ListedGroups(GroupStructure):
-    """Groups given as lists; a device in none of them takes no part."""
+    """Groups given as lists of devices; a device that is in none of the lists takes no part."""
 
     kind = "list"
     groups: tuple[tuple[int, ...], ...] = Field(min_length=1)
-    """Numbers of the devices of each group, from 0."""
+    """Indices of the devices of each group, from 0."""
 
     @field_validator("groups")
     @classmethod
@@ -172,13 +172,13 @@ class ListedGroups(GroupStructure):
 
 
 class RandomGroups(GroupStructure):
-    """Random groups, drawn again when re-formed; sizes differ by at most one if each device is in one group."""
+    """Random groups, drawn again when groups are re-formed; with `seats: 1` group sizes differ by at most one."""
 
     kind = "random"
     groups: int = Field(gt=0)
     """Number of groups."""
     seats: int = Field(1, gt=0)
-    """Number of groups that each device is in."""
+    """Number of groups that each device joins."""
 
     @field_validator("seats")
     @classmethod
@@ -195,25 +195,25 @@ class RandomGroups(GroupStructure):
 class InterferenceGroups(GroupStructure):
     """Groups formed from the channel: every member is decoded while the whole group transmits at once.
 
-    Members send with the lowest powers that give all of them the SINR they need (Foschini and Miljanic). One receiver
-    without interference cancellation decodes several senders only if the SINR needed is below 0 dB; several cells, or
-    cancellation, allow more. A device that is not decoded even alone takes no part until groups are formed again.
-    Fading is ignored; `margin_db` is the margin for it.
+    Members send with the lowest powers that give each member the SINR it needs (Foschini and Miljanic). One receiver
+    without interference cancellation decodes several senders only if the needed SINR is below 0 dB; several cells, or
+    cancellation, allow more. A device that cannot be decoded even alone takes no part until groups are formed again.
+    Ignored here: fading, for which `margin_db` is the margin.
     """
 
     kind = "interference"
     method: Literal["greedy", "colouring"] = "greedy"
     """How groups are found. greedy: one after the other, each as large as possible; colouring: by colouring the graph
-    of pairs that cannot transmit together, and splitting colours whose devices still cannot be decoded together."""
+    of pairs that cannot transmit together, and splitting colours whose devices still cannot all be decoded."""
     sinr_db: float | None = None
-    """SINR that each member needs (dB); null takes the lowest SINR at which the rate model and the access scheme carry
+    """SINR that each member needs, in dB; null is the lowest SINR at which the rate model and the access scheme carry
     any data."""
     margin_db: float = Field(0.0, ge=0)
-    """Margin against fading (dB), added to the SINR that transmit powers aim at."""
+    """Margin against fading, in dB, added to the target SINR of the transmit powers."""
     most: int | None = Field(None, gt=0)
-    """Largest number of devices in a group; null for no limit. With 1, devices take turns one by one."""
+    """Maximum number of devices in a group; null for no limit. With 1, devices take turns one by one."""
     seats: int = Field(1, gt=0)
-    """Largest number of groups that a device may be in, as long as all members of each group are still decoded."""
+    """Maximum number of groups that a device may join, as long as all members of each group are still decoded."""
 
     def form(self, fed: Federation, cycle: int) -> Seats:
         rivals = candidate_senders(fed, self.sinr_db, self.margin_db)

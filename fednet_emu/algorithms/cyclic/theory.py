@@ -1,14 +1,14 @@
-"""The theory of cyclic participation: bounds for given groups, and their constants and the optimum during a run.
+"""The theory of cyclic participation: bounds for given groups; during a run, the constants and the optimum.
 
 `Theory` reads all samples of all devices, which no node of the network could; it only observes and takes no simulated
 time. The bounds on the remainder term of a cycle and on the convergence rate are from "Participation Strategies in
 Federated Learning with Heterogeneous Client Communications", for full-batch gradient descent on an exact split and
-summed updates. They take the shares b_mk of each group k: the fraction of its samples that member m uses there.
+summed updates. Their arguments are the shares b_mk: the fraction of its samples that member m uses in group k.
 
 Differences from the paper: products run to k - 1, as in its lemma (in its scenarios they run to K, which seems to
-favour them); the squared lemma includes the missing factor C^2; the rate counts cycles; its last terms are those that
-follow from the lemmas, eta^2 U1^2 / 2 + L eta^4 V1; and their geometric sum is not simplified, so that the bound equals
-the gap at the start.
+favour the scenarios). The squared lemma includes the missing factor C^2. The rate counts cycles. The last terms of the
+rate follow from the lemmas, eta^2 U1^2 / 2 + L eta^4 V1, and their geometric sum is not simplified, so that the bound
+equals the gap at the start.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from fednet_emu.federation import Deferred, Federation
 from fednet_emu.learning.models.flat import FlatModel
 
 Shares = Sequence[Sequence[float]]
-"""For each group, the share b_mk of each member."""
+"""The share b_mk of each member m, for each group k."""
 
 
 class Constants(NamedTuple):
-    """Constants of the losses, and the step size, that the theory needs."""
+    """The step size, and the constants of the losses that the theory needs."""
 
-    smoothness: float  # L, largest curvature of any device's loss on any part of its samples
-    gradient: float  # C, largest norm of any sample's gradient
-    dissimilarity: float  # alpha, largest distance of a group's mean gradient from the global one
-    lr: float  # eta, step size with summed updates; with the mean over groups of n devices, the step size divided by n
+    smoothness: float  # L, maximum curvature of any device's loss on any part of its samples
+    gradient: float  # C, maximum norm of any sample's gradient
+    dissimilarity: float  # alpha, maximum distance of a group's mean gradient from the global gradient
+    lr: float  # eta, step size for summed updates; for the mean over groups of n devices, the step size divided by n
 
 
 class RemainderBound(NamedTuple):
@@ -49,7 +49,7 @@ class RemainderBound(NamedTuple):
 
 
 def remainder_bound(shares: Shares, constants: Constants) -> RemainderBound:
-    """The bounds U1, U2, V1 and V2 for groups in the given order."""
+    """Return the bounds U1, U2, V1 and V2 for groups in the given order."""
     curvature, gradient, alpha, lr = constants
     b = np.array([sum(group) for group in shares], np.float64)
     s = np.array([len(group) for group in shares], np.float64)
@@ -58,7 +58,7 @@ def remainder_bound(shares: Shares, constants: Constants) -> RemainderBound:
     count = len(b)
     growth = np.concatenate(([0.0], np.cumsum(np.log1p(lr * curvature * b))))
     j, k = np.triu_indices(count, 1)
-    product = np.exp(growth[k] - growth[j + 1])  # over j' from j + 1 to k - 1
+    product = np.exp(growth[k] - growth[j + 1])  # product over j' from j + 1 to k - 1
     first, second = curvature * b[k] * product, count * k * (curvature * b[k] * product) ** 2
     return RemainderBound(
         u1=float(np.sum(first * (gradient * d + s * alpha)[j])),
@@ -69,9 +69,9 @@ def remainder_bound(shares: Shares, constants: Constants) -> RemainderBound:
 
 
 def descent(bound: RemainderBound, constants: Constants, devices: int) -> float:
-    """The coefficient of the guaranteed decrease of F in a cycle; if it is negative, the theory guarantees nothing.
+    """Coefficient of the guaranteed decrease of F in a cycle; if negative, the theory guarantees no decrease.
 
-    F(w+) - F(w) <= -descent |grad F|^2 + floor, with `floor` from the function of that name.
+    F(w+) - F(w) <= -descent |grad F|^2 + floor, with `floor` from the function `floor`.
     """
     curvature, lr = constants.smoothness, constants.lr
     loss = lr**2 * bound.u2 + lr**2 / 2 + curvature * lr**2 * devices**2 + curvature * lr**4 * bound.v2
@@ -79,17 +79,17 @@ def descent(bound: RemainderBound, constants: Constants, devices: int) -> float:
 
 
 def floor(bound: RemainderBound, constants: Constants) -> float:
-    """The possible increase of F in a cycle that does not depend on the gradient: eta^2 U1^2 / 2 + L eta^4 V1."""
+    """Possible increase of F in a cycle that does not depend on the gradient: eta^2 U1^2 / 2 + L eta^4 V1."""
     return constants.lr**2 * bound.u1**2 / 2 + constants.smoothness * constants.lr**4 * bound.v1
 
 
 def rate_bound(
     cycles: int, gap: float, bound: RemainderBound, constants: Constants, devices: int, convexity: float
 ) -> float:
-    """Upper bound on F - F* after I `cycles` from a given gap, for losses with |grad F|^2 / 2 >= mu (F - F*).
+    """Upper bound on F - F* after `cycles` cycles that start at `gap`, for losses with |grad F|^2 / 2 >= mu (F - F*).
 
-    M is `devices`, and mu `convexity`, the strong convexity of F. The bound is infinite when the step size is too large
-    for the theory: when `descent` is below eta M / 2.
+    `convexity` is mu, the strong convexity of F, and `devices` is M. The bound is infinite if the step size is too
+    large for the theory, that is, if `descent` is below eta M / 2.
     """
     if descent(bound, constants, devices) < constants.lr * devices / 2:
         return float("inf")
@@ -99,7 +99,7 @@ def rate_bound(
 
 
 Parts = Sequence[Sequence[tuple[int, IntArray | None]]]
-"""For each group, pairs (device, indices of the samples that it uses there; None for all its samples)."""
+"""For each group, pairs (device, indices of the samples that the device uses in the group; None for all samples)."""
 
 _SAMPLES_AT_ONCE = 2048
 _LEAST_CONVEXITY = 1e-12
@@ -111,12 +111,12 @@ class State(NamedTuple):
 
     gap: float  # F - F*, the distance from the optimum
     gradient_norm: float  # |grad F|
-    largest: float  # C, the largest norm of a sample's gradient
-    dissimilarity: float  # alpha, the largest distance of a group's mean gradient from grad F
+    largest: float  # C, the maximum norm of a sample's gradient
+    dissimilarity: float  # alpha, the maximum distance of a group's mean gradient from grad F
 
 
 def check_covered(model: FlatModel, l2: float, agg: str, groups: Sequence[Sequence[Any]]) -> None:
-    """Refuse settings that the theory does not cover for any samples."""
+    """Raise an error for settings that the theory does not cover, whatever the samples."""
     weight, *bias = model.pieces(model.initial())
     if weight.ndim != 2 or weight.shape[1] != math.prod(model.input_shape) or len(bias) != 1:
         raise ScenarioError("algorithm.bounds: the theory needs a convex model, got another; choose softmax or linear")
@@ -137,10 +137,10 @@ def check_covered(model: FlatModel, l2: float, agg: str, groups: Sequence[Sequen
 class Theory:
     """The rate bound of groups that split their samples, for models that are linear in their parameters.
 
-    F is the mean over the devices in the groups of each one's regularised mean loss, in double precision. Smoothness
-    comes from the largest eigenvalues of each part's second moments: the curvature of a softmax is at most 1/2, and 2
-    for a squared error. C and alpha are the largest values at all models seen so far. The step size `lr` is for summed
-    updates. The flag `holds` is cleared when an update is lost: the bound is infinite from then on.
+    F is the mean of the regularised mean losses of all devices in the groups, in double precision. The smoothness
+    follows from the largest eigenvalue of the second moments of each part of samples: the curvature of a softmax is at
+    most 1/2, that of a squared error 2. C and alpha are the maxima over all models seen so far. The step size `lr` is
+    for summed updates. The flag `holds` becomes False when an update is lost; from then on the bound is infinite.
     """
 
     def __init__(self, fed: Federation, parts: Parts, l2: float, lr: float) -> None:
@@ -171,7 +171,7 @@ class Theory:
         self._best = self._minimum(task.model.initial().double().cpu())
 
     def state(self, w: Tensor) -> State:
-        """The quantities of the theory at a model w [P] at the start of a cycle."""
+        """Return the quantities of the theory at model `w` [P] at the start of a cycle."""
         w = w.double().cpu()
         gradients = self._gradients(w)
         whole = gradients.mean(0)
@@ -181,7 +181,7 @@ class Theory:
         return State(gap, float(whole.norm()), self._largest, self._dissimilarity)
 
     def record(self, fed: Federation, w: Deferred, cycle: int) -> None:
-        """Add a row to the series `cyclic_bound`: measured distance from the optimum, its bound, the constants."""
+        """Add a row to the series `cyclic_bound`: distance from the optimum, the bound on it, and the constants."""
         state = self.state(fed.read(w))
         self._first_gap = state.gap if cycle == 0 else self._first_gap
         remainder, bound = self.bound(cycle, self._first_gap)
@@ -190,7 +190,7 @@ class Theory:
         fed.ledger.record("cyclic_bound", cycle=cycle, simulated_s=fed.now_s, bound=bound, **parts)
 
     def bound(self, cycles: int, gap: float) -> tuple[RemainderBound, float]:
-        """The remainder bounds U1, U2, V1, V2, and the bound on F - F* after `cycles` cycles from a gap F - F*."""
+        """Return the remainder bounds, and the bound on F - F* after `cycles` cycles from `gap`, a value of F - F*."""
         constants = Constants(self.smoothness, self._largest, self._dissimilarity, self._lr)
         remainder = remainder_bound(self.shares, constants)
         return remainder, rate_bound(cycles, gap, remainder, constants, self.devices, self.convexity)
@@ -200,7 +200,7 @@ class Theory:
         return loss + self._l2 / 2 * w.square().sum()
 
     def _gradients(self, w: Tensor) -> Tensor:
-        """The gradient of each device's loss [devices, P]; also updates C, the largest norm of a sample's gradient."""
+        """Return the gradient [devices, P] of each device's loss, and update C, the maximum sample gradient norm."""
 
         def loss(w: Tensor, x: Tensor, y: Tensor) -> Tensor:
             return self._model.loss(w, x[None], y[None]) + self._l2 / 2 * w.square().sum()
@@ -216,7 +216,7 @@ class Theory:
         return means
 
     def _minimum(self, w: Tensor) -> float:
-        """The minimum F*, found by L-BFGS down to rounding errors of the gradient."""
+        """Return the minimum F*, found by L-BFGS to within rounding errors of the gradient."""
         w = w.clone().requires_grad_()
         search = torch.optim.LBFGS(
             [w], max_iter=2000, tolerance_grad=1e-10, tolerance_change=1e-16, line_search_fn="strong_wolfe"
@@ -233,7 +233,7 @@ class Theory:
 
 
 def _eigenvalues(sets: Sequence[Tensor]) -> list[float]:
-    """Ascending eigenvalues of the second moments of samples (with a constant feature 1), averaged over the sets."""
+    """Ascending eigenvalues of the samples' second moments (with a constant feature 1), averaged over the `sets`."""
     designs = [torch.cat([x.flatten(1), torch.ones(len(x), 1).to(x)], 1) for x in sets]
     moments = torch.stack([design.T @ design / len(design) for design in designs]).mean(0)
     values: list[float] = torch.linalg.eigvalsh(moments).tolist()

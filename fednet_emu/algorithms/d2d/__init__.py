@@ -1,1 +1,1 @@
-"""Semi-decentralised learning over device-to-device digraphs (S3) and relaying."""
+"""Semi-decentralised learning over directed device-to-device graphs (S3), and relaying of updates."""

@@ -3,10 +3,10 @@
 Yemini, Saha, Ozfatura, Gündüz, Goldsmith: "Semi-Decentralized Federated Learning with Collaborative Relaying",
 ISIT 2022, https://arxiv.org/abs/2205.10998
 
-Differences from the paper: an upload arrives if its device is invited (`cohort`) and the network does not lose it,
-instead of by a separate random blockage; the probabilities of device-to-device links are estimated from draws of the
-topology; the two directions of a link fail independently unless `reciprocal`; no momentum at the server; devices
-without samples take no part; with a deadline, a late cluster is left out as a whole.
+Differences from the paper: an upload arrives if its device is invited (`cohort`) and the network does not lose the
+upload; there is no separate random blockage. The probabilities of device-to-device links are estimated from random
+topologies. The two directions of a link fail independently unless `reciprocal`. The server uses no momentum. Devices
+without samples take no part. With a deadline, a late cluster is left out as a whole.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class Colrel(ClusterTraining):
     """
 
     cohort: CohortSize
-    """Devices invited to upload per round: an int is their number, a float their share of all devices, 1.0 for all;
-    fewer if fewer are present."""
+    """Devices invited to upload per round: an int is their number, a float their share of all devices, 1.0 for all
+    devices; fewer if fewer are present."""
     uplink_arrives: Probability | tuple[Probability, ...] = 1.0
-    """Probability, assumed by the relay weights, that the upload of an invited device arrives: one number for all
-    devices, or one per device. It does not change the network itself."""
+    """Probability that the upload of an invited device arrives, as assumed by the relay weights: one number for all
+    devices, or one per device. The network itself does not use this setting."""
     sidelink_arrives: float = Field(1.0, gt=0, le=1)
-    """Probability, assumed by the relay weights, that a model sent over an edge of the topology arrives."""
+    """Probability that a model sent over an edge of the topology arrives, as assumed by the relay weights."""
     reciprocal: bool = False
-    """Whether the relay weights assume that the two directions of a link work in the same rounds, instead of
-    independently."""
+    """Whether the relay weights assume that the two directions of a link work in the same rounds; if false, that they
+    work independently."""
     survey: int = Field(50, gt=0)
-    """Number of draws of the topology from which the relay weights estimate the probability of each edge."""
+    """Number of random topologies from which the relay weights estimate the probability of each edge."""
 
     def demands(self) -> Iterator[tuple[str, str, int]]:
         yield from super().demands()
@@ -71,7 +71,7 @@ class Colrel(ClusterTraining):
             fed.end_of_round(x, invited=len(invited), arrived=arrived)
 
     def relay_weights(self, fed: Federation, takes_part: Mask) -> Array:
-        """Minimum-variance weights [relays, sources] for this network's link probabilities; records their variance."""
+        """Return minimum-variance weights [relays, sources] for the link probabilities; record their variance."""
         graphs = [fed.digraph(number, 1).among(takes_part) for number in range(self.survey)]
         reach = edge_frequencies(graphs) * self.sidelink_arrives
         np.fill_diagonal(reach, 1.0)
@@ -88,7 +88,7 @@ class Colrel(ClusterTraining):
         return a
 
     def cluster(self, rounds: ClusterRounds, number: int, chosen: Sequence[int], a: Array) -> Process:
-        """A cluster's round: devices push to their neighbours; invited devices upload their weighted sums."""
+        """Process of a cluster's round: devices push to neighbours; invited devices upload their weighted sums."""
         fed, members = rounds.fed, rounds.graph.members[number].tolist()
         models, heard = yield from rounds.push_all(members)
         ready = [i for i in chosen if i in models]
@@ -102,12 +102,12 @@ class Colrel(ClusterTraining):
 
 
 def among(graph: Digraph, invited: set[int]) -> list[list[int]]:
-    """The invited devices of each cluster."""
+    """Return the invited devices of each cluster."""
     return [[k for k in members.tolist() if k in invited] for members in graph.members]
 
 
 def edge_frequencies(graphs: Sequence[Digraph]) -> Array:
-    """The fraction of the graphs in which each edge exists, [senders, receivers]."""
+    """Return the fraction [senders, receivers] of the `graphs` that contain each edge."""
     count = np.zeros((graphs[0].n_devices, graphs[0].n_devices))
     for graph in graphs:
         count[graph.sender, graph.receiver] += 1.0
@@ -118,9 +118,9 @@ _BISECTIONS = 60
 
 
 def start_weights(p: Array, reach: Array) -> Array:
-    """Initial unbiased weights a [relays, sources] from p [devices] and P [sources, relays].
+    """Initial unbiased weights [relays, sources] from the probabilities `p` [devices] and `reach` [sources, relays].
 
-    All usable relays of a source contribute equally.
+    All usable relays of a source have equal shares.
     """
     chance = (reach * p[None, :]).T
     usable = chance > 0
@@ -129,10 +129,10 @@ def start_weights(p: Array, reach: Array) -> Array:
 
 
 def variance(a: Array, p: Array, reach: Array, *, reciprocal: bool = False) -> float:
-    """The paper's S(p, P, A), to which the variance of the server's update is proportional.
+    """S(p, P, A) of the paper, to which the variance of the server's update is proportional; P is `reach` and A is `a`.
 
-    With weights a [relays, sources], p [devices] and P [sources, relays]; `reciprocal` is for directions of a link that
-    work in the same rounds, instead of independently.
+    `a` is [relays, sources], `p` [devices] and `reach` [sources, relays]. With `reciprocal`, the two directions of a
+    link work in the same rounds, otherwise independently.
     """
     heard = reach.T
     relayed = (heard * a).sum(axis=1)
@@ -143,11 +143,11 @@ def variance(a: Array, p: Array, reach: Array, *, reciprocal: bool = False) -> f
 
 
 def best_weights(p: Array, reach: Array, *, reciprocal: bool = False, sweeps: int = 50) -> Array:
-    """The unbiased, non-negative weights a [relays, sources] that minimise `variance`.
+    """The unbiased, non-negative weights [relays, sources] that minimise `variance`.
 
-    Gauss-Seidel over sources: with all other weights fixed, the optimal weights of a source are
-    max(0, (mu - c_j) / d_j), and bisection finds the multiplier mu for which they are unbiased. It stops early when a
-    sweep improves by less than 1e-9.
+    The method is Gauss-Seidel over sources. With all other weights fixed, the optimal weights of a source are
+    max(0, (mu - c_j) / d_j), and bisection finds the multiplier mu for which the weights are unbiased. Iteration stops
+    early when a sweep improves the variance by less than a relative 1e-9.
     """
     a = start_weights(p, reach)
     last = variance(a, p, reach, reciprocal=reciprocal)

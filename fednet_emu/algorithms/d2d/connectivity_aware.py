@@ -5,12 +5,11 @@ Time-Varying D2D Networks", MobiHoc 2023, https://arxiv.org/abs/2303.08988
 
 Symbols: eta is `lr`, T is `local_steps`.
 
-Differences from the paper: uploads are weighted by cluster (`stratified`), the only one of the three normalisations
-that is unbiased when m n_l / n is not an integer; the default bound on the connectivity factor is derived here, because
-the published ones bound phi + 1 or have a singularity (see `connectivity_bounds.py`); out-degrees count only received
-models, so that the columns of the mixing matrix sum to 1 even under losses; the access point of a cluster is its device
-with the most neighbours; devices without samples take no part; with a deadline, a late cluster is left out as a
-whole.
+Differences from the paper: uploads are weighted by cluster (`stratified`), which alone among the three normalisations
+is unbiased if m n_l / n is not an integer. The default bound on the connectivity factor is derived here, because the
+published bounds are on phi + 1 or have a singularity (see `connectivity_bounds.py`). Out-degrees count only received
+models, so that the columns of the mixing matrix sum to 1 even under losses. The access point of a cluster is its device
+with the most neighbours. Devices without samples take no part. With a deadline, a late cluster is left out as a whole.
 """
 
 from __future__ import annotations
@@ -35,20 +34,20 @@ class ConnectivityAware(ClusterTraining):
     """
 
     phi_max: float = Field(ge=0)
-    """Largest connectivity factor of the network that the server accepts: it samples the smallest number m
-    of n devices for which (n / m - 1) times the mean of psi_l is at most this. 0 samples all devices."""
+    """Maximum connectivity factor of the network that the server accepts: it samples the smallest number m of n devices
+    for which (n / m - 1) times the mean of psi_l is at most this maximum. 0 samples all devices."""
     psi: Literal["exact", "safe", "seed1m", "seed2p", "seed1_printed", "seed2_printed"] = "safe"
-    """How the server finds the connectivity factor of a cluster (phi_l). exact: from singular values of its mixing
-    matrix; the others: an upper bound psi_l from its degrees. A bound that is not valid for a cluster is replaced by
-    `safe`."""
+    """How the server estimates the connectivity factor phi_l of a cluster. exact: from singular values of its mixing
+    matrix; any other value: by an upper bound psi_l from the degrees of its devices. Where a bound is not valid for a
+    cluster, `safe` is used."""
     normalisation: Literal["paper", "count", "stratified"] = "stratified"
-    """Weight of an upload. paper: 1/m, with m devices sampled; count: 1 / (uploads that arrived); stratified: n_l / n
-    over the number of uploads of its cluster, with n_l of n devices in the cluster."""
+    """Weight of an upload. paper: 1/m, with m sampled devices; count: 1 / (number of uploads that arrived); stratified:
+    n_l / n divided by the number of uploads of its cluster, with n_l of the n devices in the cluster."""
     cohort: CohortSize | None = None
     """Devices sampled in the first round, before any degrees are known (m(0)): an int is their number, a float their
-    share of all devices; null for all."""
+    share of all devices; null for all devices."""
     retries: int = Field(3, ge=0)
-    """Number of times that a lost upload or control message is sent again."""
+    """Maximum number of times that a lost upload or control message is sent again."""
     snapshot_every: int | None = Field(None, gt=0)
     """Number of rounds between two records of senders and receivers, for plots; null for no records."""
 
@@ -87,7 +86,7 @@ class ConnectivityAware(ClusterTraining):
 
 
 def sampled(graph: Digraph, m: int, streams: Streams, t: int) -> list[list[int]]:
-    """Draw ceil(m n_l / n) of the n_l devices of each cluster, all subsets equally likely; ascending device numbers."""
+    """Draw ceil(m n_l / n) of the n_l devices of each cluster uniformly; return ascending indices by cluster."""
     draw = streams("sample", t).random(graph.n_devices)
     shares = theory.shares_of(m, graph.sizes).tolist()
     return [
@@ -97,7 +96,7 @@ def sampled(graph: Digraph, m: int, streams: Streams, t: int) -> list[list[int]]
 
 
 def weights(normalisation: str, m: int, sizes: IntArray, done: Sequence[ClusterRound]) -> list[float]:
-    """Weight of each upload, cluster by cluster; with `stratified` a cluster's weights sum to its share n_l / n."""
+    """Weight of each upload, cluster by cluster; with `stratified`, a cluster's weights sum to its share n_l / n."""
     arrived, n = [len(cluster.uploads) for cluster in done], int(sizes.sum())
     if normalisation == "stratified":
         return [size / (n * count) for size, count in zip(sizes.tolist(), arrived, strict=True) for _ in range(count)]
@@ -106,12 +105,12 @@ def weights(normalisation: str, m: int, sizes: IntArray, done: Sequence[ClusterR
 
 
 def known(psi: Array, done: Sequence[ClusterRound]) -> Array:
-    """The factors psi [clusters], infinite for clusters whose degrees did not reach the server."""
+    """Return the factors `psi` [clusters], set to infinity for clusters whose degrees did not reach the server."""
     return np.where([cluster.told for cluster in done], psi, np.inf)
 
 
 def snapshot(fed: Federation, heard: Digraph, chosen: Sequence[Sequence[int]]) -> None:
-    """Record each cluster of this round: its devices, their positions (m), and the edges of the mixing matrix."""
+    """Record each cluster of this round: its devices, their positions in m, and the edges of the mixing matrix."""
     xy_m, cluster_of = fed.network.positions_m(), heard.cluster[heard.sender]
     for cluster, members in enumerate(heard.members):
         mine = cluster_of == cluster

@@ -1,6 +1,6 @@
-"""Rounds of semi-decentralised learning: push to neighbours, share degrees, mix, upload.
+"""Rounds of semi-decentralised learning: devices push models to neighbours, share degrees, mix, and upload.
 
-The algorithms of this folder share them: devices exchange models with their neighbours before some of them upload.
+All algorithms in this folder use these rounds: devices exchange models with neighbours before some devices upload.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from fednet_emu.federation import (
 )
 
 INTEGER_BIT = 32
-"""Size of a device number or a degree in control messages (bit)."""
+"""Size in bit of a device index or a degree in control messages."""
 
 
 class ClusterRound(NamedTuple):
-    """Result of a cluster's round; the default is for a cluster without the model, or after the deadline."""
+    """Result of a cluster's round; by default, of a cluster that lacks the model or missed the deadline."""
 
-    edges: Sequence[tuple[int, int]] = ()  # (sender, receiver) of the models that arrived and were reported
-    uploads: Sequence[tuple[int, Deferred]] = ()  # (sender, mixed update) of those that arrived, by sender
-    told: bool = False  # whether the server received the cluster's degrees
+    edges: Sequence[tuple[int, int]] = ()  # (sender, receiver) of each model that arrived and was reported
+    uploads: Sequence[tuple[int, Deferred]] = ()  # (sender, mixed update) of each upload that arrived, by sender
+    told: bool = False  # True if the server received the cluster's degrees
     models: Mapping[int, Deferred] = {}  # the trained model of each device that has one
-    senders: int = 0  # devices that pushed to others, whether or not anything arrived
-    control_bit: int = 0  # total size of the control messages, each counted once
+    senders: int = 0  # number of devices that pushed to others, whether or not anything arrived
+    control_bit: int = 0  # total size of the control messages in bit, each message counted once
     imbalance: float = 0.0  # largest deviation of a column sum of the mixing matrix from 1
 
 
@@ -61,10 +61,10 @@ class ClusterTraining(LocalSteps):
         play: Callable[[ClusterRounds, int, Sequence[int]], Process],
         retries: int = 0,
     ) -> Process:
-        """Round t of all clusters from model x; the result is the graph, and chosen devices and result per cluster.
+        """Play round `t` of all clusters from model `x`; result: the graph, chosen devices and results per cluster.
 
-        `choose` selects the devices of each cluster that upload; `play(rounds, cluster, chosen)` is the round of a
-        cluster, with a `ClusterRound` as its result.
+        `choose` selects the devices of each cluster that upload. `play(rounds, cluster, chosen)` is the process of one
+        cluster's round, whose value is a `ClusterRound`.
         """
         yield fed.somebody_there()
         graph = fed.digraph(t).among(fed.task.n_samples > 0)
@@ -74,7 +74,7 @@ class ClusterTraining(LocalSteps):
 
 
 def stepped(fed: Federation, x: Deferred, done: Sequence[ClusterRound], weights: Sequence[float]) -> Deferred:
-    """The model x moved by the weighted sum of the uploads of a round."""
+    """Return model `x` moved by the weighted sum of the uploads of a round."""
     uploads = [update for cluster in done for _, update in cluster.uploads]
     return fed.accumulate(moved_by_sum, uploads, x, weights, 1.0, fed.n_statistics) if uploads else x
 
@@ -88,15 +88,15 @@ class ClusterRounds:
     model: Deferred
     number: int
     plan: SgdPlan
-    retries: int  # of a lost control message or upload
+    retries: int  # maximum number of repetitions of a lost control message or upload
 
     def play(self, cluster: int, chosen: Sequence[int]) -> Process:
-        """The round of a cluster whose devices `chosen` are to upload; its result is a `ClusterRound`.
+        """Play the round of a cluster whose devices `chosen` are to upload; the result is a `ClusterRound`.
 
         Devices push their models to their out-neighbours. Every device reports its in-neighbours to the cluster's
-        access point, the device with the most neighbours, which sends all out-degrees to the devices, and a summary of
-        the degrees to the server. An edge counts only if both its model and its receiver's report arrived, so the
-        columns of the mixing matrix always sum to 1.
+        access point, the device with the most neighbours. The access point sends all out-degrees to the devices, and a
+        summary of the degrees to the server. An edge counts only if both its model and its receiver's report arrived,
+        so the columns of the mixing matrix always sum to 1.
         """
         fed, members = self.fed, self.graph.members[cluster].tolist()
         models, heard = yield from self.push_all(members)
@@ -121,16 +121,16 @@ class ClusterRounds:
         return ClusterRound(edges, uploads, not told.lost, models, senders, control_bit, imbalance(shares))
 
     def push_all(self, members: Sequence[int]) -> Process:
-        """All devices of a cluster push; the result is the trained models, and (sender, receiver) of arrivals."""
+        """All devices of a cluster push; the result is the trained models, and (sender, receiver) of each arrival."""
         pushes = yield self.fed.gather(self.push(self.fed.device(k)) for k in members)
         models = {k: model for k, (model, _) in zip(members, pushes, strict=True) if model is not None}
         heard = [(j, i) for j, (_, reached) in zip(members, pushes, strict=True) for i in reached if i in models]
         return models, heard
 
     def push(self, k: Device) -> Process:
-        """A device: receive the model, train, push it; the result is the trained model and its receivers.
+        """Process of device `k`: receive the model, train, and push; the result is the trained model and its receivers.
 
-        The model is None if the device received none to train.
+        The trained model is None if the device received no model.
         """
         got = yield self.fed.downlink(k, self.model)
         if got.lost:
@@ -139,7 +139,7 @@ class ClusterRounds:
         return trained.params, (yield from pushed(self.fed, self.graph, k, trained.params))
 
     def report(self, cluster: int, point: int, members: Sequence[int], heard: Sequence[tuple[int, int]]) -> Process:
-        """Devices send their lists of in-neighbours to the access point; the result is the set whose lists are lost."""
+        """Send the devices' lists of in-neighbours to the access point; return the set of devices with lost lists."""
         if not heard:
             return set()
         in_degree = Counter([*members, *(i for _, i in heard)])
@@ -150,7 +150,7 @@ class ClusterRounds:
         return {i for i, deliveries in zip(reporters, sent, strict=True) if deliveries[0].lost}
 
     def tell(self, cluster: int, point: int, members: Sequence[int]) -> Process:
-        """The access point sends the list of degrees to all; the result is the set of devices without it."""
+        """Send the list of degrees from the access point to all devices; return the set of devices without the list."""
         missing, size_bit = list(members), INTEGER_BIT * len(self.graph.members[cluster])
         for _ in range(1 + self.retries):
             if not missing:
@@ -161,20 +161,20 @@ class ClusterRounds:
         return set(missing)
 
     def mixed(self, models: Mapping[int, Deferred], shares: Sequence[tuple[int, float]]) -> Deferred:
-        """The mixed update that a device would upload, from the models that it has received."""
+        """Return the mixed update that a device would upload, from the models that the device has received."""
         received, parts = [models[j] for j, _ in shares], np.array([share for _, share in shares])
         return self.fed.defer(mixed_update, self.model, received, parts, self.fed.n_statistics)
 
 
 def pushed(fed: Federation, graph: Digraph, k: Device, x: Deferred, size_bit: int | None = None) -> Process:
-    """Send a model from a device to its out-neighbours; the result is the numbers of receivers with the model."""
+    """Send a model from device `k` to its out-neighbours; the result lists the indices of devices that received it."""
     receivers = [fed.device(i) for i in graph.receivers(k.index)]
     deliveries = yield fed.sidelink(k, receivers, x, size_bit, int(graph.cluster[k.index]))
     return [delivery.receiver for delivery in deliveries if not delivery.lost]
 
 
 def access_point(devices: Sequence[int], edges: Sequence[tuple[int, int]]) -> int:
-    """The device with the most edges from and to others; the first one if several tie."""
+    """Return the device with the most edges from and to others; ties go to the first device."""
     count = Counter(chain.from_iterable(edges))
     return max(devices, key=lambda k: count[k])
 
@@ -182,7 +182,7 @@ def access_point(devices: Sequence[int], edges: Sequence[tuple[int, int]]) -> in
 def equal_shares(
     devices: Sequence[int] | Mapping[int, Any], edges: Sequence[tuple[int, int]]
 ) -> dict[int, list[tuple[int, float]]]:
-    """For each device i, the sources of its mixed update and their shares: (j, 1 / out-degree of j), itself first."""
+    """For each device i, the sources j of its mixed update with shares 1 / (out-degree of j), device i itself first."""
     out_degree = Counter([*devices, *(j for j, _ in edges)])
     shares = {i: [(i, 1.0 / out_degree[i])] for i in devices}
     for j, i in edges:
@@ -199,9 +199,9 @@ def imbalance(shares: Mapping[int, Sequence[tuple[int, float]]]) -> float:
 
 
 def mixed_update(x: Tensor, models: Sequence[Tensor], shares: Array, statistics: int = 0) -> Tensor:
-    """Delta_i = sum over in-neighbours j of share_j (x_j - x), for a model x [P] and trained models x_j.
+    """Delta_i = sum over in-neighbours j of share_j (x_j - x), for model `x` [P] and trained models x_j.
 
-    The last `statistics` entries, running statistics, are the weighted mean.
+    The last `statistics` entries, running statistics, are the weighted mean of x_j - x.
     """
     updates = torch.stack(list(models)) - x
     update = torch.as_tensor(shares, dtype=x.dtype, device=x.device) @ updates
@@ -211,7 +211,7 @@ def mixed_update(x: Tensor, models: Sequence[Tensor], shares: Array, statistics:
 
 
 def edges_of(graph: Digraph, rounds: Sequence[ClusterRound]) -> Digraph:
-    """The digraph of the same clusters with only the edges over which models arrived and were reported."""
+    """Digraph of the same clusters with only those edges over which models arrived and were reported."""
     pairs = [edge for done in rounds for edge in done.edges]
     sender, receiver = np.array(pairs, np.int64).reshape(-1, 2).T
     return Digraph.of(graph.cluster, sender, receiver)

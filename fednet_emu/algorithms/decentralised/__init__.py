@@ -1,1 +1,1 @@
-"""Learning without a server: every device has its own model, and averages it with the models of its neighbours."""
+"""Learning without a server: every device has its own model, and averages that model with models of neighbours."""

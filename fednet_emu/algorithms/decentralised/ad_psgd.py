@@ -5,9 +5,9 @@ https://arxiv.org/abs/1710.06952, Algorithm 1: a device computes a gradient at i
 neighbour's model to their mean, and steps along the gradient, which belongs to the older model. Active devices start
 exchanges with passive neighbours only, so that there is no circular wait.
 
-Differences from the paper: devices with even numbers are active. A device makes all its local steps, adds their change
-of its model, and only then averages. A passive device continues to compute while others average with it, but it starts
-its next steps when no exchange with it is under way. A lost message ends an exchange without an average.
+Differences from the paper: devices with even indices are active. A device makes all its local steps, adds the resulting
+change to its model, and only then averages. A passive device continues to compute while others average with it, but it
+starts its next steps only when no exchange with it is in progress. A lost message ends an exchange without an average.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from fednet_emu.federation import Deferred, Device, Digraph, Federation, Process
 
 
 class AdPsgd(Decentralised):
-    """Every device makes local steps at its own pace, and averages with a random neighbour after them.
+    """Every device makes local steps at its own pace, and averages with a random neighbour after these steps.
 
-    A round ends when as many local updates have been made, by any devices, as there are devices with samples. Only
-    edges with an opposite, between an even and an odd number, are used.
+    A round ends when the number of local updates, by any devices, equals the number of devices with samples. Only edges
+    that have an opposite edge and join an even and an odd device index are used.
     """
 
     kind = "ad-psgd"
@@ -44,7 +44,7 @@ class AdPsgd(Decentralised):
 
 
 class Peers:
-    """The devices of a run at work: their models, and an inbox with the number of a device for each of its updates."""
+    """The devices during a run: their models, and an inbox that receives the index of a device after each update."""
 
     def __init__(self, fed: Federation, algorithm: AdPsgd) -> None:
         self._fed, self._plan = fed, algorithm.plan
@@ -56,14 +56,14 @@ class Peers:
         self._asked = self._staleness = self._before = 0
 
     def counted(self) -> dict[str, Any]:
-        """Exchanges and averages since the last call, and the most averages during the steps of a device."""
+        """Numbers of exchanges and averages since the last call; most averages during the steps of one device."""
         made, self._before = sum(self._averaged) // 2 - self._before, sum(self._averaged) // 2
         told = {"exchanges": self._asked, "averages": made, "staleness": self._staleness}
         self._asked = self._staleness = 0
         return told
 
     def work(self, k: Device) -> Process:
-        """A device: repeat local steps, each time followed by an average if the device is active."""
+        """Process of a device: repeat local steps and, if the device is active, an average with a random neighbour."""
         fed, models, me = self._fed, self.models, k.index
         for n in count():
             yield fed.cohort(1, "at work", me, n, among=np.array([me]))
@@ -86,7 +86,7 @@ class Peers:
             yield self._busy[k]
 
     def _exchange(self, i: Device, j: Device) -> Process:
-        """Devices i and j send each other their models; both move to the mean of the two, if both have arrived."""
+        """Devices `i` and `j` send each other their models; if both arrive, both models move to the mean of the two."""
         fed, models = self._fed, self.models
         assert self.graph is not None
         cluster, mine = int(self.graph.cluster[i.index]), models[i.index]
@@ -103,18 +103,18 @@ class Peers:
 
 
 def added(x: Tensor, trained: Tensor, start: Tensor, statistics: int = 0) -> Tensor:
-    """The model x [P] plus the change that local steps have made from `start`, an earlier value of x, to `trained`.
+    """Return model `x` [P] plus the change from `start`, an earlier value of `x`, to `trained` by local steps.
 
-    Its last `statistics` entries, running statistics, are taken from `trained`.
+    The last `statistics` entries, running statistics, are taken from `trained`.
     """
     n = len(x) - statistics
     return x + torch.cat([trained[:n] - start[:n], trained[n:] - x[n:]])
 
 
 def halfway(x: Tensor, own: Tensor, other: Tensor, statistics: int = 0) -> Tensor:
-    """The model x [P] after averaging its sent value `own` with `other`: later steps of x are not averaged.
+    """Return model `x` [P] after its sent value `own` is averaged with `other`; steps since sending are kept in full.
 
-    Its last `statistics` entries, running statistics, become the mean of x and `other`.
+    The last `statistics` entries, running statistics, become the mean of `x` and `other`.
     """
     n = len(x) - statistics
     return x + (other - torch.cat([own[:n], x[n:]])) / 2

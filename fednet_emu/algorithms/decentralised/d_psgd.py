@@ -5,8 +5,8 @@ Decentralized Parallel Stochastic Gradient Descent", NeurIPS 2017, https://arxiv
 X <- W X - eta G(X), with a symmetric, doubly stochastic W.
 
 Differences from the paper: W has Metropolis weights, w_ij = 1 / (1 + max(d_i, d_j)), for any graph; each model carries
-its sender's degree d_i. The graph may change from round to round, and messages may be lost. All devices wait for the
-end of a round, not for their neighbours alone. By default local steps come before mixing, W (X - eta G(X)).
+its sender's degree d_i. The graph may change from round to round, and messages may be lost. A device waits for the end
+of a round, not only for its neighbours. By default local steps come before mixing, W (X - eta G(X)).
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from fednet_emu.federation import Digraph, Federation
 class DPsgd(Mixing):
     """Every device averages with all its neighbours in every round, with Metropolis weights.
 
-    Only edges with an opposite are used.
+    Only edges that have an opposite edge are used.
     """
 
     kind = "d-psgd"
     order: Literal["adapt-then-combine", "paper"] = "adapt-then-combine"
-    """`adapt-then-combine`: a device sends its model after its local steps. `paper`: it sends its model while it
-    computes the steps, which are added after mixing."""
+    """Order of steps and mixing. adapt-then-combine: a device sends its model after its local steps; paper: a device
+    sends its model while it computes its local steps, which are added after mixing."""
     loss: Literal["drop-both", "keep-home"] = "drop-both"
-    """The rule for a lost message. `drop-both`: two devices mix only if each has the other's model and knows that its
-    own has arrived, by an acknowledgement of 1 bit; the mean of all models is then kept. `keep-home`: a device adds the
-    weight of a lost model to its own; nothing is acknowledged, and the mean drifts."""
+    """The rule for a lost message. drop-both: two devices mix only if each has the other's model and knows by an
+    acknowledgement of 1 bit that its own model has arrived, which preserves the mean of all models; keep-home: a device
+    adds the weight of a lost model to its own, without acknowledgements, and the mean of all models drifts."""
 
     extra_scalars: ClassVar[int] = 1
 
@@ -55,6 +55,6 @@ class DPsgd(Mixing):
 
 
 def metropolis(graph: Digraph, used: Digraph) -> Array:
-    """w_ij = 1 / (1 + max(d_i, d_j)) of the used edges, for the degrees d in a graph whose edges go both ways."""
+    """Weight w_ij = 1 / (1 + max(d_i, d_j)) of each edge in `used`, with degrees d in the undirected `graph`."""
     degree = graph.out_degree  # counts the device itself
     return np.asarray(1.0 / np.maximum(degree[used.sender], degree[used.receiver]))

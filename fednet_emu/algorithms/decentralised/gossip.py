@@ -3,9 +3,9 @@
 Boyd, Ghosh, Prabhakar, Shah: "Randomized Gossip Algorithms", IEEE Transactions on Information Theory 52(6), 2006,
 https://doi.org/10.1109/TIT.2006.874516: two neighbours drawn at random set both values to their mean.
 
-Differences from the paper: devices make local steps before they average; as many pairs as fit average in one round (the
-paper's synchronous model), or `pairs` of them; neighbours are drawn uniformly. A common random number generator draws
-the pairs, which costs no message.
+Differences from the paper: devices make local steps before averaging. In one round as many pairs as possible average
+(the paper's synchronous model), or only `pairs` pairs. Neighbours are drawn uniformly. A common random number generator
+draws the pairs, so that no messages are needed for this.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from fednet_emu.federation import Digraph, Federation
 
 
 class Gossip(Mixing):
-    """In every round pairs of neighbours, drawn at random, set both models to their mean.
+    """In every round random pairs of neighbours set both models to their mean.
 
-    Only edges with an opposite are used. Two devices average only if each has the other's model and knows that its own
-    has arrived.
+    Only edges that have an opposite edge are used. Two devices average only if each has the other's model and knows
+    that its own model has arrived.
     """
 
     pairs: int | None = Field(None, gt=0)
-    """Largest number of pairs per round; null for all pairs that are found when devices in random order each draw a
-    random free neighbour."""
+    """Maximum number of pairs per round; null for all pairs that result when the devices, in random order, each draw a
+    random neighbour without a partner."""
 
     def links(self, fed: Federation, graph: Digraph, t: int) -> Digraph:
         graph, rng = graph.mutual(), fed.streams("gossip", t)

@@ -1,17 +1,17 @@
-"""MATCHA: neighbours exchange models in some rounds only, matching by matching, and more often over important edges.
+"""MATCHA: neighbours exchange models only in some rounds, by random matchings, and more often over important edges.
 
 Wang, Sahu, Yang, Joshi, Kar: "MATCHA: Speeding Up Decentralized SGD via Matching Decomposition Sampling", 2019,
 https://arxiv.org/abs/1905.09435:
 
 - the edges are coloured, so that the edges of one colour are a matching M_j with Laplacian L_j: `matchings`;
 - matching j is used in a round with probability p_j, independently; the p_j maximise the algebraic connectivity
-  lambda_2(sum of p_j L_j) where sum of p_j is at most a budget times the number of matchings: `activation`;
+  lambda_2(sum of p_j L_j), where the sum of p_j is at most a budget times the number of matchings: `activation`;
 - W = I - alpha L(t), where alpha minimises rho = |E[W'W] - J|, spectral norm: `best_step`.
 
-Differences from the paper: colours are given greedily, edge by edge (the paper: Misra and Gries, which needs at most
-one colour more than the largest degree); where the graph has several parts, lambda_2 is the least of all parts, and J
-averages over each part; where the graph changes, p and alpha are calculated again. All devices know them, and the drawn
-matchings, without a message. The probabilities come from a projected ascent along supergradients, in STEPS steps.
+Differences from the paper: edges are coloured greedily, one by one (the paper: Misra and Gries, which needs at most one
+colour more than the maximum degree). If the graph is not connected, lambda_2 is the minimum over its components, and J
+averages within each component. If the graph changes, p and alpha are computed again. All devices know them, and the
+drawn matchings, without messages. The probabilities come from projected ascent along supergradients, in STEPS steps.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from fednet_emu.arrays import Array, IntArray
 from fednet_emu.federation import Digraph, Federation
 
 STEPS = 200
-"""Steps of the search for the probabilities."""
+"""Number of steps in the search for the probabilities."""
 _ZERO = 1e-9
 
 
 class Matcha(Mixing):
-    """In every round a random set of matchings is used; each pair in it moves both models towards their mean.
+    """In every round a random set of matchings is used; each pair in a used matching moves its models closer.
 
-    Only edges with an opposite are used. A pair mixes only if each has the other's model and knows that its own has
-    arrived.
+    Only edges that have an opposite edge are used. A pair mixes only if each device has the other's model and knows
+    that its own model has arrived.
     """
 
     budget: float = Field(0.5, gt=0, le=1)
-    """Mean share of the matchings that is used per round, from 0 to 1."""
+    """Mean share of the matchings that is used per round, from 0 (excluded) to 1."""
 
     def links(self, fed: Federation, graph: Digraph, t: int) -> Digraph:
         graph = graph.mutual()
@@ -58,9 +58,9 @@ class Matcha(Mixing):
 
 
 def matchings(graph: Digraph) -> IntArray:
-    """The colour of each edge [edges], from 0, of a graph whose edges go both ways, one colour for both directions.
+    """Colour [edges] of each edge, from 0, in a graph whose edges go both ways; both directions have the same colour.
 
-    Each edge in order gets the first colour that no edge of its devices has.
+    Each edge, in order, gets the first colour that no other edge of its two devices has.
     """
     taken: list[set[int]] = [set() for _ in range(graph.n_devices)]
     colour: dict[tuple[int, int], int] = {}
@@ -75,7 +75,7 @@ def matchings(graph: Digraph) -> IntArray:
 
 
 def laplacians_of(graph: Digraph, colour: IntArray) -> Array:
-    """The Laplacians L_j [matchings, devices, devices] of the edges of each colour."""
+    """Laplacians L_j [matchings, devices, devices] of the edges of each colour."""
     count = int(colour.max(initial=-1)) + 1
     laplacians = np.zeros((count, graph.n_devices, graph.n_devices))
     np.add.at(laplacians, (colour, graph.sender, graph.sender), 1.0)
@@ -84,10 +84,10 @@ def laplacians_of(graph: Digraph, colour: IntArray) -> Array:
 
 
 def activation(laplacians: Array, budget: float) -> Array:
-    """Probabilities p [matchings] with the greatest lambda_2(sum of p_j L_j) found, where sum of p_j <= budget x count.
+    """Best probabilities p [matchings] found for lambda_2(sum of p_j L_j), with the sum of p_j <= `budget` x count.
 
-    A supergradient of lambda_2 is v' L_j v, for a unit eigenvector v of it. The start is p_j = budget; the best p of
-    all steps is taken.
+    A supergradient of lambda_2 is v' L_j v, for a unit eigenvector v of lambda_2. The search starts at p_j = `budget`,
+    and returns the best p of all steps.
     """
     count = len(laplacians)
     p = best = np.full(count, budget)
@@ -106,9 +106,9 @@ def activation(laplacians: Array, budget: float) -> Array:
 
 
 def on_budget(p: Array, total: float) -> Array:
-    """The point nearest to p [matchings] whose entries are from 0 to 1 and sum to `total` at most: clip(p - shift).
+    """The point nearest to `p` [matchings] with entries from 0 to 1 and a sum of at most `total`: clip(p - shift).
 
-    The sum decreases with the shift, linearly between the shifts at which an entry becomes 0 or 1.
+    The sum falls as the shift grows, linearly between the shifts at which an entry becomes 0 or 1.
     """
     inside = np.clip(p, 0, 1)
     if inside.sum() <= total:
@@ -120,7 +120,7 @@ def on_budget(p: Array, total: float) -> Array:
 
 
 def contraction(laplacians: Array, p: Array, alpha: float) -> float:
-    """The factor rho = |E[W'W] - J|: (I - alpha Lbar)^2 + 2 alpha^2 Ltilde - J, Ltilde = sum of p_j (1 - p_j) L_j."""
+    """Factor rho = |E[W'W] - J| = |(I - alpha Lbar)^2 + 2 alpha^2 Ltilde - J|, Ltilde = sum of p_j (1 - p_j) L_j."""
     values, vectors = np.linalg.eigh(laplacians.sum(0))
     kernel = vectors[:, values < _ZERO]
     inside = np.eye(len(values)) - alpha * np.tensordot(p, laplacians, 1)
@@ -129,7 +129,7 @@ def contraction(laplacians: Array, p: Array, alpha: float) -> float:
 
 
 def best_step(laplacians: Array, p: Array) -> float:
-    """The alpha that minimises `contraction`, a convex function of it; 0 without edges."""
+    """Return the alpha that minimises `contraction`, which is convex in alpha; 0 without edges."""
     from scipy.optimize import minimize_scalar
 
     if not len(p):

@@ -4,9 +4,9 @@ The methods differ in the senders and receivers of a round, and in the weight of
 
     x_i <- x_i + sum over the used edges j -> i of w_ij (x_j - x_i).
 
-A device adds the weight of a lost model to its own: rows always sum to 1. Where a loss matters to the sender, too, each
-receiver acknowledges a model by a message of one bit, and an edge is used only if both have arrived. As in all
-algorithms, a sender learns from its link, at no cost, whether its message has arrived.
+A device adds the weight of a lost model to its own weight, so that rows always sum to 1. Where a loss also affects the
+sender, each receiver acknowledges a model by a message of one bit, and an edge is used only if the model and the
+acknowledgement have arrived. As in all algorithms, a sender's link tells it whether a message arrived, at no cost.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.federation import Deferred, Device, Digraph, Federation, Process
 
 ACKNOWLEDGEMENT_BIT = 1
-"""Size of the message that says that a model has arrived (bit)."""
+"""Size in bit of the message that says that a model has arrived."""
 
 
 class Decentralised(LocalTraining):
-    """An algorithm of devices that have a model each, and exchange it over the sidelink, without a server."""
+    """An algorithm without a server: each device has its own model, and exchanges models over the sidelink."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"sidelink", "consensus"})
     ships_no_base = "no server sends anything"
@@ -47,44 +47,44 @@ class Decentralised(LocalTraining):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A round in progress."""
+    """The state of a round in progress."""
 
     t: int
     graph: Digraph
-    models: Sequence[Deferred]  # of all devices at the start
-    stepped: dict[int, Deferred] = field(default_factory=dict)  # models after local steps
-    heard: set[tuple[int, int]] = field(default_factory=set)  # (sender, receiver) of the models that count
+    models: Sequence[Deferred]  # models of all devices at the start of the round
+    stepped: dict[int, Deferred] = field(default_factory=dict)  # models after local steps, by device
+    heard: set[tuple[int, int]] = field(default_factory=set)  # (sender, receiver) of each model that counts as received
 
 
 class Mixing(Decentralised):
-    """Rounds of local steps and one exchange between neighbours; all devices wait for the end of a round."""
+    """Rounds of local steps and one exchange between neighbours; all devices wait for the end of the round."""
 
     deadline_s: float | None = Field(None, gt=0)
-    """Longest duration of a round (simulated s); work and messages that are not finished then are cancelled. A device
-    without its local steps keeps its model, and a model that has not arrived is not mixed. Null waits for all
+    """Maximum duration of a round (simulated s); steps and messages that are not finished by then are cancelled. A
+    device without finished steps keeps its model, and a model that has not arrived is not mixed. Null waits for all
     devices."""
 
     extra_scalars: ClassVar[int] = 0
-    """Scalars of a message in addition to the model."""
+    """Number of scalars in a message in addition to the model."""
     overlapped: ClassVar[bool] = False
-    """Whether a device sends its model while it computes the local steps, which are then added after mixing."""
+    """Whether a device sends its model while it computes its local steps, which are then added after mixing."""
     acknowledged: ClassVar[bool] = True
-    """Whether a model counts only if its sender has an acknowledgement."""
+    """Whether a model counts only if its sender has received an acknowledgement."""
 
     @abstractmethod
     def links(self, fed: Federation, graph: Digraph, t: int) -> Digraph:
-        """The edges of the topology over which devices send in round t."""
+        """Return the edges of the topology over which devices send in round `t`."""
 
     @abstractmethod
     def weights(self, fed: Federation, graph: Digraph, used: Digraph) -> tuple[Array, Mapping[str, float]]:
-        """Weights w_ij of the used edges j -> i, in their order, and further columns of the series `mixing`."""
+        """Weights w_ij of the `used` edges j -> i, in the order of edges, and further columns of series `mixing`."""
 
     def step(self, fed: Federation, k: Device, x: Deferred, trained: Deferred) -> Deferred:
-        """The model after local steps from a device's model x to `trained`."""
+        """Return the model after local steps from a device's model `x` to `trained`."""
         return trained
 
     def usable(self, heard: Digraph) -> Digraph:
-        """The used edges, among edges with an arrived model; if `acknowledged`, only edges with an arrived opposite."""
+        """Used edges among the edges in `heard`; with `acknowledged`, only those whose opposite is in `heard`, too."""
         return heard.mutual() if self.acknowledged else heard
 
     def run(self, fed: Federation) -> Process:
@@ -99,7 +99,7 @@ class Mixing(Decentralised):
             fed.end_of_round(models, invited=len(cohort), arrived=len(turn.stepped))
 
     def device(self, fed: Federation, k: Device, turn: Turn) -> Process:
-        """A device: make the local steps and send the model, sequentially or, if `overlapped`, in parallel."""
+        """Process of device `k`: make local steps and send the model, in sequence or in parallel (`overlapped`)."""
         if self.overlapped:
             yield fed.gather([self.train(fed, k, turn), self.push(fed, k, turn.models[k.index], turn)])
         else:
@@ -112,7 +112,7 @@ class Mixing(Decentralised):
         turn.stepped[k.index] = self.step(fed, k, x, trained.params)
 
     def push(self, fed: Federation, k: Device, x: Deferred, turn: Turn) -> Process:
-        """Send a model to the neighbours of a device, with acknowledgements if `acknowledged`."""
+        """Send a model to the neighbours of device `k`, which acknowledge the model if `acknowledged` is True."""
         if not turn.graph.receivers(k.index):
             return
         reached = yield from pushed(fed, turn.graph, k, x, (x.size + self.extra_scalars) * FLOAT_BIT)
@@ -128,7 +128,7 @@ class Mixing(Decentralised):
             turn.heard.add((k.index, i.index))
 
     def mixed(self, fed: Federation, turn: Turn) -> list[Deferred]:
-        """The models of all devices after the round; records how they were mixed."""
+        """Return the models of all devices after the round, and record a row of the series `mixing`."""
         graph, stepped = turn.graph, [turn.stepped.get(k, x) for k, x in enumerate(turn.models)]
         edges = zip(graph.sender.tolist(), graph.receiver.tolist(), strict=True)
         used = self.usable(graph.kept(np.fromiter((edge in turn.heard for edge in edges), np.bool_, len(graph.sender))))
@@ -143,9 +143,9 @@ class Mixing(Decentralised):
 
 
 def moved(x: Tensor, own: Tensor, others: Sequence[Tensor], weights: Array, statistics: int = 0) -> Tensor:
-    """Return x + sum of w_j (x_j - own), where the owner of model x [P] has sent `own` [P] and received x_j.
+    """Return `x` [P] + sum of w_j (x_j - `own`), where the device of model `x` has sent `own` [P] and received all x_j.
 
-    The last `statistics` entries, running statistics, are the mean x + sum of w_j (x_j - x).
+    The last `statistics` entries, running statistics, are `x` + sum of w_j (x_j - `x`).
     """
     if statistics:
         own = torch.cat([own[:-statistics], x[-statistics:]])
@@ -154,6 +154,6 @@ def moved(x: Tensor, own: Tensor, others: Sequence[Tensor], weights: Array, stat
 
 
 def imbalance(used: Digraph, weights: Array) -> float:
-    """Largest deviation of a column sum of the mixing matrix from 1, whose rows sum to 1; 0 keeps the mean."""
+    """Largest deviation from 1 of a column sum of the mixing matrix, whose rows sum to 1; 0 preserves the mean."""
     given = np.bincount(used.sender, weights, used.n_devices)
     return float(np.abs(given - np.bincount(used.receiver, weights, used.n_devices)).max(initial=0.0))

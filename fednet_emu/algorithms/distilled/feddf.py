@@ -3,11 +3,11 @@
 Lin, Kong, Stich, Jaggi: "Ensemble Distillation for Robust Model Fusion in Federated Learning", NeurIPS 2020,
 https://arxiv.org/abs/2006.07242
 
-Line by line: devices train locally, and send models; the server averages them, weighted by samples, and trains this
-mean towards softmax(mean of the scores of the models that have arrived), by the divergence, on samples without labels.
+Line by line: devices train locally and send models; the server averages the models, weighted by samples. It then trains
+this mean on samples without labels towards softmax(mean of the scores of the received models), by the divergence.
 
-Differences from the paper: all models have one architecture. The server makes a fixed number of plain steps, and keeps
-the last model.
+Differences from the paper: all models have one architecture. The server makes a fixed number of plain SGD steps, and
+keeps the last model.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class FedDF(PublicSamples, Synchronous):
-    """Federated averaging, after which the server trains the mean towards the scores of all models together."""
+    """Federated averaging, after which the server trains the mean model towards the mean scores of received models."""
 
     kind = "feddf"
     sends_models: ClassVar[bool] = True
@@ -50,7 +50,7 @@ class FedDF(PublicSamples, Synchronous):
 
 
 def ensemble(model: FlatModel, x: Tensor, n: int) -> Accumulation:
-    """The mean scores [M, classes] of n models, received one by one, on x [M, ...]."""
+    """Mean scores [M, classes] of `n` models, received one by one, on the samples `x` [M, ...]."""
     total = outputs_of(model, (yield), x)
     for _ in range(n - 1):
         total = total + outputs_of(model, (yield), x)

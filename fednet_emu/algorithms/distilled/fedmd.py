@@ -2,13 +2,13 @@
 
 Li, Wang: "FedMD: Heterogenous Federated Learning via Model Distillation", 2019, https://arxiv.org/abs/1910.03581
 
-Line by line: a device sends the class scores of its model on all public samples; the server sends their mean, the
-consensus; a device trains its model towards it on the public samples (digest), then on its own (revisit).
+Line by line: a device sends the class scores of its model on all public samples. The server sends their mean, the
+consensus. A device trains towards the consensus on public samples (digest), then on its own (revisit).
 
-Differences from the paper: all models have one architecture, though no message depends on it, and the same start,
-without training on labelled public samples. A round goes from one mean to the next; the first has no mean yet, so that
-its devices only train on their own samples. The public samples are all used in every round. The distance to the
-consensus is the divergence that FedDF minimises.
+Differences from the paper: all models have one architecture, though no message depends on it, and the same initial
+values, without training on labelled public samples. A round goes from one consensus to the next. In the first round
+there is no consensus yet, so that devices only train on their own samples. All public samples are used in every round.
+The distance to the consensus is the divergence that FedDF minimises.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fednet_emu.learning.models.evaluate import outputs_of
 
 
 class FedMD(PublicSamples, Synchronous):
-    """Each device keeps its model, and learns from the mean of all scores of public samples, which are all it sends."""
+    """Each device keeps its model, sends only scores of public samples, and learns from the mean of all scores."""
 
     kind = "fedmd"
     uses: ClassVar[frozenset[str]] = frozenset({"server-samples"})
@@ -59,5 +59,5 @@ class FedMD(PublicSamples, Synchronous):
 
 
 def mean(scores: Sequence[Tensor]) -> Tensor:
-    """The mean of scores [M, classes]."""
+    """The mean of the `scores`, each [M, classes]."""
     return torch.stack(list(scores)).mean(0)

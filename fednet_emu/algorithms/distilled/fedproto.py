@@ -4,12 +4,12 @@ Tan, Long, Liu, Zhou, Lu, Jiang, Zhang: "FedProto: Federated Prototype Learning 
 AAAI 2022, https://arxiv.org/abs/2105.00243
 
 Line by line: a device minimises f + `pull` times the mean over classes of norm(own - global prototype)^2, where its own
-prototype of a class is the mean of the features of that class in the batch; it sends the prototypes of its classes over
-all its samples; the server averages the prototypes of each class.
+prototype of a class is the mean of that class's features in the batch. A device sends the prototypes of its classes
+over all its samples. The server averages the prototypes of each class.
 
-Differences from the paper: all models have one architecture and the same start. The mean of a class is weighted by the
-devices' samples of that class. The server sends the known prototypes, none in the first round; a class without a new
-prototype keeps its old one. Features are the input of the last layer with parameters.
+Differences from the paper: all models have one architecture and the same initial values. The mean of a class is
+weighted by the devices' numbers of samples of that class. The server sends the known prototypes, none in the first
+round. A class without a new prototype keeps its old one. Features are the input of the last layer with parameters.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from fednet_emu.learning.models.features import Featured, with_features
 
 
 class Prototypes(NamedTuple):
-    """The global prototypes of some classes, in order."""
+    """The global prototypes of some classes, in the order of `classes`."""
 
-    values: Deferred | None = None  # [classes, d], deferred; None without any
+    values: Deferred | None = None  # [classes, d] prototypes, deferred; None without any prototypes
     classes: tuple[int, ...] = ()
 
 
@@ -94,7 +94,7 @@ class FedProto(Synchronous):
         return fed.task.data.y[fed.task.slice_of(k.index)]
 
     def counts(self, fed: Federation, k: Device, classes: int) -> dict[int, int]:
-        """Number of samples that a device has of each of its classes, in order; the server knows it."""
+        """Number of samples that device `k` has of each of its classes, in order; the server knows these numbers."""
         counted = torch.bincount(self.labels(fed, k), minlength=classes).tolist()
         return {c: count for c, count in enumerate(counted) if count}
 
@@ -104,10 +104,10 @@ class PrototypeLoss:
     """The cross-entropy of each sample [B], plus the prototype term of the whole batch."""
 
     pull: float  # factor of the prototype term (lambda)
-    outputs: int  # classes
+    outputs: int  # number of classes
 
     def __call__(self, told: Tensor, wanted: Tensor) -> Tensor:
-        """From outputs and features [B, classes + d], and the result of `targets`."""
+        """Return the loss [B] from outputs and features `told` [B, classes + d], and from the result of `targets`."""
         scores, features = told[:, : self.outputs], told[:, self.outputs :]
         labels, goals = wanted[:, 0].long(), wanted[:, 1:]
         known = ~goals.isnan().any(1)
@@ -119,10 +119,10 @@ class PrototypeLoss:
 
 
 def targets(prototypes: Tensor, classes: Sequence[int], y: Tensor, outputs: int) -> Tensor:
-    """The class of each sample and its prototype, [n, 1 + d], nan where it is unknown.
+    """Return the class of each sample and the prototype of this class [n, 1 + d], nan where the prototype is unknown.
 
-    `prototypes` [classes, d] are of `classes`, y [n] has the class of each sample, and `outputs` is the number of all
-    classes.
+    `prototypes` [classes, d] belong to `classes`, `y` [n] has the class of each sample, and `outputs` is the total
+    number of classes.
     """
     table = prototypes.new_full((outputs, prototypes.shape[1]), torch.nan)
     table[list(classes)] = prototypes
@@ -130,7 +130,7 @@ def targets(prototypes: Tensor, classes: Sequence[int], y: Tensor, outputs: int)
 
 
 def class_means(featured: Featured, w: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """The mean features of each class among y [n], in order, [classes, d], at w [P] and x [n, ...]."""
+    """Mean features [classes, d] of each class in `y` [n], in order, for model `w` [P] and samples `x` [n, ...]."""
     features = outputs_of(featured.model, w, x)[:, featured.outputs :]
     return torch.stack([features[y == c].mean(0) for c in sorted(set(y.tolist()))])
 
@@ -142,10 +142,10 @@ def merged(
     counts: Sequence[dict[int, int]],
     classes: Sequence[int],
 ) -> Tensor:
-    """The new global prototypes [classes, d] of `classes`.
+    """Return the new global prototypes [classes, d] of `classes`.
 
-    `before` has the old prototypes of the classes `known`, and `sent` the prototypes of each device, a row for each of
-    its classes; `counts` has the samples of each of these devices by class.
+    `before` has the old prototypes of the classes `known`. `sent` has the prototypes of each device, one row per class
+    of the device; `counts` has the number of samples of each of these devices by class.
     """
     parts: dict[int, list[tuple[int, Tensor]]] = {c: [] for c in classes}
     for own, has in zip(sent, counts, strict=True):

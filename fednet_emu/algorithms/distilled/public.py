@@ -1,4 +1,4 @@
-"""Distillation: training towards scores of public samples, the server's."""
+"""Distillation: training towards scores of public samples, which are the samples of the server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fednet_emu.federation import Computation, Deferred, Device, Federation, Sgd
 
 
 class PublicSamples(LocalTraining):
-    """Settings of distillation on public samples, `server.samples`, for algorithms to inherit; labels are not used."""
+    """Base class with the settings of distillation on public samples, `server.samples`, whose labels are not used."""
 
     excludes = (
         Excludes(
@@ -28,13 +28,13 @@ class PublicSamples(LocalTraining):
         ),
     )
     distil_epochs: int = Field(1, gt=0)
-    """Passes over the public samples whenever a model is trained towards their scores."""
+    """Number of passes over the public samples whenever a model is trained towards their scores."""
     distil_lr: float | None = Field(None, ge=0)
-    """Step size of these passes; null takes `lr`. Batches have the size `batch_size`, and steps are plain."""
+    """Step size of the distillation; null is `lr`. Batches have the size `batch_size`, and steps are plain SGD."""
 
     @property
     def distil_plan(self) -> SgdPlan:
-        """The steps on the public samples."""
+        """The local steps on the public samples."""
         lr = self.lr if self.distil_lr is None else self.distil_lr
         return SgdPlan(lr, self.batch_size, epochs=self.distil_epochs)
 
@@ -49,22 +49,22 @@ class PublicSamples(LocalTraining):
         return fed.task.data.x[fed.task.slice_of(fed.server.index)]
 
     def n_scores(self, fed: Federation) -> int:
-        """Number of all scores of the public samples, M times the number of classes."""
+        """Number of scores of the public samples: M times the number of classes."""
         return fed.server.n_samples * fed.task.outputs
 
     def distil(self, fed: Federation, k: Device, w: Deferred, scores: Deferred, *key: Any) -> Computation:
-        """Event of training w on device k, or on the server, towards scores of the public samples [M, classes]."""
+        """Event of training `w` on device or server `k` towards `scores` [M, classes] of the public samples."""
         return k.train(w, self.distil_plan, *key, "distil", of=fed.server, loss=divergence, targets=scores)
 
 
 def check_classifier(fed: Federation, kind: str) -> None:
-    """Check that the model of the scenario has a score for each class."""
+    """Raise an error unless the scenario's model has one score for each class."""
     if not fed.task.model.is_classifier:
         what = f"{kind} needs one score per class, got one of loss {fed.task.model.loss_name}"
         raise ScenarioError(f"model: {what}; choose data with classes, and cross-entropy")
 
 
 def divergence(outputs: Tensor, scores: Tensor) -> Tensor:
-    """The Kullback-Leibler divergence [B] from softmax(scores) [B, classes] to softmax(outputs) [B, classes]."""
+    """Kullback-Leibler divergence [B] from softmax(scores) to softmax(outputs), both [B, classes]."""
     wanted, found = log_softmax(scores, 1), log_softmax(outputs, 1)
     return kl_div(found, wanted, log_target=True, reduction="none").sum(1)

@@ -1,17 +1,17 @@
-"""FedNova: averaging of updates that are normalised by the local work behind them.
+"""FedNova: averaging of updates that are normalised by the number of local steps that made them.
 
 Wang, Liu, Liang, Joshi, Poor: "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization",
 NeurIPS 2020, https://arxiv.org/abs/2007.07481
 
-Line by line: device i makes tau_i local steps; they move it by -lr times a sum of gradients with weights a_i; its
-normalised update is d_i = (w - w_i) / |a_i|_1; the server steps to w - tau_eff sum_i p_i d_i, where p_i is the device's
-share of the samples and tau_eff = sum_i p_i tau_i. For plain steps |a_i|_1 = tau_i, with a proximal term it is
-(1 - (1 - lr prox)^tau_i) / (lr prox). Where the optimizer is not plain, tau_eff is the mean of the |a_i|_1 without a
-proximal term; the authors' code takes sum_i p_i tau_i as soon as there is a proximal term, also with momentum.
+Line by line: device i makes tau_i local steps, which move its model by -lr times a sum of gradients with weights a_i.
+Its normalised update is d_i = (w - w_i) / |a_i|_1. The server steps to w - tau_eff sum_i p_i d_i, where p_i is the
+device's share of the samples and tau_eff = sum_i p_i tau_i. For plain steps |a_i|_1 = tau_i; with a proximal term it is
+(1 - (1 - lr prox)^tau_i) / (lr prox). If the optimizer is not plain, tau_eff is the mean of the |a_i|_1 without a
+proximal term; with any proximal term, the authors' code takes sum_i p_i tau_i, also for momentum.
 
-Differences from the paper: w_i is sent instead of d_i, with tau_i, from which the server computes d_i: one scalar more
-than FedAvg. The shares are among the devices whose updates arrive, also under partial participation; there is no
-momentum at the server. Running statistics, as of batch norm, are averaged without normalisation.
+Differences from the paper: w_i is sent instead of d_i, together with tau_i, from which the server computes d_i: one
+scalar more than in FedAvg. The shares p_i are among the devices whose updates arrive, also under partial participation.
+The server uses no momentum. Running statistics, as of batch norm, are averaged without normalisation.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from fednet_emu.federation import (
 
 
 class FedNova(Synchronous):
-    """Devices may make different numbers of local steps without a bias of the model towards devices with many steps."""
+    """Devices may make different numbers of local steps; the model is not biased towards devices with many steps."""
 
     kind = "fednova"
     prox: float = Field(0.0, ge=0)
-    """Factor mu of the proximal term mu / 2 |w - w_t|^2 of the local steps; 0 for none, at most 1 / lr."""
+    """Factor mu of the proximal term mu / 2 |w - w_t|^2 in local steps, at most 1 / lr; 0 for no proximal term."""
 
     def _check(self) -> None:
         super()._check()
@@ -83,10 +83,10 @@ class FedNova(Synchronous):
 
 @lru_cache(1024)
 def gradient_weight(plan: SgdPlan, steps: int, prox: float = 0.0) -> float:
-    """The sum |a|_1 of the weights with which the gradients of some local steps enter their result.
+    """Sum |a|_1 of the weights with which the gradients of `steps` local steps enter the resulting update.
 
-    The weights are not negative, and are measured: the plan's optimizer, in one dimension and from 0, moves along
-    gradients of 1 by the sum of its weights. So linear optimizers need no separate formulas.
+    The weights are not negative, and their sum is measured: from 0 in one dimension, the plan's optimizer moves along
+    gradients of 1 by the sum of the weights. Linear optimizers therefore need no separate formulas.
     """
     if not plan.lr:
         return float(steps)
@@ -100,11 +100,11 @@ def gradient_weight(plan: SgdPlan, steps: int, prox: float = 0.0) -> float:
 def normalised_average(
     w: Tensor, samples: Sequence[int], steps: Sequence[float], weights: Sequence[float], n_trainable: int
 ) -> Accumulation:
-    """Move w [P] by the normalised mean of the models' differences to w; models arrive one by one.
+    """Move `w` [P] by the normalised mean of the models' differences to `w`; models arrive one by one.
 
-    Of each device, in the order of their models, `samples` has the number of samples, `steps` the local steps tau in
-    units of a plain step, with tau_eff as their mean, and `weights` the sum |a|_1. The first `n_trainable` entries of w
-    are parameters, the others running statistics.
+    In the order of the models, `samples` has the number of samples of each device, `steps` its number of local steps
+    tau in units of a plain step (their mean is tau_eff), and `weights` its sum |a|_1. The first `n_trainable` entries
+    of `w` are parameters, the remaining entries running statistics.
     """
     shares = np.asarray(samples) / sum(samples)
     effective_steps = float(shares @ np.asarray(steps))

@@ -1,4 +1,4 @@
-"""q-FFL: devices with a large loss weigh more, by a power q of it.
+"""q-FFL: devices with a large loss have more weight, by the q-th power of the loss.
 
 Li, Sanjabi, Beirami, Smith: "Fair Resource Allocation in Federated Learning", ICLR 2020, Algorithm 2 (q-FedAvg),
 https://arxiv.org/abs/1905.10497
@@ -8,10 +8,10 @@ at the received w, and w_k by local steps of size 1 / L; with D_k = L (w - w_k),
 w - sum_k F_k^q D_k / sum_k (q F_k^(q - 1) |D_k|^2 + L F_k^q).
 
 Differences from the paper: a device sends w_k and F_k instead of F_k^q D_k and the k-th term of the denominator, which
-have the same size and information. L is 1 / lr. The loss is the training loss over all samples of the device, and not
-less than 1e-10, since for q < 1 its power would be infinite at 0. A cohort is drawn without replacement, among the
-devices that are present; updates that do not arrive are left out of both sums. Running statistics, as of batch norm,
-become their mean, weighted by F_k^q, and do not count in |D_k|.
+have the same size and information. L is 1 / lr. The loss is the training loss over all samples of the device, at least
+1e-10, since for q < 1 its power would be infinite at 0. A cohort is drawn without replacement, among the devices that
+are present; updates that do not arrive are left out of both sums. Running statistics, as of batch norm, become their
+mean, weighted by F_k^q, and do not count in |D_k|.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _LEAST_LOSS = 1e-10
 
 
 class QFfl(Synchronous):
-    """Federated averaging that minimises the mean of F_k^(q + 1): the larger q, the more even the losses of devices."""
+    """Federated averaging that minimises the mean of F_k^(q + 1); a larger q makes the device losses more even."""
 
     plain_steps: ClassVar[bool] = True
     q: float = Field(1.0, ge=0)
-    """Power of the losses that weighs the devices; 0 weighs all equally, as FedAvg with uniform weighting does."""
+    """Exponent q of the losses in the weights of devices; 0 gives equal weights (FedAvg with uniform weighting)."""
     sampling: Literal["samples", "uniform"] = "samples"
-    """How the cohort is drawn: with probabilities in proportion to the numbers of samples, as in the paper, or with
-    equal ones, as by FedAvg. Step weights depend on losses only. Any `selection` but `uniform` needs `uniform`."""
+    """How the cohort is drawn. samples: in proportion to numbers of samples, as in the paper; uniform: with equal
+    probabilities. Step weights depend only on losses. Any `selection` other than `uniform` needs uniform."""
 
     def _check(self) -> None:
         super()._check()
@@ -80,9 +80,9 @@ class QFfl(Synchronous):
 
 
 def fair_step(w: Tensor, count: int, q: float, lr: float, statistics: int = 0) -> Accumulation:
-    """The model after a step of q-FedAvg from w [P]; the parts are the loss and the model of each device in turn.
+    """Return the model after a step of q-FedAvg from `w` [P]; received in turn: each device's loss, then its model.
 
-    Both sums of the paper are multiplied by lr, so that they stay finite when lr is 0.
+    Both sums of the paper are multiplied by `lr`, so that they stay finite if `lr` is 0.
     """
     update, total, weights, n = torch.zeros_like(w), 0.0, 0.0, len(w) - statistics
     for _ in range(count):

@@ -3,25 +3,25 @@
 Liu, Zhang, Song, Letaief: "Client-Edge-Cloud Hierarchical Federated Learning", ICC 2020,
 https://arxiv.org/abs/1905.06641, Algorithm 1
 
-Line by line: every device makes k1 local steps (`local_steps`); each edge server then averages the models of its
-devices, weighted by their samples, and sends them the mean; after k2 such edge rounds (`edge_rounds`) the cloud
-averages the models of the edge servers, weighted by the samples behind them, and sends them the mean. A round, here,
-ends with an average in the cloud: it is k1 k2 local steps long.
+Line by line: every device makes k1 local steps (`local_steps`). Each edge server then averages the models of its
+devices, weighted by their samples, and sends the mean to the devices. After k2 such edge rounds (`edge_rounds`) the
+cloud averages the models of the edge servers, weighted by the samples behind them, and sends them the mean. A round
+here ends with an average in the cloud: it contains k1 k2 local steps.
 
-With `edge_rounds: 1` and an ideal backhaul this is `fedavg` over the same base stations: event for event, and for one
-edge server bit for bit; with several, sums of floats are taken in another order.
+With `edge_rounds: 1` and an ideal backhaul, the algorithm is `fedavg` over the same base stations: it has the same
+events and, with one edge server, bit-identical models; with several, floating-point sums are in a different order.
 
 Differences from the paper: edge servers do not wait for each other between two averages in the cloud. They send the
-change of their model, which has as many bits, and the cloud adds it to its own model. There may be a cohort instead of
-all devices, a deadline in every edge round, and messages that are lost:
+change of their model, which has as many bits, and the cloud adds the change to its own model. There may be a cohort
+instead of all devices, a deadline in every edge round, and messages that are lost:
 
-- In an edge round an edge server invites the devices of the cohort that it serves when the round begins, except those
-  that still work for another edge server. Without such devices the edge round ends at once.
-- A device that has been handed over while it trained uploads to the edge server that serves it then, which forwards the
-  model over the backhaul, through the cloud, to the edge server for which it was trained.
+- In an edge round an edge server invites those devices of the cohort that it serves when the round begins, except
+  devices that are still busy for another edge server. Without such devices the edge round ends at once.
+- A device that was handed over while it trained uploads to the edge server that now serves it. That server forwards the
+  model over the backhaul, through the cloud, to the edge server for which the model was trained.
 - The weight of an edge server in the cloud is the number of samples behind all the models that it has averaged since it
-  received the cloud's model; without mobility and losses this is the paper's weight. Without any models it sends
-  nothing.
+  received the cloud's model; without mobility and losses this is the paper's weight. Without any models an edge server
+  sends nothing.
 - An edge server that does not receive the cloud's model takes no part until the next one, nor do its devices.
 """
 
@@ -51,23 +51,23 @@ from fednet_emu.federation import (
 
 
 class HierFAvg(LocalTraining):
-    """Devices train, edge servers average them several times, and then the cloud averages the edge servers."""
+    """Devices train, edge servers average the devices' models several times, and then the cloud averages over edges."""
 
     kind = "hier-favg"
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "edges"})
     cohort: Invited = 0.5
     deadline_s: float | None = Field(None, gt=0)
-    """Longest time that an edge server waits for its devices in an edge round (simulated s); late devices are cancelled
-    and left out of it. Null waits for all."""
+    """Maximum time that an edge server waits for its devices in an edge round (simulated s); late devices are cancelled
+    and left out of the edge round. Null waits for all devices."""
     edge_rounds: int = Field(4, gt=0)
-    """Averages in an edge server for each one in the cloud (k2); the local steps before each of them are k1. The
-    paper's experiments combine 4 with 15 local steps."""
+    """Number of averages in an edge server per average in the cloud (k2), each after k1 local steps. The paper's
+    experiments combine 4 with 15 local steps."""
     weighting: Literal["samples", "uniform"] = "samples"
-    """Weight of a device in the means: its number of samples, as in the paper, or the same for all devices."""
+    """Weight of a device in the means: its number of samples (samples), as in the paper, or equal weights (uniform)."""
     retries: int = Field(0, ge=0)
-    """Number of times that a device sends a lost upload again."""
+    """Maximum number of times that a device sends a lost upload again."""
     backhaul_retries: int = Field(3, ge=0)
-    """Number of times that a message lost on the backhaul is sent again, in either direction."""
+    """Maximum number of times that a message lost on the backhaul is sent again, in either direction."""
 
     def run(self, fed: Federation) -> Process:
         w, edges = fed.initial_model(), EdgeServers(fed)
@@ -82,7 +82,7 @@ class HierFAvg(LocalTraining):
             fed.end_of_round(w, invited=interval.invited, arrived=sum(reply.arrived for reply in moved))
 
     def edge(self, fed: Federation, edges: EdgeServers, e: int, w: Deferred, interval: Interval) -> Process:
-        """An edge server: receive the cloud's model, average the models of its devices k2 times, send the update."""
+        """Process of edge server `e`: receive the cloud's model, average device models k2 times, send the update."""
         got = yield from self.resent(fed, partial(edges.down, e, w))
         if got.lost:
             return EdgeReply()
@@ -104,7 +104,7 @@ class HierFAvg(LocalTraining):
         return EdgeReply() if sent.lost else EdgeReply(sent.payload, weight, count)
 
     def client(self, fed: Federation, k: Device, w_e: Deferred, edges: EdgeServers, e: int, number: int) -> Process:
-        """A device: train the model of its edge server, send the result, possibly through another edge server."""
+        """Process of device `k`: train its edge server's model and upload it, perhaps via another edge server."""
         trained = yield k.train(w_e, self.plan, number)
         reached = e
 
@@ -121,7 +121,7 @@ class HierFAvg(LocalTraining):
         return sent
 
     def resent(self, fed: Federation, send: Callable[[], Event]) -> Process:
-        """A message on the backhaul, sent again while it is lost, as often as `backhaul_retries` allows."""
+        """Send a message on the backhaul; while it is lost, send it again, up to `backhaul_retries` times."""
         return fed.retry(send, attempts=1 + self.backhaul_retries, pause_s=0)
 
 
@@ -135,7 +135,7 @@ class EdgeReply(NamedTuple):
 
 @dataclass
 class Interval:
-    """The time from one average in the cloud to the next: its number, its cohort, devices at work, all invitations."""
+    """The time between two averages in the cloud: its index, cohort, busy devices and number of invitations."""
 
     t: int
     cohort: Sequence[Device]
@@ -143,7 +143,7 @@ class Interval:
     invited: int = 0
 
     def invite(self, devices: Sequence[Device]) -> list[Device]:
-        """Invite the devices that are at work for no edge server."""
+        """Invite, and return, those of the `devices` that are busy for no edge server."""
         invited = [k for k in devices if k.index not in self.at_work]
         self.at_work.update(k.index for k in invited)
         self.invited += len(invited)
@@ -154,6 +154,6 @@ class Interval:
 
 
 def moved_further(w_e: Tensor, update: Tensor | None, weights: Sequence[float]) -> Accumulation:
-    """The change of an edge server's model w_e [P] after another mean of models, which arrive one by one."""
+    """Change of an edge server's model `w_e` [P] after one more mean of models, which arrive one by one."""
     further = yield from mean_update(w_e, weights)
     return further if update is None else update + further

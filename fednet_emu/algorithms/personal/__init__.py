@@ -1,1 +1,1 @@
-"""Personalised baselines: a model, or a part of one, that stays on its device."""
+"""Personalised baselines: a model, or part of a model, stays on its device."""

@@ -1,10 +1,10 @@
-"""Ditto: a global model by federated averaging, plus a personal model per device that is kept close to it.
+"""Ditto: a global model by federated averaging, plus a personal model per device that stays close to the global model.
 
 Li, Hu, Beirami, Smith: "Ditto: Fair and Robust Federated Learning Through Personalization", ICML 2021,
 https://proceedings.mlr.press/v139/li21h.html
 
-Differences from the paper: none in the updates. The global and the personal model make the same number of steps, of the
-same size.
+Differences from the paper: none in the updates. The global and the personal model make the same number of steps, with
+the same step size.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Ditto(Synchronous):
     sends_models: ClassVar[bool] = True
     uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
     pull: float = Field(ge=0)
-    """Factor of the proximal term that keeps a personal model close to the global one (lambda); with 0 every device
-    trains its personal model alone."""
+    """Factor of the proximal term that keeps a personal model close to the global model (lambda); with 0 every device
+    trains its personal model independently."""
 
     def run(self, fed: Federation) -> Process:
         w = fed.initial_model()

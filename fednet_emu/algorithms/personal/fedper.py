@@ -1,9 +1,9 @@
-"""FedPer: the base layers are averaged, the personal ones never leave the device.
+"""FedPer: the base layers are averaged; the personal layers never leave the device.
 
 Arivazhagan, Aggarwal, Singh, Choudhary: "Federated Learning with Personalization Layers", 2019,
 https://arxiv.org/abs/1912.00818
 
-Differences from the paper: a round may have a cohort of fewer than all devices.
+Differences from the paper: the cohort of a round may have fewer than all devices.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fednet_emu.learning.models.layers import LayerName, Layers
 
 
 class FedPer(Synchronous):
-    """Each device trains base and personal layers together, and shares the base."""
+    """Each device trains its base and personal layers together, and sends only the base layers."""
 
     kind = "fedper"
     sends_models: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""FedRep: a shared representation, and a head per device that is fitted to it at the start of each round.
+"""FedRep: a shared representation, and a head per device that is fitted to the representation before each round.
 
 Collins, Hassani, Mokhtari, Shakkottai: "Exploiting Shared Representations for Personalized Federated Learning",
 ICML 2021, https://proceedings.mlr.press/v139/collins21a.html
@@ -24,7 +24,7 @@ class FedRep(FedPer):
     kind = "fedrep"
     equal_weights = True
     head_epochs: int = Field(gt=0)
-    """Passes over the device's samples to fit the head, before the local steps on the representation."""
+    """Number of passes over the device's samples to fit the head, before the local steps on the representation."""
 
     @computes_only
     def client(

@@ -1,14 +1,14 @@
-"""Per-FedAvg: a model from which one step on a device's own samples makes a good model for it.
+"""Per-FedAvg: a shared model that one step on a device's own samples turns into a good model for this device.
 
 Fallah, Mokhtari, Ozdaglar: "Personalized Federated Learning with Theoretical Guarantees: A Model-Agnostic Meta-Learning
 Approach", NeurIPS 2020, Algorithm 1, https://arxiv.org/abs/2002.07948
 
 Line by line: a device makes local steps w <- w - beta [I - alpha H(w)] g(w - alpha g(w)), with separate batches for
-each of the two gradients g and the Hessian H; the server averages. `order: first` leaves H out (FO); `hessian-free`
-takes H(w) v for (g(w + delta v) - g(w - delta v)) / (2 delta) (HF).
+each of the two gradients g and the Hessian H. The server averages. `order: first` omits H (FO); `hessian-free`
+approximates H(w) v by (g(w + delta v) - g(w - delta v)) / (2 delta) (HF).
 
-Differences from the paper: none in the updates. The evaluated model of a device is the shared model after a step of
-alpha on one of its own batches, which takes no simulated time.
+Differences from the paper: none in the updates. The evaluated model of a device is the shared model after one step of
+size alpha on one of the device's batches, which takes no simulated time.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class PerFedAvg(Synchronous):
     uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
     plain_steps: ClassVar[bool] = True
     adapt_lr: float | None = Field(None, ge=0)
-    """Step size of the adaptation (alpha); null takes `lr`, the step size of the local steps (beta)."""
+    """Step size of the adaptation (alpha); null is `lr`, the step size of the local steps (beta)."""
     order: Literal["first", "hessian-free"] = "first"
-    """Whether a local step leaves the Hessian out, at two gradients a step, or estimates it, at four."""
+    """Hessian in a local step. first: omitted (two gradients per step); hessian-free: estimated (four gradients)."""
     delta: float = Field(0.01, gt=0)
-    """Distance from the model to the two gradients of the estimate, in multiples of the gradient (delta)."""
+    """Distance from the model to the two points of the Hessian estimate, in multiples of the gradient (delta)."""
 
     @property
     def alpha(self) -> float:
@@ -71,7 +71,7 @@ class PerFedAvg(Synchronous):
 
 
 def moved(w: Tensor, gradient: Tensor, part: float, seen: Tensor, statistics: int = 0) -> Tensor:
-    """The model [P], moved along a gradient [P]; its last entries, running statistics, are taken from `seen`."""
+    """Return `w` [P] + `part` * `gradient` [P]; its last `statistics` entries, running statistics, come from `seen`."""
     after = w + part * gradient
     if statistics:
         after[-statistics:] = seen[-statistics:]
@@ -79,5 +79,5 @@ def moved(w: Tensor, gradient: Tensor, part: float, seen: Tensor, statistics: in
 
 
 def corrected(gradient: Tensor, one: Tensor, other: Tensor, after: Tensor, after_other: Tensor, part: float) -> Tensor:
-    """The gradient [P] minus `part` times the difference of the gradients at two models [P], given after a step."""
+    """Return `gradient` [P] minus `part` times the difference of `one` - `after` and `other` - `after_other`."""
     return gradient - part * ((one - after) - (other - after_other))

@@ -3,13 +3,13 @@
 Dinh, Tran, Nguyen: "Personalized Federated Learning with Moreau Envelopes", NeurIPS 2020, Algorithm 1,
 https://arxiv.org/abs/2006.08848
 
-Line by line: a device sets w_k to the w that it receives; R times it finds theta_k, about the minimiser of
-f_k(theta) + lambda/2 ||theta - w_k||^2, by the local steps of its plan, and sets
-w_k <- w_k - eta lambda (w_k - theta_k); the server sets w <- (1 - beta) w + beta mean w_k.
+Line by line: a device sets w_k to the w that it receives. R times it approximates the minimiser theta_k of
+f_k(theta) + lambda/2 ||theta - w_k||^2 by the local steps of its plan, and sets
+w_k <- w_k - eta lambda (w_k - theta_k). The server sets w <- (1 - beta) w + beta mean w_k.
 
-Differences from the paper: each local step draws a new batch, whereas the paper keeps one batch for each theta_k; a
-device outside the cohort does no work, where the paper's devices all work and some do not send. theta_k is evaluated,
-and the running statistics, as of batch norm, are taken from theta_k.
+Differences from the paper: each local step draws a new batch, whereas the paper keeps one batch for each theta_k. A
+device outside the cohort computes nothing; in the paper all devices compute and some do not send. theta_k is evaluated,
+and running statistics, as of batch norm, are taken from theta_k.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from fednet_emu.federation import Deferred, Device, Federation, Process, compute
 
 
 class PFedMe(Synchronous):
-    """Personal models near a model of their device; devices and server average the device models."""
+    """A penalty keeps each device's personal model near its local model; the server averages the local models."""
 
     kind = "pfedme"
     equal_weights = True
     uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
     sends_models: ClassVar[bool] = True
     pull: float = Field(15.0, gt=0)
-    """Factor of the proximal term that keeps a personal model close to its device's model (lambda); 15 in the paper."""
+    """Factor lambda of the proximal term that keeps a personal model near its device's local model; 15 in the paper."""
     device_lr: float = Field(0.005, ge=0)
-    """Step size of the device's model towards the personal one (eta)."""
+    """Step size of the local model towards the personal model (eta)."""
     device_steps: int = Field(1, gt=0)
-    """Number of these steps in a round, each after the local steps (R)."""
+    """Number R of steps of the local model towards the personal model in a round, each after the SGD steps."""
     server_lr: float = Field(1.0, ge=0)
-    """Step size of the server towards the mean (beta)."""
+    """Step size of the server towards the mean of the local models (beta)."""
 
     def run(self, fed: Federation) -> Process:
         w = fed.initial_model()
@@ -57,7 +57,7 @@ class PFedMe(Synchronous):
 
 
 def stepped(w: Tensor, personal: Tensor, factor: float, statistics: int = 0) -> Tensor:
-    """The device's model [P] after a step towards the personal one [P], from which it takes running statistics."""
+    """Return local model `w` [P] after a step towards `personal` [P], from which running statistics are taken."""
     after = w - factor * (w - personal)
     if statistics:
         after[-statistics:] = personal[-statistics:]

@@ -3,7 +3,7 @@
 Mohri, Sivek, Suresh: "Agnostic Federated Learning", ICML 2019, https://proceedings.mlr.press/v97/mohri19a.html
 
 Differences from the paper: a device sends w - lr * gradient, which has the same size and information as the gradient. A
-lost message is sent again for up to `patience_s`; a device whose answer still does not arrive is left out of the step,
+lost message is sent again for up to `patience_s`. A device whose reply still does not arrive is left out of the step,
 and its weight stays the same. This also holds for a device that is absent when a round begins or leaves during it.
 """
 
@@ -34,7 +34,7 @@ class Afl(Algorithm):
     batch_size: int | None = Field(gt=0)
     """Samples per gradient; null takes all of the device's samples."""
     averaged: bool = True
-    """Whether the evaluated model is the mean over all rounds so far, as in the paper, instead of the latest one."""
+    """Whether the evaluated model is the mean over all rounds so far, as in the paper; if false, the latest model."""
     deadline_s: Deadline = None
     patience_s: RoundPatience = ROUND_S
 
@@ -63,7 +63,7 @@ class Afl(Algorithm):
 
 
 def weighted_step(w: Tensor, weights: Array, places: Sequence[int]) -> Accumulation:
-    """The model w + sum_j weights_j (w_j - w) [P], over the models w_j of the workers with the indices `places`."""
+    """Return w + sum_j weights_j (w_j - w) [P], over the models w_j of the workers with indices `places`."""
     update = torch.zeros_like(w)
     for place in places:
         update.add_((yield) - w, alpha=float(weights[place]))
@@ -71,12 +71,12 @@ def weighted_step(w: Tensor, weights: Array, places: Sequence[int]) -> Accumulat
 
 
 def climbed(weights: Array, places: Sequence[int], losses: Sequence[float], lr: float) -> Array:
-    """The weights [N] after one ascent step along the losses of the workers `places`, projected onto the simplex."""
+    """Return the weights [N] after an ascent step along the losses of workers `places`, projected onto the simplex."""
     raised = weights.copy()
     raised[list(places)] += lr * np.asarray(losses)
     return project(raised)
 
 
 def running_mean(mean: Tensor, w: Tensor, t: int) -> Tensor:
-    """The mean of t + 1 models [P], from the mean of the first t and the latest model w."""
+    """Return the mean of `t` + 1 models [P], from the mean of the first `t` models and the latest model `w`."""
     return mean + (w - mean) / (t + 1)

@@ -1,12 +1,12 @@
-"""Distributionally robust federated averaging, and its variant with a regulariser.
+"""Distributionally robust federated averaging, and a variant with a regulariser.
 
 Deng, Kamani, Mahdavi: "Distributionally Robust Federated Averaging", NeurIPS 2020, https://arxiv.org/abs/2102.12660
 
 Differences from the paper: a device that is drawn twice trains once and counts twice. A device in the second exchange
-sends the loss of one batch. A lost message is sent again for up to `patience_s`; an answer that still does not arrive
-is left out of the means. Both draws are among the devices present when the round begins; a device that leaves during
-the round is left out. The averaged model, for which the paper proves its convex rate, is the mean of the models after
-each round, not after each step.
+sends the loss of one batch. A lost message is sent again for up to `patience_s`; a reply that still does not arrive is
+left out of the means. Both random draws are among the devices present when the round begins; a device that leaves
+during the round is left out. The averaged model, for which the paper proves its convex rate, is the mean of the models
+after each round, not after each step.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from fednet_emu.federation import (
 class Drfa(Algorithm):
     """Two exchanges per round: devices drawn by weight train; devices drawn uniformly send losses that set the weights.
 
-    DRFA, or DRFA-Prox with `regulariser` above 0. A timing-only run has no weights and draws uniformly in both
-    exchanges.
+    The algorithm is DRFA, or DRFA-Prox if `regulariser` is above 0. A timing-only run has no weights and draws devices
+    uniformly in both exchanges.
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
     deadline_s: float | None = Field(None, gt=0)
-    """Longest time that the server waits in each of the two exchanges of a round (simulated s); late devices are
+    """Maximum time that the server waits in each of the two exchanges of a round (simulated s); late devices are
     cancelled and left out. Null waits for all devices."""
     cohort: CohortSize
     """Devices drawn for each of the two exchanges of a round (m): an int is their number, a float their share of all
-    devices, 1.0 for all."""
+    devices, 1.0 for all devices."""
     local_steps: int = Field(gt=0)
     """Gradient steps of a device per round (tau)."""
     lr: float = Field(ge=0)
     """Step size of the devices (eta)."""
     lr_weights: float = Field(ge=0)
-    """Step size of the device weights per local step (gamma); the step of a round is `local_steps` times as large."""
+    """Step size of the device weights per local step (gamma); that of a round is `local_steps` times as large."""
     batch_size: int | None = Field(gt=0)
     """Samples per gradient step and per reported loss; null takes all of the device's samples."""
     regulariser: float = Field(0.0, ge=0)
@@ -63,8 +63,8 @@ class Drfa(Algorithm):
     is plain DRFA."""
     prior: Prior = Prior()
     averaged: bool = False
-    """Whether the evaluated model is the mean over all rounds so far, instead of the latest one, which follows the
-    latest draws of devices."""
+    """Whether the evaluated model is the mean over all rounds so far. If false, the latest model is evaluated, which
+    depends on the latest random draw of devices."""
     patience_s: RoundPatience = ROUND_S
 
     @property
@@ -106,7 +106,7 @@ class Drfa(Algorithm):
 
     @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, early: int, t: int) -> Process:
-        """A device in the first exchange: send the model after all steps, and a snapshot after some of them."""
+        """Process of a device in the first exchange: send the model after all steps, and a snapshot after some."""
         trained = yield k.train(w, self._plan(early), t, 0)
         snapshot = trained.params
         if early < self.local_steps:
@@ -115,7 +115,7 @@ class Drfa(Algorithm):
 
     @computes_only
     def tell(self, fed: Federation, k: Device, snapshot: Deferred, t: int) -> Process:
-        """A device in the second exchange: send the loss of the mean snapshot on one batch."""
+        """Process of a device in the second exchange: send the loss of the mean snapshot on one batch."""
         return (yield k.loss(snapshot, t, "loss", batch_size=self.batch_size))
 
     def _plan(self, steps: int) -> SgdPlan:
@@ -125,10 +125,10 @@ class Drfa(Algorithm):
 def moved(
     weights: Array, places: Sequence[int], losses: Sequence[float], lr: float, pull: float, prior: Array
 ) -> Array:
-    """The weights [N] after an ascent step along the losses of `places` and a proximal step to the prior [N].
+    """Return the weights [N] after an ascent step along the losses of `places` and a proximal step to `prior` [N].
 
-    This maximises <lr v, u> - (pull / 2) |u - q|^2 - 1/2 |u - lam|^2 over u in the simplex, with the weights lam, the
-    prior q, and v holding the losses (0 elsewhere): the projection of (lam + lr v + pull q) / (1 + pull).
+    The result u maximises <lr v, u> - (pull / 2) |u - q|^2 - 1/2 |u - lam|^2 over the simplex, with the weights lam,
+    the prior q, and the losses v (0 elsewhere): the projection of (lam + lr v + pull q) / (1 + pull).
     """
     raised = weights + pull * prior
     raised[list(places)] += lr * np.asarray(losses)

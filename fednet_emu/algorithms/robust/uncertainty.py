@@ -1,4 +1,4 @@
-"""Uncertainty sets: the weights of the devices against which a model is to be robust.
+"""Uncertainty sets: the sets of device weights against which a model should be robust.
 
 The sets are from Table II in Jiao, Yang, Song: "Federated Distributionally Robust Optimization with Non-Convex
 Objectives: Algorithm and Analysis", https://arxiv.org/abs/2307.14364, all kept within p >= 0 and sum(p) = 1.
@@ -21,34 +21,34 @@ from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.errors import ScenarioError
 
 PerDevice = float | tuple[float, ...]
-"""One number for all devices, or one for each."""
+"""One number for all devices, or one number per device."""
 
 _COLDEST = -700.0
 """Logarithm of a temperature at which only the largest losses have weight."""
 _HOT = 1e3
-"""Above this temperature the tilted prior differs from the prior by at most a thousandth."""
+"""Temperature above which the tilted prior differs from the prior by at most a thousandth."""
 RESOLUTION = 4.0 * float(np.finfo(np.float64).eps)
-"""Losses that differ by less than this part of the largest of them are equal up to rounding."""
+"""Relative tolerance: losses that differ by less than this fraction of the largest loss are equal up to rounding."""
 _MAX_TANGENTS = 1000
 
 
 class UncertaintySet(Component):
-    """Weights p of N devices with p >= 0 and sum(p) = 1, around a prior q."""
+    """A set of weights p of N devices, with p >= 0 and sum(p) = 1, around a prior q."""
 
     @abstractmethod
     def worst_case(self, losses: Array, prior: Array) -> Array:
-        """The weights p [N] of the set with the largest sum(p * losses), exactly.
+        """Return the exact weights p [N] in the set that maximise sum(p * losses).
 
-        From the losses [N] of the devices, and the prior weights q [N] in the middle of the set, not negative and with
-        a sum of 1.
+        `losses` [N] are the losses of the devices. `prior` [N] are the weights q at the centre of the set, not negative
+        and with a sum of 1.
 
         Raises:
-            ScenarioError: the set is empty, or was made for another number of devices.
+            ScenarioError: the set is empty, or was defined for another number of devices.
         """
 
 
 def relative(losses: Array) -> Array:
-    """The losses [N] on a scale from -1, the smallest, to 0, the largest; all 0 when they are equal up to rounding.
+    """Return the losses [N] scaled to the range from -1 (smallest) to 0 (largest); all 0 if equal up to rounding.
 
     This scale removes offset and unit of the losses, which do not change a worst case.
     """
@@ -60,7 +60,7 @@ def relative(losses: Array) -> Array:
 
 
 def per_device(name: str, values: PerDevice, count: int) -> Array:
-    """The values as an array [count]."""
+    """Return `values` as an array [count]."""
     given = np.asarray(values, dtype=np.float64)
     if given.ndim and len(given) != count:
         raise ScenarioError(
@@ -70,15 +70,15 @@ def per_device(name: str, values: PerDevice, count: int) -> Array:
 
 
 class Box(UncertaintySet):
-    """lower <= p <= upper; with the default bounds it is the whole simplex, and the prior does not matter."""
+    """Bounds lower <= p <= upper; with the default bounds the set is the whole simplex, and the prior has no effect."""
 
     lower: PerDevice = Field(0.0)
-    """Least weight, one for all devices or one each."""
+    """Minimum weight: one number for all devices, or one number per device."""
     upper: PerDevice = Field(1.0)
-    """Largest weight, one for all devices or one each."""
+    """Maximum weight: one number for all devices, or one number per device."""
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
-        """Fill up from the lower bounds, the largest loss first: O(N log N)."""
+        """Raise the weights from the lower to the upper bounds, largest loss first, in O(N log N)."""
         low = np.maximum(per_device("lower", self.lower, len(losses)), 0.0)
         high = per_device("upper", self.upper, len(losses))
         rest = 1.0 - low.sum()
@@ -96,20 +96,20 @@ class Box(UncertaintySet):
 
 
 class CdNorm(UncertaintySet):
-    """|p_j - q_j| <= deviation_j and sum_j |p_j - q_j| / deviation_j <= budget, the set that the paper adds.
+    """|p_j - q_j| <= deviation_j and sum_j |p_j - q_j| / deviation_j <= budget: the set that the paper introduces.
 
-    The paper sorts deviation_j * loss_j, which is exact for equal deviations only. Here sum(p) = 1 gets a multiplier;
-    for a fixed one a fractional knapsack remains, and the dual function is convex and piecewise linear: tangents from
-    both sides meet in its minimum after a few steps, O(N log N) each.
+    The paper sorts deviation_j * loss_j, which is exact for equal deviations only. Here the constraint sum(p) = 1 has a
+    multiplier. For a fixed multiplier the problem is a fractional knapsack, and the dual function is convex and
+    piecewise linear: tangents from both sides meet in its minimum after a few steps of O(N log N) each.
     """
 
     budget: float = Field(ge=0)
-    """The paper's Gamma: 0 leaves the prior alone, N makes it a box."""
+    """The paper's Gamma: with 0 only the prior is in the set, with N the set is a box."""
     deviation: PerDevice | None = None
-    """The paper's p tilde, one number or one per worker; null takes the prior: a weight may vanish or double."""
+    """The paper's p tilde, one number or one per device; null is the prior, so that a weight may vanish or double."""
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
-        """Mix the two knapsacks, one too heavy and one too light, between which the multiplier lies."""
+        """Mix two knapsack solutions whose total moves are above and below 0, so that the weights sum to 1."""
         reach = prior if self.deviation is None else per_device("deviation", self.deviation, len(losses))
         moves, p = reach > 0, prior.copy()
         f = relative(losses[moves]) if moves.any() else losses[moves]
@@ -120,9 +120,9 @@ class CdNorm(UncertaintySet):
 
 
 def _best_moves(f: Array, reach: Array, prior: Array, budget: float) -> Array:
-    """The u = (p - q) / reach that is best, in [-min(1, q / reach), 1] with sum |u| <= budget and sum(reach u) = 0.
+    """Best u = (p - q) / reach in [-min(1, q / reach), 1], with sum |u| <= `budget` and sum(reach u) = 0.
 
-    The losses f are relative, in [-1, 0].
+    The losses `f` are relative, in [-1, 0].
     """
     down = np.minimum(1.0, prior / reach)
     low, high = (_knapsack(f - nu, reach, down, budget) for nu in (f.min() - 1.0, f.max() + 1.0))
@@ -141,7 +141,7 @@ def _best_moves(f: Array, reach: Array, prior: Array, budget: float) -> Array:
 
 
 def _knapsack(excess: Array, reach: Array, down: Array, budget: float) -> Array:
-    """The u with the largest sum(reach * excess * u) within its bounds and the budget: the largest gains first."""
+    """Return the u with the largest sum(reach * excess * u) within its bounds and `budget`: largest gains first."""
     capacity = np.where(excess > 0, 1.0, down)
     order = np.argsort(-reach * np.abs(excess), kind="stable")
     room = capacity[order]
@@ -151,12 +151,12 @@ def _knapsack(excess: Array, reach: Array, down: Array, budget: float) -> Array:
 
 
 class Ellipsoid(UncertaintySet):
-    """sum_j (p_j - q_j)^2 / variance_j <= budget, with the matrix diagonal."""
+    """Ellipsoid with a diagonal matrix: sum_j (p_j - q_j)^2 / variance_j <= budget."""
 
     budget: float = Field(ge=0)
-    """How far from the prior the weights may be, in the measure above."""
+    """Maximum distance from the prior: the right-hand side of the inequality of this set."""
     variance: PerDevice = 1.0
-    """One number above 0, or one per worker: how far a weight may go, squared, in units of the budget."""
+    """Squared change of each weight that uses a budget of 1: one number above 0, or one number per device."""
 
     @field_validator("variance")
     @classmethod
@@ -166,11 +166,11 @@ class Ellipsoid(UncertaintySet):
         return variance
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
-        """The closed form, and again without the workers whose weights it makes negative, until there are none: O(N^2).
+        """Return the closed form, repeated without workers of negative weight until no weight is negative: O(N^2).
 
-        Let S be the remaining workers. p_j = q_j + variance_j (lift + step (f_j - mean)), with the mean of f over S by
-        variance, the lift that gives S the prior of the others, and the step that uses up the budget. A removed worker
-        stays at 0 for larger steps, and each time S shrinks the step grows, so that no worker has to be added again.
+        Let S be the remaining workers. p_j = q_j + variance_j (lift + step (f_j - mean)), where mean is the mean of f
+        over S weighted by variance, lift gives S the prior weights of the removed workers, and step uses up the budget.
+        A removed worker stays at 0 for larger steps. As S shrinks the step grows, so that no removed worker returns.
         """
         f, variance = relative(losses), per_device("variance", self.variance, len(losses))
         if self.budget == 0 or not f.any():
@@ -181,7 +181,7 @@ class Ellipsoid(UncertaintySet):
             excess = f[held] - v @ f[held] / v.sum()
             lift = (1.0 - q.sum()) / v.sum()
             left = self.budget - lift**2 * v.sum() - (prior[~held] ** 2 / variance[~held]).sum()
-            power = float(v @ excess**2)  # 0 when only equal losses are left
+            power = float(v @ excess**2)  # 0 if all remaining losses are equal
             step = np.sqrt(max(left, 0.0) / power) if power > 0 else 0.0
             p = np.zeros_like(f)
             p[held] = q + v * (lift + step * excess)
@@ -191,14 +191,14 @@ class Ellipsoid(UncertaintySet):
 
 
 class KlBall(UncertaintySet):
-    """sum_j p_j log(p_j / q_j) <= budget, in nats."""
+    """Kullback-Leibler ball: sum_j p_j log(p_j / q_j) <= budget, in nats."""
 
     kind = "kl"
     budget: float = Field(ge=0)
-    """Largest divergence from the prior, in nats."""
+    """Maximum Kullback-Leibler divergence from the prior, in nats."""
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
-        """The prior tilted by exp(losses / eta), with the temperature eta that uses up the budget."""
+        """Return the prior tilted by exp(losses / eta), with the temperature eta that uses up the budget."""
         held = prior > 0
         f, q = relative(losses[held]), prior[held]
         if self.budget == 0 or not f.any():
@@ -209,7 +209,7 @@ class KlBall(UncertaintySet):
         return as_weights(p)
 
     def _temperature(self, prior: Array, f: Array) -> float:
-        """The eta at which the divergence is `budget`, by root finding in a bracket."""
+        """Return the eta at which the divergence is `budget`, by root finding in a bracket."""
         from scipy.optimize import brentq
 
         def excess(log_eta: float) -> float:
@@ -229,9 +229,9 @@ def _tilted(prior: Array, f: Array, eta: float) -> Array:
 
 
 def _divergence(prior: Array, f: Array, eta: float) -> float:
-    """Divergence of the tilted prior p from the prior q: sum_j p_j log(p_j / q_j).
+    """Return the divergence of the tilted prior p from the prior q: sum_j p_j log(p_j / q_j).
 
-    Close to the prior these terms cancel, so there it is sum_j q_j (r_j log r_j - r_j + 1) with r = p / q, all above 0.
+    Close to the prior the terms of this sum cancel; there it is sum_j q_j (r_j log r_j - r_j + 1), r = p / q, all >= 0.
     """
     if eta > _HOT:
         rise = np.expm1(f / eta)
@@ -242,7 +242,7 @@ def _divergence(prior: Array, f: Array, eta: float) -> float:
 
 
 class Polyhedron(UncertaintySet):
-    """sum_j matrix_ij p_j <= bounds_i for every row i; the prior does not matter."""
+    """Polyhedron: sum_j matrix_ij p_j <= bounds_i for every row i; the prior has no effect."""
 
     matrix: tuple[tuple[float, ...], ...] = Field(min_length=1)
     """One row of coefficients for each inequality, one column for each device."""
@@ -254,7 +254,7 @@ class Polyhedron(UncertaintySet):
             raise ValueError(f"one bound per row is needed, got {len(self.matrix)} rows and {len(self.bounds)} bounds")
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
-        """The linear programme, by HiGHS, whose tolerances are absolute."""
+        """Solve the linear programme with HiGHS, whose tolerances are absolute."""
         from scipy.optimize import linprog
 
         count = len(losses)
@@ -268,15 +268,15 @@ class Polyhedron(UncertaintySet):
 
 
 class Wasserstein(UncertaintySet):
-    """Weights that the prior becomes when mass is moved, by worker numbers times mass at most `budget`."""
+    """Weights made from the prior by moving mass; moved mass times distance in indices is at most `budget` in total."""
 
     budget: float = Field(ge=0)
-    """Largest sum of distance in worker numbers times mass."""
+    """Maximum sum of moved mass times distance, where distance is the difference of worker indices."""
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
-        """Each worker's mass climbs the concave hull of (distance, loss), steepest steps of all workers first.
+        """Move each worker's mass up the concave hull of (distance, loss), steepest steps of all workers first.
 
-        Exact in O(N^2 log N): the transport problem of N^2 variables falls apart by source once the budget has a price.
+        The result is exact, in O(N^2 log N): a budget multiplier splits the transport problem by source.
         """
         tours = [_hull(losses, source) if mass > 0 else [source] for source, mass in enumerate(prior)]
         steps = [
@@ -297,7 +297,7 @@ class Wasserstein(UncertaintySet):
 
 
 def _hull(losses: Array, source: int) -> list[int]:
-    """Corners of the concave hull of (distance from the source, loss), as worker numbers, while it rises."""
+    """Worker indices at the corners of the rising part of the concave hull of (distance from `source`, loss)."""
     place: list[int] = []
     for here in _rising(losses, source):
         while len(place) > 1 and _slope(losses, source, place[-1], here) >= _slope(losses, source, *place[-2:]):
@@ -311,13 +311,13 @@ def _slope(losses: Array, source: int, a: int, b: int) -> float:
 
 
 def _rising(losses: Array, source: int) -> list[int]:
-    """The workers whose loss exceeds the loss of all nearer ones, by distance, the source itself first."""
+    """Workers whose loss exceeds that of all workers nearer to `source`, by distance; `source` itself comes first."""
     distance = np.abs(np.arange(len(losses)) - source)
     order = np.argsort(distance, kind="stable")
     values = losses[order]
     nearer = np.concatenate([[-np.inf], np.maximum.accumulate(values)[:-1]])
     rising = order[values > nearer]
-    last = np.append(np.diff(distance[rising]) > 0, True)  # of two at one distance, the higher comes second
+    last = np.append(np.diff(distance[rising]) > 0, True)  # of two workers at one distance, the second has more loss
     return [int(worker) for worker in rising[last]]
 
 

@@ -1,4 +1,4 @@
-"""Weights of the devices: the simplex, p >= 0 with sum(p) = 1, and the prior, before anything is learnt."""
+"""Weights of the devices: the simplex, p >= 0 with sum(p) = 1, and the prior weights before training."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from fednet_emu.component.component import Component
 
 
 class Prior(Component):
-    """Prior weights q of the devices: equal, except for suspects."""
+    """Prior weights q of the devices: equal, except for suspected devices."""
 
     suspects: tuple[int, ...] = ()
-    """Numbers of the devices that may be malicious."""
+    """Indices of the devices that may be malicious."""
     suspect_share: float = Field(0.1, ge=0, le=1)
-    """Weight of a suspect in units of 1 / N, with N devices; the other devices share the rest equally."""
+    """Weight of a suspected device in units of 1 / N, with N devices; other devices share the remainder equally."""
 
     def weights(self, workers: IntArray) -> Array:
-        """The weights q [N] of the devices `workers` [N]; their sum is 1. If all are suspects, weights are equal."""
+        """Return the weights q [N] of devices `workers` [N], with a sum of 1; equal if all are suspected."""
         count = len(workers)
         suspect = np.isin(workers, self.suspects)
         if suspect.all():
@@ -28,10 +28,10 @@ class Prior(Component):
 
 
 def project(v: Array) -> Array:
-    """The point of the simplex nearest to v [N], by sorting in O(N log N).
+    """Return the point of the simplex nearest to `v` [N], by sorting in O(N log N).
 
     p = max(0, v - theta), with theta such that the sum is 1. Only differences of entries matter, so the largest entry
-    is subtracted first: otherwise the 1 would be lost to rounding for entries above 1e16.
+    is subtracted first; otherwise entries above 1e16 would lose the 1 to rounding.
     """
     below = v - v.max()
     falling = -np.sort(-below)
@@ -41,7 +41,7 @@ def project(v: Array) -> Array:
 
 
 def as_weights(p: Array) -> Array:
-    """Remove rounding errors from weights p [N]: clip them at 0 and normalise their sum to 1."""
+    """Remove rounding errors from the weights `p` [N]: clip them at 0 and normalise their sum to 1."""
     positive: Array = np.maximum(p, 0.0)
     positive /= positive.sum()
     return positive

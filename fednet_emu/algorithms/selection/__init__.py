@@ -1,4 +1,4 @@
-"""Device selection: rules by turns, channels, estimated times, ages, charges and losses, and their table."""
+"""Device selection: rules based on turns, channels, estimated times, ages, charges and losses, and their table."""
 
 from typing import Annotated
 

@@ -1,15 +1,15 @@
-"""Client selection: the rules for the devices of a round, and the information on which the server decides.
+"""Device selection: the rules that select the devices of a round, and the information on which the server decides.
 
-A rule sees the information of a real server, each with its staleness:
+A rule sees the information of a real server, as old as it is there:
 
 - values that a device has reported once, when it joined: its number of samples and its speed;
 - results of earlier rounds: the invited devices, the arrivals with their times, and the losses that arrived with them.
-  They are as old as the round in which they were seen (`last_asked`, `last_arrived`);
-- the rates of the links at their mean SNR at this instant, as if each present device had just reported it. Fading,
-  interference and future queues are unknown;
+  They are as old as the round in which they were observed (`last_asked`, `last_arrived`);
+- the rates of the links at their mean SNR at this instant, as if each present device had just reported its rate.
+  Fading, interference and future queues are unknown;
 - the energy in the battery of each present device, reported in the same way.
 
-It never sees the future: slowdowns of computations, channel states, and departures.
+A rule never sees the future: slowdowns of computations, channel states, and departures.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from fednet_emu.federation.outside import Orders
 
 
 class RoundWork:
-    """The work of a device in a round, and its expected duration by the server's information.
+    """The work of a device in a round, and its expected duration according to the server's information.
 
-    A device makes the local steps of `plan`, receives `down` and sends `up` scalars in single precision; `up_bit` is
-    the size of its upload, in which the model may be compressed.
+    A device makes the local steps of `plan`, receives `down` scalars and sends `up` scalars in single precision;
+    `up_bit` is the size of its upload in bits, in which the model may be compressed.
     """
 
     def __init__(self, fed: Federation, plan: SgdPlan, down: int, up: int) -> None:
@@ -54,7 +54,7 @@ class RoundWork:
         return flop * np.array([processed[n] for n in own])
 
     def flop_of(self, orders: Orders) -> Array:
-        """Work [N] of the local steps that the devices are ordered to make."""
+        """Number of operations [N] in the local steps that `orders` gives to the devices."""
         if orders.steps is None:
             return self.flop
         flop, own = self._fed.task.model.flop_per_sample, self.n_samples.tolist()
@@ -62,16 +62,16 @@ class RoundWork:
 
     @property
     def budget_left(self) -> float:
-        """The smallest share that is left of the limits of rounds and simulated time."""
+        """The remaining share of the limit of rounds or of simulated time, whichever is smaller."""
         return self._fed.budget_left
 
     @cached_property
     def compute_s(self) -> Array:
-        """Expected time [N] of the local steps: without straggling, at the clocks that devices choose for them."""
+        """Expected time [N] of the local steps in s: without straggling, at the clocks that devices choose for them."""
         return np.array([self._fed.processors.expected_s(k, flop) for k, flop in enumerate(self.flop.tolist())])
 
     def rates_bps(self, numbers: IntArray, *, down: bool) -> Array:
-        """Expected rates [N] of the links of some devices now; nan for the others."""
+        """Expected link rates [N] of the devices `numbers` now, in bit/s; nan for all other devices."""
         rates, network = np.full(self._fed.n_devices, np.nan), self._fed.network
         if network.moving or network.uplink.rates is not None or network.downlink.rates is not None:
             rates[numbers] = network.expected_bps(numbers, down=down)
@@ -85,7 +85,7 @@ class RoundWork:
         return network.expected_bps(everybody, down=False), network.expected_bps(everybody, down=True)
 
     def charges_j(self, numbers: IntArray) -> Array:
-        """Energy [N] in J in the batteries of some devices now; nan for the others, and without batteries."""
+        """Current energy [N] in the batteries of the devices `numbers`, in J; nan for others, and without batteries."""
         charges_j, batteries = np.full(self._fed.n_devices, np.nan), self._fed.presence.batteries
         if batteries is not None:
             charges_j[numbers] = batteries.charges_j()[numbers]
@@ -94,33 +94,33 @@ class RoundWork:
 
 @dataclass(frozen=True)
 class ServerView:
-    """The server's information at the start of a round; entry k of every array [N] is about device k.
+    """The server's information at the start of a round; entry k of every array [N] belongs to device k.
 
-    For a device that was cancelled at a deadline `took_s` is the time until then, a lower bound. `told` has the latest
-    metrics by name, each [N]; it is empty unless the rule has `reports`.
+    For a device that was cancelled at a deadline, `took_s` is the time until the deadline, a lower bound. `told` has
+    the latest metrics by name, each [N]; it is empty unless the rule has `reports`.
     """
 
-    t: int  # the round, from 0
+    t: int  # index of the round, from 0
     now_s: float  # simulated time
     size: int  # number of devices to select, the algorithm's `cohort`
     rng: np.random.Generator  # the random numbers of this round's decision
-    there: IntArray  # numbers of the devices that can be selected, in order: present, and with samples
-    n_samples: IntArray  # samples of each device, reported once
+    there: IntArray  # indices of the devices that can be selected, in order: present, and with samples
+    n_samples: IntArray  # number of samples of each device, reported once
     flop_per_s: Array  # nominal speeds, reported once
     asked: IntArray  # int64 [N], number of invitations of each device
-    last_asked: IntArray  # the latest round with an invitation; -1 before
+    last_asked: IntArray  # the latest round with an invitation; -1 if there is none
     arrived: IntArray  # int64 [N], number of arrived uploads
-    last_arrived: IntArray  # the latest round with an arrived upload; -1 before
-    took_s: Array  # time from invitation to arrival in the latest round with a reply; nan before
-    told: dict[Statistic, Array]  # metrics of the latest arrived upload; nan before
-    polled: IntArray  # numbers of the devices that `poll` has selected; empty during `poll`
-    polled_loss: Array  # the received losses [N] of the present model; nan for all other devices
+    last_arrived: IntArray  # the latest round with an arrived upload; -1 if there is none
+    took_s: Array  # time from invitation to arrival in the latest round with a reply; nan if there is none
+    told: dict[Statistic, Array]  # metrics of the latest arrived upload; nan if there is none
+    polled: IntArray  # indices of the devices that `poll` has selected; empty during `poll`
+    polled_loss: Array  # the received losses [N] of the current model; nan for all other devices
     memory: Any  # the state of the rule, made by `start`
     work: RoundWork  # the work of a device in the round
 
     @cached_property
     def rate_bps(self) -> Array:
-        """Expected uplink rates [N] now, alone in the band, at the mean SNR; nan for absent devices."""
+        """Expected uplink rates [N] in bit/s if a device sends alone now, at the mean SNR; nan for absent devices."""
         return self.work.rates_bps(self.there, down=False)
 
     @cached_property
@@ -129,7 +129,7 @@ class ServerView:
 
     @cached_property
     def charge_j(self) -> Array:
-        """Energy [N] in J in the batteries now; nan for absent devices, and without batteries."""
+        """Current energy [N] in the batteries, in J; nan for absent devices, and without batteries."""
         return self.work.charges_j(self.there)
 
     @property
@@ -138,7 +138,7 @@ class ServerView:
 
     @cached_property
     def upload_s(self) -> Array:
-        """Times [N] of the uploads alone in the band, at expected rates, without headers; nan for absent devices."""
+        """Times [N] in s of uploads without other senders, at expected rates, without headers; nan if absent."""
         return _air_s(self.work.up_bit, self.rate_bps)
 
     @cached_property
@@ -147,7 +147,7 @@ class ServerView:
 
 
 def _air_s(size_bit: int, rate_bps: Array) -> Array:
-    """Time [N] on the air of `size_bit` bits; infinite without a rate."""
+    """Transmission time [N] of `size_bit` bits, in s; infinite at a rate of zero."""
     with np.errstate(divide="ignore"):
         return np.asarray(size_bit / rate_bps, np.float64)
 
@@ -156,48 +156,48 @@ class Selection(Component):
     """A rule that selects the devices of a round."""
 
     single_uploads: ClassVar[str] = ""
-    """Why the rule needs the uploads of single devices; empty if sums of uploads suffice."""
+    """Reason why the rule needs the uploads of single devices; empty if sums of uploads suffice."""
     reports: ClassVar[tuple[Statistic, ...]] = ()
-    """Metrics that devices send with their uploads, 32 bit each; none by default."""
+    """Metrics that devices send with their uploads, 32 bits each; none by default."""
     polls: ClassVar[bool] = False
-    """Whether the rule requests losses from devices before the round, by `poll`."""
+    """Whether the rule uses `poll` to request losses from devices before the round."""
 
     @property
     def needs_losses(self) -> bool:
-        """Whether learnt numbers decide; a timing-only run then takes 1 for every loss, and reports that it does."""
+        """True if trained values affect the selection; a timing-only run then takes 1 for every loss, and says so."""
         return self.polls or any(told != "samples" for told in self.reports)
 
     def start(self, n_devices: int) -> Any:
-        """The state of the rule before the first round; `choose` may modify it."""
+        """Return the state of the rule before the first round; `choose` may modify this state."""
         return None
 
     def most(self, cohort: int, n_devices: int) -> int:
-        """The largest number of devices that may be selected."""
+        """Maximum number of devices that may be selected."""
         return min(cohort, n_devices)
 
     def rate(self, cohort: int, n_devices: int) -> float | None:
-        """Probability with which each device is selected, independently of all others; None if not."""
+        """Probability of selecting each device; None unless devices are selected independently of each other."""
         return None
 
     def problem(self, cohort: int) -> str:
-        """Why these settings are invalid for cohorts of this size; an empty text if they are valid."""
+        """Return why the settings are invalid for cohorts of size `cohort`; an empty text if they are valid."""
         return ""
 
     def poll(self, view: ServerView) -> Sequence[int]:
-        """Devices that receive the model and return its loss on their samples, before the selection."""
+        """Return the devices that receive the model and report its loss on their samples, before the selection."""
         return ()
 
     def poll_batch(self, plan: SgdPlan) -> int | None:
-        """Samples on which a polled device computes the loss; None for all its samples."""
+        """Number of samples on which a polled device computes the loss; None for all its samples."""
         return None
 
     @abstractmethod
     def choose(self, view: ServerView) -> Sequence[int]:
-        """Numbers of the selected devices, all of them among `view.there`."""
+        """Return the indices of the selected devices, all of them from `view.there`."""
 
 
 def chosen(numbers: Sequence[int], there: Sequence[Device]) -> list[Device]:
-    """The devices with these numbers among the available ones, in the order of their numbers."""
+    """Return the devices of `there` with the indices `numbers`, in ascending order."""
     numbers = sorted(int(number) for number in numbers)
     able = {k.index: k for k in there}
     wrong = next((n for n in numbers if n not in able), None)
@@ -208,7 +208,7 @@ def chosen(numbers: Sequence[int], there: Sequence[Device]) -> list[Device]:
 
 
 def highest(values: Array, view: ServerView, among: IntArray | None = None) -> list[int]:
-    """The `view.size` present devices, or devices `among` them, with the highest values [N].
+    """Return the `view.size` devices with the highest values [N], out of `among`, by default all present devices.
 
     Ties are broken at random, and nan ranks last.
     """
@@ -218,11 +218,11 @@ def highest(values: Array, view: ServerView, among: IntArray | None = None) -> l
 
 
 def weighted(numbers: IntArray, weights: Array, size: int, rng: np.random.Generator) -> list[int]:
-    """Draw without replacement, each time with probabilities in proportion to the weights of the remaining numbers.
+    """Draw without replacement; each probability is proportional to the weight among the numbers that remain.
 
-    By exponential races (Efraimidis and Spirakis, "Weighted Random Sampling with a Reservoir", Information Processing
-    Letters 97(5), 2006). Weights of zero are drawn only after all others.
+    The method is an exponential race (Efraimidis and Spirakis, "Weighted Random Sampling with a Reservoir", Information
+    Processing Letters 97(5), 2006). Numbers of weight zero are drawn only after all others.
     """
-    race = rng.exponential(size=len(numbers)) / np.maximum(weights, 1e-300)  # a quotient of these is finite
+    race = rng.exponential(size=len(numbers)) / np.maximum(weights, 1e-300)  # the minimum keeps the quotient finite
     drawn: list[int] = numbers[np.argsort(race, kind="stable")[:size]].tolist()
     return drawn

@@ -1,4 +1,4 @@
-"""The selection rule of a run at work: it draws cohorts, and records their results as the server sees them."""
+"""The selection rule as used in a run: it draws cohorts, and records their results as the server sees them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ NOMINAL_LOSS = 1.0
 
 
 class CohortSampler:
-    """Selects a cohort of `size` devices in every round; keeps a history for rules and callers that need one.
+    """Selects a cohort of `size` devices in every round, and keeps a history if the rule or a caller needs one.
 
-    The question `invite` of `Federation.outside` replaces the choice; the reports and polls of the rule remain. `work`
-    is the work of a device in a round; `deadline_s` limits the wait for requested losses.
+    The question `invite` of `Federation.outside` replaces the rule's choice; reports and polls of the rule remain.
+    `work` is the work of a device in a round; `deadline_s` limits the wait for requested losses.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class CohortSampler:
             self._memory = selection.start(fed.n_devices)
 
     def cohort(self, t: int, message: Any) -> Process:
-        """Process whose value is the devices of round t, in order; the message begins with the model."""
+        """Process whose value is the list of devices of round `t`, in order; `message` begins with the model."""
         self._plans.clear()
         if self._history is None:
             cohort = yield self._fed.cohort(self._size, t)
@@ -54,7 +54,7 @@ class CohortSampler:
         return cohort
 
     def planned(self, t: int, cohort: Sequence[Device]) -> Process:
-        """Process that plans round t, if rounds are planned; its value is the devices that take part in it."""
+        """Process that plans round `t`, if rounds are planned; its value is the list of devices that take part."""
         if not self._plans.active or not cohort:
             return list(cohort)
         work = self._work
@@ -64,7 +64,7 @@ class CohortSampler:
         return [self._fed.device(number) for number in asked]
 
     def note(self, arrived: Arrived) -> None:
-        """Record the results of a cohort, when the round ends."""
+        """Record the results of a cohort at the end of the round."""
         self._fed.ledger.asked.update([k.index for k in arrived.cohort])
         if self._history is not None:
             self._history.note(arrived, self.reports)
@@ -113,7 +113,7 @@ class History:
         self._last_asked[numbers] = t
 
     def note(self, arrived: Arrived, reports: Sequence[Statistic]) -> None:
-        """Record the replies, when the round ends."""
+        """Record the replies at the end of the round."""
         now = {"round": self._fed.round + 1, "simulated_s": self._fed.now_s}
         for k, reply in zip(arrived.cohort, arrived.replies, strict=True):
             took_s = self.heard(k.index, int(self._last_asked[k.index]), reply)
@@ -122,7 +122,7 @@ class History:
             self._fed.ledger.record("selection", **now, device=k.index, arrived=not reply.lost, took_s=took_s)
 
     def heard(self, device: int, t: int, reply: Delivery) -> float:
-        """Record a reply, which counts for round t; the time since the invitation, in s."""
+        """Record a reply that counts for round `t`; return the time since the invitation, in s."""
         took_s = float(reply.ended_s - self._asked_s[device])
         if not reply.lost:
             self._arrived[device] += 1
@@ -134,7 +134,7 @@ class History:
     def view(
         self, t: int, size: int, there: IntArray, memory: Any, work: RoundWork, rng: np.random.Generator
     ) -> ServerView:
-        """The server's information now; the losses that have arrived are read."""
+        """Return the server's current information, for which the losses that have arrived are read."""
         for number, name, value in self._unread:
             told = self._fed.read(value, NOMINAL_LOSS) if isinstance(value, Deferred) else value
             self._told[name][number] = told

@@ -1,16 +1,16 @@
-"""FedCS: as many devices as fit into a round, by estimated times.
+"""FedCS: as many devices as fit into a round, according to estimated times.
 
 Nishio, Yonetani: "Client Selection for Federated Learning with Heterogeneous Resources in Mobile Edge", ICC 2019,
 https://arxiv.org/abs/1804.08333, Algorithms 1 to 3
 
-Line by line: some random devices report their resources; while candidates are left, the next one is the candidate that
-adds least to the time of the round, t_up + max(0, t_cmp - Theta) + the growth of the distribution time, where Theta is
-the time at which the uploads chosen so far have ended, counted from the distribution; it is chosen if the round still
-ends before T_round. Uploads are sequential, each after the computation of its device, and the model is sent by one
-multicast at the rate of the slowest chosen device.
+Line by line: some random devices report their resources. While candidates are left, the next candidate is the one that
+adds the shortest time to the round: t_up + max(0, t_cmp - Theta) + the increase of the distribution time. Theta is the
+time, counted from the distribution, at which the uploads chosen so far have ended. The candidate is chosen if the round
+still ends before T_round. Uploads are sequential, each after the computation of its device, and the model is sent by
+one multicast at the rate of the slowest chosen device.
 
-Differences from the paper: no more than `cohort` devices are chosen, the first by the rule. Reports of resources take
-no time and no bits, nor does aggregation. A round is never empty: where no device fits, the fastest is selected alone.
+Differences from the paper: at most `cohort` devices are chosen, the first ones by the rule. Reports of resources take
+no time and no bits, nor does aggregation. A round is never empty: if no device fits, the fastest is selected alone.
 T_round limits estimated durations only; `deadline_s` ends a round.
 """
 
@@ -28,14 +28,14 @@ from fednet_emu.federation.cohort import draw
 
 
 class FedCs(Selection):
-    """The devices that add least to the estimated time of a round, as many as fit into it."""
+    """Selects devices one by one, always the one that adds the shortest estimated time, while the round fits."""
 
     kind = "fedcs"
     single_uploads: ClassVar[str] = "fits in uploads that go one after the other"
     round_s: float = Field(180.0, gt=0)
-    """Longest estimated time of a round in s (T_round); 3 minutes in the paper."""
+    """Maximum estimated duration of a round, in s (T_round); 3 minutes in the paper."""
     candidates: int | None = Field(None, gt=0)
-    """Number of devices, drawn uniformly, among which it chooses; null for all present devices."""
+    """Number of devices, drawn uniformly, from which the rule selects; null for all present devices."""
 
     def problem(self, cohort: int) -> str:
         few = self.candidates is not None and self.candidates < cohort
@@ -48,9 +48,9 @@ class FedCs(Selection):
 
 
 def greedy(download_s: Array, compute_s: Array, upload_s: Array, round_s: float, size: int) -> list[int]:
-    """Places of the devices that are chosen, at most `size`, given their estimated times [n], in the order of choice.
+    """Return the indices of at most `size` chosen devices, in the order of choice, from their estimated times [n].
 
-    Of equal additions to the time of the round, the first place wins.
+    If several devices add equally to the time of the round, the first index wins.
     """
     left, chosen = np.arange(len(upload_s)), list[int]()
     sent_s, ends_s = 0.0, 0.0  # T^d and Theta

@@ -1,27 +1,27 @@
-"""Oort: devices with the most useful data for their duration.
+"""Oort: selects devices whose data are useful in relation to the time that they need in a round.
 
 Lai, Zhu, Madhyastha, Chowdhury: "Oort: Efficient Federated Learning via Guided Participant Selection", OSDI 2021,
 Algorithm 1, https://www.usenix.org/conference/osdi21/presentation/lai
 
-Line by line: in round R = 1, 2, ..., the utility of device i that has been explored is U(i) = |B_i| sqrt(mean of loss^2
-over B_i), cut off at a high percentile, plus sqrt(0.1 log R / L(i)), L(i) being the round of its latest update, the
-whole times (T / D(i))^alpha if its duration D(i) exceeds the preferred T; a share 1 - epsilon of the cohort is drawn in
-proportion to utility among all whose utility is at least c times the utility of the last device that would be selected
-without a draw; the others are unexplored devices, drawn by their speed. epsilon decays. The pacer gives more time, T +
-Delta, when the utility of the rounds of a window is less than in the window before. Devices that have taken part often
-enough are left out.
+Line by line: in round R = 1, 2, ..., the utility of an explored device i is the statistical utility U(i) = |B_i|
+sqrt(mean of loss^2 over B_i), limited to a high percentile, plus sqrt(0.1 log R / L(i)), where L(i) is the round of its
+latest update. The sum is multiplied by (T / D(i))^alpha if the device's duration D(i) exceeds the preferred T. A share
+1 - epsilon of the cohort is drawn in proportion to utility, among all devices whose utility is at least c times the
+lowest utility in a selection of the most useful ones. The remaining devices are unexplored ones, drawn in proportion to
+speed. epsilon decays. The pacer raises T to T + Delta if the utility of the rounds in a window is lower than in the
+window before. Devices that have taken part often enough are left out.
 
 Symbols: alpha is `penalty`, epsilon `exploration`, c `cut_off`, W `window`, Delta `pacer_percent`.
 
-Differences from the paper: T is a percentile of the durations of all explored devices, and Delta a step of that
-percentile, as in the authors' code, so that neither depends on the scenario's seconds; the pacer looks once in each
-window, as there. A device cancelled at a deadline has the deadline as its duration. The speed of an unexplored device
-is 1 over its estimated time to compute and upload. A place that one of the two draws cannot fill is filled by the
-other.
+Differences from the paper: T is a percentile of the durations of all explored devices, and Delta a step of this
+percentile, as in the authors' code, so that neither depends on the scenario's seconds. The pacer checks once per
+window, as in that code. A device cancelled at a deadline has the deadline as its duration. The speed of an unexplored
+device is 1 over its estimated time to compute and upload. If one of the two draws has too few devices, the other draw
+provides more.
 
-Differences from the authors' code: the loss is the mean over all samples of all local steps, before each step, where
-the code keeps the last batch only (https://github.com/SymbioticLab/FedScale/issues/249); utilities are not normalised
-to [0, 1] before the second term is added, which therefore weighs less.
+Differences from the authors' code: the loss is the mean over all samples of all local steps, before each step; the code
+keeps only the last batch (https://github.com/SymbioticLab/FedScale/issues/249). Utilities are not normalised to [0, 1]
+before the second term is added, so that this term has less weight.
 """
 
 from __future__ import annotations
@@ -41,40 +41,40 @@ from fednet_emu.federation import Statistic
 
 @dataclass
 class Pacer:
-    """The preferred duration, as a percentile of the known durations, and the utility of each past round."""
+    """The preferred duration, as a percentile of the known durations, and the utility brought by each past round."""
 
     percent: float
     brought: list[float] = field(default_factory=list)
 
 
 class Oort(Selection):
-    """Exploits devices of high utility, statistical and in time, and explores unknown devices.
+    """Mostly selects explored devices of high utility, by data and duration, and also explores unknown devices.
 
-    Every device sends two metrics with its upload: the mean square of its samples' losses, and their number.
+    Every device sends two metrics with its upload: the mean square of its samples' losses, and its number of samples.
     """
 
     single_uploads: ClassVar[str] = "reads the losses that single devices report"
     reports: ClassVar[tuple[Statistic, ...]] = ("square", "samples")
     exploration: float = Field(0.9, ge=0, le=1)
-    """Share of the cohort that is unexplored devices in the first round (epsilon); 0.9 in the paper."""
+    """Share of the cohort that consists of unexplored devices in the first round (epsilon); 0.9 in the paper."""
     exploration_decay: float = Field(0.98, gt=0, le=1)
-    """Factor of that share from round to round; 0.98 in the paper."""
+    """Factor by which the exploration share is multiplied from round to round; 0.98 in the paper."""
     least_exploration: float = Field(0.2, ge=0, le=1)
-    """The share does not decay below this; 0.2 in the paper."""
+    """Minimum of the decaying exploration share; 0.2 in the paper."""
     penalty: float = Field(2.0, ge=0)
-    """Power of T over duration for slow devices (alpha); 2 in the paper, 0 ignores time."""
+    """Exponent of T / duration in the utility of slow devices (alpha); 2 in the paper, 0 ignores durations."""
     cut_off: float = Field(0.95, ge=0, le=1)
-    """Devices are drawn whose utility is at least this share of the last place's (c); 0.95 in the paper."""
+    """Minimum utility for the draw, as a share of the lowest utility in the best selection (c); 0.95 in the paper."""
     clip_percent: float = Field(95.0, gt=0, le=100)
-    """Statistical utilities above this percentile count as much as it; 95 in the paper."""
+    """Percentile of the statistical utilities to which higher ones are limited; 95 in the paper."""
     preferred_percent: float = Field(30.0, gt=0, le=100)
-    """Percentile of the known durations that is preferred at first (T); 30 in the authors' code."""
+    """Percentile of the known durations that is the preferred duration T at first; 30 in the authors' code."""
     pacer_percent: float = Field(5.0, ge=0, le=100)
-    """Step by which the pacer raises that percentile (Delta); 5 in the authors' code."""
+    """Step by which the pacer raises the percentile of the preferred duration (Delta); 5 in the authors' code."""
     window: int = Field(20, gt=0)
-    """Rounds whose utilities the pacer adds up (W); 20 in the paper."""
+    """Number of rounds over which the pacer sums utilities (W); 20 in the paper."""
     most_rounds: int | None = Field(None, gt=0)
-    """Updates after which a device is left out while there are others; null never leaves a device out."""
+    """Number of updates after which a device is left out, if enough others remain; null never leaves a device out."""
 
     def _check(self) -> None:
         if self.least_exploration > self.exploration:
@@ -112,10 +112,10 @@ class Oort(Selection):
     def utility(
         self, statistical: Array, took_s: Array, last_round: IntArray, round_: int, preferred_s: float
     ) -> Array:
-        """Utilities [n] of explored devices in round `round_`, from 1 (R).
+        """Return the utilities [n] of explored devices in round `round_` = 1, 2, ... (R).
 
-        From their statistical utilities [n], durations `took_s` [n] and the rounds [n], from 1, of their latest updates
-        (L), with the preferred duration T.
+        `statistical` has their statistical utilities [n], `took_s` their durations [n], `last_round` the rounds [n] of
+        their latest updates, from 1 (L); `preferred_s` is the preferred duration T.
         """
         clipped = np.minimum(statistical, np.percentile(statistical, self.clip_percent))
         total = clipped + np.sqrt(0.1 * math.log(round_) / last_round)
@@ -125,7 +125,7 @@ class Oort(Selection):
         return total * factor
 
     def _pace(self, view: ServerView, utility: Array) -> None:
-        """Record the utility of the latest round; prefer longer durations when the utility of rounds falls."""
+        """Record the utility of the latest round, and prefer longer durations if the utility of rounds falls."""
         pacer: Pacer = view.memory
         if not view.t:
             return
@@ -140,7 +140,7 @@ class Oort(Selection):
         return float(np.percentile(known_s, pacer.percent)) if pacer.percent < _ALL else math.inf
 
     def _not_worn_out(self, view: ServerView) -> IntArray:
-        """The present devices below `most_rounds`; if these are too few, the devices with the fewest updates."""
+        """Present devices with fewer than `most_rounds` updates; if too few, the devices with the fewest updates."""
         if self.most_rounds is None:
             return view.there
         often = view.arrived[view.there]
@@ -154,5 +154,5 @@ _ALL = 100.0
 
 
 def statistical_utility(samples: Array, square: Array) -> Array:
-    """|B| sqrt(mean of loss^2) of each device [N], from its number of samples and that mean; nan where unknown."""
+    """Return |B| sqrt(mean of loss^2) of each device [N], from `samples` and the means `square`; nan if unknown."""
     return samples * np.sqrt(square)

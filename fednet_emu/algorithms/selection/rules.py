@@ -1,4 +1,4 @@
-"""Short rules: a uniform draw, all devices, the interior of a cell, round robin, the highest rates, ages or charges."""
+"""Short rules: uniform draw, all devices, cell interior, Poisson, round robin, highest rates, ages or charges."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fednet_emu.federation.cohort import draw
 
 
 class Uniform(Selection):
-    """A uniform draw among the present devices, as in McMahan et al., AISTATS 2017."""
+    """Draws devices uniformly among the present ones, as in McMahan et al., AISTATS 2017."""
 
     def choose(self, view: ServerView) -> Sequence[int]:
         return draw(view.there, view.size, view.rng)
 
 
 class Everybody(Selection):
-    """All present devices; `cohort` has no effect."""
+    """Selects all present devices; `cohort` has no effect."""
 
     kind = "all"
 
@@ -37,20 +37,20 @@ class Everybody(Selection):
 
 
 class CellInterior(Selection):
-    """A uniform draw among the present devices with the highest expected uplink rates, which are near the base station.
+    """Draws devices uniformly among those with the highest expected uplink rates, near the base station.
 
     Zhu, Wang, Huang: "Broadband Analog Aggregation for Low-Latency Federated Edge Learning", IEEE Transactions on
     Wireless Communications 19(1), 2020, https://arxiv.org/abs/1812.11494: without the devices at the edge of the cell,
-    aligned signals are stronger, and the share of the data is smaller.
+    aligned signals are stronger, but less data contributes.
 
-    Differences from the paper: the server knows expected rates instead of distances, so `share` devices with the
-    highest expected uplink rates are the interior; with one power and path loss without shadowing they are the nearest.
-    The cohort is drawn among them.
+    Differences from the paper: the server knows expected rates instead of distances, so the interior is the share
+    `share` of devices with the highest expected uplink rates; with equal powers and path loss without shadowing, they
+    are the nearest devices. The cohort is drawn from the interior.
     """
 
     share: float = Field(0.5, gt=0, le=1)
-    """Share of the devices that are the interior, at least one device; (r / R)^2 for the radius r in a uniform cell
-    with radius R."""
+    """Share of the devices that count as interior, at least one device; for an interior of radius r in a cell of radius
+    R with uniform placement, (r / R)^2."""
 
     def most(self, cohort: int, n_devices: int) -> int:
         return min(cohort, self._inside(n_devices))
@@ -64,9 +64,9 @@ class CellInterior(Selection):
 
 
 class Poisson(Selection):
-    """Each present device independently, with probability `cohort` over the number of devices; the cohort may be empty.
+    """Selects each present device independently, with probability `cohort` / (number of devices); may select none.
 
-    The draw of differential privacy with sampling, as in McMahan et al., ICLR 2018, https://arxiv.org/abs/1710.06963.
+    This sampling is used in differential privacy, see McMahan et al., ICLR 2018, https://arxiv.org/abs/1710.06963.
     """
 
     def most(self, cohort: int, n_devices: int) -> int:
@@ -82,10 +82,10 @@ class Poisson(Selection):
 
 
 class RoundRobin(Selection):
-    """The devices with the longest time since their last invitation, in the order of their numbers.
+    """Selects the devices with the longest time since their last invitation, in the order of their indices.
 
-    While all devices are present, these are cyclic groups of `cohort` neighbours; a device that was away is selected
-    when it is back.
+    While all devices are present, the cohorts are cyclic groups of `cohort` consecutive devices; a device that was
+    absent is selected when it returns.
     """
 
     def choose(self, view: ServerView) -> Sequence[int]:
@@ -96,16 +96,15 @@ class RoundRobin(Selection):
 
 
 class Age(Selection):
-    """The devices whose latest arrived update is oldest; devices without an arrived update are oldest of all.
+    """Selects the devices whose latest arrived update is oldest; devices without an arrived update come first.
 
     Yang, Arafa, Quek, Poor: "Age-Based Scheduling Policy for Federated Learning in Mobile Edge Networks", ICASSP 2020,
     https://arxiv.org/abs/1910.14648. The age of a device grows by 1 in every round, and is 0 after a round in which its
-    update has arrived; the devices are scheduled that maximise the sum of f(age), where f increases. Unlike
-    `round-robin` it selects a device again after a lost upload.
+    update has arrived. The scheduled devices maximise the sum of f(age), where f increases. Unlike `round-robin`, the
+    rule selects a device again after a lost upload.
 
-    Differences from the paper: every device costs one place of the cohort, where the paper allocates sub-channels by
-    the channel, so that the largest ages maximise the sum for any f, and no f is to be chosen. Equal ages are drawn at
-    random.
+    Differences from the paper: every device takes one of `cohort` places, where the paper allocates sub-channels by the
+    channel. The largest ages therefore maximise the sum for any f, so f need not be chosen. Ties are broken at random.
     """
 
     def choose(self, view: ServerView) -> Sequence[int]:
@@ -113,9 +112,9 @@ class Age(Selection):
 
 
 class MostCharged(Selection):
-    """The devices with most energy in their batteries now; ties at random, so without batteries it is a uniform draw.
+    """Selects the devices with the most energy in their batteries now; ties, and devices without batteries, at random.
 
-    The power term of EAFL alone: Arouj, Abdelmoniem, "Towards Energy-Aware Federated Learning on Battery-Powered
+    The rule is the power term of EAFL: Arouj, Abdelmoniem, "Towards Energy-Aware Federated Learning on Battery-Powered
     Clients", FedEdge at MobiCom 2022, https://arxiv.org/abs/2208.04505.
     """
 
@@ -124,28 +123,28 @@ class MostCharged(Selection):
 
 
 class BestChannel(Selection):
-    """The devices with the highest expected uplink rates: fast rounds, and the far devices never take part."""
+    """Selects the devices with the highest expected uplink rates: rounds are fast, but far devices never take part."""
 
     def choose(self, view: ServerView) -> Sequence[int]:
         return highest(view.rate_bps, view)
 
 
 class Past(NamedTuple):
-    """Mean rates [N] over the past, and over how many rounds [N]."""
+    """Mean rates [N] of the devices in the past, and the number of rounds [N] in each mean."""
 
     mean_bps: Array
     rounds: IntArray
 
 
 class ProportionalFair(Selection):
-    """The devices whose expected uplink rate is highest in proportion to its own mean over earlier rounds.
+    """Selects the devices whose expected uplink rate is highest in proportion to its mean over earlier rounds.
 
     Yang, Liu, Quek, Poor: "Scheduling Policies for Federated Learning in Wireless Networks", IEEE Transactions on
-    Communications 68(1), 2020, https://arxiv.org/abs/1908.06287, which compares random scheduling, round robin and
-    this: the devices with the largest ratios of the present SNR to its time average.
+    Communications 68(1), 2020, https://arxiv.org/abs/1908.06287, compares random scheduling, round robin and this rule,
+    which selects the devices with the largest ratios of the current SNR to its time average.
 
-    Differences from the paper: the ratio is one of expected rates, at the mean SNR of this instant. So it follows
-    distance, shadowing and recorded links, and not the fading of the transmission itself, which is unknown when a round
+    Differences from the paper: the ratio is one of expected rates, at the current mean SNR. The ratio therefore follows
+    distance, shadowing and recorded links, but not the fading of the transmission itself, which is unknown when a round
     begins. The average is over the starts of earlier rounds at which the device was present. Without mobility, all
     ratios are 1 and the draw is uniform.
     """

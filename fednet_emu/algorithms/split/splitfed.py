@@ -1,4 +1,4 @@
-"""Split learning: devices compute the first layers, the server the others; each batch crosses the air twice.
+"""Split learning: devices compute the first layers, the server all further layers; each batch is sent both ways.
 
 sl: Gupta, Raskar: "Distributed learning of deep neural network over multiple agents", Journal of Network and Computer
 Applications, 2018, https://arxiv.org/abs/1810.06060
@@ -6,12 +6,12 @@ v1, v2: Thapa, Mahawaga Arachchige, Camtepe, Sun: "SplitFed: When Federated Lear
 https://arxiv.org/abs/2004.12088
 psl: parallel split learning, one step of the server on the activations of all devices
 
-A device sends the activations and labels of a batch; the server computes its part forward and backward and sends the
-gradient back. The learnt model follows from the messages that arrive, and in v2 from the order in which the server has
-computed the batches: activations are not computed for the air, as their sizes follow from shapes.
+A device sends the activations and labels of a batch. The server computes its part forward and backward, and returns the
+gradient. The learned model follows from the messages that arrive and, in v2, from the order in which the server has
+computed the batches. Activations are not computed for transmission, as their sizes follow from shapes.
 
-Differences from the papers: there may be a cohort, a deadline, and messages that are lost, after which a device leaves
-the round. Labels are sent with the activations.
+Differences from the papers: there may be a cohort, a deadline, and lost messages, after which a device leaves the
+round. Labels are sent with the activations.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from fednet_emu.learning.models.flat import FlatModel, Live
 
 @final
 class DeviceBatches:
-    """The batches of a device in a round, as in its ordinary local training; drawn when they are first needed."""
+    """The batches of a device in a round, as in ordinary local training; they are drawn when first needed."""
 
     def __init__(self, job: TrainJob) -> None:
         self._job = job
@@ -67,17 +67,17 @@ class DeviceBatches:
 
 
 class Served(NamedTuple):
-    """Progress of a round in which the server works through the batches of all devices; `order` is device and step."""
+    """Progress of a round in which the server processes the batches of all devices; `order`: (device, step) pairs."""
 
     order: Sequence[tuple[int, int]]
-    batches: Mapping[int, DeviceBatches]  # of each device
+    batches: Mapping[int, DeviceBatches]  # the batches of each device
     arrived: Sequence[int]  # devices whose parts of the model have arrived
-    weights: Sequence[float]  # of these in the mean
+    weights: Sequence[float]  # weights of these parts in the mean
 
 
 @final
 class JointSteps:
-    """Makes the steps of a model without running statistics, whose first `n_device` parameters are the devices'."""
+    """Makes training steps of a model without running statistics; its first `n_device` parameters are on devices."""
 
     def __init__(self, model: FlatModel, data: TrainData, n_device: int, streams: Streams) -> None:
         self._model, self._data, self._cut, self._streams = model, data, n_device, streams
@@ -87,9 +87,9 @@ class JointSteps:
         return self._model.live()
 
     def as_served(self, w: Tensor, plan: SgdPlan, served: Served, key: tuple[int, ...]) -> Tensor:
-        """The model [P] after a round from w [P], in which the single server part makes a step for each batch.
+        """Return the model [P] after a round from `w` [P], in which the single server part makes a step for each batch.
 
-        Each device makes the steps of its batches on its own part; the parts that arrive are averaged.
+        Each device makes the steps of its batches on its own part; the device parts that arrive are averaged.
 
         Raises:
             Diverged: a parameter is not finite.
@@ -118,12 +118,12 @@ class JointSteps:
         step: int,
         key: tuple[int, ...],
     ) -> Tensor:
-        """The model [P] after one plain step from w [P] on the batches of several devices as one.
+        """Return the model [P] after one plain SGD step from `w` [P] on the joint batch of several devices.
 
         The activations of the devices `forward` have arrived: the server steps along the mean gradient of their
-        batches. At the places `backward` among them, the parts of the model have arrived, which are averaged; they come
-        from the same forward pass, with its random draws. `step` is the index of the batch of each device, and `key`,
-        round and step, the key of the model's random draws.
+        batches. `backward` holds the indices, in `forward`, of devices whose model parts have arrived; these parts are
+        averaged. They come from the same forward pass, with its random numbers. `step` is the index of the batch of
+        each device, and `key` (round, step) is the key of the model's random numbers.
 
         Raises:
             Diverged: a parameter is not finite.
@@ -149,13 +149,13 @@ class JointSteps:
         return torch_seed(int(self._streams("split", *key).integers(2**63)))
 
     def _losses(self, live: Live, rows: Tensor) -> Tensor:
-        """The losses [B] of rows of the data, in one forward pass."""
+        """Return the losses [B] of the given data rows, from one forward pass."""
         x, y = self._data.x.index_select(0, rows), self._data.y.index_select(0, rows)
         return self._model.sample_losses(live.module(self._model.laid_out(x)), y)
 
 
 def _gradient(live: Live, loss: Tensor, *, again: bool = False) -> Tensor:
-    """The gradient [P] of a loss, whose graph is kept if there is one of it `again`."""
+    """Return the gradient [P] of `loss`; with `again`, keep the graph for another gradient."""
     gradient = torch.autograd.grad(loss, live.parameters, materialize_grads=True, retain_graph=again)
     return torch.cat([part.reshape(-1) for part in gradient])
 
@@ -171,15 +171,15 @@ def _finite(w: Tensor, lr: float, key: tuple[int, ...]) -> Tensor:
 
 
 Queue = Literal["fifo", "parallel"]
-"""How the server computes the batches of several devices: sequentially, or in parallel."""
+"""How the server computes the batches of several devices: one after the other (fifo), or in parallel."""
 
 SLOWEST_BPS = 1e-3
-"""Least rate that is assumed of a link in the comparison of cuts."""
+"""Minimum rate in bit/s that is assumed for a link in the comparison of cuts."""
 
 
 @final
 class CutLink:
-    """Carries batches between both parts of a cut model, and runs their computations."""
+    """Carries batches between the two parts of a cut model, and runs the computations of both parts."""
 
     def __init__(self, fed: Federation, plan: SgdPlan, queue: Queue, retries: int) -> None:
         self._fed, self.plan, self._queue, self._attempts = fed, plan, queue, 1 + retries
@@ -189,10 +189,10 @@ class CutLink:
         return self.plan.batch_sizes(k.n_samples)
 
     def steps(self, k: Device, cut: Cut, order: list[tuple[int, int]], first: int = -1, last: int = -1) -> Process:
-        """All steps of device k; the value is the delivery of the last message, lost if the device leaves the round.
+        """Make all steps of device `k`; the value is the delivery of the last message, lost if `k` leaves the round.
 
-        `order` receives device and step of each batch when the server has computed it. For the records, `first` is the
-        number of the value that the first computation uses, and `last` of the value that the last one makes.
+        `order` receives (device, step) of each batch when the server has computed the batch. In the records, `first` is
+        the index of the value that the first computation reads, and `last` that of the value that the last one makes.
         """
         sizes, sent = self.sizes(k), None
         for step, size in enumerate(sizes):
@@ -207,19 +207,19 @@ class CutLink:
         return sent
 
     def forward(self, k: Device, cut: Cut, size: int, first: int = -1) -> Process:
-        """A device computes the activations of a batch and sends them with its labels; the value is the delivery."""
+        """Device `k` computes the activations of a batch and sends them with its labels; the value is the delivery."""
         yield k.compute(Work(cut.forward_flop * size, None, first))
         return (yield from self.up(k, None, size * (cut.width + self._labels)))
 
     def serve(self, cut: Cut, size: int) -> Event:
-        """Event that triggers when the server has made a step on `size` samples."""
+        """Return an event that triggers when the server has made a step on `size` samples."""
         flop, server = cut.server_flop * size, self._fed.server
         if self._queue == "parallel":
             return self._fed.sleep(flop / server.flop_per_s)
         return server.compute(Work(flop, None))
 
     def backward(self, k: Device, cut: Cut, size: int, last: int = -1) -> Process:
-        """The server sends the gradient of a batch and the device makes its step; the value is the delivery."""
+        """Send the gradient of a batch to device `k`, which makes its step; the value is the delivery."""
         send = partial(self._fed.downlink, k, None, FLOAT_BIT * size * cut.width)
         got = yield from self._fed.retry(send, attempts=self._attempts, pause_s=0.0)
         if not got.lost:
@@ -227,15 +227,15 @@ class CutLink:
         return got
 
     def up(self, k: Device, payload: Deferred | None, scalars: int) -> Process:
-        """A device sends `scalars` scalars; the value is the delivery."""
+        """Send `scalars` scalars from device `k`; the value is the delivery."""
         send = partial(self._fed.uplink, k, payload, FLOAT_BIT * scalars)
         return self._fed.retry(send, attempts=self._attempts, pause_s=0.0)
 
     def least_time(self, k: Device, cuts: Sequence[Cut]) -> Cut:
-        """The cut with which a round would take a device the least time alone, at the expected rates.
+        """Return the cut with which a round of device `k` alone would take the shortest time, at the expected rates.
 
-        It is the first of the least of n_samples (F_C / f_k + F_S / f_S + 32 (q + l) / R_up + 32 q / R_down)
-        + 32 P_C (1 / R_up + 1 / R_down), without headers, for q numbers at the cut and l in a label.
+        This is the first cut that minimises n_samples (F_C / f_k + F_S / f_S + 32 (q + l) / R_up + 32 q / R_down)
+        + 32 P_C (1 / R_up + 1 / R_down), without headers, for q numbers at the cut and l numbers in a label.
         """
         n_samples, server_flop_per_s = sum(self.sizes(k)), self._fed.server.flop_per_s
         up_bps = max(k.expected_rate_bps, SLOWEST_BPS)
@@ -250,12 +250,12 @@ class CutLink:
 
 
 class Round(NamedTuple):
-    """A round, the turn of a device, or a step."""
+    """The context of a round, of a device's turn, or of a step."""
 
     fed: Federation
     link: CutLink
     cuts: Sequence[Cut]  # possible cuts of the model
-    w: Deferred  # the model at the start
+    w: Deferred  # the model at the start of the round
     t: int
 
     @property
@@ -267,7 +267,7 @@ class Round(NamedTuple):
 
 
 class SplitFed(LocalTraining):
-    """Devices train the first layers of a model, and the server the others, batch by batch over the air."""
+    """Devices train the first layers of a model and the server the further layers, exchanging batch by batch."""
 
     kind = "splitfed"
     ships_no_base = "devices have the first layers only"
@@ -275,24 +275,24 @@ class SplitFed(LocalTraining):
     excludes = (NO_SERVER_SPEED,)
 
     variant: Literal["sl", "v1", "v2", "psl"] = "v1"
-    """Distribution of the parts. `sl`: devices train in turn, and pass the first layers on through the server. `v1`: a
-    server part for each device, both averaged after a round: equivalent to `fedavg`. `v2`: one server part, which makes
-    a step for each batch as it is served; the devices' parts are averaged after a round. `psl`: one server part, which
-    makes one step on the activations of all devices together; the devices' parts are averaged after each step."""
+    """Arrangement of the parts. sl: devices train in turn, and pass the first layers on through the server. v1: one
+    server part per device; device and server parts are averaged after a round, which is equivalent to `fedavg`. v2: one
+    server part, which makes a step for each batch; the device parts are averaged after a round. psl: one server part,
+    which makes one step on the activations of all devices together; the device parts are averaged after each step."""
     cut: Literal["least-time"] | Annotated[int, Field(gt=0)] = 1
-    """Number of layers with parameters on the device, which also has the layers without any behind them. `least-time`,
-    of `sl` and `v1`: the cut with the least time for a device alone, at the rates expected when it is invited."""
+    """Number of layers with parameters on the device, which also computes the layers without parameters that follow.
+    least-time, for sl and v1: the cut with the shortest time for a device alone, at the rates expected when invited."""
     cohort: Invited = 0.5
     deadline_s: float | None = Field(None, gt=0)
-    """Longest time that the server waits for the devices of a round, in `sl` for the turn of one, in `psl` for the
+    """Maximum time that the server waits for the devices of a round, in sl for the turn of one device, in psl for the
     activations of a step, and then for the parts of the model (simulated s); late devices are cancelled and left out.
     Null waits for all devices."""
     retries: int = Field(0, ge=0)
-    """Number of immediate retries of a lost message, except for a part of the model on the downlink; then its device
-    leaves the round."""
+    """Maximum number of immediate retries of a lost message. A device's part of the model is not sent again on the
+    downlink; the device then leaves the round."""
     server_queue: Queue = "fifo"
-    """How the server computes the batches of several devices. `fifo`: one after the other, as they arrive. `parallel`,
-    of `v1`: in parallel, each at the full speed of the server; these computations are in no record."""
+    """How the server computes the batches of several devices. fifo: one after the other, as they arrive; parallel, only
+    for v1: in parallel, each at the full speed of the server. Records do not contain parallel computations."""
 
     def _check(self) -> None:
         super()._check()
@@ -324,7 +324,7 @@ class SplitFed(LocalTraining):
             fed.end_of_round(w)
 
     def cuts(self, fed: Federation) -> list[Cut]:
-        """The possible cuts of the model."""
+        """Return the possible cuts of the model."""
         model, cuts = fed.task.model, cuts_of(fed.task.model)
         if self.variant in ("v2", "psl") and model.size > model.n_trainable:
             what = f"devices share a part, so that batch norm has statistics of none, got variant {self.variant}"
@@ -337,7 +337,7 @@ class SplitFed(LocalTraining):
         return [cuts[self.cut - 1]]
 
     def in_turn(self, its: Round, cohort: Sequence[Device]) -> Process:
-        """sl: devices train one after the other; a lost device leaves the model unchanged."""
+        """sl: devices train one after the other; a device with a lost message leaves the model unchanged."""
         for k in cohort:
             trained: dict[Device, Deferred] = {}
             arrived = yield from self.exchange(its, [k], self.client, trained, [])
@@ -353,7 +353,7 @@ class SplitFed(LocalTraining):
         return its.fed.accumulate(average, models, its.w, arrived.weights("samples")) if models else its.w
 
     def as_served(self, its: Round, cohort: Sequence[Device]) -> Process:
-        """v2: devices train in parallel; steps of the server stay valid when a device is lost after them."""
+        """v2: devices train in parallel; steps of the server remain even if a device leaves the round later."""
         order: list[tuple[int, int]] = []
         arrived = yield from self.exchange(its, cohort, self.client, None, order)
         batches = {k.index: its.batches(k) for k in cohort}
@@ -361,7 +361,7 @@ class SplitFed(LocalTraining):
         return its.fed.defer(its.joint.as_served, its.w, self.plan.in_round(its.t), served, (its.t,), size=its.w.size)
 
     def in_step(self, its: Round, cohort: Sequence[Device]) -> Process:
-        """psl: devices make each step together; a lost or late device leaves the round, and its earlier steps stay."""
+        """psl: devices make each step together; a lost or late device leaves the round, its earlier steps remain."""
         fed, [cut], lr, joint = its.fed, its.cuts, self.plan.in_round(its.t).lr, its.joint
         sizes, batches = {k: its.link.sizes(k) for k in cohort}, {k: its.batches(k) for k in cohort}
         left: set[Device] = set()
@@ -383,7 +383,7 @@ class SplitFed(LocalTraining):
         return its.w
 
     def exchange(self, its: Round, cohort: Sequence[Device], client: Any, *args: Any, counts: bool = True) -> Process:
-        """Send each device its part of the model, run `client` on it, and wait: the value has `Arrived`."""
+        """Send each device its part of the model, run `client` on the device, and wait; the value is `Arrived`."""
         fed, cuts = its.fed, its.cuts
         cut = {k: cuts[0] if len(cuts) == 1 else its.link.least_time(k, cuts) for k in cohort}
         part = {own: fed.defer(own.device.take, its.w, size=own.device.n_shared) for own in dict.fromkeys(cut.values())}
@@ -403,7 +403,7 @@ class SplitFed(LocalTraining):
         trained: dict[Device, Deferred] | None,
         order: list[tuple[int, int]],
     ) -> Process:
-        """A device of sl, v1 and v2: make all steps, send its part of the model; `trained` receives the whole model."""
+        """Process of a device (sl, v1, v2): make all steps, send its part; `trained` receives the whole model."""
         cut, mine = cuts[k], None
         if trained is not None:
             trained[k] = model = k.training(its.w, self.plan, its.t).result.params
@@ -423,7 +423,7 @@ class SplitFed(LocalTraining):
         return its.link.forward(k, cuts[k], size[k], part.number)
 
     def backward(self, its: Round, k: Device, size: int) -> Process:
-        """A device of psl in a step, from the gradient on; the value is the delivery of its part of the model."""
+        """Process of a device in a step of psl, from the gradient on; the value is the delivery of its model part."""
         [cut] = its.cuts
         got = yield from its.link.backward(k, cut, size)
         return got if got.lost else (yield from its.link.up(k, None, cut.device.n_shared))

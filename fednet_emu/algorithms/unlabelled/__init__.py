@@ -1,1 +1,1 @@
-"""Learning from unlabelled devices: FedUL and its server-side supervision (S4)."""
+"""Learning from devices with unlabelled data: FedUL, and extensions with labelled samples on the server (S4)."""

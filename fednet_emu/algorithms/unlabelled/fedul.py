@@ -1,4 +1,4 @@
-"""Federation of unsupervised learning (FedUL), and two extensions with a server that has a few labelled samples.
+"""Federation of unsupervised learning (FedUL), and two extensions in which the server has a few labelled samples.
 
 Lu, Wang, Li, Niu, Dou, Sugiyama: "Federated Learning from Only Unlabeled Data with Class-Conditional-Sharing Clients",
 ICLR 2022, https://openreview.net/forum?id=WHA8009laxu. M1 (feedback optimisation) and M2 (independent enhancement):
@@ -7,11 +7,11 @@ https://github.com/abodeza/abodeza.github.io.
 
 Differences from the papers: clients whose downlink or uplink is lost are left out of the mean; a cohort may be drawn.
 The report of M1 and M2 does not say whether M2's supervised model starts each round from the global model or continues
-from its own weights: `m2_mode` offers both. Averaging the clients' models, missing from its Procedure C, is included.
+from its own weights: `m2_mode` offers both. The mean of the clients' models, which its Procedure C omits, is included.
 
 Theorem 1: with K classes and M sets, Pi [M, K] holds the class shares of a client's sets, pib [M] the sets' shares of
-its samples, pi [K] the class shares of the test data, and eta [K] the class probabilities of a sample. Its
-probabilities of belonging to each set, the surrogate labels, are
+its samples, pi [K] the class shares of the test data, and eta [K] the class probabilities of a sample. A sample's
+probabilities of belonging to each set, which belong to the surrogate labels, are
 
     Q(eta) = A eta / (1' A eta)   with   A = diag(pib) Pi diag(pi)^-1.
 """
@@ -53,10 +53,10 @@ LossMode = Literal["nll", "ce_on_probs"]
 
 
 def empirical_priors(sets: IntArray, classes: IntArray, n_sets: int, n_classes: int) -> tuple[Array, Array]:
-    """Class shares Pi [M, K] of a client's M sets, and the sets' shares pib [M] of its samples, both known to it.
+    """Return the class shares Pi [M, K] of a client's M sets, and the sets' shares pib [M] of the client's samples.
 
-    From the set and the class of each sample [n], both from 0; the classes are used for these shares only. An empty set
-    has shares of zero.
+    `sets` [n] and `classes` [n] have the set and the class of each sample, from 0; a client uses its classes for these
+    shares only. An empty set has shares of zero.
     """
     counts = np.zeros((n_sets, n_classes))
     np.add.at(counts, (sets, classes), 1.0)
@@ -65,7 +65,7 @@ def empirical_priors(sets: IntArray, classes: IntArray, n_sets: int, n_classes: 
 
 
 def transition(set_priors: Array, set_shares: Array, test_shares: Array) -> Array:
-    """The matrix A [M, K] of Theorem 1, not normalised; columns of classes that are not in the test data are zero."""
+    """Matrix A [M, K] of Theorem 1, not normalised; columns of classes that are not in the test data are zero."""
     inverse = np.divide(1.0, test_shares, out=np.zeros_like(test_shares), where=test_shares > 0)
     return np.asarray(set_shares[:, None] * set_priors * inverse)
 
@@ -73,18 +73,18 @@ def transition(set_priors: Array, set_shares: Array, test_shares: Array) -> Arra
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class SurrogateLoss:
-    """The loss of a client per sample, from class scores z [B, K] and surrogate labels y [B] (numbers of sets).
+    """The loss of a client per sample, from class scores z [B, K] and surrogate labels y [B] (indices of sets).
 
-    With `mode` "nll" it is -log Q_y(softmax z), as in the paper. "ce_on_probs" takes the probabilities Q(softmax z) for
-    scores and applies a softmax to them again, as the authors' public code does; it cannot go below log(e + M - 1) - 1.
+    With `mode` "nll" the loss is -log Q_y(softmax z), as in the paper. "ce_on_probs" treats the probabilities Q(softmax
+    z) as scores and applies a second softmax, as the authors' code does; the minimum is log(e + M - 1) - 1.
     """
 
-    log_a: Tensor  # logarithms of the transition matrix [M, K]; minus infinity where it is zero
+    log_a: Tensor  # logarithms of the transition matrix [M, K]; minus infinity where the matrix is zero
     mode: LossMode = "nll"
 
     @classmethod
     def of(cls, a: Array, mode: LossMode, like: Tensor) -> SurrogateLoss:
-        """The loss for a transition a [M, K], with the dtype and torch device of `like`."""
+        """Return the loss for a transition matrix `a` [M, K], with the dtype and torch device of `like`."""
         return cls(torch.from_numpy(a).to(like).log(), mode)
 
     def __call__(self, z: Tensor, y: Tensor) -> Tensor:
@@ -97,19 +97,19 @@ class SurrogateLoss:
 
 
 def ce_on_probs(z: Tensor, y: Tensor) -> Tensor:
-    """The supervised loss [B] of the authors' public code: cross-entropy of the softmax of the scores z [B, K].
+    """The supervised loss [B] of the authors' public code: cross-entropy of the softmax of the scores `z` [B, K].
 
-    It cannot go below log(e + K - 1) - 1: 1.46115 for ten classes.
+    Its minimum is log(e + K - 1) - 1: 1.46115 for ten classes.
     """
     return cross_entropy(z.softmax(1), y, reduction="none")
 
 
 class FedUL(Algorithm):
-    """Clients train a classifier on unlabelled sets: they predict a sample's set, through a known class-to-set matrix.
+    """Clients train a classifier on unlabelled sets by predicting a sample's set through a known class-to-set matrix.
 
-    The partition must make sets (`surrogate-sets`). Only the model f is sent; priors, data and surrogate labels stay
-    where they are. With `server.validation_samples`, the model that is evaluated and returned is the best so far on
-    these samples; otherwise it is the latest.
+    The partition must make sets (`surrogate-sets`). Only the model f is sent; priors, data and surrogate labels stay on
+    their device. With `server.validation_samples`, the model that is evaluated and returned is the best so far on these
+    samples; otherwise it is the latest.
     """
 
     kind = "fedul"
@@ -119,36 +119,36 @@ class FedUL(Algorithm):
     lr: float = Field(ge=0)
     """Step size of the clients and of the server's own training (alpha_l)."""
     batch_size: int | None = Field(gt=0)
-    """Samples per gradient step; null takes all of the device's samples."""
+    """Samples per gradient step; null is all of the device's samples."""
     local_epochs: int = Field(1, gt=0)
-    """Passes over a client's samples per round."""
+    """Number of passes over a client's samples per round."""
     deadline_s: Deadline = None
     cohort: CohortSize | None = None
-    """Clients invited per round: an int is their number, a float their share of all devices; null invites all that are
-    present."""
+    """Clients invited per round: an int is their number, a float their share of all devices; null invites all present
+    devices."""
     optimizer: AnyOptimizer = Adam()
     """Optimizer of local training; its state is reset in every round."""
     drop_last: bool = True
-    """Whether an incomplete batch at the end of an epoch is left out, as in the authors' public code."""
+    """Whether to leave out an incomplete batch at the end of an epoch, as in the authors' public code."""
     l1: float = Field(0.0, ge=0)
-    """Factor of the L1 regulariser of all parameters, at the clients."""
+    """Factor of the L1 regulariser of all parameters in the clients' loss."""
     loss_mode: LossMode = "nll"
-    """The loss. nll: the negative log-likelihood of the paper; ce_on_probs: cross-entropy that applies a second softmax
-    to probabilities, as in the authors' public code."""
+    """The clients' loss. nll: the negative log-likelihood of the paper; ce_on_probs: cross-entropy that applies a
+    second softmax to probabilities, as in the authors' public code."""
     augment: AnyAugmentation | None = None
     """Random augmentation of the images of a batch, at the clients and at the server; null for none."""
     alpha_g: float = Field(1.0, ge=0)
     """Step size of the server (alpha_g): the new model is f + alpha_g mean(f_c - f) over the clients' models f_c."""
     supervision: Literal["none", "M1", "M2"] = "none"
     """Use of the server's labelled samples. M1: the server fine-tunes the mean of the clients' models, which makes the
-    round longer. M2: it trains a model f' while the clients train theirs, and mixes it in."""
+    round longer; M2: the server trains a model f' while the clients train, and mixes f' into the mean."""
     server_epochs: int = Field(1, ge=0)
-    """Passes over the server's labelled samples per round; 0 is the same as `supervision: none`."""
+    """Number of passes over the server's labelled samples per round; 0 is the same as `supervision: none`."""
     h: float = Field(0.5, ge=0, le=1)
     """Weight of the server's model f' in M2 (h): the new model is (1 - h) f + h f'."""
     m2_mode: Literal["fresh", "persistent"] = "fresh"
-    """Where the server's model f' of M2 starts in each round. fresh: from the global model; persistent: from its own
-    weights of the round before."""
+    """Start of the server's model f' of M2 in each round. fresh: the global model; persistent: the weights of f' from
+    the previous round."""
 
     def run(self, fed: Federation) -> Process:
         method = self.supervision if self.server_epochs else "none"
@@ -192,14 +192,14 @@ class FedUL(Algorithm):
         losses: dict[Device, SurrogateLoss],
         seen: dict[Device, Deferred],
     ) -> Process:
-        """A device: train on surrogate labels, send the model; its mean loss is recorded but not sent."""
+        """Process of device `k`: train on surrogate labels, and send the model; its mean loss is only recorded."""
         terms: Terms = {"data": unlabelled, "loss": losses[k], "l1": self.l1, "augment": self.augment}
         trained = yield k.train(f, self._plan(self.local_epochs), t, **terms)
         seen[k] = trained.loss
         return trained.params
 
     def supervise(self, fed: Federation, f: Deferred, t: int) -> Computation:
-        """Start the server's training on its labelled samples now; the value of the returned event is a `Trained`."""
+        """Start training on the server's labelled samples now; the value of the returned event is a `Trained`."""
         loss = ce_on_probs if self.loss_mode == "ce_on_probs" else None
         plan = self._plan(self.server_epochs)
         return fed.server.train(f, plan, t, loss=loss, augment=self.augment)
@@ -208,7 +208,7 @@ class FedUL(Algorithm):
         return SgdPlan(self.lr, self.batch_size, epochs=epochs, drop_last=self.drop_last, optimizer=self.optimizer)
 
     def _sets(self, fed: Federation, method: str) -> Tensor:
-        """The set of each row of the data [rows], after checking that the scenario has the sets and labels it needs."""
+        """Return the set of each data row [rows]; raise an error if the scenario lacks the needed sets or labels."""
         task = fed.task
         if task.sets is None:
             raise ScenarioError("partition: makes no unlabelled sets, which fedul learns from; use surrogate-sets")
@@ -222,14 +222,14 @@ class FedUL(Algorithm):
 
 
 def surrogate_loss(task: LearningTask, sets: Tensor, device: int, mode: LossMode) -> SurrogateLoss:
-    """The loss of a device, with the transition matrix computed from the class shares of its sets."""
+    """Return the loss of `device`, with the transition matrix computed from the class shares of the device's sets."""
     rows, counts = task.slice_of(device), (int(sets.max()) + 1, len(task.test_shares))
     priors = empirical_priors(sets[rows].cpu().numpy(), task.data.y[rows].cpu().numpy(), *counts)
     return SurrogateLoss.of(transition(*priors, task.test_shares), mode, task.model.initial())
 
 
 class Best(NamedTuple):
-    """The best model so far, its validation error and the latest model's error; None without validation samples."""
+    """The best model so far, its validation error, and the latest model's error; None without validation samples."""
 
     model: Deferred
     error: Deferred | None = None
@@ -237,7 +237,7 @@ class Best(NamedTuple):
 
 
 def better(fed: Federation, best: Best, f: Deferred) -> Best:
-    """The better of `best` and f on the validation samples, with the errors; f if there are no validation samples."""
+    """Return `best` or `f`, whichever has the smaller validation error, with both errors; `f` if there are none."""
     if not fed.task.n_validation:
         return Best(f)
     error = fed.defer(fed.task.validation_error, f, size=1)
@@ -262,10 +262,10 @@ def record(fed: Federation, best: Best, losses: Sequence[Deferred], supervised: 
 
 
 def mix(f: Tensor, supervised: Tensor, h: float) -> Tensor:
-    """The model (1 - h) f + h f' [P]; bit-identical to f where both agree, or with h = 0."""
+    """Return the model (1 - h) f + h `supervised` [P]; bit-identical to `f` if both agree, or if h = 0."""
     return f + h * (supervised - f)
 
 
 def pick(best: Tensor, f: Tensor, best_error: float, error: float) -> Tensor:
-    """The model with the smaller error; `best`, the earlier one, if the errors are equal."""
+    """Return the model with the smaller error; `best`, the earlier model, if the errors are equal."""
     return f if error < best_error else best

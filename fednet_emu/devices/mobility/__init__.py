@@ -1,4 +1,4 @@
-"""Mobility: the positions of devices over time, evaluated on demand without events."""
+"""Mobility: the positions of devices over time, computed on demand, without events."""
 
 from typing import Annotated
 

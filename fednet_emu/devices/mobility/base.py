@@ -1,4 +1,4 @@
-"""Base of the mobility models: a component that defines the path of every device."""
+"""Base class of the mobility models: a component that defines the path of every device."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from fednet_emu.kernel.streams import Streams
 class Paths(Protocol):
     """Positions of all devices over time.
 
-    A position depends on the device and the time only, not on the order of calls or on other devices.
+    A position depends only on the device and the time, not on the order of calls or on other devices.
     """
 
     speed_m_s: float
-    """Typical speed while moving, which determines the coherence time; 0 if no device ever moves."""
+    """Typical speed while moving, in m/s, which determines the coherence time; 0 if no device ever moves."""
 
     def positions_m(self, devices: IntArray, time_s: float) -> Array:
-        """Coordinates [k, 2] in metres of devices [k] at a time of 0 or later; [k, 3] for paths with heights."""
+        """Coordinates [k, 2] in m of devices [k] at `time_s` >= 0; [k, 3] for paths with heights."""
 
 
 @runtime_checkable
@@ -33,16 +33,16 @@ class Visits(Paths, Protocol):
     """Positions of devices that join and leave."""
 
     present_s: Sequence[tuple[tuple[float, float], ...]]
-    """Windows [from, to) in s in which each device is present, in order and apart."""
+    """Windows [from, to) in s in which each device is present, in order and without overlap."""
 
 
 class Mobility(Component):
-    """How devices move."""
+    """The movement of devices."""
 
     COMES_AND_GOES: ClassVar[bool] = False
-    """Whether the paths are `Visits`."""
+    """Whether the paths are `Visits`, so that devices join and leave."""
     ORBITS: ClassVar[bool] = False
-    """Whether devices are satellites, whose paths are seen from ground stations by a `SatelliteView`."""
+    """Whether devices are satellites, whose paths are seen from ground stations through a `SatelliteView`."""
     places: ClassVar[bool] = False
     """Whether the mobility overrides the initial placement."""
 
@@ -51,15 +51,15 @@ class Mobility(Component):
         """Return the paths of all devices.
 
         Args:
-            initial_xy_m: initial coordinates [devices, 2] in m by the placement.
-            region: region in which devices stay; static devices and recorded paths ignore it.
-            streams: randomness, keyed per device: additional devices do not change the paths of the others.
-            data_dir: folder of recorded paths; None for the folder in the variable FEDNET_DATA.
+            initial_xy_m: initial coordinates [devices, 2] in m, from the placement.
+            region: region in which devices stay; static devices and recorded paths ignore the region.
+            streams: random numbers, keyed by device: additional devices do not change the paths of other devices.
+            data_dir: folder of recorded paths; None for the folder in the environment variable FEDNET_DATA.
 
         Raises:
             ScenarioError: the placement of a device is outside the region, or a recording has too few paths.
             DataError: a file of recorded paths cannot be used.
-            FednetError: a package that reads the file is not installed.
+            FednetError: a package that is needed to read the file is not installed.
         """
 
 
@@ -75,7 +75,7 @@ class StillPaths:
 
 
 class Static(Mobility):
-    """Devices stay at their placement, inside the region or outside."""
+    """Devices stay at their placement, inside or outside the region."""
 
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> StillPaths:
         return StillPaths(initial_xy_m)

@@ -1,4 +1,4 @@
-"""Polylines through recorded points, along which devices move."""
+"""Polylines through recorded points; devices move along them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fednet_emu.files.lines import LONGEST_S
 
 @final
 class Polylines:
-    """Lines through arrays [rows, 3] of time in s, x and y in m, with linear interpolation between the rows.
+    """Polylines through arrays [rows, 3] of time in s, x and y in m, with linear interpolation between the rows.
 
-    The times of a line do not decrease, and its last time is later than the one before it. All lines lie on one time
-    axis, one second apart. The length of the axis is limited so that its times are exact to two microseconds.
+    The times of a line do not decrease, and its last time is later than the previous one. All lines lie on a common
+    time axis, one second apart. The length of the axis is limited so that its times are exact to two microseconds.
     """
 
     def __init__(self, lines: list[Array]) -> None:
@@ -27,7 +27,7 @@ class Polylines:
         if not (whole_s := float(self.duration_s.sum())) + len(lines) <= LONGEST_S:
             what = f"{len(lines)} recorded ways are too long, got {whole_s:.3g} s in all"
             raise ScenarioError(f"devices.mobility: {what}; give ways of at most {LONGEST_S:g} s in all")
-        # on a common axis, one search serves devices on different lines
+        # on a common time axis, one search serves devices on different lines
         self._base_s = np.cumsum(self.duration_s + 1.0) - self.duration_s
         self._time_s = np.concatenate(
             [rows[:, 0] - rows[0, 0] + start_s for rows, start_s in zip(lines, self._base_s, strict=True)]
@@ -36,7 +36,7 @@ class Polylines:
         self._first, self._last = last - lengths + 1, last
 
     def at_m(self, line: IntArray, time_s: Array) -> Array:
-        """Coordinates [k, 2] in m on lines [k] at times [k] in s since their first rows, limited to their ends."""
+        """Coordinates [k, 2] in m on lines [k] at times [k] in s since their first rows; outside, the nearest end."""
         clock_s = self._base_s[line] + time_s
         row = np.searchsorted(self._time_s, clock_s, side="right") - 1
         row = np.minimum(np.maximum(row, self._first[line]), self._last[line] - 1)

@@ -1,6 +1,6 @@
 """Random mobility models: random direction, random waypoint and Gauss-Markov.
 
-A path consists of straight legs. The present leg of each device is kept, and the next one is drawn when it is needed.
+A path consists of straight legs. The current leg of each device is stored, and the next leg is drawn when needed.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ class Legs:
     """One straight leg of each of k devices."""
 
     device: IntArray  # devices, [k]
-    number: IntArray  # index of the draw that gave the leg its heading, [k]; -1 before the first
-    start_s: Array  # start of the leg, [k]
-    end_s: Array  # end of the leg at a wall or a turn, [k]
-    turn_s: Array  # end of the heading, [k]; later than `end_s` when the device reaches a wall first
+    number: IntArray  # index of the draw that gave the leg its heading, [k]; -1 before the first draw
+    start_s: Array  # time of the start of the leg, [k]
+    end_s: Array  # time of the end of the leg at a wall or a turn, [k]
+    turn_s: Array  # time of the end of the heading, [k]; later than `end_s` if the device reaches a wall first
     xy_m: Array  # starting point, [k, 2]
     velocity_m_s: Array  # constant velocity, [k, 2]
-    memory: Array  # state of the mobility model that one leg passes to the next, [k, columns]
+    memory: Array  # state that the mobility model passes from leg to leg, [k, columns]
 
     @classmethod
     def none_yet(cls, xy_m: Array, columns: int = 0) -> Legs:
-        """Legs of length zero that end at time 0 at the initial positions [devices, 2]."""
+        """Return legs of zero length that end at time 0 at the initial positions [devices, 2]."""
         count = len(xy_m)
         start_s, end_s, turn_s = np.zeros((3, count))
         places_m = np.array(xy_m, dtype=np.float64)
@@ -58,14 +58,14 @@ class Legs:
 
 
 Following = Callable[[Legs], Legs]
-"""Function from legs to the next legs. Its draws are keyed by device and number, so a replay gives the same legs."""
+"""Function from legs to the next legs, whose random numbers are keyed by device and leg, so that replays are equal."""
 
 
 class LegPaths:
     """Paths of consecutive legs.
 
-    Memory is one leg per device. A query at a later time costs one step for each leg in between, for all queried
-    devices at once; a query before the start of the present leg replays the path from the start.
+    The memory holds one leg per device. A query at a later time costs one step for each leg in between, for all queried
+    devices at once; a query before the start of the current leg replays the path from the start.
     """
 
     def __init__(self, first: Legs, following: Following, speed_m_s: float) -> None:
@@ -106,7 +106,7 @@ class LegPaths:
 
 
 def bouncing(region: Region, turned: Following, mirrored: Callable[[Legs, Array], None] | None = None) -> Following:
-    """Return the next legs of devices that turn at the end of their heading, and are reflected by walls before that.
+    """Return a function that makes the next legs; devices turn at the end of a heading; walls reflect earlier.
 
     `turned` sets number, velocity and `turn_s` at the end of a heading; `mirrored` reflects `memory` at unit normals.
     """
@@ -131,13 +131,13 @@ def bouncing(region: Region, turned: Following, mirrored: Callable[[Legs, Array]
 
 
 def heading(uniform: Array) -> Array:
-    """Unit vectors [k, 2] in the directions 2 pi times uniform draws [k]."""
+    """Unit vectors [k, 2] with the angles 2 pi `uniform` [k], where `uniform` holds random numbers from 0 to 1."""
     angle = 2 * math.pi * uniform
     return np.stack([cos(angle), sin(angle)], axis=1)
 
 
 class _SpeedRange(Mobility):
-    """Mobility at speeds between two bounds, in m/s."""
+    """Mobility at speeds between two bounds in m/s."""
 
     min_speed_m_s: float
     max_speed_m_s: float
@@ -150,18 +150,18 @@ class _SpeedRange(Mobility):
 
 
 class RandomDirection(_SpeedRange):
-    """Walk at a constant speed in a random direction for an exponential time, reflected by walls; then draw again.
+    """Devices walk at constant speed in a random direction for an exponential time, then redraw; walls reflect.
 
-    Uniform positions with directions uniform on the circle are its stationary distribution, for any distribution of
-    speed and duration (Nain, Towsley, Liu and Liu, "Properties of random direction models", INFOCOM 2005).
+    The stationary distribution has uniform positions and directions, for any distribution of speed and duration (Nain,
+    Towsley, Liu and Liu, "Properties of random direction models", INFOCOM 2005).
     """
 
     min_speed_m_s: float = Field(0.5, ge=0)
-    """Lowest speed in m/s."""
+    """Minimum speed, in m/s."""
     max_speed_m_s: float = Field(1.5, gt=0)
-    """Highest speed in m/s; speeds are uniform between the two bounds, by default the speeds of pedestrians."""
+    """Maximum speed, in m/s; speeds are uniform between minimum and maximum, by default the speeds of pedestrians."""
     mean_leg_s: float = Field(60.0, gt=0)
-    """Mean time in s from one draw of direction and speed to the next."""
+    """Mean time in s from one draw of direction and speed to the next draw."""
 
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> LegPaths:
         check_inside(region, initial_xy_m)
@@ -180,23 +180,23 @@ class RandomDirection(_SpeedRange):
 
 
 class RandomWaypoint(_SpeedRange):
-    """Go straight to a uniform point at a uniform speed, pause there, and repeat.
+    """Devices move straight to a uniformly random point at a uniformly random speed, pause there, and repeat.
 
-    At a random time, the speed of a moving device has a density proportional to 1 / v, with mean
-    (max - min) / ln(max / min); its trip is longer than the average trip, and devices concentrate in the middle. The
-    stationary start draws trip, place, speed and pause from these distributions (Navidi and Camp, "Stationary
-    distributions for the random waypoint mobility model", IEEE Trans. Mobile Computing, 2004).
+    At a random time, the speed v of a moving device has a density proportional to 1 / v, with mean (max - min) / ln(max
+    / min). The current trip is longer than the average trip, and devices concentrate in the middle. The stationary
+    start draws trip, position, speed and pause from these distributions (Navidi and Camp, "Stationary distributions for
+    the random waypoint mobility model", IEEE Trans. Mobile Computing, 2004).
     """
 
     min_speed_m_s: float = 0.5
-    """Lowest speed in m/s."""
+    """Minimum speed, in m/s."""
     max_speed_m_s: float = 1.5
-    """Highest speed in m/s; the speed of each trip is uniform between the two bounds."""
+    """Maximum speed, in m/s; the speed of each trip is uniform between minimum and maximum."""
     pause_s: float = Field(0.0, ge=0)
-    """Time in s that a device stays at each waypoint."""
+    """Time in s for which a device stays at each waypoint."""
     start: Literal["stationary", "placement"] = "stationary"
-    """`stationary`: devices start from the stationary distribution; `placement`: each device starts
-    a trip at its placement."""
+    """Initial state of devices. stationary: drawn from the stationary distribution; placement: each device starts a
+    trip at its placement."""
 
     @field_validator("min_speed_m_s")
     @classmethod
@@ -209,7 +209,7 @@ class RandomWaypoint(_SpeedRange):
         return value
 
     def mean_speed_m_s(self) -> float:
-        """Mean speed of moving devices over time: (max - min) / ln(max / min)."""
+        """Mean speed in m/s of moving devices over time: (max - min) / ln(max / min)."""
         ratio = self.max_speed_m_s / self.min_speed_m_s
         return self.min_speed_m_s * (1.0 if ratio == 1 else (ratio - 1) / math.log(ratio))
 
@@ -239,7 +239,7 @@ class RandomWaypoint(_SpeedRange):
         return LegPaths(first, following, self.mean_speed_m_s())
 
     def _stationary(self, region: Region, streams: Streams, devices: IntArray) -> Legs:
-        """Legs of the devices at time 0, each at a random point of a trip or pause."""
+        """Return the legs of the devices at time 0, each at a random point of a trip or pause."""
         keys = mixes(streams.key("mobility", "start"), devices)
         trip_s = region.mean_distance_m() / self.mean_speed_m_s()
         moving, along, quick = uniforms(keys, _DRAWS[:3])
@@ -264,7 +264,7 @@ def _trip(trip_m: Array, speed_m_s: Array) -> tuple[Array, Array]:
 
 
 def _long_trips(region: Region, keys: Keys) -> tuple[Array, Array]:
-    """Ends [k, 2] of trips whose density is proportional to their length, by rejection sampling."""
+    """Ends [k, 2] of random trips whose density is proportional to their length, by rejection sampling."""
     from_m, to_m = np.empty((len(keys), 2)), np.empty((len(keys), 2))
     waiting, attempt = np.arange(len(keys)), 0
     while len(waiting):
@@ -277,24 +277,24 @@ def _long_trips(region: Region, keys: Keys) -> tuple[Array, Array]:
 
 
 class GaussMarkov(Mobility):
-    """First-order autoregressive speed and heading around a mean speed and a mean heading of each device.
+    """First-order autoregressive speed and heading, around the mean speed and a mean heading of each device.
 
     At each step v' = a v + (1 - a) mean + sqrt(1 - a^2) sigma w, and the same for the heading (Liang and Haas, INFOCOM
     1999, in the form of Camp, Boleng and Davies, 2002). Both start from their stationary distribution; a speed below 0
-    counts as 0. Mean headings are uniform, and walls reflect them together with the heading, so uniform positions stay
-    uniform. A query costs one vectorised step of work for each `step_s` since the last one.
+    counts as 0. Mean headings are uniform. Walls reflect mean heading and heading together, so positions stay uniform.
+    A query costs one vectorised step for each `step_s` since the last query.
     """
 
     alpha: float = Field(0.85, ge=0, lt=1)
-    """Correlation from step to step: 0 for independent steps; 1, a straight line, is not allowed."""
+    """Correlation from step to step: 0 for independent steps; 1 would be a straight line, and is not allowed."""
     mean_speed_m_s: float = Field(1.0, gt=0)
-    """Mean speed of every device."""
+    """Mean speed of every device, in m/s."""
     speed_sigma_m_s: float = Field(0.2, ge=0)
-    """Standard deviation of the speed."""
+    """Standard deviation of the speed, in m/s."""
     heading_sigma_rad: float = Field(0.5, ge=0)
-    """Standard deviation of the heading around the device's mean heading."""
+    """Standard deviation of the heading around the device's mean heading, in rad."""
     step_s: float = Field(10.0, gt=0)
-    """Time between changes; the correlation time of speed and heading is -step_s / ln(alpha), a minute by default."""
+    """Time between changes, in s; the correlation time is -step_s / ln(alpha), a minute by default."""
 
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> LegPaths:
         check_inside(region, initial_xy_m)
@@ -317,7 +317,7 @@ class GaussMarkov(Mobility):
         return LegPaths(start, bouncing(region, turned, _mirrored), self.mean_speed_m_s)
 
     def _velocity_m_s(self, memory: Array) -> Array:
-        """Velocity [k, 2] from mean headings (unit vectors) and standardised deviations of speed and heading [k, 4]."""
+        """Velocity [k, 2] from `memory` [k, 4]: unit mean heading, standardised deviations of speed and heading."""
         speed_m_s = np.maximum(self.mean_speed_m_s + self.speed_sigma_m_s * memory[:, 2], 0.0)
         turn = self.heading_sigma_rad * memory[:, 3]
         along, across = speed_m_s * cos(turn), speed_m_s * sin(turn)
@@ -326,6 +326,6 @@ class GaussMarkov(Mobility):
 
 
 def _mirrored(legs: Legs, normal: Array) -> None:
-    """Reflect the mean heading; a reflection swaps left and right deviations from it."""
+    """Reflect the mean heading, which also swaps deviations to the left and to the right."""
     legs.memory[:, :2] = reflected(legs.memory[:, :2], normal)
     legs.memory[:, 3] *= -1

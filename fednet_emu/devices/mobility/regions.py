@@ -1,4 +1,4 @@
-"""Regions in which devices move: convex, centred at the base station, with reflecting walls."""
+"""Regions in which devices move: convex regions, centred at the base station, with reflecting walls."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from fednet_emu.errors import ScenarioError
 _SLACK = 1e-9
 _AT_REST_M_S = 1e-200
 _GRAZING = 1e-3
-"""Smallest sine of the angle between wall and reflected path, which bounds the number of chords along a circle."""
+"""Minimum sine of the angle between wall and reflected path, which limits the number of chords along a circle."""
 
 
 class Region(Component):
-    """A convex region around the origin; coordinates and velocities are [k, 2] in metres and m/s."""
+    """A convex region around the origin; coordinates are [k, 2] in m and velocities [k, 2] in m/s."""
 
     @abstractmethod
     def holds(self, xy_m: Array) -> Mask:
-        """Mask of the points [k] inside the region, or outside by a relative 1e-9 of its size."""
+        """Mask [k] of the points inside the region, or outside by at most a relative 1e-9 of its size."""
 
     @abstractmethod
     def points_m(self, first: Array, second: Array) -> Array:
-        """Points [k, 2] uniform over the area, from two independent uniform draws [k]."""
+        """Points [k, 2] uniform over the area, from two arrays [k] of independent uniform random numbers."""
 
     @abstractmethod
     def exit_s(self, xy_m: Array, velocity_m_s: Array) -> Array:
-        """Time in s [k] until a straight move from inside reaches the wall; infinite at a speed of 0."""
+        """Time [k] in s until a straight move from inside reaches the wall; infinite at a speed of 0."""
 
     @abstractmethod
     def normal(self, xy_m: Array, velocity_m_s: Array) -> Array:
-        """Outward unit normals [k, 2] of the walls that moves have just reached."""
+        """Outward unit normals [k, 2] of the walls that moving devices have just reached."""
 
     @abstractmethod
     def clipped_m(self, xy_m: Array) -> Array:
-        """Project points [k, 2] that are outside by rounding onto the wall."""
+        """Project points [k, 2] that are outside by rounding errors onto the wall."""
 
     @abstractmethod
     def mean_distance_m(self) -> float:
-        """Mean distance between two independent uniform points."""
+        """Mean distance in m between two independent uniform points of the region."""
 
     @abstractmethod
     def diameter_m(self) -> float:
-        """Largest distance between two points."""
+        """Maximum distance in m between two points of the region."""
 
 
 class DiscRegion(Region):
@@ -57,7 +57,7 @@ class DiscRegion(Region):
 
     kind = "disc"
     radius_m: float = Field(gt=0)
-    """Radius of the disc in m."""
+    """Radius of the disc, in m."""
 
     def holds(self, xy_m: Array) -> Mask:
         return np.hypot(xy_m[:, 0], xy_m[:, 1]) <= self.radius_m * (1 + _SLACK)
@@ -67,7 +67,7 @@ class DiscRegion(Region):
         return np.stack([distance_m * cos(angle), distance_m * sin(angle)], axis=1)
 
     def exit_s(self, xy_m: Array, velocity_m_s: Array) -> Array:
-        # the larger root of |x + v t| = radius, in the form without cancellation
+        # the larger root of |x + v t| = radius, in the form that avoids cancellation
         square = _dot(velocity_m_s, velocity_m_s)
         a = np.maximum(square, _AT_REST_M_S)
         b = _dot(xy_m, velocity_m_s)
@@ -92,13 +92,13 @@ class DiscRegion(Region):
 
 
 class BoxRegion(Region):
-    """A rectangle with the base station in its middle: |x| <= width_m / 2 and |y| <= length_m / 2."""
+    """A rectangle centred at the base station: |x| <= width_m / 2 and |y| <= length_m / 2."""
 
     kind = "box"
     width_m: float = Field(gt=0)
-    """Extent in x in m."""
+    """Extent in the x direction, in m."""
     length_m: float = Field(gt=0)
-    """Extent in y in m."""
+    """Extent in the y direction, in m."""
 
     def _half_m(self) -> Array:
         return np.array([self.width_m, self.length_m]) / 2
@@ -116,7 +116,7 @@ class BoxRegion(Region):
         return np.asarray(after_s.min(axis=1))
 
     def normal(self, xy_m: Array, velocity_m_s: Array) -> Array:
-        # a corner counts as two walls, one after the other
+        # a corner counts as two walls, reached one after the other
         moving_gap_m = np.where(velocity_m_s != 0, self._gap_m(xy_m, velocity_m_s), math.inf)
         across = moving_gap_m[:, 0] <= moving_gap_m[:, 1]
         return np.where(np.stack([across, ~across], axis=1), np.sign(velocity_m_s), 0.0)
@@ -145,14 +145,14 @@ def reflected(vector: Array, normal: Array) -> Array:
 
 
 def bounced(velocity_m_s: Array, normal: Array) -> Array:
-    """Reflect velocities [k, 2] at walls, at angles to the wall of at least 0.06 degrees."""
+    """Reflect velocities [k, 2] at walls; the angle to the wall is at least 0.06 degrees afterwards."""
     outward_m_s = _dot(velocity_m_s, normal)
     back_m_s = np.maximum(outward_m_s, _GRAZING * np.sqrt(_dot(velocity_m_s, velocity_m_s)))
     return velocity_m_s - (outward_m_s + back_m_s)[:, None] * normal
 
 
 def check_inside(region: Region, xy_m: Array) -> None:
-    """Raise a `ScenarioError` if a device is outside the region; it names the first such device."""
+    """Raise a `ScenarioError` that names the first device outside the region, if there is one."""
     outside = np.flatnonzero(~region.holds(xy_m))
     if len(outside):
         x_m, y_m = xy_m[outside[0]]
@@ -164,7 +164,7 @@ def check_inside(region: Region, xy_m: Array) -> None:
 
 
 def _dot(a: Array, b: Array) -> Array:
-    # written out: the sum must not depend on how many rows there are
+    # written out, because the sum must not depend on the number of rows
     return a[:, 0] * b[:, 0] + a[:, 1] * b[:, 1]
 
 

@@ -1,4 +1,4 @@
-"""Satellites: devices on orbits of a Walker constellation, or on orbits from elements of real satellites."""
+"""Satellites: devices on orbits of a Walker constellation, or on orbits given by elements of real satellites."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from fednet_emu.files.tle import Elements, read_elements
 from fednet_emu.kernel.streams import Streams
 
 J2 = 1.08262668e-3
-"""Second zonal harmonic of the Earth's gravity."""
+"""Second zonal harmonic of the Earth's gravity field."""
 EQUATOR_M = 6_378_137.0
-"""Equatorial radius of the Earth (WGS84)."""
+"""Equatorial radius of the Earth, in m (WGS84)."""
 FRESH_DAYS = 14.0
-"""Largest difference in days between the epochs of elements and the run; the error grows by kilometres a day."""
+"""Maximum difference in days between the epochs of elements and of the run; position errors grow by km per day."""
 
 
 class Satellites(Mobility):
-    """Devices on orbits around the Earth, for base stations that are `cells: {kind: ground}`."""
+    """Devices on orbits around the Earth; base stations must be `cells: {kind: ground}`."""
 
     ORBITS: ClassVar[bool] = True
     places = True
@@ -52,26 +52,26 @@ class Satellites(Mobility):
 
 
 class Walker(Satellites):
-    """A Walker constellation of circular orbits (Walker 1984): one satellite per device, evenly spaced planes.
+    """A Walker constellation of circular orbits (Walker 1984): one satellite per device, evenly spaced orbital planes.
 
     With S satellites in each plane, device k is satellite k mod S of plane k // S. At time 0 the first satellite of
     plane 0 is at the ascending node, at the longitude of Greenwich.
-    Ignored here: drag, other bodies, and without `drift` the flattening of the Earth.
+    Ignored here: drag, the gravity of other bodies, and, without `drift`, the flattening of the Earth.
     """
 
     planes: int = Field(ge=1)
-    """Number of planes, P of i:T/P/F."""
+    """Number of orbital planes, P in the notation i:T/P/F."""
     phasing: int = Field(0, ge=0)
-    """Phase shift between adjacent planes in units of 360 degrees / T, F of i:T/P/F."""
+    """Phase shift between adjacent planes in units of 360 degrees / T, F in the notation i:T/P/F."""
     inclination_deg: float = Field(ge=0, le=180)
-    """Inclination of the planes to the equator in degrees."""
+    """Inclination of the orbital planes to the equator, in degrees."""
     height_m: float = Field(ge=1e5, le=1e8)
-    """Height in m of the orbits above a sphere with a radius of 6371 km."""
+    """Height of the orbits above a sphere with a radius of 6371 km, in m."""
     pattern: Literal["delta", "star"] = "delta"
-    """`delta`: ascending nodes over 360 degrees; `star`: over 180 degrees, for near-polar orbits."""
+    """Spacing of the ascending nodes. delta: over 360 degrees; star: over 180 degrees, for near-polar orbits."""
     drift: Literal["none", "j2"] = "none"
-    """Turn of the planes by the flattening of the Earth: j2 takes the secular rate -1.5 n J2 (R / a)^2 cos i of the
-    nodes, degrees a day. Ignored here: its effect along the track, half a minute a day."""
+    """Rotation of the planes due to the Earth's flattening. none: no rotation; j2: the nodes move at the secular rate
+    -1.5 n J2 (R / a)^2 cos i, degrees per day. Ignored here: the effect along the track, half a minute per day."""
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         yield from super().conflicts(scenario)
@@ -115,17 +115,17 @@ class Tle(Satellites):
     """Satellites from two-line elements or OMM, propagated by SGP4 (AIAA 2006-6753); needs the extra `orbits`.
 
     Device k is satellite k of the file. Greenwich mean sidereal time rotates the frame of the elements (TEME) to the
-    Earth-fixed frame, with errors up to 0.005 degrees and 0.05 km.
+    Earth-fixed frame, with errors of up to 0.005 degrees and 0.05 km.
     Ignored here: polar motion, and the difference between UT1 and UTC.
     """
 
     elements: str
-    """File of elements: pairs of lines, with or without names, or OMM in CSV, JSON or XML, the format of catalogues for
-    numbers of more than five digits. A relative path is looked up in the data folder first."""
+    """File of elements: pairs of lines, with or without names, or OMM in CSV, JSON or XML, which catalogues use for
+    satellite numbers of more than five digits. A relative path is looked up in the data folder first."""
     epoch: str | None = None
-    """Time 0 in UTC, such as 2026-03-01T12:00:00Z; null for the time of the latest elements."""
+    """Time 0 in UTC, such as 2026-03-01T12:00:00Z; null for the epoch of the latest elements."""
     stale: Literal["refuse", "allow"] = "refuse"
-    """Whether to refuse or to allow elements that are more than 14 days older or newer than time 0."""
+    """Treatment of elements more than 14 days older or newer than time 0. refuse: an error; allow: they are used."""
 
     @field_validator("epoch")
     @classmethod
@@ -145,7 +145,7 @@ class Tle(Satellites):
 
 
 class ElementOrbits(Orbits):
-    """Satellites on the orbits of their elements."""
+    """Satellites on the orbits given by their elements."""
 
     def __init__(self, law: Tle, elements: list[Elements]) -> None:
         self.count = len(elements)
@@ -163,7 +163,7 @@ class ElementOrbits(Orbits):
         self.speed_m_s = sum(motions_m_s) / len(motions_m_s)
 
     def places_m(self, satellites: IntArray, time_s: Array) -> Array:
-        """Propagate the elements; a `DataError` if a satellite has decayed by then, or its elements are impossible."""
+        """Propagate the elements; raise a `DataError` if a satellite has decayed or its elements are impossible."""
         time_s = np.broadcast_to(time_s, (len(satellites), np.shape(time_s)[-1]))
         day, part = math.floor(self._start_jd), self._start_jd % 1.0
         km = np.empty((*time_s.shape, 3))

@@ -1,4 +1,4 @@
-"""Movement files of ns-2: commands that send nodes to destinations at a speed."""
+"""Movement files of ns-2: commands that send nodes to destinations at given speeds."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _MAX_M_S = 1e9
 class Ns2Mobility(Mobility):
     """A movement file of ns-2, as written by its `setdest` and by SUMO's `traceExporter.py`.
 
-    Device k is node k. Its initial position is set by `set X_` and `set Y_`. A `setdest` command moves the node from
-    its present position straight to the destination, at the given speed, where it waits. A `set X_` or `set Y_` command
-    at a time moves the node there at once. `setdest3d` includes the time to climb; heights are otherwise ignored. Of
-    two commands of one instant the later line counts. Lines without a node are ignored; unknown commands are refused.
+    Device k is node k. Its initial position is set by `set X_` and `set Y_`. A `setdest` command moves the node
+    straight to the destination at the given speed; there the node waits. A `set X_` or `set Y_` command with a time
+    moves the node immediately. `setdest3d` includes the time to climb; heights are otherwise ignored. Of two
+    simultaneous commands the later line counts. Lines without a node are ignored, unknown commands are errors.
     """
 
     kind = "ns2"
@@ -44,7 +44,7 @@ class Ns2Mobility(Mobility):
     path: str
     """Path of the file; a relative path is looked up in the data folder first."""
     centre_m: tuple[float, float] = (0.0, 0.0)
-    """Recorded coordinates [x, y] in m of the base station."""
+    """Position [x, y] of the base station in the recorded coordinates, in m."""
 
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> SentPaths:
         ways, count = read_movements(locate(self.path, data_dir)), len(initial_xy_m)
@@ -56,7 +56,7 @@ class Ns2Mobility(Mobility):
 
 
 class SentPaths:
-    """Paths of nodes; the typical speed is total distance over total time in motion, without jumps."""
+    """Paths of nodes; the typical speed is the total distance over the total time in motion, without jumps."""
 
     def __init__(self, ways: list[Array], centre_m: Array) -> None:
         self._lines, self._centre_m = Polylines(ways), centre_m
@@ -71,7 +71,7 @@ class SentPaths:
 
 
 class _Order(NamedTuple):
-    """A command to a node at a time: destination [3] (None: unchanged), speed (None: a jump), and file with line."""
+    """A timed command to a node: destination [3] (None: unchanged), speed (None: a jump), and file with line number."""
 
     at_s: float
     to_m: tuple[float | None, ...]
@@ -80,7 +80,7 @@ class _Order(NamedTuple):
 
 
 def read_movements(path: Path) -> dict[int, Array]:
-    """Read the polylines [rows, 3] of t_s, x_m, y_m of all nodes; a `DataError` for an unknown command."""
+    """Read the polylines [rows, 3] of t_s, x_m, y_m of all nodes; raise a `DataError` for an unknown command."""
     at_m: dict[int, dict[str, float]] = {}
     sent: dict[int, list[_Order]] = {}
     for file, text in read_texts(path):
@@ -103,14 +103,14 @@ def read_movements(path: Path) -> dict[int, Array]:
 
 
 def _take(statement: str, where: str, at_m: dict[int, dict[str, float]], sent: dict[int, list[_Order]]) -> None:
-    """Add a statement to the initial positions or the commands of its node; an unknown statement is a ValueError."""
+    """Add a statement to its node's initial position or commands; raise a ValueError for an unknown statement."""
     if placed := _PLACED.fullmatch(statement):
         at_m.setdefault(int(placed[1]), {})[placed[2]] = _metres(placed[3])
         return
     at = _AT.fullmatch(statement)
     what = statement if at is None else (at[2] or at[3] or "").strip()
     if at and (order := _SENT.fullmatch(what)):
-        # setdest3d has x, y, z and speed, of which the pattern's optional group took the first
+        # setdest3d has x, y, z and speed; the pattern's optional group has matched the first of them
         numbers = [its for its in order.groups()[1:] if its is not None]
         speed_m_s = _bounded("the speed", numbers.pop(), 0.0, _MAX_M_S)
         to_m = (*(_metres(its) for its in numbers), None)[:3]

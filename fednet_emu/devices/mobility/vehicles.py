@@ -24,10 +24,10 @@ Window = tuple[float, float]
 class SumoMobility(Mobility):
     """Vehicles from the floating car data that Eclipse SUMO writes with `--fcd-output`: .xml, .csv, .parquet, or .gz.
 
-    The position of a vehicle is the middle of its front bumper. Time 0 is the first time step of the file, with
-    vehicles or not. Positions between the rows of a vehicle are interpolated. Persons and containers (in tables the
-    rows without a lane) are ignored. Without `availability: from-mobility`, a device waits at the first position of its
-    vehicle before the vehicle appears, and at the last position after it has left.
+    The position of a vehicle is the middle of its front bumper. Time 0 is the first time step of the file, even without
+    vehicles. Positions between the rows of a vehicle are interpolated. Persons and containers (rows without a lane in
+    tables) are ignored. Without `availability: from-mobility`, a device waits at the first position of its vehicle
+    before the vehicle appears, and at the last position after the vehicle has left.
     """
 
     COMES_AND_GOES: ClassVar[bool] = True
@@ -37,13 +37,13 @@ class SumoMobility(Mobility):
     path: str
     """Path of the file; a relative path is looked up in the data folder first."""
     pick: Literal["first", "longest", "random"] = "first"
-    """Choice of the vehicles that are devices: `first`, in the order of appearance; `longest`, the vehicles that are
-    present for the longest time; `random`."""
+    """Choice of the vehicles that become devices. first: in the order of appearance; longest: the vehicles that are
+    present for the longest time; random: vehicles at random."""
     reuse: bool = False
-    """Whether a device continues in the next vehicle that appears after its own has left; it keeps its data and
-    model."""
+    """Whether a device continues in the next vehicle that appears after its own vehicle has left, with the same data
+    and model."""
     centre_m: tuple[float, float] = (0.0, 0.0)
-    """Recorded coordinates [x, y] in m of the base station."""
+    """Position [x, y] of the base station in the recorded coordinates, in m."""
 
     def _check(self) -> None:
         if self.reuse and self.pick != "first":
@@ -74,7 +74,7 @@ class SumoMobility(Mobility):
 
 
 class Vehicle:
-    """A vehicle of a recording: windows [from, to) in s of its presence, and its polyline [rows, 3] in each of them."""
+    """A recorded vehicle: windows [from, to) in s of its presence, and its polyline [rows, 3] in each window."""
 
     def __init__(self, rows: Array, step_s: float) -> None:
         parts = np.split(rows, np.flatnonzero(np.diff(rows[:, 0]) > 1.5 * step_s) + 1)
@@ -114,7 +114,7 @@ def _in_turn(vehicles: list[Vehicle], count: int) -> list[list[int]]:
 
 
 def _with_waits(lines: list[Array]) -> Array:
-    """Join polylines; between two of them the device waits at the end of the earlier one."""
+    """Join polylines; between two polylines the device waits at the end of the earlier one."""
     waits = ([[after[0, 0], *before[-1, 1:]]] for before, after in pairwise(lines))
     return np.concatenate([piece for pair in zip(lines, [*waits, lines[0][:0]], strict=True) for piece in pair])
 

@@ -1,4 +1,4 @@
-"""Replayed recordings of walks and GPS tracks."""
+"""Recorded walks and GPS tracks that devices replay."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ class TraceMobility(Mobility):
     """Walks from an .npz or .npz.xz file of arrays [n, 3]: time in s, x and y in m, with linear interpolation.
 
     The default is 92 walks of students on the KAIST campus, by GPS every 30 s (CRAWDAD ncsu/mobilitymodels; its speeds
-    contain jumps of the receiver). At the end of a walk the device walks back the same way, and so on.
+    contain jumps of the GPS receiver). At the end of a walk the device walks back the same way, and so on.
     """
 
     kind = "trace"
     path: str = "mobility_kaist/kaist_92walks_30s_f32.npz.xz"
     """File of walks; a relative path is looked up in the data folder first."""
     assignment: Literal["in-turn", "random"] = "in-turn"
-    """`in-turn`: device k has walk k modulo the number of walks, in the order of the file; `random`: a walk is drawn
-    for each device."""
+    """Assignment of walks to devices. in-turn: device k has walk k modulo the number of walks, in file order; random: a
+    random walk for each device."""
     start: Literal["random", "beginning"] = "random"
-    """`random`: each device starts at a random time of its walk; `beginning`: at the start of its walk."""
+    """Start of each device in its walk. random: at a random time of the walk; beginning: at the start of the walk."""
     origin: Literal["recorded", "placement"] = "recorded"
-    """`recorded`: coordinates are recorded coordinates minus `centre_m`; `placement`: walks are shifted to start at the
-    placement."""
+    """Origin of the coordinates. recorded: `centre_m` is subtracted from the recorded coordinates; placement: walks are
+    shifted to start at the placement."""
     centre_m: tuple[float, float] = (0.0, 0.0)
-    """Recorded coordinates [x, y] in m of the base station."""
+    """Position [x, y] of the base station in the recorded coordinates, in m."""
 
     @property
     def places(self) -> bool:  # type: ignore[override]
@@ -66,7 +66,7 @@ class TraceMobility(Mobility):
 
 
 class WalkPaths:
-    """Paths along recorded walks, forth and back; `shift_m` [2] or [devices, 2] is added to recorded coordinates."""
+    """Paths along recorded walks, back and forth; `shift_m` [2] or [devices, 2] is added to the coordinates."""
 
     def __init__(self, walks: list[Array], walk: IntArray, offset_s: Array, shift_m: Array) -> None:
         self._lines = Polylines(walks)
@@ -82,7 +82,7 @@ class WalkPaths:
 
 
 def load_walks(path: Path) -> list[Array]:
-    """Read the walks [n, 3] of t_s, x_m, y_m of an .npz or .npz.xz file; a `DataError` for another form."""
+    """Read the walks [n, 3] of t_s, x_m, y_m from an .npz or .npz.xz file; raise a `DataError` for any other format."""
     named = read_arrays(path, _HOW, limited=True)
     if not named:
         raise DataError(str(path), "holds no walks", _HOW)
@@ -100,8 +100,8 @@ class GpsMobility(TraceMobility):
     """Tracks of GPS receivers: CSV files with the columns time, id, lat and lon, GPX, GeoLife (.plt) or T-Drive.
 
     A walk consists of the fixes of one id in a file, of one segment of a GPX track, or of one GeoLife file. A device
-    moves in straight lines between fixes, and walks back at the end, as with `trace`. Coordinates are metres east and
-    north of `centre_deg`, exact to 0.1 % within 50 km.
+    moves in straight lines between fixes, and walks back at the end, as with `trace`. Coordinates are in metres east
+    and north of `centre_deg`, exact to 0.1 % within 50 km.
     """
 
     kind = "gps"
@@ -110,9 +110,9 @@ class GpsMobility(TraceMobility):
     select: str = "*"
     """Pattern of the files in a folder or archive, such as `*.plt` or `*/004/Trajectory/*`."""
     centre_deg: tuple[float, float] | None = None
-    """Latitude and longitude of the base station; null for the median of all fixes."""
+    """Latitude and longitude in degrees of the origin of the coordinates; null for the median of all fixes."""
     centre_m: tuple[float, float] = Field((0.0, 0.0))
-    """Coordinates [x, y] of the base station in m east and north of `centre_deg`."""
+    """Coordinates [x, y] of the base station, in m east and north of `centre_deg`."""
 
     def walks(self, data_dir: Path | None) -> list[Array]:
         tracks = [*read_tracks(locate(self.path, data_dir), self.select).values()]

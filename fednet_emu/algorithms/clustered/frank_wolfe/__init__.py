@@ -1,1 +1,1 @@
-"""Clustered learning with a learned graph: process, server, updates and oracles."""
+"""Clustered learning with a learned graph: the server's process, state, updates and Frank-Wolfe oracles."""

@@ -9,9 +9,9 @@ Clients update x by gradient descent; the server updates lam by ascent and W by 
 Zantedeschi, Bellet, Tommasi, "Fully Decentralized Joint Learning of Personalized Models and Collaboration Graphs",
 AISTATS 2020, where Frank-Wolfe updates the models and gradient descent the graph.
 
-Differences from the draft: the objective is multiplied by n, so that step sizes are of order one; lam is updated by
-ascent, since it is maximised, where the draft writes descent; and the norm of a multiplier is bounded, because the
-multipliers of pairs that never agree would grow without limit.
+Differences from the draft: the objective is multiplied by n, so that step sizes are of order one. Multipliers lam are
+updated by ascent, since the objective is maximised over lam; the draft writes descent. The norm of a multiplier is
+bounded, because the multipliers of pairs that never agree would grow without limit.
 """
 
 from __future__ import annotations
@@ -34,35 +34,35 @@ from fednet_emu.learning.models.layers import LayerName, Layers
 
 
 class FrankWolfeClustering(Synchronous):
-    """Clients train with a linear term that couples them to others; the server learns which pairs to couple."""
+    """Clients train with a linear term that couples them to other clients; the server learns which pairs to couple."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"plans"})
     plain_steps: ClassVar[bool] = True
     private: tuple[LayerName, ...] = ()
-    """Layers that stay on the device, by name, pattern or index; all others are shared within a cluster."""
+    """Layers that stay on the device, by name, pattern or index; all other layers are shared within a cluster."""
     alpha: float = Field(ge=0)
-    """Reward for coupling two clients (alpha); too large a value couples clients of different groups."""
+    """Reward alpha for coupling two clients; if it is too large, clients of different groups are coupled."""
     dual_lr: float = Field(ge=0)
     """Step size of the multipliers lam_ij."""
     max_multiplier: float = Field(1.0, ge=0)
-    """Largest norm of a multiplier lam_ij; larger ones are scaled down to it."""
+    """Maximum norm of a multiplier lam_ij; larger multipliers are scaled down to it."""
     norm_coupling: bool = False
-    """Whether a pair is coupled by w_ij lam_ij ||x_is - x_js|| with scalar multipliers lam_ij, instead of by
+    """Whether to couple a pair by w_ij lam_ij ||x_is - x_js|| with scalar multipliers lam_ij. If false, the coupling is
     w_ij <lam_ij, x_is - x_js> with vectors lam_ij."""
     smoothing: float = Field(1e-2, gt=0)
-    """Smoothing length s: the coupling uses sqrt(||x_is - x_js||^2 + s^2) for the norm. For `norm_coupling` only."""
+    """Smoothing length s: the norm in the coupling is sqrt(||x_is - x_js||^2 + s^2). For `norm_coupling` only."""
     weight_step: float | None = Field(None, gt=0, le=1)
-    """Step size of Frank-Wolfe, a fraction; null takes 2 / (t + 2) in round t = 0, 1, ..."""
+    """Step size of Frank-Wolfe, a fraction; null is 2 / (t + 2) in round t = 0, 1, ..."""
     initial_weight: float = Field(1.0, ge=0, le=1)
     """Weight w_ij of every pair before the first round."""
     n_clusters: int | None = Field(None, gt=0)
-    """Number of clusters, if known: the weights then move towards partitions into this number. At most the number of
-    devices with samples; devices without samples belong to no cluster. Null lets the weights decide."""
+    """Number of clusters, if known: the weights then move towards partitions into this number of clusters, at most the
+    number of devices with samples. Devices without samples belong to no cluster. Null lets the weights decide."""
     tolerance: float | None = Field(None, gt=0)
-    """The run ends when both the Frank-Wolfe gap and the largest norm of a client's latest change of its shared
-    parameters are below this. Null never ends the run early."""
+    """Threshold that ends the run: both the Frank-Wolfe gap and the largest norm of a client's latest change of its
+    shared parameters must be below the threshold. Null never ends the run early."""
     deploy: Literal["cluster-mean", "own"] = "cluster-mean"
-    """The evaluated model of a client: with its cluster's mean of the shared parameters, or with its own."""
+    """Shared parameters of a client's evaluated model: the mean of its cluster (cluster-mean), or its own (own)."""
     record_every: int = Field(10, gt=0)
     """Number of rounds between two records of weights, clusters and gradient norms."""
 
@@ -112,10 +112,10 @@ class FrankWolfeClustering(Synchronous):
     def client(
         self, fed: Federation, k: Device, message: tuple[Deferred, ...], t: int, own: list[Deferred], layers: Layers
     ) -> Process:
-        """A device: train with the linear term that it receives; send the shared parameters."""
+        """Process of device `k`: train with the linear term that it receives, and send the shared parameters."""
         pull, *factor = message
         if factor:
-            pull = pull * factor[0]  # gradient and linear term are scaled down alike
+            pull = pull * factor[0]  # the gradient and the linear term are scaled by the same factor
         linear = fed.defer(layers.pad, pull, size=layers.size)
         trained = yield k.train(own[k.index], self.plan, t, linear=linear, scale=factor[0] if factor else 1.0)
         own[k.index] = trained.params
@@ -142,7 +142,7 @@ class FrankWolfeClustering(Synchronous):
 
 
 def _record(fed: Federation, members: Sequence[Device], rule: Rule, state: Deferred, own: Sequence[Deferred]) -> None:
-    """Record the series `weights`, `clusters`, `agreement` and `convergence`; nothing is sent for this."""
+    """Record the series `weights`, `clusters`, `agreement` and `convergence`, without sending anything."""
     if fed.timing_only:
         return
     known: State = fed.read(state)

@@ -18,15 +18,15 @@ from fednet_emu.learning.models.layers import Layers
 
 
 class State(NamedTuple):
-    """The server's state, computed only from the shared parameters that have arrived."""
+    """The server's state, computed only from the shared parameters that have arrived at the server."""
 
     x: Tensor  # shared parameters [n, d] as last received
     weights: Array  # w_ij [pairs]
     multipliers: Tensor | Array  # lam_ij, [pairs, d], or [pairs] with the norm coupling
     pulls: Tensor  # c_i [n, d], the linear term of each client's objective in the next round
     shortening: Tensor  # factor [n] of the clients' step sizes in the next round; ones without the norm coupling
-    gap: float  # Frank-Wolfe gap sum (w_ij - s_ij) G_ij of the latest step: how far the linearised objective may fall
-    ways: Array  # norm [n] of the latest change of each client's shared parameters; infinite before its first message
+    gap: float  # Frank-Wolfe gap sum (w_ij - s_ij) G_ij of the latest step: possible fall of the linearised objective
+    ways: Array  # norm [n] of the latest change of each client's shared parameters; infinite before the first message
 
     @property
     def moved(self) -> float:
@@ -35,22 +35,22 @@ class State(NamedTuple):
 
     @property
     def far(self) -> float:
-        """The larger of `gap` and `moved`: 0 where the weights and all clients have converged."""
+        """The maximum of `gap` and `moved`: 0 if the weights and all clients have converged."""
         return max(self.gap, self.moved)
 
 
 @final
 @dataclass(frozen=True)
 class Rule:
-    """The server's part of an iteration for n clients: maps a state and the received parameters to the next state."""
+    """The server's part of an iteration for n clients: maps the state and the received parameters to the next state."""
 
     n: int
     alpha: float  # reward for coupling two clients
     lr: float  # step size of the clients
     dual_lr: float  # step size of the multipliers
-    radius: float  # largest norm of a multiplier
+    radius: float  # maximum norm of a multiplier
     smoothing: float | None = None
-    step: float | None = None  # step size of Frank-Wolfe; None takes 2 / (t + 2) in round t
+    step: float | None = None  # step size of Frank-Wolfe; None is 2 / (t + 2) in round t
     initial_weight: float = 1.0  # w_ij at the start
     n_clusters: int | None = None  # number of clusters, or None if it is not known
 
@@ -63,20 +63,20 @@ class Rule:
         return box if self.n_clusters is None else clusters_oracle(self.n, self.n_clusters)
 
     def n_scalars(self, d: int) -> int:
-        """Number of scalars in a state with d shared parameters per client; most of them are multipliers."""
+        """Number of scalars in a state with `d` shared parameters per client; most scalars belong to multipliers."""
         return 2 * self.n * d + self.n_pairs * (d if self.smoothing is None else 1)
 
     def start(self, arrived: Sequence[Tensor]) -> State:
-        """The state before the first round, from the initial shared parameters [d] of each client."""
+        """Return the state before the first round, from the initial shared parameters [d] of each client."""
         x = torch.stack(list(arrived))
         nothing = x.new_zeros(self.n_pairs, x.shape[1]) if self.smoothing is None else np.zeros(self.n_pairs)
         weights = np.full(self.n_pairs, self.initial_weight)
         return State(x, weights, nothing, torch.zeros_like(x), x.new_ones(self.n), np.inf, np.full(self.n, np.inf))
 
     def advance(self, state: State, arrived: Sequence[Tensor], t: int, heard: Sequence[int] | None = None) -> State:
-        """The state after round t = 0, 1, ..., given the shared parameters [d] of each client as last received.
+        """Return the state after round `t` = 0, 1, ..., from the last received shared parameters [d] of each client.
 
-        `heard` lists the indices of the clients whose parameters arrived in this round; None for all.
+        `heard` lists the indices of the clients whose parameters arrived in this round; None stands for all clients.
         """
         x = torch.stack(list(arrived))
         apart = updates.differences(x)
@@ -93,13 +93,13 @@ class Rule:
         return State(x, weights, multipliers, pulls, shortening, gap, ways)
 
     def labels(self, weights: Array) -> IntArray:
-        """The cluster of each client [n]; with `n_clusters`, from the partition nearest to the weights [pairs]."""
+        """Cluster [n] of each client; with `n_clusters`, by the partition nearest to the `weights` [pairs]."""
         if self.n_clusters is None:
             return updates.components(weights, self.n)
         return updates.components(self.oracle(updates.TIED - weights, weights), self.n)
 
     def _ascended(self, state: State, apart: Tensor) -> tuple[Tensor | Array, Array]:
-        """The multipliers after an ascent step, and the gradient [pairs] with respect to the weights at them."""
+        """Return the multipliers after an ascent step, and there the gradient [pairs] with respect to the weights."""
         if isinstance(state.multipliers, Tensor):
             lam = updates.ascended(state.multipliers, state.weights, apart, self.dual_lr, self.radius)
             return lam, updates.slopes(lam, apart, self.alpha)
@@ -109,17 +109,17 @@ class Rule:
 
 
 def pull_of(state: State, place: int) -> Tensor:
-    """The linear term c_i [d] of one client, which it adds to its gradient."""
+    """Return the linear term c_i [d] of the client with index `place`, which the client adds to its gradient."""
     return state.pulls[place]
 
 
 def shortening_of(state: State, place: int) -> float:
-    """The factor of one client's step size."""
+    """Return the factor of the step size of the client with index `place`."""
     return float(state.shortening[place])
 
 
 def deployed(own: Tensor, state: State, rule: Rule, place: int, layers: Layers) -> Tensor:
-    """The model [P] of one client with the mean over its cluster as shared parameters."""
+    """Return the model [P] of one client, with the mean over its cluster in place of its shared parameters."""
     labels, mine = rule.labels(state.weights), state.x[place]
     cluster = state.x[torch.from_numpy(labels == labels[place]).to(state.x.device)]
     return layers.put(own, mine + (cluster - mine).mean(0))  # a mean of equal models is that model, bit for bit

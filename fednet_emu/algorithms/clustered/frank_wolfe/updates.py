@@ -1,8 +1,8 @@
-"""The three updates of the saddle point problem, and the oracles of Frank-Wolfe, as functions of tensors and arrays.
+"""The three updates of the saddle point problem, and the Frank-Wolfe oracles, as functions of tensors and arrays.
 
 Symbols: n clients with shared parameters x [n, d]; one weight w [pairs] and one multiplier lam for each pair i < j, in
-the order of `pairs_of(n)`. Only the upper triangle is stored, which implies that the matrix W is symmetric with a unit
-diagonal and that lam_ji = -lam_ij.
+the order of `pairs_of(n)`. Only the upper triangle of the matrix W is stored: W is symmetric with a unit diagonal, and
+lam_ji = -lam_ij.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from torch import Tensor
 from fednet_emu.arrays import Array, IntArray
 
 TIED = 0.5
-"""Two clients are in one cluster if their weight is above this."""
+"""Weight threshold: two clients are in one cluster if their weight exceeds this threshold."""
 
 
 def pairs_of(n: int) -> tuple[IntArray, IntArray]:
-    """The clients i < j of each pair, two arrays [n (n - 1) / 2]."""
+    """The clients i < j of each pair, as two arrays [n (n - 1) / 2]."""
     i, j = np.triu_indices(n, 1)
     return i.astype(np.int64), j.astype(np.int64)
 
 
 def matrix_of(w: Array, n: int) -> Array:
-    """The symmetric matrix W [n, n] with a unit diagonal whose upper triangle is w [pairs]."""
+    """The symmetric matrix W [n, n] with a unit diagonal and upper triangle `w` [pairs]."""
     matrix = np.eye(n)
     i, j = pairs_of(n)
     matrix[i, j] = matrix[j, i] = w
@@ -35,7 +35,7 @@ def matrix_of(w: Array, n: int) -> Array:
 
 
 def components(w: Array, n: int) -> IntArray:
-    """The cluster of each client [n]: connected components of the graph whose edges have a weight above `TIED`."""
+    """Cluster [n] of each client: the connected components of the graph of pairs with a weight above `TIED`."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -45,35 +45,35 @@ def components(w: Array, n: int) -> IntArray:
 
 
 def differences(x: Tensor) -> Tensor:
-    """The differences x_i - x_j [pairs, d] of every pair, from x [n, d]."""
+    """The differences x_i - x_j [pairs, d] of all pairs, from `x` [n, d]."""
     i, j = (torch.from_numpy(side) for side in pairs_of(len(x)))
     return x[i].sub_(x[j])
 
 
 def ascended(lam: Tensor, w: Array, apart: Tensor, lr: float, radius: float) -> Tensor:
-    """The multipliers [pairs, d] after an ascent step along w_ij (x_i - x_j), scaled to a norm of at most `radius`."""
+    """The multipliers [pairs, d] after an ascent step along w_ij (x_i - x_j), with norms limited to `radius`."""
     lam = torch.addcmul(lam, apart, lr * _like(w, apart)[:, None])
     norm = lam.norm(dim=1, keepdim=True)
     return lam.mul_((radius / norm.clamp_min(torch.finfo(norm.dtype).tiny)).clamp_max(1.0))
 
 
 def pulls(w: Array, lam: Tensor, n: int) -> Tensor:
-    """c_i = n sum_j w_ij lam_ij [n, d], the gradient of n times the coupling with respect to x_i."""
+    """c_i = n sum_j w_ij lam_ij [n, d]: the gradient, with respect to x_i, of the coupling times n."""
     return n * (_like(_incidence(n) * w, lam) @ lam)
 
 
 def slopes(lam: Tensor, apart: Tensor, alpha: float) -> Array:
-    """G_ij = <lam_ij, x_i - x_j> - alpha [pairs], the gradient with respect to w."""
+    """G_ij = <lam_ij, x_i - x_j> - alpha [pairs]: the gradient with respect to the weights w."""
     products: Array = (lam * apart).sum(1, dtype=torch.float64).cpu().numpy()
     return products - alpha
 
 
 def springs(w: Array, lam: Array, x: Tensor, lr: float, smoothing: float) -> tuple[Tensor, Tensor]:
-    """The norm coupling: linear terms c_i [n, d] of the clients, and the factor [n] of each client's step size.
+    """Norm coupling: return the linear terms c_i [n, d] of the clients, and the factor [n] of each client's step size.
 
     The terms are the gradient of n sum_j w_ij lam_ij r_ij, with r_ij = sqrt(||x_i - x_j||^2 + smoothing^2). Steps of
-    a fixed size oscillate around r = 0, where the coupling has the stiffness n sum_j w_ij lam_ij / r_ij; steps of
-    size lr / (1 + 2 lr stiffness) do not.
+    constant size would oscillate around r = 0, where the coupling has the stiffness n sum_j w_ij lam_ij / r_ij. Steps
+    of size lr / (1 + 2 lr stiffness) do not oscillate.
     """
     n, apart = len(x), differences(x)
     stiffness = _like(w * lam, x) / (apart.square().sum(1) + smoothing**2).sqrt()
@@ -83,12 +83,12 @@ def springs(w: Array, lam: Array, x: Tensor, lr: float, smoothing: float) -> tup
 
 
 def distances(apart: Tensor) -> Array:
-    """The distances ||x_i - x_j|| [pairs], from the differences [pairs, d]."""
+    """The distances ||x_i - x_j|| [pairs], from the differences `apart` [pairs, d]."""
     return np.asarray(torch.linalg.vector_norm(apart, dim=1, dtype=torch.float64).cpu().numpy())
 
 
 def _incidence(n: int) -> Array:
-    """[n, pairs]: +1 where a client is the first of a pair, -1 where it is the second."""
+    """The incidence matrix [n, pairs]: +1 for the first client of a pair, -1 for the second, else 0."""
     i, j = pairs_of(n)
     incidence, pair = np.zeros((n, len(i))), np.arange(len(i))
     incidence[i, pair], incidence[j, pair] = 1.0, -1.0
@@ -103,21 +103,21 @@ Oracle = Callable[[Array, Array], Array]
 """The weights s [pairs] that minimise <s, g>, from the gradient g [pairs] and the current weights w [pairs]."""
 
 ENUMERATED = 10
-"""Largest number of clients for which every partition is tried (at most 42,525 partitions)."""
+"""Maximum number of clients for which all partitions are tried (at most 42,525 partitions)."""
 RESTARTS = 10
 
 
 def box(g: Array, w: Array) -> Array:
-    """The exact minimiser over all weights in [0, 1], pair by pair; where the slope is zero the weight is kept."""
+    """Exact minimiser [pairs] over all weights in [0, 1]; a weight keeps its value in `w` where the slope is zero."""
     return np.where(g < 0, 1.0, np.where(g > 0, 0.0, w))
 
 
 def clusters_oracle(n: int, k: int) -> Oracle:
-    """The oracle over the partitions of n clients into exactly k clusters, whose matrices W have rank k.
+    """Return the oracle over the partitions of `n` clients into exactly `k` clusters, whose matrices W have rank k.
 
-    Minimising over these is correlation clustering, which is NP-hard. Up to `ENUMERATED` clients all partitions are
-    tried; for more, the best of at most ten spectral starts is improved by moving one client at a time until no move
-    helps.
+    This minimisation is correlation clustering, which is NP-hard. Up to `ENUMERATED` clients, all partitions are tried.
+    For more clients, at most ten spectral starts are improved by moving one client at a time until no move helps; the
+    best result is returned.
     """
     i, j = pairs_of(n)
     if n > ENUMERATED:
@@ -128,13 +128,13 @@ def clusters_oracle(n: int, k: int) -> Oracle:
 
 
 def tied(labels: IntArray) -> Array:
-    """The weights [pairs] of a partition given as labels [n]: 1 for pairs in one cluster, 0 for others."""
+    """Weights [pairs] of the partition given by `labels` [n]: 1 for pairs in one cluster, 0 for all other pairs."""
     i, j = pairs_of(len(labels))
     return np.asarray(labels[i] == labels[j], np.float64)
 
 
 def partitions(n: int, k: int | None = None) -> Iterator[tuple[int, ...]]:
-    """All partitions of n clients, or those into exactly k clusters, as n labels; labels appear in ascending order."""
+    """Yield the partitions of `n` clients (into exactly `k` clusters if given) as n labels, in order of appearance."""
 
     def extended(prefix: tuple[int, ...], used: int) -> Iterator[tuple[int, ...]]:
         left = n - len(prefix)
@@ -150,7 +150,7 @@ def partitions(n: int, k: int | None = None) -> Iterator[tuple[int, ...]]:
 
 
 def _searched(g: Array, n: int, k: int) -> IntArray:
-    """Labels [n] of a partition into k clusters; moving any one client does not lower the sum of slopes in clusters."""
+    """Return labels [n] of a partition into k clusters; no move of one client lowers the sum of slopes in clusters."""
     slope = matrix_of(g, n) - np.eye(n)
     _, vectors = np.linalg.eigh(-slope)
     points = vectors[:, -k:]
@@ -159,9 +159,9 @@ def _searched(g: Array, n: int, k: int) -> IntArray:
 
 
 def _grouped(points: Array, start: int, k: int) -> IntArray:
-    """Labels [n] of Lloyd's k-means, without empty clusters: each takes a client of the largest one.
+    """Return labels [n] by Lloyd's k-means; each empty cluster then takes a client of the largest cluster.
 
-    Centre 0 is point `start`, each next one the point farthest from the others.
+    The first centre is point `start`; each further centre is the point farthest from the centres so far.
     """
     from scipy.cluster.vq import kmeans2
     from scipy.spatial.distance import cdist
@@ -169,7 +169,7 @@ def _grouped(points: Array, start: int, k: int) -> IntArray:
     centres = points[[start]]
     while len(centres) < k:
         centres = np.vstack([centres, points[np.argmax(cdist(points, centres).min(1))]])
-    with warnings.catch_warnings(action="ignore"):  # about empty clusters, which keep their centres
+    with warnings.catch_warnings(action="ignore"):  # the warnings about empty clusters, which keep their centres
         _, found = kmeans2(points, centres, iter=21, minit="matrix")
     labels: IntArray = found.astype(np.int64)
     for empty in np.flatnonzero(np.bincount(labels, minlength=k) == 0):
@@ -179,7 +179,7 @@ def _grouped(points: Array, start: int, k: int) -> IntArray:
 
 
 def _descended(slope: Array, labels: IntArray, k: int) -> IntArray:
-    """Labels [n] after moving single clients, best move first, while the sum of slopes falls; no cluster is emptied."""
+    """Move single clients, best move first, while the sum of slopes in clusters falls; no cluster becomes empty."""
     labels, clients = labels.copy(), np.arange(len(labels))
     while True:
         inside = slope @ np.eye(k)[labels]

@@ -1,1 +1,1 @@
-"""ASPIRE-EASE and its variants: algorithm, updates, planes, pace, and the states of master and worker."""
+"""ASPIRE-EASE and its variants: the algorithm, its updates and cutting planes, and the states of master and workers."""

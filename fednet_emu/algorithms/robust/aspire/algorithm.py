@@ -8,16 +8,16 @@ refer to the second paper.
 Differences from the paper:
 
 - Update (12) is printed with -w_j where the derivative of phi_j' (z - w_j) is -phi_j; with -w_j it diverges.
-- Eq. (36) is printed with its branches swapped; see `pace`.
-- With `loss_of: steps` a worker sends the loss that its gradient passes measure anyway, the loss before its steps.
+- Eq. (36) is printed with its branches swapped; see `Pace`.
+- With `loss_of: steps` a worker sends the loss before its steps, which its gradient passes compute anyway.
 - A loss that was never sent counts as 0 in planes, and enters the level h with its prior weight when it first arrives,
   so that h starts at q'f without a wait for all workers; the paper does not specify the start.
-- c_1 and c_2 are constants unless `regularisation` is "paper": the sequences of the theorems decay too slowly to use.
-- A worker starts from an ordinary message of the master. A lost message is sent again. Plane lists have versions, and a
-  worker never combines multipliers of one version with planes of another.
+- c_1 and c_2 are constants unless `regularisation` is "paper": the sequences in the theorems decay too slowly to use.
+- A worker starts from an ordinary message of the master. A lost message is sent again. Lists of planes have versions,
+  and a worker never combines multipliers of one version with planes of another version.
 - With fixed planes the multiplier stays 1, so that all workers keep their prior weights for any level h.
-- `max_delay` allows a staleness of tau, one more than the text does; `max_delay_inclusive: false` is the text's.
-- Bounds of models are off unless given, and clip a worker's model after its last step.
+- `max_delay` allows a staleness of tau, one more than the paper's text; `max_delay_inclusive: false` is as in the text.
+- Bounds of models are off by default; if given, they clip a worker's model after its last step.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Deferred, Federation, Inbox, Process, SgdPlan
 
 MAX_LOOKS = 10_000
-"""Largest number of checks of the delays before they pass a threshold in seconds."""
+"""Maximum number of checks of the delays during `threshold_s`."""
 
 SHORTEST_TICK_S = 1e-3
-"""Shortest time in s between two checks if the threshold follows the delays."""
+"""Minimum time in s between two checks of the delays if the threshold follows the delays."""
 
 
 class Adaptive(Component):
-    """When the master switches between all workers and `active` of them."""
+    """Rule by which the master switches between waiting for all workers and for `active` workers."""
 
     threshold_s: float | None = Field(10.0, gt=0)
-    """The paper's beta_1: the longest delay without a straggler; null takes twice the mean delay."""
+    """The paper's beta_1: the largest delay, in s, that does not count as straggling; null is twice the mean delay."""
     tick_s: float = Field(1.0, gt=0)
-    """Time in s between two checks of the delays while the master waits: at least a ten-thousandth of the threshold,
-    and without a threshold at least 0.001 s."""
+    """Time in s between two checks of the delays while the master waits: at least 1/10,000 of the threshold, or at
+    least 0.001 s without a threshold."""
 
     def _check(self) -> None:
         least_s = SHORTEST_TICK_S if self.threshold_s is None else self.threshold_s / MAX_LOOKS
@@ -74,10 +74,10 @@ class Adaptive(Component):
 
 
 class Pace:
-    """How many workers the master waits for: `few`, or by eqs. (36) and (37) all N while no delay exceeds a threshold.
+    """Number of workers to wait for: `few`, or all N, by eqs. (36) and (37), if no delay exceeds a threshold.
 
-    The branches of (36) are printed the other way round, against the text and Figure 5. A delay is measured from the
-    master's last reply, and grows while the worker is awaited, so that a straggler shows before it reports.
+    The paper prints the branches of (36) swapped, against its text and Figure 5. A delay starts at the master's last
+    reply and grows while the master waits for the worker, so a straggler is detected before it reports.
     """
 
     def __init__(self, count: int, few: int, adaptive: Adaptive | None) -> None:
@@ -93,7 +93,7 @@ class Pace:
         self._since_s[worker] = np.inf
 
     def active(self, now_s: float) -> int:
-        """The number now; with `adaptive` it depends on the delays as they are now."""
+        """Return the number of workers to wait for now; with `adaptive` it depends on the current delays."""
         if self._adaptive is None:
             return self._few
         delay_s = np.maximum(self._delay_s, now_s - self._since_s)
@@ -101,12 +101,12 @@ class Pace:
         return len(delay_s) if float(delay_s.max()) <= threshold_s else self._few
 
     def may_ease(self, now_s: float) -> bool:
-        """Whether time alone, without a report, can make the master wait for fewer.
+        """Return True if time alone, without a report, can reduce the number of workers to wait for.
 
-        Not when `few` is the number now, and not when twice the mean delay will grow as fast as the longest does.
+        This is impossible if the number is already `few`, or if twice the mean delay will grow as fast as the longest.
 
-        The second case is at least half of the workers awaited. The delay of a worker grows once it exceeds the one
-        before; only at such a moment may the longest delay exceed twice the mean.
+        The second case means that the master waits for at least half of the workers. A worker's delay grows once it
+        exceeds the worker's previous delay; only at such a moment may the longest delay exceed twice the mean.
         """
         awaited = np.isfinite(self._since_s)
         if self._adaptive is None or self.active(now_s) == self._few or not awaited.any():
@@ -117,86 +117,86 @@ class Pace:
         return any(self.active(float(time_s)) == self._few for time_s in grows_s[grows_s > now_s])
 
     def until(self, missing: int, heard: int, now_s: float) -> tuple[int, float | None]:
-        """Number of reports, or seconds, to the next check of the delays; while S is small, all missing reports."""
+        """Number of reports, and time in s, until the next check of delays; all missing reports if S is small."""
         if self._adaptive is None or missing + heard <= self._few:
             return max(missing, 1), None
         return (max(missing, 1), self._adaptive.tick_s) if self.may_ease(now_s) else (1, None)
 
 
 Last = dict[int, int]
-"""The iteration of the last reply to each worker, the oldest first."""
+"""The iteration of the last reply to each worker, with the oldest reply first."""
 
 
 class Aspire(Algorithm):
-    """The master acts on the first reports, and cutting planes over an uncertainty set weight the workers.
+    """The master acts on the first reports; cutting planes over an uncertainty set determine the weights of workers.
 
-    ASPIRE-EASE by default; ASPIRE-CP with `planes: cp`, Mix_Even with `planes: fixed` and a uniform prior,
-    ASPIRE-EASE(-) with `active: null`, ASPIRE-EASEper with `local_steps` above 1, ASPIRE-ADP with `adaptive`.
+    The default is ASPIRE-EASE. ASPIRE-CP has `planes: cp`, Mix_Even `planes: fixed` and a uniform prior,
+    ASPIRE-EASE(-) `active: null`, ASPIRE-EASEper `local_steps` above 1, and ASPIRE-ADP `adaptive`.
     """
 
     planes: Upkeep = "ease"
-    """ease: worst cases become planes and idle planes are dropped; cp: planes stay while there is room; fixed: the
-    prior is the only plane and its multiplier stays 1, so that every worker keeps its prior weight."""
+    """How cutting planes are kept. ease: worst cases become planes, and idle planes are dropped; cp: planes stay while
+    there is room; fixed: the prior is the only plane with a multiplier of 1, so every worker keeps its prior weight."""
     uncertainty: AnyUncertaintySet | None = None
-    """The weights against which the model is to be robust; not needed with fixed planes."""
+    """The set of weights against which the model should be robust; not needed with fixed planes."""
     prior: Prior = Prior()
     active: int | None = Field(gt=0)
-    """The paper's S: reports that the master waits for; null waits for all workers."""
+    """The paper's S: the number of reports that the master waits for; null waits for all workers."""
     adaptive: Adaptive | None = None
-    """Switches between all workers, while none is slow, and `active` of them."""
+    """Rule that waits for all workers while none is slow, and otherwise for `active` workers; null never switches."""
     max_delay: int | None = Field(None, gt=0)
-    """The paper's tau: the largest staleness of a report, the number of iterations that have ended since the master's
-    reply to its worker; 0 in the first iteration. The master waits for workers whose staleness would otherwise exceed
-    the limit."""
+    """The paper's tau: the maximum staleness of a report, which is the number of iterations that have ended since the
+    master's reply to the worker; 0 in the first iteration. The master waits for workers whose staleness would otherwise
+    exceed this maximum."""
     max_delay_inclusive: bool = True
-    """false: staleness stays below `max_delay`, as in the paper's words, an update from every worker "at least once for
-    each tau iterations"."""
+    """Whether staleness may equal `max_delay`. If false, it stays below, as in the paper's words: an update from every
+    worker "at least once for each tau iterations"."""
     lr: float = Field(ge=0)
-    """Step size of the workers, eta_w."""
+    """Step size of the workers' models w_j (eta_w)."""
     batch_size: int | None = Field(None, gt=0)
-    """Samples per step; null takes all of the worker's, as in the paper."""
+    """Samples per step; null is all of the worker's samples, as in the paper."""
     local_steps: int = Field(1, gt=0)
-    """Steps of a worker between two messages."""
+    """Number of steps of a worker between two messages."""
     loss_of: LossOf = "result"
-    """result: workers evaluate their new model on all their samples; steps: they send the mean loss of their steps."""
+    """Loss that workers send. result: of the new model on all samples of the worker; steps: the mean over its steps."""
     lr_master: float | None = Field(None, gt=0)
-    """Step size of z, eta_z; must stay below 2 / (prox N), and null takes 0.4 / (prox N)."""
+    """Step size of the global model z (eta_z); must be below 2 / (prox N). Null is 0.4 / (prox N)."""
     lr_level: float = Field(0.02, gt=0)
-    """Step size of h, eta_h."""
+    """Step size of the level h (eta_h)."""
     rho_multiplier: float = Field(0.02, gt=0)
-    """Step size of the planes' multipliers lam, rho_1."""
+    """Step size of the planes' multipliers lam (rho_1)."""
     rho_dual: float = Field(0.1, gt=0)
-    """Step size of phi_j, rho_2."""
+    """Step size of the dual variables phi_j (rho_2)."""
     prox: float = Field(1.0, gt=0)
-    """Strength of the quadratic pull between z and w_j, kappa_1."""
+    """Factor of the quadratic penalty between z and w_j (kappa_1)."""
     regularisation: Literal["constant", "paper"] = "constant"
-    """paper: c_1 and c_2 fall as 1 / (rho (t + 1)^(1/6)) down to the values below, instead of starting at them."""
+    """c_1 and c_2. constant: `c_multiplier` and `c_dual`; paper: falling to these values as 1 / (rho (t + 1)^(1/6))."""
     c_multiplier: float = Field(1e-3, ge=0)
-    """c_1, of lam."""
+    """Regularisation c_1 of the multipliers lam, or its lower limit."""
     c_dual: float = Field(0.0, ge=0)
-    """c_2, of phi_j."""
+    """Regularisation c_2 of the dual variables phi_j, or its lower limit."""
     plane_every: int = Field(10, gt=0)
-    """Iterations between two plane steps, k."""
+    """Number of iterations between two plane steps (k)."""
     plane_until: int | None = Field(None, gt=0)
-    """No plane step after this number of iterations, T_1."""
+    """Number of iterations after which there are no more plane steps (T_1); null has no such limit."""
     max_planes: int = Field(20, gt=1)
-    """Longest list of planes. When it is full, with cp too, the plane with the smallest multiplier makes room for a new
-    one; `displaced` in the series `aspire` counts such planes with a multiplier above 0."""
+    """Maximum number of planes. If the list is full, also with cp, a new plane replaces the one with the smallest
+    multiplier; `displaced` in the series `aspire` counts replaced planes whose multiplier was above 0."""
     model_bound: float | None = Field(None, gt=0)
-    """Bound of every entry of z and w_j, alpha_1; null for none."""
+    """Bound of the absolute value of every entry of z and w_j (alpha_1); null for no bound."""
     level_bound: float = Field(100.0, gt=0)
-    """Bound of h, alpha_2."""
+    """Upper bound of the level h (alpha_2)."""
     multiplier_bound: float = Field(10.0, gt=0)
-    """Bound of every multiplier, alpha_3."""
+    """Upper bound of every multiplier lam_l (alpha_3)."""
     dual_bound: float = Field(10.0, gt=0)
-    """Bound of every entry of phi_j, alpha_4."""
+    """Bound of the absolute value of every entry of phi_j (alpha_4)."""
     wire: Wire = "paper"
-    """Whether replies carry h and all multipliers, or only the worker's share of them, which it needs."""
+    """Content of replies besides z. paper: h and all multipliers; reduced: only the worker's share of them."""
     patience_s: Patience = ALONE_S
-    """How long a lost message is sent again. Then its worker takes no further part, and a wait for it, with `max_delay`
-    or for all workers, ends the run with an error that names it."""
+    """Time in s for which a lost message is sent again. After that its worker takes no further part, and waiting for
+    it, with `max_delay` or for all workers, ends the run with an error that names the worker."""
     gap_every: int | None = Field(None, gt=0)
-    """Iterations between two measurements of the stationarity gap, which cost no simulated time; null for none."""
+    """Iterations between measurements of the stationarity gap, in zero simulated time; null for no measurements."""
 
     def _check(self) -> None:
         if self.planes != "fixed" and self.uncertainty is None:
@@ -206,7 +206,7 @@ class Aspire(Algorithm):
 
     @property
     def events_depend_on_learning(self) -> bool:
-        """Losses decide how many planes there are, and messages carry a scalar per plane unless they are reduced."""
+        """True if losses determine the number of planes and messages carry a scalar per plane (not reduced)."""
         return self.planes != "fixed" and self.wire == "paper"
 
     def demands(self) -> Sequence[tuple[str, str, int]]:
@@ -221,7 +221,7 @@ class Aspire(Algorithm):
             yield where, what
 
     def _weights_for(self, workers: IntArray) -> Array:
-        """The prior of these workers; raises when the uncertainty set has no weights for them."""
+        """Return the prior weights of `workers`; raise an error if the uncertainty set has no weights for them."""
         prior = self.prior.weights(workers)
         if self.uncertainty is not None and self.planes != "fixed":
             self.uncertainty.worst_case(np.zeros(len(workers)), prior)
@@ -259,7 +259,7 @@ class Aspire(Algorithm):
             idle = [report.place for report in reports]
 
     def activation(self, fed: Federation, own: Worker, message: Message, terms: Terms, inbox: Inbox) -> Process:
-        """A worker: receive, update phi_j, step, send; (16) and (12) of the paper."""
+        """Process of a worker: receive, update phi_j, make steps, send; updates (16) and (12) of the paper."""
         k, z, steps = own.device, message.z, message.steps
         reply = message.payload or (z, terms.share)
         got = yield from fed.retry(lambda: fed.downlink(k, reply), patience_s=self.patience_s)
@@ -281,7 +281,7 @@ class Aspire(Algorithm):
             inbox.put(k.index, Report(own.place, own.w, loss, fed.now_s))
 
     def refresh(self, fed: Federation, worker: Worker, message: Message, share: Deferred, n: int) -> Process:
-        """One of n workers: receive a new list of planes, for the next activation."""
+        """Process of one of `n` workers: receive a new list of planes, for the next activation."""
         k, payload = worker.device, share if message.dual is None else message.dual
         size_bit = refresh_bit(self.wire, n, len(message.planes.p))
         got = yield from fed.retry(lambda: fed.downlink(k, payload, size_bit), patience_s=self.patience_s)
@@ -311,7 +311,7 @@ class Aspire(Algorithm):
         yield "kind", "the master's steps and multipliers are for parameters"
 
     def steps(self, n: int) -> Steps:
-        """The numbers of the iterations with n workers."""
+        """Return the step sizes, factors and bounds of the iterations with `n` workers."""
         fixed = self.planes == "fixed"
         return Steps(
             n_workers=n,

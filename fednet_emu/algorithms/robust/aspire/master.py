@@ -1,4 +1,4 @@
-"""The master of ASPIRE and its workers: their states, their messages and the records."""
+"""The master of ASPIRE and its workers: their states, messages and records."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.federation import Deferred, Device, Federation, SgdPlan, Shared
 
 LossOf = Literal["result", "steps"]
-"""result: the loss of the new model on all samples of the worker; steps: the mean over its steps, before each."""
+"""Loss that a worker sends. result: of the new model on all its samples; steps: the mean of the losses before steps."""
 
 Wire = Literal["paper", "reduced"]
-"""paper: replies carry every multiplier, refreshes all weights of all planes; reduced: only the worker's own share."""
+"""Content of messages. paper: all multipliers in replies, all planes in refreshes; reduced: only the worker's share."""
 
 
 def refresh_bit(wire: Wire, n_workers: int, n_planes: int) -> int:
-    """Bits of a plane refresh to one worker: N weights and a multiplier per plane, or the worker's share alone."""
+    """Bits of a plane refresh to one worker: N weights and one multiplier per plane, or only the worker's share."""
     return FLOAT_BIT * ((n_workers + 1) * n_planes if wire == "paper" else 1)
 
 
 class Message(NamedTuple):
-    """The master's message to all before its iteration t: z, and `dual`, (h, lam), for this version of the planes.
+    """The master's message to all workers before iteration `t`: z, and (h, lam) as `dual`, for this version of planes.
 
-    `steps` made z; `payload` is z with (h, lam), shared by all receivers. Both are None where each worker is sent its
-    share.
+    `steps` made z. `payload` is z with (h, lam), shared by all receivers. `dual` and `payload` are None if each worker
+    receives only its own share.
     """
 
     t: int
@@ -56,7 +56,7 @@ class Message(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """Terms that a worker calculates from a message for its next update: sum_l lam_l p_lj, and -phi_j."""
+    """Terms that a worker computes from a message for its next update: sum_l lam_l p_lj (`share`), -phi_j (`slope`)."""
 
     share: Deferred
     slope: Deferred
@@ -73,23 +73,23 @@ class Report(NamedTuple):
 
 @dataclass(slots=True)
 class Worker:
-    """One worker; `place` is its number, from 0, among the workers with samples."""
+    """One worker; `place` is its index among the workers with samples."""
 
     device: Device
-    place: int  # its column in the planes
+    place: int  # index of its column in the planes
     w: Deferred
-    planes: Planes  # the latest list that it received
-    share: Deferred  # sum_l lam_l p_lj, of multipliers and planes of one version
-    told: int = 0  # the iteration of the share
+    planes: Planes  # the latest list of planes that it received
+    share: Deferred  # sum_l lam_l p_lj, with multipliers and planes of the same version
+    told: int = 0  # the iteration in which the share was computed
 
     def learn(self, message: Message, share: Deferred, wire: Wire) -> None:
-        """Take over a share, unless it needs planes that have not arrived, or a later one is known."""
+        """Adopt the share of a message, unless the worker lacks the planes for it or knows the share of a later one."""
         understood = wire == "reduced" or message.planes.version == self.planes.version
         if understood and message.t >= self.told:
             self.share, self.told = share, message.t
 
     def renew(self, message: Message, share: Deferred) -> None:
-        """Take over a list of planes and the share of it, unless a later one is known."""
+        """Adopt a list of planes and its share, unless the worker knows those of a later message."""
         if message.t >= self.told:
             self.planes, self.share, self.told = message.planes, share, message.t
 
@@ -97,8 +97,8 @@ class Worker:
 class Master:
     """The state of the master. All models and losses stay deferred until a plane step reads the losses.
 
-    Of each worker it has the latest model in `models`, the latest loss in `losses` (0 before the first) and -phi_j in
-    `slopes`; `displaced` counts planes in use that had to make room for others.
+    For each worker, `models` has the latest model, `losses` the latest loss (0 before the first), and `slopes` -phi_j;
+    `displaced` counts planes in use that were replaced by others.
     """
 
     def __init__(self, fed: Federation, prior: Array, steps: Steps) -> None:
@@ -109,7 +109,7 @@ class Master:
         self._state = fed.defer(initial_state, self._z_0, 1)
         zero, none = fed.defer(torch.zeros_like, self._z_0), fed.defer(float, 0, size=1)
         self.models, self.slopes, self.losses = [self._z_0] * count, [zero] * count, [none] * count
-        self._shares: dict[int, Deferred] = {}  # of the workers that reported last, until the planes change
+        self._shares: dict[int, Deferred] = {}  # shares of the workers that reported last, until the planes change
         self._known: set[int] = set()
         self.displaced = 0
 
@@ -127,7 +127,7 @@ class Master:
         return Terms(share, self.slopes[j])
 
     def step(self, reports: Sequence[Report], steps: Steps) -> None:
-        """One iteration with the reports of these workers, each at most once."""
+        """Make one iteration with the given reports, at most one per worker."""
         self._steps = steps
         heard = [self._heard(report) for report in reports]
         self._state = self._fed.defer(master_step, self._state, self._z_0, heard, steps, size=6 * self._z_0.size)
@@ -139,7 +139,7 @@ class Master:
             self._shares[j] = self._fed.defer(methodcaller("share", place), self._state, size=1)
 
     def _heard(self, report: Report) -> Heard:
-        """The step's inputs from a report; its deferred parts are values when it runs."""
+        """Return a step's inputs from a report; deferred inputs become values when the step runs."""
         j, w, loss, _ = report
         enters = 0.0 if j in self._known else float(self._prior[j])
         self._known.add(j)
@@ -147,7 +147,7 @@ class Master:
         return Heard(*parts)
 
     def renew_planes(self, uncertainty: UncertaintySet | None, upkeep: Upkeep, max_planes: int) -> None:
-        """A plane step: reads the losses. In a timing-only run the list stays as it is, its nominal length."""
+        """Make a plane step, which reads the losses; a timing-only run keeps the list and its nominal length."""
         reading = self._fed.defer(_bill, self._state, self.losses, size=len(self.losses))
         read = self._fed.read(reading, nominal=())
         if not read or uncertainty is None:
@@ -163,7 +163,7 @@ class Master:
         self._state = self._fed.defer(_replaned, self._state, *numbers)
 
     def gap(self, devices: Sequence[Device], lr: float) -> float:
-        """The squared stationarity gap now, from one full gradient of every worker; an observation."""
+        """Current squared stationarity gap, from one full gradient of every worker, in no simulated time."""
         fed, plan = self._fed, SgdPlan(lr=1.0, steps=1)
         tried = [k.training(w, plan, "gap").result for k, w in zip(devices, self.models, strict=True)]
         descended, losses = [trained.params for trained in tried], [trained.loss for trained in tried]
@@ -172,7 +172,6 @@ class Master:
 
 
 def _replaned(state: State, lam: Array, lam_before: Array, values: Array) -> State:
-    """The state with another list of planes, whose multipliers and values [L] are these."""
     return state._replace(lam=lam, lam_before=lam_before, values=values)
 
 
@@ -188,10 +187,10 @@ class Log:
         self._paper_bit = self._actual_bit = 0
 
     def iteration(self, t: int, active: int, heard: int, planes: int, refreshed: int, displaced: int) -> None:
-        """Record iteration t, from 0, and its bits; totals count from the start.
+        """Record iteration `t`, from 0, and the total numbers of bits since the start.
 
-        The master waited for S = `active` reports and has received `heard`; it has `planes` planes, sent to N =
-        `refreshed` workers in this iteration, and has dropped `displaced` planes in use so far.
+        The master waited for S = `active` reports and received `heard`. It has `planes` planes, sent to N = `refreshed`
+        workers in this iteration, and has replaced `displaced` planes in use so far.
         """
         size = self._fed.task.model.size
         paper_bit, actual_bit = iteration_bit(self._wire, heard, size, planes, refreshed)
@@ -223,7 +222,7 @@ def iteration_bit(wire: Wire, heard: int, n_parameters: int, n_planes: int, refr
     """Bits of an iteration: by the paper's formula, and as unicast messages without losses.
 
     S = `heard` uploads and replies, P parameters, L planes, N = `refreshed` workers that receive the planes. The paper
-    counts S (2 P + 1 + L) scalars (its Section VI) and N^2 L for a refresh, without the loss that each upload carries
+    counts S (2 P + 1 + L) scalars (its Section VI) and N^2 L for a refresh. It does not count the loss in each upload
     and the multipliers in a refresh.
     """
     paper = heard * (2 * n_parameters + 1 + n_planes) + refreshed**2 * n_planes

@@ -2,8 +2,8 @@
 
 A master step costs O(S P + S L), independent of N.
 
-N workers, S of them with a report, P parameters, L planes. Planes are kept as the weights p_l = pbar + a_l themselves:
-the Lagrangian has them in this sum only.
+N workers, S of them with a report, P parameters, L planes. Planes are stored as the weights p_l = pbar + a_l, because
+the Lagrangian contains pbar and a_l only in this sum.
 
     L_p = h + sum_l lam_l (p_l' f(w) - h) + sum_j phi_j' (z - w_j) + (prox / 2) sum_j |z - w_j|^2
 
@@ -27,25 +27,25 @@ from fednet_emu.arrays import Array
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Step sizes, strengths and bounds of one master step, in the paper's symbols where it has one."""
+    """Step sizes, factors and bounds of one master step, with the paper's symbols where they exist."""
 
     n_workers: int  # N
     lr_z: float  # eta_z
     lr_h: float  # eta_h
     rho_lam: float  # rho_1
     rho_phi: float  # rho_2
-    prox: float  # kappa_1, the strength of the quadratic term
+    prox: float  # kappa_1, the factor of the quadratic penalty
     c_lam: float  # c_1^t, or its limit
     c_phi: float  # c_2^t, or its limit
-    model_bound: float  # alpha_1, of every entry of z; infinite for none
-    level_bound: float  # alpha_2, of h
-    multiplier_bound: float  # alpha_3, of every lam_l
-    dual_bound: float  # alpha_4, of every entry of phi_j
-    multiplier_floor: float = 0.0  # least lam_l: 0, or 1 like its bound where the planes are fixed
-    falling: bool = False  # whether c_1 and c_2 fall as 1 / (rho (t + 1)^(1/6)), as in the theorems
+    model_bound: float  # alpha_1, bound of every entry of z; infinite for no bound
+    level_bound: float  # alpha_2, bound of h
+    multiplier_bound: float  # alpha_3, bound of every lam_l
+    dual_bound: float  # alpha_4, bound of every entry of phi_j
+    multiplier_floor: float = 0.0  # minimum of lam_l: 0, or 1 like its bound if the planes are fixed
+    falling: bool = False  # True if c_1 and c_2 fall as 1 / (rho (t + 1)^(1/6)), as in the theorems
 
     def at(self, t: int) -> Steps:
-        """The steps of iteration t, from 0."""
+        """Return the settings of iteration `t`, from 0."""
         if not self.falling:
             return self
         slow = (t + 1) ** (-1 / 6)
@@ -53,7 +53,7 @@ class Steps:
 
 
 class State(NamedTuple):
-    """The master's state after an iteration; `slopes` and `shares` are of the workers that reported, in their order."""
+    """The master's state after an iteration; `slopes` and `shares` belong to the workers that reported, in order."""
 
     z: Tensor  # global model [P]
     h: float  # the level
@@ -61,8 +61,8 @@ class State(NamedTuple):
     lam_before: Array  # lam [L] one iteration earlier
     values: Array  # p_l' f for every plane [L], with the latest loss of each worker
     pull: Tensor  # sum_j (phi_j - prox (w_j - z_0)) [P] in double precision, from the initial model z_0
-    slopes: tuple[Tensor, ...] = ()  # -phi_j [P], the linear terms of their next updates (12)
-    shares: tuple[float, ...] = ()  # sum_l lam_l p_lj, by which they scale their gradients
+    slopes: tuple[Tensor, ...] = ()  # -phi_j [P], the linear terms of the workers' next updates (12)
+    shares: tuple[float, ...] = ()  # sum_l lam_l p_lj, by which the workers scale their gradients
 
     def slope(self, place: int) -> Tensor:
         return self.slopes[place]
@@ -72,28 +72,28 @@ class State(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """One report, and the previous values of its worker."""
+    """One report, and the previous values of the worker that sent it."""
 
     w: Tensor  # the new model [P]
     w_before: Tensor  # the previous model, or z_0
     loss: float
     loss_before: float  # the previous loss, or 0
-    enters: float  # q_j at its first report, else 0: the share of its loss in the level h, which so starts at q'f
+    enters: float  # q_j at the worker's first report, else 0: its loss's weight in the level h, which starts at q'f
     slope: Tensor  # -phi_j [P] of this worker
     column: Array  # p_lj of every plane [L]
 
 
 def initial_state(z_0: Tensor, n_planes: int) -> State:
-    """The start: all models equal z_0, all phi_j = 0, no loss known, the weight 1 shared by the planes."""
+    """Return the initial state: all models equal z_0, all phi_j = 0, no loss known, weight 1 shared by the planes."""
     zeros = torch.zeros_like(z_0, dtype=torch.float64)
     lam = np.full(n_planes, 1.0 / n_planes)
     return State(z_0, 0.0, lam, lam, np.zeros(n_planes), zeros)
 
 
 def master_step(state: State, z_0: Tensor, heard: Sequence[Heard], steps: Steps) -> State:
-    """Updates (13), (14), (15), and (16) for the workers with reports.
+    """Make the updates (13) to (15), and update (16) for the workers with reports.
 
-    Vectors become double before an operation: PyTorch takes several times as long for operands of two precisions.
+    Vectors become double before an operation: PyTorch takes several times as long for operands of different precisions.
     """
     pull, values, level = state.pull, state.values.copy(), state.h
     for arrival in heard:
@@ -104,7 +104,7 @@ def master_step(state: State, z_0: Tensor, heard: Sequence[Heard], steps: Steps)
     h = h_step(level, state.lam, steps)
     lam = lam_step(state.lam, values, h, steps)
     slopes = tuple(slope_step(arrival.slope, z, arrival.w, steps) for arrival in heard)
-    for arrival, slope in zip(heard, slopes, strict=True):  # in place: `pull` is a tensor of this step by now
+    for arrival, slope in zip(heard, slopes, strict=True):  # in place, as `pull` is a new tensor of this step by now
         pull -= (slope - arrival.slope).double()
     shares = tuple(float(lam @ arrival.column) for arrival in heard)
     return State(z, h, lam, state.lam, values, pull, slopes, shares)
@@ -123,15 +123,15 @@ def h_step(h: float, lam: Array, steps: Steps) -> float:
 
 
 def lam_step(lam: Array, values: Array, h: float, steps: Steps) -> Array:
-    """Update (15): lam_l <- clip(lam_l + rho_lam (p_l' f - h - c_lam lam_l), floor, bound), of multipliers."""
+    """Update (15) of the multipliers: lam_l <- clip(lam_l + rho_lam (p_l' f - h - c_lam lam_l), floor, bound)."""
     raised = lam + steps.rho_lam * (values - h - steps.c_lam * lam)
     return np.minimum(np.maximum(raised, steps.multiplier_floor), steps.multiplier_bound)
 
 
 def slope_step(slope: Tensor, z: Tensor, w: Tensor, steps: Steps) -> Tensor:
-    """Update (16), phi_j <- clip(phi_j + rho_phi (z - w_j - c_phi phi_j)), of slope = -phi_j.
+    """Update (16), phi_j <- clip(phi_j + rho_phi (z - w_j - c_phi phi_j)), in terms of `slope` = -phi_j.
 
-    Worker and master have the same z, w_j and phi_j, and so the same result: it is calculated once.
+    Worker and master have the same z, w_j and phi_j, hence the same result, which is computed once.
     """
     gap = z - w
     if steps.c_phi:
@@ -140,7 +140,7 @@ def slope_step(slope: Tensor, z: Tensor, w: Tensor, steps: Steps) -> Tensor:
 
 
 def share_of(state: State, column: Array) -> float:
-    """sum_l lam_l p_lj, by which worker j scales its gradient."""
+    """Return sum_l lam_l p_lj, by which worker j scales its gradient; `column` holds p_lj [L]."""
     return float(state.lam @ column)
 
 
@@ -154,11 +154,11 @@ def squared_gap(
     lr: float,
     steps: Steps,
 ) -> float:
-    """The squared stationarity gap of eq. (32): how far the updates would move everything at the present point.
+    """Return the squared stationarity gap of eq. (32): how far the updates would move all variables from this state.
 
-    It is the squared norm of the gap of L_p, without its regularisation by c_1 and c_2. Each block is (x - P(x - step *
-    dL/dx)) / step, with P the projection onto the block's box. Of each worker, `models` has w_j [P], `descended` w_j -
-    grad f_j(w_j) [P], `losses` f_j(w_j) and `slopes` -phi_j [P]; `planes` is p [L, N], and `lr` eta_w.
+    The result is the squared norm of the gap of L_p, without its regularisation by c_1 and c_2. Each block is
+    (x - P(x - step * dL/dx)) / step, with P the projection onto the block's box. For each worker, `models` has w_j [P],
+    `descended` w_j - grad f_j(w_j) [P], `losses` f_j(w_j), `slopes` -phi_j [P]; `planes` is p [L, N], and `lr` eta_w.
     """
     z, h, lam, box, dual_box = state.z, state.h, state.lam, steps.model_bound, steps.dual_bound
     values, shares = planes @ np.asarray(losses), lam @ planes
@@ -183,16 +183,16 @@ def _square(vector: Tensor) -> float:
 
 
 Upkeep = Literal["ease", "cp", "fixed"]
-"""ease adds the worst case and drops idle planes; cp only adds; fixed keeps the prior alone, its multiplier at 1."""
+"""Upkeep of planes. ease: add the worst case, drop idle planes; cp: only add; fixed: only the prior, multiplier 1."""
 
 GAIN = 1e-12
-"""A worst case is a new plane when it exceeds all planes by more than this."""
+"""Minimum difference by which a worst case must exceed all planes to become a new plane."""
 IDLE = 1e-10
-"""A multiplier up to this counts as zero."""
+"""Largest multiplier that counts as zero."""
 
 
 class Planes(NamedTuple):
-    """An immutable list of planes; `version` counts the lists before it."""
+    """An immutable list of planes; `version` is the number of lists before this list."""
 
     version: int
     p: Array  # weights [L, N], one row per plane
@@ -201,11 +201,11 @@ class Planes(NamedTuple):
 def renewed(
     planes: Planes, upkeep: Upkeep, worst: Array, losses: Array, lam: Array, lam_before: Array, max_planes: int
 ) -> tuple[Planes, list[int], int]:
-    """The planes after a plane step of the master, eqs. (20) and (21).
+    """Return the planes after a plane step of the master, eqs. (20) and (21).
 
-    The worst-case weights [N] for the latest `losses` [N] become a plane if they cut something off; beyond `max_planes`
-    the old planes with the smallest multipliers [L] are dropped. The result is the list; the old row of each of its
-    planes, or -1 for a new one; and how many planes had to make room although their multipliers were above 0.
+    The worst-case weights `worst` [N] for the latest `losses` [N] become a plane if they exceed all planes. Beyond
+    `max_planes`, the old planes with the smallest multipliers `lam` [L] are dropped. The result is the list; the old
+    row of each of its planes, or -1 for a new plane; and the number of dropped planes whose multipliers were above 0.
     """
     values = planes.p @ losses
     adds = float(worst @ losses) > float(values.max()) + GAIN
@@ -223,5 +223,5 @@ def renewed(
 
 
 def moved_to(origin: Sequence[int], lam: Array) -> Array:
-    """The multipliers of a new list: unchanged for kept planes, zero for a new one."""
+    """Return the multipliers of a new list: unchanged for kept planes, zero for a new plane."""
     return np.array([lam[row] if row >= 0 else 0.0 for row in origin])
