@@ -121,7 +121,11 @@ class SharedTurns(TurnQueue):
             cell.files[first.slice] += by
         else:
             cell.own += by
-        cell.part = self._slices.taken(cell.own, cell.files)
+        others = sum(cell.files.values())
+        if self._divides:
+            cell.part = self._slices.taken(cell.own, cell.files)
+        else:
+            cell.part = others / (cell.own + others) if others else 0.0
 
     def _mark(self, burst: Burst, cell: CellUse) -> None:
         """Record the integral at the start of the time in which a burst can lose time to files."""

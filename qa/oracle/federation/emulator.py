@@ -11,13 +11,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Generator, Iterator
+from fractions import Fraction
 from typing import Any
 
 from fednet_emu.scenario.model import Scenario
 
+from ..network.script import SliceRule, parts_of
 from .parts import Battery, Compute, Gather, Leg, Line, Message, Pause, Someone, Task
 from .physics import MODEL_BIT, NEVER, NS, Physics, to_ns
 from .plans import Grant, plan, sending
+from .users import User
 
 Steps = Generator[Any, Any, Any]
 
@@ -28,8 +31,12 @@ class Emulator:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario, self.physics, self.now_ns = scenario, Physics(scenario), 0
         self.books: dict[str, list[tuple[Any, ...]]] = {
-            name: [] for name in ("transfers", "computes", "rounds", "backhaul", "flips", "plan", "bursts")
+            name: [] for name in ("transfers", "computes", "rounds", "backhaul", "flips", "plan", "bursts", "traffic")
         }
+        given = scenario.network.slices
+        self.slices = [*given, *(name for name in ("others", "fl") if name not in given)]
+        self.rules = tuple(rule_of(given.get(name)) for name in self.slices)
+        self.own_slice = self.slice_of("fl")
         everybody, battery = range(self.physics.n), scenario.devices.battery
         self.batteries = {k: Battery(self, k) for k in everybody if battery is not None}
         self.tasks, self.gathers = list[Task](), list[Gather]()
@@ -39,6 +46,19 @@ class Emulator:
         access = scenario.network.uplink.access
         self.access, self.planner = access.kind, getattr(access, "planner", None)
         self.ended = "done"
+        self.users, self.ending = list(self.everyone()), list[Leg]()
+
+    def everyone(self) -> Iterator[User]:
+        """The other users; a class with a place per file counts as one."""
+        radio = self.physics.n
+        for of, its in enumerate(self.scenario.traffic):
+            for number in range(1 if its.place == "per-file" else its.users):
+                yield User(self, its, of, number, radio + number)
+            radio += its.users
+
+    def slice_of(self, name: str) -> int:
+        """The number of a slice."""
+        return self.slices.index(name)
 
     def play(self) -> Emulator:
         """Until the last round has ended, or nobody can go on."""
@@ -206,16 +226,26 @@ class Emulator:
         """Ends, batteries, starts; whether anything has changed."""
         changed = sum(compute.end() for compute in [*self.computing.values()])
         changed += sum(self.end(burst) for burst in [*self.air])
+        for leg in [leg for leg in self.ending if leg.over]:
+            self.ending.remove(leg)
+            leg.file.user.end(leg)
+        changed += sum(user.arrive() for user in self.users)
         changed += sum(line.settle() for line in self.lines.values())
         changed += sum(self.switch(battery) for battery in self.batteries.values())
         self.queue += sorted(self.asked, key=lambda burst: min((leg.sender, leg.receiver) for leg in burst))
         self.asked = []
+        self.queue.sort(key=self.level)
         return changed + sum(self.begin(burst) for burst in [*self.queue]) > 0
+
+    def level(self, burst: list[Leg]) -> int:
+        """Turns are by priority, and then in the order of the requests."""
+        return self.rules[burst[0].slice].priority
 
     def end(self, burst: list[Leg]) -> bool:
         """Take a burst off the air when none of its legs is under way any more."""
         for leg in burst:
-            if not leg.stopped and leg.left_bit > 0 and (leg.until_ns <= self.now_ns or not self.bps(leg)):
+            dead = not self.bps(leg) and self.has_part(leg)
+            if not leg.stopped and leg.left_bit > 0 and (leg.until_ns <= self.now_ns or dead):
                 leg.stopped = leg.reason if leg.until_ns <= self.now_ns else "unreachable"
         if any(leg.left_bit > 0 and not leg.stopped for leg in burst):
             return False
@@ -224,7 +254,11 @@ class Emulator:
             leg.finish(leg.stopped or self.erased(leg))
         first, took_s = burst[0], (self.now_ns - burst[0].started_ns) / NS
         air_bit = max(leg.size_bit - max(leg.left_bit, 0) for leg in burst)
-        self.book(burst, air_bit, first.drawn_w * took_s, sum(leg.receive_j for leg in burst))
+        if first.file is not None:
+            self.ending.append(first)
+        else:
+            energy_j = first.sent_j if self.users else first.drawn_w * took_s
+            self.book(burst, air_bit, energy_j, sum(leg.receive_j for leg in burst))
         return True
 
     def erased(self, leg: Leg) -> str:
@@ -259,6 +293,7 @@ class Emulator:
         """Write a row about a burst, or a leg that never was on the air."""
         first, fates = burst[0], sorted((leg.receiver, leg.value) for leg in burst)
         row = (first.kind, first.sender, first.started_ns, self.now_ns, *fates, air_bit, energy_j, receive_j)
+        row += (first.lost_s,) if self.users else ()
         self.books["transfers"].append(row)
 
     def bps(self, leg: Leg) -> float:
@@ -267,14 +302,37 @@ class Emulator:
         if leg.slots_s:
             return leg.size_bit / leg.slots_s
         if leg.kind == "downlink":
-            return physics.bps(physics.down_snr[leg.receiver])
+            return physics.bps(physics.down_snr[leg.device])
         snr = physics.up_snr[leg.sender] * leg.part
-        cell = [burst[0] for burst in self.air if (burst[0].kind, burst[0].cell) == (leg.kind, leg.cell)]
         if self.access == "ofdma":
-            return physics.bps(snr, 1 / len(cell))
+            share = self.share(leg, self.on_air(leg))
+            return physics.bps(snr, share) if share else 0.0
         if leg.grant is not None:
             return physics.bps(snr / leg.grant.noise, leg.grant.share)
         return physics.bps(snr)
+
+    def on_air(self, leg: Leg) -> list[Leg]:
+        """All that is on the air in its band and cell."""
+        return [burst[0] for burst in self.air if (burst[0].kind, burst[0].cell) == (leg.kind, leg.cell)]
+
+    def share(self, leg: Leg, cell: list[Leg]) -> float:
+        """Its part of a band that these divide."""
+        if not self.scenario.network.slices:
+            return 1 / len(cell)
+        same = sum(other.slice == leg.slice for other in cell)
+        return float(parts_of(self.rules, {other.slice for other in cell})[leg.slice]) / same
+
+    def has_part(self, leg: Leg) -> bool:
+        """Whether its slice has a part of the band, if the band is divided."""
+        return self.access != "ofdma" or leg.kind == "downlink" or self.share(leg, self.on_air(leg)) > 0
+
+    def loses(self, burst: list[Leg], *, waits: bool) -> float:
+        """How much of each second a burst of the federation loses to files now."""
+        cell = self.on_air(burst[0])
+        own = [other for other in cell if other.file is None]
+        if waits or burst[0].kind == "downlink" or self.access != "ofdma":
+            return waits and len(cell) > len(own)
+        return 1 - self.share(burst[0], cell) / self.share(burst[0], own)
 
     # ---- time --------------------------------------------------------------------------------------------------------
 
@@ -296,10 +354,13 @@ class Emulator:
         for burst in self.air:
             for leg in burst:
                 if leg.left_bit > 0 and not leg.stopped:
-                    yield min(leg.until_ns, self.now_ns + max(to_ns(leg.left_bit / self.bps(leg)), 1))
+                    bps = self.bps(leg)
+                    yield min(leg.until_ns, self.now_ns + max(to_ns(leg.left_bit / bps), 1) if bps else NEVER)
         yield from (compute.ends_ns for compute in self.computing.values())
         yield from (line.next_ns() for line in self.lines.values())
         yield from (gather.until_ns for gather in self.gathers if not gather.over)
+        yield from (user.due_ns for user in self.users)
+        yield from (leg.told_ns for leg in self.ending)
         yield from (task.waits.until_ns for task in self.tasks if isinstance(task.waits, Pause))
         legs = (task.waits for task in self.tasks if isinstance(task.waits, Leg))
         yield from (leg.told_ns for leg in legs if leg.ended)
@@ -311,6 +372,10 @@ class Emulator:
         rates = {leg: self.bps(leg) for burst in self.air for leg in burst if not leg.stopped}
         for battery in self.batteries.values():
             battery.flow(until_ns)
+        for bursts, waits in ((self.air, False), (self.queue, True)) if self.users else ():
+            for burst in bursts:
+                burst[0].lost_s += flow_s * self.loses(burst, waits=waits) if burst[0].file is None else 0.0
+                burst[0].sent_j += 0.0 if waits or not self.bps(burst[0]) else burst[0].drawn_w * flow_s
         for burst in self.air:
             for leg in burst:
                 leg.receive_j += leg.receiving_w * flow_s
@@ -341,3 +406,10 @@ class Emulator:
         if self.batteries:
             idle_j = sum(battery.used_j["idle"] for battery in self.batteries.values())
         return {**self.books, "batteries": balances, "idle": [(idle_j,)]}
+
+
+def rule_of(its: Any) -> SliceRule:
+    """A slice in fractions; one without settings has none of its own."""
+    if its is None:
+        return SliceRule(0, Fraction(1), Fraction(0), Fraction(0), Fraction(1))
+    return SliceRule(its.priority, *map(Fraction, (its.weight, its.dedicated, its.min, its.max)))

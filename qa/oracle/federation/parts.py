@@ -9,6 +9,7 @@ from .physics import NEVER, NOTICE_S, NS, Physics, to_ns
 
 if TYPE_CHECKING:
     from .emulator import Emulator, Steps
+    from .users import File
 
 
 class Task:
@@ -98,6 +99,8 @@ class Leg:
         self.part, self.grant, self.slots_s, self.name = 1.0, None, 0.0, None
         self.ended, self.value, self.started_ns, self.receive_j = False, "", -1, 0.0
         self.told_ns, self.until_ns, self.reason, self.stopped, self.cut = -1, NEVER, "", "", False
+        self.file: File | None = None
+        self.slice, self.lost_s, self.sent_j = emulator.own_slice, 0.0, 0.0
 
     def start(self) -> None:
         """Go on the air, until the timeout or the departure of the device."""
@@ -105,7 +108,10 @@ class Leg:
         snr = physics.down_snr[self.device] if self.kind == "downlink" else physics.up_snr[self.device] * self.part
         patience_s = physics.patience_s(self.kind, snr, self.size_bit)
         timeout, leaves_ns = "timeout" if patience_s else "unreachable", physics.leaves_ns(self.device, emulator.now_ns)
-        self.until_ns, self.reason = min((emulator.now_ns + to_ns(patience_s), timeout), (leaves_ns, "left"))
+        if self.file is not None:
+            patience_s = NEVER
+        until_ns = NEVER if patience_s == NEVER else emulator.now_ns + to_ns(patience_s)
+        self.until_ns, self.reason = min((until_ns, timeout), (leaves_ns, "left"))
         explicit_s = getattr(emulator.scenario.network, self.kind).timeout_s
         self.told_ns = emulator.now_ns + to_ns(min(NOTICE_S, explicit_s or NOTICE_S))
         self.started_ns = emulator.now_ns

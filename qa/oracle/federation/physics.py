@@ -65,11 +65,18 @@ class Physics:
         channel, devices = scenario.channel, scenario.devices
         self.hertz, self.n = channel.bandwidth_hz, devices.count
         self.stations = getattr(scenario.network.cells, "xy_m", ((0.0, 0.0),))
-        self.message_bit = MODEL_BIT + getattr(scenario.network.overhead, "header_bit", 0)
+        self.header_bit = getattr(scenario.network.overhead, "header_bit", 0)
+        self.message_bit = MODEL_BIT + self.header_bit
         losses_db = [[self.loss_db(place, station) for station in self.stations] for place in devices.placement.xy_m]
         self.serving = [loss.index(min(loss)) for loss in losses_db]
         self.up_snr = [self.snr(min(loss), channel.device, channel.base_station) for loss in losses_db]
         self.down_snr = [self.snr(min(loss), channel.base_station, channel.device) for loss in losses_db]
+        for its in scenario.traffic:  # users have the radio of a device, and no battery
+            for user in range(its.users):
+                loss_db = self.loss_db(its.placement.xy_m[user % len(its.placement.xy_m)], self.stations[0])
+                self.serving.append(0)
+                self.up_snr.append(self.snr(loss_db, channel.device, channel.base_station))
+                self.down_snr.append(self.snr(loss_db, channel.base_station, channel.device))
         self.arrivals_ns = [[0] for _ in range(self.n)]  # of harvested energy, as far as was asked for
         steps = scenario.algorithm.local_steps
         self.flop = [FLOP_PER_SAMPLE * 20 * steps] * self.n  # 20 samples each, all of them in every step
@@ -124,7 +131,11 @@ class Physics:
         planner = getattr(way.access, "planner", None)
         if way.timeout_s is not None:
             return float(way.timeout_s)
-        if way.access.kind == "over-the-air" or (planner is not None and planner.kind != "fedl"):
+        if (
+            self.scenario.traffic
+            or way.access.kind == "over-the-air"
+            or (planner is not None and planner.kind != "fedl")
+        ):
             return MOST_S
         shares = (1.0, 1 / self.n) if way.access.kind == "ofdma" else (1.0,)
         takes_s = [size_bit / (self.bps(snr, share) or 1e-300) for share in shares]

@@ -15,10 +15,11 @@ PLANNERS = (
 )
 
 
-def scene(number: int) -> tuple[str, ...]:
-    """The settings of a scene, each as `key=value`."""
+def scene(number: int, *, shared: bool = False) -> tuple[str, ...]:
+    """The settings of a scene, each as `key=value`; `shared` with other users, and sometimes with slices."""
     rng = Random(f"scene {number}")
     count, kind = rng.randint(1, 5), rng.choice(("turns", "parts", "planned", "over the air", "edges"))
+    kind = ("turns", "parts")[number % 2] if shared else kind
     settings: dict[str, Any] = {
         "seed": number,
         "title": kind,
@@ -39,9 +40,14 @@ def scene(number: int) -> tuple[str, ...]:
     planner = settings["network"]["uplink"]["access"].get("planner", {})
     if "waterfall_db" in planner and settings["channel"]["device"]["tx_power_dbm"] <= 0:
         settings["network"]["uplink"]["access"]["planner"] = {**planner, "waterfall_db": -20.0}
-    if rng.random() < 0.6 and not slow:
+    if shared:
+        if slow:
+            settings["channel"]["rate"]["bit_rate_bps"] = 1e5
+        settings["traffic"] = traffic(rng)
+        settings["network"]["slices"] = slices(rng, settings["traffic"], kind)
+    elif rng.random() < 0.6 and not slow:
         settings["devices.battery"] = battery(rng)
-    if rng.random() < 0.3:
+    if rng.random() < 0.3 and not shared:
         settings["devices.availability"] = {"kind": "windows", "devices": windows(rng, count)}
     return tuple(f"{path}={json.dumps(value)}" for path, value in settings.items())
 
@@ -129,6 +135,45 @@ def backhaul(rng: Random) -> dict[str, Any]:
         "energy_j_per_bit": 1e-6,
         "loss": {"kind": "random", "probability": 0.4} if rng.random() < 0.5 else "none",
     }
+
+
+def traffic(rng: Random) -> list[dict[str, Any]]:
+    """One to three classes of other users, with loads of up to some tenths."""
+    return [user_class(rng, name) for name in ("phones", "readers", "sensors")[: rng.randint(1, 3)]]
+
+
+def user_class(rng: Random, name: str) -> dict[str, Any]:
+    """Some users whose files arrive, or follow on each other, and have laws of sizes and of gaps."""
+    users, byte, gap_s = rng.randint(1, 3), rng.uniform(20, 400), rng.uniform(0.005, 0.05)
+    sizes = (
+        {"kind": "fixed", "byte": round(byte)},
+        {"kind": "exponential", "mean_byte": byte},
+        {"kind": "log-normal", "mean_byte": byte, "sigma": 1.0, "most_byte": 10 * byte},
+        {"kind": "bounded-pareto", "shape": 1.5, "least_byte": byte / 3, "most_byte": 30 * byte},
+    )
+    gaps = ({"kind": "fixed", "mean_s": gap_s}, {"kind": "exponential", "mean_s": gap_s})
+    how = rng.choice(({}, {"after": "end"}, {"place": "per-file"}))
+    places = [[rng.uniform(-90, 90), rng.uniform(-90, 90)] for _ in range(users)]
+    return {
+        "name": name, "users": users, "placement": {"kind": "list", "xy_m": places},
+        "direction": rng.choice(("uplink", "uplink", "downlink")), "size": rng.choice(sizes), "gap": rng.choice(gaps),
+        "slice": rng.choice((None, name)), **how,
+    }  # fmt: skip
+
+
+def slices(rng: Random, classes: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    """None, or one for each name; turns have priorities alone."""
+    names = sorted({its["slice"] or "others" for its in classes} | {"fl"})
+    if rng.random() < 0.3 and names == ["fl", "others"]:
+        return {}
+    found: dict[str, Any] = {}
+    for name in names:
+        found[name] = {"priority": rng.randint(0, 1)}
+        if kind == "parts" and all(its["direction"] == "uplink" for its in classes):
+            kept, least = sorted(rng.choice((0.0, 0.0, 0.1, 0.2)) for _ in range(2))
+            found[name] |= {"weight": rng.choice((1.0, 3.0)), "dedicated": kept, "min": least}
+            found[name]["max"] = rng.choice((1.0, 1.0, max(least, 0.5)))
+    return found
 
 
 def battery(rng: Random) -> dict[str, Any]:
