@@ -126,7 +126,7 @@ class LearningTask:
         return len(self._validation.y)
 
     def validation_error(self, vector: torch.Tensor) -> float:
-        """The error rate on the validation samples of a classifier with the parameters `vector`; nan for a regression."""
+        """Error rate of a classifier with the parameters `vector` on the validation samples; nan for a regression."""
         accuracy = score_samples(self.model, vector, self._validation.x, self._validation.y).pooled().accuracy
         return float("nan") if accuracy is None else 1.0 - accuracy
 

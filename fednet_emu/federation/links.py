@@ -76,7 +76,7 @@ class Links:
         return Shared(payload, self._shared)
 
     def downlink(self, device: int, payload: Any, size_bit: int | None) -> Transfer:
-        """Send from the server to a device; a published model is sent as an update if the device has the previous one."""
+        """Send from the server to a device; a published model goes as an update if the device has the previous one."""
         published = None if size_bit is not None else self._publications
         if published is not None:
             size_bit = published.bit(device, payload.payload if isinstance(payload, Shared) else payload)
@@ -107,7 +107,7 @@ class Links:
         since: Since,
         kept: float | None = None,
     ) -> Transfer:
-        """Send from a device to the server; if the uplink compresses and `since` is given, send the payload as an update.
+        """Send from a device to the server, as an update if the uplink compresses and `since` is given.
 
         `kept` is the share of entries that a sparse update keeps; None means the share in the scenario.
 

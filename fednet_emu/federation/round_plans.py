@@ -1,5 +1,4 @@
-"""Planned rounds: the planner receives the server's knowledge, and its grants set the uplinks and the clock frequencies.
-"""
+"""Planned rounds: the planner receives the server's knowledge, and its grants control the uplinks and processors."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ from fednet_emu.units import db_to_linear
 
 @final
 class RoundPlans:
-    """Plans rounds if the uplink's access is `planned`, else has no effect. The records contain the plans as series `plan`.
+    """Plans rounds if the uplink's access is `planned`, else has no effect; plans are recorded in the series `plan`.
 
     With `asks`, the caller of the run answers a question for the grants of each cell, in place of the planner.
     """
@@ -65,7 +64,7 @@ class RoundPlans:
     def plan(
         self, devices: Sequence[int], flop: Array, n_samples: IntArray, down_bit: int, up_bit: int, t: int
     ) -> Process:
-        """Process that grants band shares, transmit powers and clock frequencies; its value is the participating devices.
+        """Process that grants band shares, powers and clock frequencies; its value is the participating devices.
 
         Args:
             devices: indices of the chosen devices, at least one.
@@ -137,7 +136,7 @@ class RoundPlans:
             return np.asarray(down_bit / self._network.expected_bps(numbers, down=True))
 
     def _after_download(self, round_: Round, there: Mask) -> Round:
-        """The round if only the devices in `there` receive the model; a broadcast takes as long as the slowest needs."""
+        """The round if only the devices in `there` receive the model; a broadcast takes as long as the slowest link."""
         download_s = round_.ready_s
         if not self._network.downlink.settings.broadcasts:
             return round_

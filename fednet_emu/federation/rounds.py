@@ -59,7 +59,7 @@ class Rounds:
         self._turns, self._counted_ns = 0, self._clock.now
 
     def turn(self) -> None:
-        """Count an iteration of `Federation.rounds`; raise an `AlgorithmError` after too many without an end of a round."""
+        """Count an iteration of `Federation.rounds`; raise an `AlgorithmError` after too many in one round."""
         self._turns += 1
         if self._turns > MAX_TURNS:
             self._refuse_endless("fed.rounds", f"{MAX_TURNS} turns of the loop")
