@@ -54,7 +54,7 @@ class Signals:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Ignore SIGINT and SIGTERM inside the `with` block. Only the main thread, where Python handles signals, can do so."""
+    """Ignore SIGINT and SIGTERM inside the `with` block; has no effect in threads other than the main thread."""
     in_main = threading.current_thread() is threading.main_thread()
     numbers = [number for number in SIGNALS if in_main and signal.getsignal(number) is not None]
     before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}

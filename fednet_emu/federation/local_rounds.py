@@ -57,7 +57,7 @@ class LocalDevice(Device):
 @final
 @dataclass(frozen=True, slots=True)
 class LocalStep:
-    """A client as data. The client trains the received model once on all its samples, and sends a function of the result.
+    """A client as data. The client trains the received model once on all samples, and sends a function of the result.
 
     The message is a model w, or several parts that begin with w. In the signatures below, `more` stands for the further
     parts of the message and the arguments of the exchange, of which the first integer is the round.
@@ -193,7 +193,7 @@ class LocalRounds:
         return not why
 
     def play(self, invited: Sequence[Device], message: Any, client: Any, args: Sequence[Any], how: Exchange) -> Process:
-        """Process whose value is the deliveries of all replies, in the order of `invited`; None if events are needed."""
+        """Process whose value is the deliveries of all replies, in the order of `invited`; None if arrays do not do."""
         fed, clock = self._fed, self._fed.clock
         down, up = self._bands
         devices = np.array([k.index for k in invited], np.int64)

@@ -32,7 +32,7 @@ from fednet_emu.network.air.transfer import Delivery, Transfer
 from fednet_emu.network.over_the_air import Superposition, relative_error
 
 MeanOf = Callable[[Tensor, Sequence[float]], Accumulation]
-"""Function from w [P] and weights to the weighted mean [P] of the differences (model - w) as models arrive one by one."""
+"""Function of w [P] and weights: the weighted mean [P] of the differences (model - w), as models arrive one by one."""
 
 
 @of_means
@@ -60,7 +60,7 @@ def moved_by_sum(w: Tensor, weights: Sequence[float], factor: float = 1.0, stati
 
 
 def moved(w: Tensor, update: Tensor, factor: float, statistics: int = 0) -> Tensor:
-    """Sum of `w` [n] and `factor` times `update` [n]; the last `statistics` entries (running statistics) have factor 1."""
+    """Sum of `w` [n] and `factor` times `update` [n]; factor 1 for the last `statistics` entries (running statistics)."""
     if statistics and factor != 1.0:
         n = len(w) - statistics
         return w + torch.cat([factor * update[:n], update[n:]])

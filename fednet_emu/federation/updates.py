@@ -41,7 +41,7 @@ Read = Callable[[Deferred, int], int]
 
 
 class Sent(NamedTuple):
-    """The model [n] that a receiver reads, the compression error [n] (None without error feedback), and the size in bits."""
+    """The model [n] that a receiver reads, the compression error [n] (None without error feedback), the size in bits."""
 
     model: Tensor
     left: Tensor | None
@@ -119,7 +119,7 @@ class Compressor:
     def send(
         self, x: Deferred, base: Deferred | None, who: tuple[int, ...], number: int, kept: float | None = None
     ) -> tuple[Deferred, int]:
-        """The model that the receiver reads in message `number` of the sender `who`, and the size of the message in bits.
+        """Return the model that the receiver reads in message `number` of the sender `who`, and the size in bits.
 
         If `kept` is given, a sparse scheme keeps this share of the entries.
         """
@@ -213,7 +213,7 @@ class _Published:
 
 @final
 class Publications:
-    """The compressed downlink: the sequence of published models, and the latest published model that each device has."""
+    """The compressed downlink: the sequence of published models, and the latest of these models on each device."""
 
     def __init__(self, compressor: Compressor) -> None:
         self._compressor = compressor
@@ -222,7 +222,7 @@ class Publications:
         self._has: dict[int, int] = {}
 
     def publish(self, w: Deferred) -> Deferred:
-        """Publish `w`, and return the model that devices receive from now on; the first published model is `w` itself."""
+        """Publish `w`, and return the model that devices receive from now on; the first model is not compressed."""
         last = self._latest
         if last is None:
             self._latest = _Published(w.number, w)
