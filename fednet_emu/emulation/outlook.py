@@ -224,7 +224,7 @@ class Outlook:
 
     @property
     def secrecy(self) -> str:
-        """Sentence about the cost of secure aggregation; empty if it is not used, or the size of the model is unknown."""
+        """Sentence about the cost of secure aggregation; empty without it, or if the size of the model is unknown."""
         rule, n, m = self.scenario.network.uplink.secure_aggregation, self.cost.participants, self.cost.parameters
         if rule is None or m is None:
             return ""

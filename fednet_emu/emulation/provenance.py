@@ -156,7 +156,7 @@ def source_hash() -> str:
 
 @cache
 def commit() -> str | None:
-    """Return the git commit of the source, with `+changes` appended if files differ from the commit; None if unknown."""
+    """Return the git commit of the source, with `+changes` appended if files differ from it; None if unknown."""
     if (_PACKAGE.parent / ".git").exists():
         head, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--untracked-files=no", "fednet_emu")
         return None if head is None else head + ("+changes" if changes else "")

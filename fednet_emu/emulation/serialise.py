@@ -98,7 +98,7 @@ class Writer:
         return self._names[id(value)]
 
     def _unshared(self, tensor: Tensor) -> Tensor:
-        """The tensor, copied if it shares memory with another tensor, because safetensors does not write shared memory."""
+        """Return the tensor; copied if it shares memory with another tensor, which safetensors cannot write."""
         storage = tensor.untyped_storage()
         if storage.nbytes() != tensor.nbytes or storage.data_ptr() in self._memory:
             return tensor.clone()

@@ -415,7 +415,7 @@ class Saver:
 
 @final
 class Replies(Kept):
-    """Values by key for an algorithm with its own learning; each value is written at once to a file in the run folder."""
+    """Values by key of an algorithm with its own learning, each written at once to a file in the run's folder."""
 
     def __init__(self, folder: Path, head: Head) -> None:
         self._folder, self._head = folder / head.digest.hex(), head

@@ -60,7 +60,7 @@ def moved_by_sum(w: Tensor, weights: Sequence[float], factor: float = 1.0, stati
 
 
 def moved(w: Tensor, update: Tensor, factor: float, statistics: int = 0) -> Tensor:
-    """Sum of `w` [n] and `factor` times `update` [n]; factor 1 for the last `statistics` entries (running statistics)."""
+    """Sum of `w` [n] and `factor` times `update` [n], with factor 1 for the last `statistics` running statistics."""
     if statistics and factor != 1.0:
         n = len(w) - statistics
         return w + torch.cat([factor * update[:n], update[n:]])

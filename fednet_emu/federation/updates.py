@@ -41,7 +41,7 @@ Read = Callable[[Deferred, int], int]
 
 
 class Sent(NamedTuple):
-    """The model [n] that a receiver reads, the compression error [n] (None without error feedback), the size in bits."""
+    """The model [n] that a receiver reads, the compression error [n] (None without error feedback), size in bits."""
 
     model: Tensor
     left: Tensor | None
