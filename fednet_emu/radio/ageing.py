@@ -86,8 +86,7 @@ def aged_efficiency(law: NrBlocks, mean_db: float, before: Array, now: Array) ->
     reported_db = mean_db + 10.0 * log10(before)
 
     def cuts(offset_db: float) -> tuple[Array, Array]:
-        """Share of pairs [schemes] for which a scheme is chosen, and share for which it is chosen and fails [schemes].
-        """
+        """Shares [schemes] of the pairs for which a scheme is chosen, and for which it is chosen but fails."""
         firsts = np.searchsorted(reported_db, law.thresholds_db[1:] + offset_db, side="left")
         edges = np.concatenate([[0], firsts, [pairs]])
         lost = failed[lower, edges[1:]] - failed[lower, edges[:-1]]
@@ -99,7 +98,7 @@ def aged_efficiency(law: NrBlocks, mean_db: float, before: Array, now: Array) ->
 
 
 def aged_gains(fading: Fading, delay_s: float, report_s: float) -> tuple[Array, Array]:
-    """Pairs of gains of one link at two times, with mean 1: earlier gains [pairs] in increasing order, later ones [pairs].
+    """Pairs of gains of one link at two times, with mean 1; earlier gains [pairs] increase, later gains are [pairs], too.
 
     The age of the earlier gain is uniform from `delay_s` to `delay_s` + `report_s`. With m antennas (or the shape m of
     Nakagami fading) the amplitudes consist of a line of sight A and Gaussian parts: x in phase with the line of sight,

@@ -65,9 +65,9 @@ class Terminal(Component):
     profile: TransmitterProfile | None = None
     """A real radio, given by the name of a file in profiles/; settings here override the powers of the profile."""
     amplifier_efficiency: float | None = Field(default=None, gt=0, le=1)
-    """Efficiency of the amplifier (radiated over drawn power); 0.35 in hardware. Null takes the value of `profile`, then
-    for devices that of `devices.profile`; if no profile states a power for sending, null means 1, as in most papers. If
-    a profile states only the total power while sending, the efficiency splits the total power, at 23 dBm."""
+    """Efficiency of the amplifier (radiated over drawn power); 0.35 in hardware. Null takes the value of `profile`, and
+    for devices else that of `devices.profile`; if no profile states a power for sending, null means 1, as in most
+    papers. If a profile states only the total power while sending, the efficiency splits this power, at 23 dBm."""
     circuit_w: float | None = Field(default=None, ge=0)
     """Power in W of the transmitter without its amplifier while it sends, in addition to `idle_w`. Null takes the value
     of `profile`, else the remainder of the power that `devices.profile` states for sending, else 0, as in most papers.
@@ -84,7 +84,7 @@ class Terminal(Component):
 
     @property
     def whole_w(self) -> float | None:
-        """Total power in W while sending at `most_dbm`, as the profile states; None if the profile does not state it."""
+        """Total power in W while sending at `most_dbm`, from the profile; None if the profile does not state it."""
         return None if self.profile is None else self.profile.numbers.get("transmit_w")
 
     def transmitter(
@@ -161,7 +161,7 @@ class Channel(Component):
     bandwidth_hz: float = Field(default=20e6, gt=0)
     """Nominal width in Hz of the whole band, which the access scheme divides among transmissions."""
     numerology_khz: Literal[15, 30, 60, 120] | None = None
-    """Subcarrier spacing of 5G NR in kHz. The resource blocks of 5G NR leave part of the band unused; null uses the whole
+    """Subcarrier spacing of 5G NR in kHz. Resource blocks of 5G NR leave part of the band unused; null uses the whole
     band."""
     path_loss: AnyPathLoss
     """Mean loss as a function of distance."""
@@ -184,7 +184,7 @@ class Channel(Component):
     noise_density_dbm_hz: float = THERMAL_NOISE_DBM_HZ
     """Power density of the noise in dBm/Hz, before the receiver's noise figure."""
     device: DeviceRadio = DeviceRadio()
-    """The radio of all devices."""
+    """The radio of every device that has no other radio."""
     base_station: StationRadio = StationRadio()
     """The radio of the base station."""
 
@@ -347,7 +347,7 @@ class Channel(Component):
         return Propagation.of(loss_db, state.los, state.sigma_db, self.shadowing.correlation_m(state.correlation_m))
 
     def noise_w(self, receiver: Terminal, bandwidth_hz: float) -> float:
-        """Noise power in W at a receiver over `bandwidth_hz`, the band of a transmission; interference is not included."""
+        """Noise power in W, without interference, at a receiver over the bandwidth of a transmission."""
         return thermal_noise_w(bandwidth_hz, receiver.noise_figure_db, self.noise_density_dbm_hz)
 
 

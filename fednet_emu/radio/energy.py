@@ -13,7 +13,7 @@ from fednet_emu.component.slot import Slot, kinds
 
 
 class Transmitter(NamedTuple):
-    """Power P / eta + P_c of a transmitter: the amplifier, in proportion to the radiated power P, and the circuits, P_c.
+    """Power P / eta + P_c of a transmitter: its amplifier, in proportion to the radiated power P, and its circuits.
 
     Most federated-learning papers count only the radiated power: an efficiency of 1 and no circuit power. If sources
     state only the total power while sending, the efficiency is infinite, and the transmitter draws `circuit_w` at any

@@ -95,10 +95,10 @@ class BlockFading(Fading):
     """Block fading: the gain is drawn again in each block."""
 
     coherence_s: float = Field(default=0.0435, gt=0)
-    """Duration of a block in s. By default, the coherence time at `speed_m_s` and `channel.carrier_hz`, to three digits:
+    """Duration of a block in s. Default: the coherence time at `speed_m_s` and `channel.carrier_hz`, to three digits;
     0.0435 for 3 km/h at 3.5 GHz. See `coherence_time_s`."""
     speed_m_s: float = Field(default=3.0 / 3.6, gt=0)
-    """Speed of the terminals in m/s, by default 3 km/h. It sets the duration of a block if `coherence_s` is not given."""
+    """Speed of the terminals in m/s, by default 3 km/h; sets the duration of a block if `coherence_s` is not given."""
     delay_spread_s: float | Literal["from-scenario"] | None = None
     """Root-mean-square delay spread of the paths in s. It makes a wide band frequency selective: the rate is the mean
     over parts that fade independently (`independent_parts`). `from-scenario` takes the median of TR 38.901 Table 7.5-6
@@ -277,7 +277,7 @@ class CombinedByLineOfSight(FadingByLineOfSight):
 
 
 class InBand(Fading):
-    """Ratio of the gain of one part of a band to the mean gain of all parts: `parts` times a Beta variable, with mean 1.
+    """Ratio of the gain of one part of a band to the mean gain of all parts: `parts` times a Beta variable (mean 1).
 
     This distribution holds if all parts have Gamma gains of the same shape m; the ratio is then independent of the mean
     gain. All parts exist at the same time, so the coherence time is infinite.

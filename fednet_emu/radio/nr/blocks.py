@@ -52,7 +52,7 @@ _SIZES_BIT: tuple[int, ...] = (
 
 
 class Curve(NamedTuple):
-    """A modulation and coding scheme: efficiency in bit/s/Hz over all slots, SNR in dB at which half its blocks fail."""
+    """A modulation and coding scheme: efficiency in bit/s/Hz over all slots, SNR in dB at which half the blocks fail."""
 
     efficiency_bps_hz: float
     half_db: float
@@ -82,8 +82,8 @@ class NrBlocks(Repeating):
     margin_db: float = Field(default=2.0, ge=0)
     """SNR margin in dB that a receiver needs above the curves; 0 for theory, about 2 for software receivers."""
     symbols: int = Field(default=13, ge=2, le=14)
-    """Number of the 14 symbols of a slot that carry data: 13 on an uplink with one symbol for sounding or short control,
-    12 on a downlink with two symbols for control."""
+    """Number of symbols, of the 14 in a slot, that carry data: 13 on an uplink with one symbol for sounding or short
+    control, 12 on a downlink with two symbols for control."""
     dmrs: Literal[6, 12, 18, 24, 36] = 12
     """Number of resource elements per resource block for demodulation reference signals; 12 is one symbol."""
     feedback: Literal["ideal", "aged", "climbing"] = "ideal"
@@ -95,8 +95,9 @@ class NrBlocks(Repeating):
     delay_s: float = Field(default=_DELAY_S, ge=0)
     """Time in s from a measurement to the first block that uses its report, for `feedback: aged`."""
     blocks: int | None = Field(default=None, gt=0, le=275)
-    """Number of resource blocks in a slot, which determines the rounding of transport block sizes. Null takes the number
-    of resource blocks of the channel (`numerology_khz`) or, without a numerology, 273, as in a 100 MHz channel."""
+    """Number of resource blocks in a slot, which determines the rounding of transport block sizes. Null takes the
+    number of resource blocks of the channel (`numerology_khz`) or, without a numerology, 273, as in a 100 MHz channel.
+    """
 
     def _check(self) -> None:
         given = (self.report_s, self.delay_s) != (_REPORT_S, _DELAY_S)
@@ -133,8 +134,7 @@ class NrBlocks(Repeating):
 
     @property
     def min_sinr(self) -> float:
-        """The lower of two SINRs: where half of the lowest scheme's blocks fail every attempt, and where repetition ends.
-        """
+        """The lower of two SINRs: half of the lowest scheme's blocks fail every attempt, or repetition ends."""
         lowest = self.schemes[FLOOR] if self.climbs else self.curves[0]
         of_attempts = db_to_linear(lowest.half_db) / MAX_ATTEMPTS
         return of_attempts if self.climbs else min(of_attempts, super().min_sinr)
@@ -200,8 +200,7 @@ class NrBlocks(Repeating):
         return _block_errors(self.curves, snr_db)
 
     def always_repeated_bps_hz(self, snr_db: Array) -> float:
-        """Mean efficiency in bit/s/Hz of the lowest scheme, with the best fixed number of copies, over `snr_db` [blocks].
-        """
+        """Mean efficiency in bit/s/Hz over `snr_db` [blocks] of the lowest scheme, with the best number of copies."""
         copies = np.arange(1.0, self.repetitions + 1.0)
         lost = _block_errors(self.curves[:1], snr_db + 10.0 * log10(copies)[:, None])[0]
         return self.curves[0].efficiency_bps_hz * float(np.max((1.0 - lost.mean(axis=1)) / copies))

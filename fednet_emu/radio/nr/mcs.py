@@ -59,7 +59,7 @@ class NrMcs(Repeating, Staircase):
     combining: Literal["chase", "none"] = "chase"
     """`chase`: the receiver adds up the copies of a block (chase combining); `none`: it discards failed copies."""
     overhead_share: float = Field(default=0.14, ge=0, lt=1)
-    """Share of the resources that control and reference signals take. TS 38.306 clause 4.1.2 states 0.14 for the downlink
+    """Share of resources that control and reference signals take. TS 38.306 clause 4.1.2 states 0.14 for the downlink
     and 0.08 for the uplink up to 7.125 GHz, and 0.18 and 0.10 at higher frequencies."""
 
     @cached_property

@@ -86,8 +86,7 @@ class ZeroForcing(Reception):
 
     kind = "zf"
     antennas: int = Field(4, gt=0, le=1000)
-    """Number of antennas of each base station (N); also the maximum number of simultaneous senders in a part of the band.
-    """
+    """Number of antennas of each base station (N), and maximum number of simultaneous senders in a part of the band."""
 
     def branches(self, senders: int) -> int:
         return self.antennas - senders + 1

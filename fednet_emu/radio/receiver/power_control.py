@@ -65,7 +65,7 @@ class TargetSnr(PowerControl):
 
 
 class Feasibility(NamedTuple):
-    """Whether SINR targets can be met, the spectral radius of the criterion, and minimum powers in W (else infinity)."""
+    """Feasibility of SINR targets, the spectral radius of the criterion, and minimum powers in W (else infinity)."""
 
     feasible: bool
     spectral_radius: float
