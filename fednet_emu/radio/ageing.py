@@ -98,7 +98,7 @@ def aged_efficiency(law: NrBlocks, mean_db: float, before: Array, now: Array) ->
 
 
 def aged_gains(fading: Fading, delay_s: float, report_s: float) -> tuple[Array, Array]:
-    """Pairs of gains of one link at two times, with mean 1; earlier gains [pairs] increase, later gains are [pairs], too.
+    """Gains of one link, with mean 1, at two times: earlier gains [pairs] in increasing order, and later gains [pairs].
 
     The age of the earlier gain is uniform from `delay_s` to `delay_s` + `report_s`. With m antennas (or the shape m of
     Nakagami fading) the amplitudes consist of a line of sight A and Gaussian parts: x in phase with the line of sight,

@@ -264,8 +264,9 @@ class Channel(Component):
         In a selective band, the gain of a block is the mean gain of its parts, and the rate of a block is the mean rate
         of parts with this mean gain. The mean rate over blocks is exact. The variance of the rate is at most 1 /
         `parts` of the variance in a flat band: 80 to 98 % of this bound up to an SNR of 10 dB, and half of the bound at
-        20 dB, where rates hardly vary. Ignored here: a narrowed device covers fewer parts, so its rate varies more.
-        Devices that share a band use parts spread over the whole band.
+        20 dB, where rates hardly vary.
+        Ignored here: a narrowed device covers fewer parts, so its rate varies more. Devices that share a band use parts
+        spread over the whole band.
         """
         spread_s = getattr(self.fading, "delay_spread_s", None)
         if spread_s is None:

@@ -62,8 +62,8 @@ class TransmitterProfile(Component):
     year: int = Field(ge=1970, le=2100)
     """Year in which the transmitter was first sold, or measured."""
     most_dbm: float | None
-    """Maximum radiated power in dBm for which the numbers hold; null if no source states it. The radiated power of a run
-    is `tx_power_dbm` of the radio."""
+    """Maximum radiated power in dBm for which the numbers hold; null if no source states it. The radiated power in a
+    run is `tx_power_dbm` of the radio."""
     amplifier_efficiency: float | None = Field(gt=0, le=1)
     """Efficiency of the amplifier: radiated over drawn power; null if no source states it."""
     evidence: dict[str, Mark | None]
@@ -87,7 +87,8 @@ class RadioProfile(TransmitterProfile):
     """The radio of a device. Its powers come on top of the idle power of the device.
 
     Power may grow with the rate R, as P = a + b R: a is `transmit_w` or `receive_w`, and b is `transmit_j_per_bit` or
-    `receive_j_per_bit`. Ignored here: tail energy after a transfer, and the maximum rate in the measurements.
+    `receive_j_per_bit`.
+    Ignored here: tail energy after a transfer, and the maximum rate in the measurements.
     """
 
     NUMBERS = (

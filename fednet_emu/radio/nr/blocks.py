@@ -52,7 +52,7 @@ _SIZES_BIT: tuple[int, ...] = (
 
 
 class Curve(NamedTuple):
-    """A modulation and coding scheme: efficiency in bit/s/Hz over all slots, SNR in dB at which half the blocks fail."""
+    """A modulation and coding scheme: efficiency in bit/s/Hz over all slots, SNR in dB with half of all blocks lost."""
 
     efficiency_bps_hz: float
     half_db: float

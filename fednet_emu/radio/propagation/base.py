@@ -95,7 +95,7 @@ class PathLoss(Component):
         """
 
     def loss_db(self, hop: Hop, carrier_hz: float, draws: LinkDraws | None = None) -> Array:
-        """Mean loss of each link in dB, positive for attenuation; without draws, links are in their more likely state."""
+        """Mean loss of each link in dB, positive for attenuation; without draws, links have their more likely state."""
         return self.propagate(hop, carrier_hz, draws or LinkDraws.typical()).loss_db
 
 
@@ -107,11 +107,11 @@ class SitePathLoss(PathLoss):
 
     STATES_SIGMA: ClassVar[bool] = True
     los: Literal["probabilistic", "always", "never"] = "probabilistic"
-    """Line of sight. `probabilistic`: drawn per link with the model's probability; `always`: on all links; `never`: on no
-    link."""
+    """Line of sight. `probabilistic`: drawn per link with the model's probability; `always`: all links; `never`: none.
+    """
     outside: Literal["error", "extrapolate"] = "error"
-    """Action outside the ranges of the formula: an error, or extrapolation. Distances below the minimum are always raised
-    to the minimum."""
+    """Action outside the ranges of the formula: an error, or extrapolation. Distances below the minimum are always
+    raised to the minimum."""
 
     def sees(self, probability: Array, draws: LinkDraws) -> Mask:
         """Line of sight of each link (True or False), from its probability and the setting `los`."""

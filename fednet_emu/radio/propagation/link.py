@@ -93,7 +93,7 @@ class LinkDraws:
 
     @classmethod
     def of(cls, uniform: Callable[[str], Array]) -> LinkDraws:
-        """Make draws from `uniform`, which returns uniforms in the open interval (0, 1) for the name of an attribute."""
+        """Make draws with `uniform`, which maps the name of an attribute to uniforms in the open interval (0, 1)."""
         names = [field.name for field in fields(cls)]
         normal = ("shadowing", "penetration")
         return cls(*(np.asarray(ndtri(uniform(name))) if name in normal else uniform(name) for name in names))

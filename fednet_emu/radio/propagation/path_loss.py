@@ -47,8 +47,9 @@ class LogDistance(PathLoss):
     The formula holds on both sides of d0, from 1 m on (or from d0 if d0 is smaller); shorter links have a constant
     loss. A fitted formula a + b log10(d) has n = b / 10, and L0 is its value at any d0. The exponent n is 2 in free
     space, 2.7 to 3.5 in cities, up to 6 through walls (Rappaport, Wireless Communications). No link counts as having
-    line of sight. Ignored here: antenna heights except in the 3D distance, breakpoints, and the carrier if
-    `reference_loss_db` is given.
+    line of sight.
+    Ignored here: antenna heights except in the 3D distance, breakpoints, and the carrier if `reference_loss_db` is
+    given.
     """
 
     exponent: float = Field(gt=0)

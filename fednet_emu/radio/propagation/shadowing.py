@@ -23,7 +23,7 @@ class Shadowing(Component):
 
     @abstractmethod
     def correlation_m(self, stated_m: Array) -> Array:
-        """Distance in m over which the correlation falls to 1/e; `stated_m` is the distance that the path loss states."""
+        """Distance in m over which the correlation falls to 1/e; `stated_m` is the one that the path loss states."""
 
 
 class NoShadowing(Shadowing):
@@ -42,7 +42,8 @@ class LogNormalShadowing(Shadowing):
     """Loss that is Gaussian in dB with mean zero, so that the gain is log-normal.
 
     The median gain is the gain of the path loss; the linear mean gain is sigma^2 ln(10) / 20 dB above the median (7.4
-    dB for sigma = 8 dB). Ignored here: the correlation between the links of one device to several receivers.
+    dB for sigma = 8 dB).
+    Ignored here: the correlation between the links of one device to several receivers.
     """
 
     kind = "log-normal"
@@ -93,8 +94,8 @@ def shadow_normals(position_m: Array, correlation_m: Array | float, uniform: Arr
     correlation (a bivariate Cauchy distribution) for each moving end. Over links, mean 0, variance 1 and the
     correlation exp(-d / d_corr) are exact for every N; if both ends move, the correlation is the product of the terms
     of both ends. The marginal distribution is normal up to an excess kurtosis of -1.5 / N (-0.016 at 96 waves). Along
-    the path of one link, the sample correlation deviates by about 1 / sqrt(N). Ignored here: the correlation between
-    links that share one end.
+    the path of one link, the sample correlation deviates by about 1 / sqrt(N).
+    Ignored here: the correlation between links that share one end.
 
     `position_m` is [..., 2] if one end moves, or [..., 4] (x and y of both ends) if both ends move; the order of the
     ends must not depend on the direction of transmission. `uniform` [..., waves, 1 + coordinates] in (0, 1) is fixed

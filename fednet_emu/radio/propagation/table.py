@@ -36,8 +36,8 @@ class TablePathLoss(PathLoss):
     path: str
     """Path of the file or folder; a relative path is looked up in the data folder first."""
     between: Literal["nearest", "bilinear"] = "nearest"
-    """Interpolation between grid positions: `nearest` takes the nearest position, `bilinear` the four positions around a
-    device, linearly in dB."""
+    """Interpolation between grid positions: `nearest` takes the nearest position, `bilinear` the four positions around,
+    linearly in dB."""
     outside: Literal["refuse", "no-link"] = "refuse"
     """Treatment of devices outside the grid: `refuse` raises an error, `no-link` sets a gain of zero."""
     _gains: Gains | None = PrivateAttr(None)

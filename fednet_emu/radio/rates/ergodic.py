@@ -27,8 +27,8 @@ class ErgodicRate(RateLaw):
     E[R] is the integral of P(gain > s / SINR) dR(s). Jumps of R enter exactly, the smooth part of R on a grid of
     0.02 dB. The mean is tabulated on the same grid from -60 to 80 dB and interpolated in ln R. It is within 1e-4 of the
     exact mean if at least one block in 10^6 carries bits. Means below 1e-9 bit/s/Hz, and at SINRs below -60 dB, count
-    as 0. Above 80 dB, the rate continues as a straight line over dB. Ignored here: the fading of interferers (their
-    mean power counts), and the variation over a finite number of blocks.
+    as 0. Above 80 dB, the rate continues as a straight line over dB.
+    Ignored here: the fading of interferers (their mean power counts), and the variation over a finite number of blocks.
     """
 
     kind = "ergodic"

@@ -20,8 +20,8 @@ class FiniteBlocklength(RateLaw):
 
     C = log2(1 + SINR) is the capacity and V = (1 - (1 + SINR)^-2) / ln(2)^2 the dispersion under complex Gaussian
     noise. Failed blocks are sent again, which leaves a share 1 - e of the rate. If the formula is negative, the rate is
-    0. Ignored here: the term log2(n) / (2 n) (0.02 bit at n = 200), the gap of real codes, the delay of
-    retransmissions.
+    0.
+    Ignored here: the term log2(n) / (2 n) (0.02 bit at n = 200), the gap of real codes, the delay of retransmissions.
     """
 
     block_symbols: int = Field(ge=100)

@@ -27,14 +27,14 @@ class _Ramps(NamedTuple):
 class Narrowed(OfLaw):
     """Rate of another rate model on the best part of the band: a part x has the SINR s / x and the rate x B e(s / x).
 
-    Above the highest peak of e(s) / s, the whole band is best. Below the SINR s_min of the minimum efficiency e, the
-    part s / s_min is best, with the rate B e s / s_min. No part is narrower than `narrowest_hz`. For an even weaker
+    Above the highest peak of e(s) / s, the whole band is best. Below the SINR s_min of the minimum efficiency e_0, the
+    part s / s_min is best, with the rate B e_0 s / s_min. No part is narrower than `narrowest_hz`. For an even weaker
     signal, the rate is that of one block of this width; a band narrower than `narrowest_hz` is used as a whole. With a
     staircase of schemes, a sender just below a step uses slightly less of the band to reach the step, and below the
     lowest step it uses the scheme with the most bits per joule. As a consequence, more power never lowers the rate, and
-    neither does a wider band (from `narrowest_hz` on) with the same power. Ignored here: the integer number of resource
-    blocks, also if a part serves to reach a higher step, and that under frequency selectivity some parts of a band are
-    better than others.
+    neither does a wider band (from `narrowest_hz` on) with the same power.
+    Ignored here: the integer number of resource blocks, also if a part serves to reach a higher step, and that under
+    frequency selectivity some parts of a band are better than others.
     """
 
     law: RateLaw

@@ -70,7 +70,7 @@ CALIBRATION = {"S": Clutter(0.2, 10.0, 2.0), "D": Clutter(0.6, 2.0, 6.0)}
 """Sparse (S) and dense (D) clutter in the calibration of TR 38.901 (Table 7.8-7)."""
 
 UNSEEN = {"SL": (33.0, 25.5, 5.7), "DL": (18.6, 35.7, 7.2), "SH": (32.4, 23.0, 5.9), "DH": (33.63, 21.9, 4.0)}
-"""Constant, slope per decade and shadowing in dB without line of sight, by hall; the loss also has a 20 log10(f) term."""
+"""Constant, slope per decade and shadowing in dB without line of sight, by hall; the loss adds 20 log10(f)."""
 
 SEEING_LESS, OVERLOOKED = ("SL", "DL", "SH", "DH"), ("SH", "DH")
 """Halls in which clutter may block line of sight, and halls whose formulas depend on the height of the clutter."""
@@ -81,7 +81,8 @@ class IndoorFactory(SitePathLoss):
 
     Shadowing is 4.3 dB with line of sight, else 5.7 (SL), 7.2 (DL), 5.9 (SH) or 4.0 dB (DH), correlated over 10 m. Line
     of sight is correlated over half the width of a machine. 600 m is a 3D distance; links shorter than 1 m count as 1
-    m. HH always has line of sight. Ignored here: where the machines stand, moving vehicles, the size of the hall.
+    m. HH always has line of sight.
+    Ignored here: where the machines stand, moving vehicles, the size of the hall.
     """
 
     kind = "3gpp-inf"
@@ -137,7 +138,7 @@ def inf_los_loss_db(distance_3d_m: Array, carrier_hz: float) -> Array:
 
 
 def inf_nlos_loss_db(distance_3d_m: Array, carrier_hz: float, hall: str) -> Array:
-    """Loss in dB in a hall without line of sight: at least the loss with line of sight, and in DL at least that in SL."""
+    """Loss in dB in a hall without line of sight; at least the loss with line of sight, in DL at least that of SL."""
     constant_db, slope_db, _ = UNSEEN[hall]
     term_db: Array = constant_db + slope_db * log10(distance_3d_m) + 20.0 * log10(carrier_ghz(carrier_hz))
     if hall == "DL":

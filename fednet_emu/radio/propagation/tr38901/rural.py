@@ -28,7 +28,7 @@ CARRIER_GHZ = (0.5, 30.0)
 
 
 class RuralMacro(SitePathLoss):
-    """Rural macro cells (RMa): base stations at heights of 10 to 150 m, devices at 1 to 10 m, distances of 10 m to 10 km.
+    """Rural macro cells (RMa): base stations at heights of 10 to 150 m, devices at 1 to 10 m, distances up to 10 km.
 
     Without line of sight, distances go up to 5 km. Shadowing with line of sight is 4 dB up to the breakpoint and 6 dB
     beyond; without line of sight and indoors, 8 dB. It is correlated over 37 m with line of sight and 120 m without.

@@ -22,8 +22,8 @@ class UrbanMacro(SitePathLoss):
 
     Formulas are fitted for base stations at 25 m; other heights of base stations enter them without a check. Shadowing
     is 4 dB with line of sight, 6 dB without and 7 dB indoors, correlated over 37, 50 and 7 m. Horizontal distances
-    below 10 m count as 10 m. For devices at 13 m and above, the environment has a random height. Ignored here: terrain,
-    streets, antenna patterns, and the correlation of the environment height between devices.
+    below 10 m count as 10 m. For devices at 13 m and above, the environment has a random height.
+    Ignored here: terrain, streets, antenna patterns, and the correlation of the environment height between devices.
     """
 
     kind = "3gpp-uma"
@@ -41,7 +41,7 @@ class UrbanMacro(SitePathLoss):
 
 
 class UrbanMicro(SitePathLoss):
-    """Urban micro cells (UMi) with base stations below the roofs of a street canyon; devices at heights of 1.5 to 22.5 m.
+    """Urban micro cells (UMi) with base stations below the roofs of a street canyon; devices at 1.5 to 22.5 m height.
 
     Formulas are fitted for base stations at 10 m; other heights of base stations enter them without a check, so links
     between two handsets at 1.5 m are an extrapolation. Shadowing is 4 dB with line of sight, 7.82 dB without and 7 dB
