@@ -197,7 +197,6 @@ def _local_engine(training: Training, threads: int, host: HostTime | None) -> En
 
 
 def _number(training: Training) -> int | None:
-    """The requested number of workers; None for `auto`."""
     return None if training.workers == "auto" else training.workers
 
 

@@ -96,10 +96,7 @@ def none_left_behind() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _blas(_modules: int) -> list[Any]:
-    """BLAS libraries of this process, cached by the number of imported modules, since only imports load libraries.
-
-    The search for BLAS libraries takes as long as the events of a short run.
-    """
+    """BLAS libraries of this process, cached by the number of imported modules, as their search takes long."""
     from threadpoolctl import ThreadpoolController
 
     return list(ThreadpoolController().select(user_api="blas").lib_controllers)

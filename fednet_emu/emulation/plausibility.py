@@ -134,7 +134,6 @@ def _idle(scenario: Scenario, profile: Profile | None) -> Iterator[Problem]:
 
 
 def _busy(law: ComputeEnergy, speeds: Array, path: tuple[str, ...], family: DeviceClass | None) -> Iterator[Problem]:
-    """Check the power of computing, and the efficiency in FLOP/J, at the lowest and the highest speed."""
     for speed in _extremes(speeds):
         power_w = law.energy_j(speed, 1.0)
         if power_w > 0:

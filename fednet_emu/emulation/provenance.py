@@ -119,7 +119,6 @@ _STEERING = ("MKL", "ONEDNN", "DNNL", "ATEN", "KMP", "CUBLAS", "NVIDIA_TF32")
 
 
 def _processor(device: torch.device) -> str:
-    """Describe the properties of this host that determine rounding."""
     threads = torch.get_num_threads()
     steering = {name: its for name, its in sorted(os.environ.items()) if name.startswith(_STEERING)}
     found = [_cpu(), torch.backends.cpu.get_cpu_capability(), f"{threads} threads", *map(str, steering.items())]
@@ -178,7 +177,6 @@ def _git(*arguments: str) -> str | None:
 
 
 def _outside(part: Any) -> Iterator[str]:
-    """Yield the import paths of those classes in a scenario that do not belong to this package."""
     if isinstance(part, Component):
         if not is_ours(type(part)):
             yield f"{type(part).__module__}:{type(part).__qualname__}"
@@ -192,7 +190,6 @@ def _outside(part: Any) -> Iterator[str]:
 
 
 def _app(algorithm: Algorithm) -> dict[str, str]:
-    """Return the version of Flower and a hash of the app's code, if the algorithm is a Flower app."""
     if not isinstance(algorithm, Flower):
         return {}
     whole = blake2b(digest_size=16)

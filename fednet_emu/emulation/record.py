@@ -119,7 +119,6 @@ class _Books:
         self.problem: DataError | None = None
 
     def attempt(self, write: Callable[[], Any]) -> None:
-        """Call `write`; of the errors of all calls, store the first in `problem`."""
         try:
             write()
         except DataError as error:
@@ -224,7 +223,6 @@ def _emptiness(fed: Federation) -> dict[str, float]:
 
 
 def _laws(fed: Federation, ledger: Ledger) -> dict[str, str]:
-    """Check the conservation laws for the scenario's access schemes, see `verify`."""
     network = fed.network
     media = {"uplink": network.uplink, "downlink": network.downlink, "sidelink": network.sidelink}
     one_cell = ("uplink", "downlink", "sidelink") if network.settings.cells.count == 1 else ("sidelink",)

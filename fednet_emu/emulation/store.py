@@ -313,11 +313,7 @@ class Shelf:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write an entry atomically, even if several processes write the same entry at the same time.
-
-    Raises:
-        DataError: the entry cannot be written.
-    """
+    """Write an entry atomically, even if several processes write it at once; a `DataError` if this is impossible."""
     part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}{PART}")
     with file_errors(path, "written"):
         try:
@@ -330,7 +326,6 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _make(folder: Path, head: Head, *, parents: bool = True) -> None:
-    """Create the folder of a head, and write the head's description into it."""
     if not (folder / HEAD).exists():
         with file_errors(folder, "written"):
             folder.parent.mkdir(parents=parents, exist_ok=True)
@@ -430,11 +425,6 @@ class Replies(Kept):
 
     @override
     def put(self, key: str, value: Any) -> None:
-        """Store a value, which `serialise` must be able to write, under `key`.
-
-        Raises:
-            DataError: the file cannot be written.
-        """
         writer, path = Writer(), self._path(key)
         data = to_bytes(path.stem, writer.plain(value), writer.tensors)
         _make(self._folder, self._head, parents=False)

@@ -24,11 +24,7 @@ for example because batteries are empty whenever their devices could be reached.
 
 
 def _count_or_share(size: Any) -> int | float:
-    """Return a number of devices as an int, or a share of all devices as a float.
-
-    Raises:
-        ValueError: `size` is neither an integer of at least 1 nor a float above 0 and up to 1.0.
-    """
+    """Return `size` as an int of at least 1 (number of devices) or a float in (0, 1.0] (share), else a `ValueError`."""
     size = size.item() if isinstance(size, np.generic) else size
     if (type(size) is int and size >= 1) or (isinstance(size, float) and 0.0 < size <= 1.0):
         return size
@@ -85,7 +81,6 @@ class Cohort(Completion):
         self._look()
 
     def _look(self, _event: Event | None = None) -> None:
-        """Draw from the present devices, or try again when a device may have returned."""
         present = self._presence.present(self._clock.now)
         if len(present):
             drawn = present.tolist() if self._size >= len(present) else draw(present, self._size, self._rng())

@@ -224,5 +224,4 @@ def _rows(samples: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
 
 
 def _joined(devices: torch.Tensor, server: torch.Tensor) -> torch.Tensor:
-    """The rows of the devices, then the rows of the server; not copied if the server has none."""
     return torch.cat([devices, server]) if len(server) else devices

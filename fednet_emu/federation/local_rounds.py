@@ -157,7 +157,6 @@ class LocalRounds:
         return CohortBand(self._fed.network.downlink), CohortBand(self._fed.network.uplink)
 
     def _refusals(self, client: Any, message: Any, how: Exchange) -> Iterator[str]:
-        """The reasons why an exchange cannot be simulated with arrays; empty if it can."""
         fed, (down, up) = self._fed, self._bands
         once = isinstance(client, LocalStep) and client.reply is None
         if how.deadline_s is not None and not once:  # the results of late computations would be computed in vain
@@ -229,7 +228,6 @@ class LocalRounds:
     def _step(
         self, cohort: Sequence[Device], devices: IntArray, client: LocalStep, w: Deferred, *more: Any
     ) -> tuple[Computed, Answers]:
-        """Train the cohort, starting all devices now; return their computations and replies."""
         fed, now_ns, n, made = self._fed, self._fed.clock.now, len(devices), client.own
         own = None if made is None else lambda place: made(fed, cohort[place], w, *more)
         t = client.round_of(more)
@@ -247,7 +245,6 @@ class LocalRounds:
         return computed, self._answers(cohort, replies, ended_ns)
 
     def _answers(self, cohort: Sequence[Device], replies: Sequence[Any], ready_ns: IntArray) -> Answers:
-        """Make the uploads of the replies, which are ready at the times `ready_ns`."""
         uploads = [upload_of(k, reply, None) for k, reply in zip(cohort, replies, strict=True)]
         parcels = [self._fed.links.parcel(upload.payload) for upload in uploads]
         payloads, size_bit, number = ([parcel[column] for parcel in parcels] for column in range(3))
@@ -300,7 +297,6 @@ class LocalRounds:
         return Computed.of(rows), self._answers(cohort, [reply for reply, _ in replies], ready_ns)
 
     def _sent(self, up: CohortBand, devices: IntArray, answers: Answers) -> Uploads | None:
-        """The transmitted uploads as arrays; None if the uploads need single events."""
         if answers.uploads is not None and any(upload.power_part != 1.0 for upload in answers.uploads):
             return None
         return up.upload(devices, answers.size_bit, answers.ready_ns)
@@ -330,7 +326,6 @@ class LocalRounds:
     def _record(
         self, up: CohortBand, devices: IntArray, computed: Computed, answers: Answers, sent: Uploads
     ) -> list[Delivery]:
-        """Record computations and uploads, and return the deliveries in the order of `devices`."""
         ledger, payloads = self._fed.ledger, answers.payloads
         places = np.searchsorted(devices, sent.device)
         compute_j = self._fed.processors.add(devices[computed.place], *computed[1:])
@@ -351,11 +346,7 @@ class LocalRounds:
 
 
 def _computation(event: Any) -> Work:
-    """Return the work that a client yields.
-
-    Raises:
-        AlgorithmError: the client waits for something other than a computation.
-    """
+    """Return the work that a client yields; an `AlgorithmError` if the client waits for anything else."""
     if type(event) is not Work:
         raise _not_local(f"waits for {describe(event)}", "yield computations of k only, or leave the mark out")
     return event

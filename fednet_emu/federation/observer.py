@@ -77,7 +77,6 @@ class Observer:
             self._validated(self._patience, scores.validation)
 
     def _validated(self, patience: Patience, found: Metrics) -> None:
-        """Record the validation scores, and count the evaluations since the latest gain."""
         accuracy = math.nan if found.accuracy is None else found.accuracy
         value = -found.loss if patience.metric == "loss" else accuracy
         self._without_gain += 1

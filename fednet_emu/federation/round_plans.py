@@ -129,7 +129,6 @@ class RoundPlans:
         self._ledger.record("plan", round=t + 1, device=device, **what)
 
     def _download_s(self, numbers: IntArray, down_bit: int) -> Array:
-        """Expected times [n] in s to send the model to each device of `numbers` [n] alone."""
         if not down_bit:
             return np.zeros(len(numbers))
         with np.errstate(divide="ignore"):

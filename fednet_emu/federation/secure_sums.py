@@ -254,7 +254,6 @@ class _Steps:
         return (yield self._fed.uplink(k, update, bit))
 
     def unmask(self, share_bit: int, came: frozenset[int]) -> Process:
-        """Step of the shares that unmask the sum; the process value is the devices whose shares have arrived."""
         self._until_ns = None
         bit = {i: share_bit * (1 + len(self._graph[i] & self.shared)) for i in came}
         return (yield from self._heard("unmask", came, bit.__getitem__))
@@ -269,7 +268,6 @@ class _Steps:
         return there if len(there) >= self._needed else frozenset()
 
     def _sent_down(self, able: frozenset[int], bit: Callable[[int], int], payload: object = None) -> Process:
-        """Send a message to each device in `able`; the process value is the devices that have received it."""
         fed = self._fed
         return (yield from self._arrived({i: fed.downlink(self._devices[i], payload, bit(i)) for i in sorted(able)}))
 

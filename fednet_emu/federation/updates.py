@@ -258,7 +258,6 @@ class Publications:
 
 
 def _holds(payload: Any, model: Deferred) -> bool:
-    """Return True if `payload` is `model`, or contains it."""
     if isinstance(payload, Sequence):
         return any(_holds(part, model) for part in payload)
     return payload is model

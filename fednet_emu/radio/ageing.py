@@ -54,7 +54,6 @@ class AgedRate(ErgodicRate):
 
 @lru_cache(maxsize=16)
 def _tabulated(law: NrBlocks, fading: Fading) -> Means:
-    """Mean rate of `law` over fading with outdated reports, tabulated on the SINR grid of `Means`."""
     before, now = aged_gains(fading, law.delay_s, law.report_s)
     step_db = _COARSE * STEP_DB
     coarse_db = LOW_DB + step_db * np.arange(round((HIGH_DB - LOW_DB) / step_db) + 1)

@@ -240,7 +240,6 @@ class Ledger:
             yield frame
 
     def _distances_m(self, transfers: Rows, receivers: IntArray) -> NDArray[np.float32]:
-        """Distances in m [n] between senders and receivers at the starts of transfers; NaN if unknown."""
         distance_m = np.full(len(receivers), np.nan, np.float32)
         known = (transfers["started_ns"] != NEVER_NS) & (receivers != SEVERAL)
         if self.distances is not None and known.any():

@@ -144,7 +144,6 @@ class Table(Generic[Row]):
         self._packed.clear()
 
     def _chunks(self) -> Iterator[Rows]:
-        """Yield all rows in order in chunks of any size."""
         self._pack()
         if self._file is not None:
             for start in range(0, self._filed_rows, BLOCK_ROWS):

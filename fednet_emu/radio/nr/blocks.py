@@ -268,7 +268,6 @@ def _climbing(law: NrBlocks) -> tuple[OuterLoop, Array]:
 
 
 def _block_errors(curves: list[Curve], snr_db: Array) -> Array:
-    """Block error rates [schemes, ...] of the schemes `curves` at the SNRs `snr_db` [...]."""
     half_db = np.array([curve.half_db for curve in curves]).reshape(-1, *[1] * np.ndim(snr_db))
     deviation = np.asarray((half_db - snr_db) / WATERFALL_DB)
     errors = (deviation > 0.0).astype(np.float64)

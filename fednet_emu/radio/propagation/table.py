@@ -104,7 +104,6 @@ def _cell(lines_m: Array, at_m: Array) -> tuple[IntArray, Array]:
 def _unfit(
     gains: Gains, carrier_hz: float, heights_m: tuple[float, float], stations_m: Array
 ) -> Iterator[tuple[str, str]]:
-    """Yield each reason why a table does not fit a scenario, with a remedy."""
     device_m, station_m = heights_m
     if gains.carrier_hz is not None and abs(gains.carrier_hz - carrier_hz) > 1e-6 * carrier_hz:
         yield f"is of another carrier, got {gains.carrier_hz:g} Hz for {carrier_hz:g} Hz", "set channel.carrier_hz"

@@ -135,7 +135,6 @@ class Means:
 
 
 def _log_means(law: RateLaw, fading: Fading) -> Array:
-    """Natural logarithm of a rate model's mean rate on the grid; minus infinity for a rate of 0."""
     snr_db = _grid_db(LOW_DB, HIGH_DB)
     edges = db_to_linear(_grid_db(LOW_DB - _TAIL_DB, HIGH_DB + _TAIL_DB))
     grid = law.rates_bps(edges, 1.0)

@@ -56,7 +56,6 @@ class Shannon(Repeating):
 
     @cached_property
     def _terms(self) -> tuple[float, float, float, float, float]:
-        """The SNR gap as a linear ratio, the maximum efficiency in bit/s/Hz, and the three values of `_repeats`."""
         return _linear(self.gap_db), self.max_efficiency_bps_hz or math.inf, *self._repeats
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:

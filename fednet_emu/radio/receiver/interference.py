@@ -67,7 +67,6 @@ def successive_cancellation(
 
 
 def _before(sorted_w: Array) -> Array:
-    """Sums [rows, n] of the entries before each entry in its row."""
     before_w = np.zeros(sorted_w.shape)
     np.add.accumulate(sorted_w[:, :-1], axis=1, out=before_w[:, 1:])
     return before_w

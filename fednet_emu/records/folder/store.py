@@ -168,7 +168,6 @@ def _changes(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> list[str]:
 
 
 def _changed_settings(path: Path, text: str) -> list[str]:
-    """List the differences between a scenario file and the text of a resolved scenario."""
     import pandas as pd
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError

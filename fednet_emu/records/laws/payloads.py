@@ -32,7 +32,6 @@ def used_before_there(ledger: Ledger) -> tuple[IntArray, IntArray]:
 
 
 def _ranges(ledger: Ledger) -> list[tuple[int, int]]:
-    """Ranges [first, end) of payload numbers, as many as there are blocks of rows."""
     rows = len(ledger.transfers) + len(ledger.receptions) + len(ledger.computes)
     sent = (int(block["payload"].max(initial=0)) for block in ledger.transfers.blocks())
     used = (int(max(block[name].max(initial=0) for name in ("input", "result"))) for block in ledger.computes.blocks())
@@ -107,7 +106,6 @@ def _arrival_times(receptions: Rows, transfers: Rows) -> tuple[IntArray, IntArra
 
 
 def _places(payload: IntArray, device: IntArray) -> IntArray:
-    """Encode pairs of payload and device as integers."""
     return (payload.astype(np.int64) << _DEVICE_BITS) | (device - SERVER)
 
 

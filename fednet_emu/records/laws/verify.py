@@ -55,7 +55,6 @@ def _problem(count: int, total: int, first: int, name: str) -> str:
 
 
 def _rows(blocks: Iterable[Mask], name: str) -> str:
-    """Report the rows that violate a law, from masks of consecutive blocks."""
     count, total, first = 0, 0, 0
     for bad in blocks:
         places = np.flatnonzero(bad)
