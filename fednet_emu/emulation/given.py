@@ -134,8 +134,7 @@ URBAN_CELL: dict[str, Any] = {
     "network": {"uplink": {"access": "ofdma"}, "downlink": {"mode": "broadcast"}},
     "stop": {"simulated_s": WEEK_S},
 }
-"""Default scenario of apps: phones around a small base station in a street, with a shared uplink. The app ends the run.
-"""
+"""Default scenario of apps: phones around a small base station in a street, with a shared uplink. Apps end the run."""
 
 
 def app_in(app: str, scenario: ScenarioLike | None) -> tuple[ScenarioLike, str, list[str]]:

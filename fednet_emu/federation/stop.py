@@ -154,8 +154,7 @@ class Evaluation(Component):
     """Whether to score the mean of the devices' own models on the whole test set, for algorithms in which each device
     has a model. Two columns are added: `consensus`, the distance sqrt(mean |x_i - mean|^2) of the models to their mean
     over the devices with training samples, and `own_accuracy`, the mean accuracy of the devices' own models on the
-    whole test set. With `per_device`, each device's own model is also evaluated on the device's share of the test set.
-    """
+    whole test set. With `per_device`, each device's own model is also scored on the device's share of the test set."""
     metrics: tuple[AnyMetric, ...] = ()
     """Metrics in addition to loss and accuracy: a list of kinds, each with its own column in the records. Metrics are
     measured on the test set, and with `per_device` also on each device's share of the test set."""

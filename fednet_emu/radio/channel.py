@@ -70,8 +70,7 @@ class Terminal(Component):
     papers. If a profile states only the total power while sending, the efficiency splits this power, at 23 dBm."""
     circuit_w: float | None = Field(default=None, ge=0)
     """Power in W of the transmitter without its amplifier while it sends, in addition to `idle_w`. Null takes the value
-    of `profile`, else the remainder of the power that `devices.profile` states for sending, else 0, as in most papers.
-    """
+    of `profile`, else the remainder of the sending power in `devices.profile`, else 0, as in most papers."""
 
     @property
     def tx_power_w(self) -> float:

@@ -12,8 +12,7 @@ from fednet_emu.component.component import Component
 Mark = Literal["measured", "derived", "table", "recalled", "assumed"]
 MARKS: tuple[Mark, ...] = ("measured", "derived", "table", "recalled", "assumed")
 """Quality of the source of a number (its mark), best first. measured: on such a device. derived: from measurements.
-table: stated by the maker. recalled: from memory or quoted by others, not read in the publication. assumed: no source.
-"""
+table: stated by the maker. recalled: from memory or quoted by others, not read in the source. assumed: no source."""
 
 
 def check_marks(numbers: Mapping[str, float | None], marks: Mapping[str, Mark | None]) -> None:

@@ -67,8 +67,7 @@ SCORES = ("loss", "accuracy", "worst_accuracy", "std_accuracy", "worst_train_los
 """Columns of `evaluations` with the quality of a model, without columns of further metrics."""
 _NO_SCORES = frozenset({*EvaluationRow._fields, "simulated_s", "total_bit"} - {*SCORES})
 WHERE_USED = ("backhaul", "batteries", "handovers", "energies", "traffic")
-"""Tables that are left out if they have no rows: backhaul, batteries, handovers, energies of an ended run, other users.
-"""
+"""Tables that are left out if they have no rows: backhaul, batteries, handovers, final energies, and other users."""
 TABLES = tuple(ROWS)
 """Names of all tables."""
 SCENE, DATA_SPLIT, GROUND = "scene", "data_split", "ground"

@@ -107,8 +107,8 @@ class SitePathLoss(PathLoss):
 
     STATES_SIGMA: ClassVar[bool] = True
     los: Literal["probabilistic", "always", "never"] = "probabilistic"
-    """Line of sight. `probabilistic`: drawn per link with the model's probability; `always`: all links; `never`: none.
-    """
+    """Line of sight. `probabilistic`: drawn per link with the model's probability; `always`: all links; `never`: no
+    link."""
     outside: Literal["error", "extrapolate"] = "error"
     """Action outside the ranges of the formula: an error, or extrapolation. Distances below the minimum are always
     raised to the minimum."""

@@ -58,10 +58,7 @@ class _Made(NamedTuple):
 
 
 class _Arrived(NamedTuple):
-    """First arrival (`_FOREVER` if lost) of each pair of payload and receiver: arrays [pairs], sorted by pair.
-
-    `place` is the code of a pair, see `_places`.
-    """
+    """First arrivals (`_FOREVER` if lost) of pairs of payload and receiver, coded by `_places`: arrays [pairs]."""
 
     place: IntArray
     arrived_ns: IntArray

@@ -54,8 +54,7 @@ class OutdoorToIndoor(Buildings):
     indoor_share: float = Field(default=1.0, ge=0, le=1)
     """Share of the devices that are indoors; 0.8 in the calibration of TR 38.901 for cities."""
     high_loss_share: float = Field(ge=0, le=1)
-    """Share of high-loss buildings (coated glass): 0 in rural areas, 0.5 in many studies of cities, 1 for new offices.
-    """
+    """Share of high-loss buildings (coated glass): 0 in rural areas, 0.5 in many city studies, 1 for new offices."""
 
     def enter(self, carrier_hz: float, draws: LinkDraws, depth_m: Array) -> Entry:
         indoor = np.asarray(draws.indoor < self.indoor_share)
