@@ -96,7 +96,7 @@ def none_left_behind() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _blas(_modules: int) -> list[Any]:
-    """BLAS libraries of this process, cached by the number of imported modules, as their search takes long."""
+    """BLAS libraries of this process, cached by the number of imported modules, because searching them is slow."""
     from threadpoolctl import ThreadpoolController
 
     return list(ThreadpoolController().select(user_api="blas").lib_controllers)

@@ -440,7 +440,7 @@ VARIABLE, LIMIT, MOST = "FEDNET_CACHE", "limit.txt", 2_000_000_000
 
 
 def cache_folder() -> Path | None:
-    """The folder that runs share: FEDNET_CACHE, or if it is unset the user's cache; None if FEDNET_CACHE is empty."""
+    """Folder shared by all runs: FEDNET_CACHE, or the user's cache if FEDNET_CACHE is unset; None if it is empty."""
     named = os.environ.get(VARIABLE)
     if named is None:
         return user_cache_path("fednet_emu", appauthor=False) / "learning"
@@ -470,7 +470,7 @@ def set_limit(folder: Path, most_byte: int) -> None:
 
 
 def differing(folder: Path, head: Head) -> str:
-    """Name of the first item that differs between `head` and the most similar head in a folder; empty if no heads."""
+    """Name of the first item that differs between `head` and the most similar head in a folder; empty if none."""
     found: list[list[str]] = []
     for path in sorted(folder.glob(f"*/{HEAD}"))[:MOST_HEADS]:
         with suppress(OSError, ValueError, AttributeError):

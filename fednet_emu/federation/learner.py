@@ -38,7 +38,7 @@ class Evaluated(NamedTuple):
 
 
 class Kept:
-    """Plain values by key that an algorithm stores for a resumed run. This base class, for no folder, stores none."""
+    """Plain values by key that an algorithm stores for a resumed run; this base class stores none (no run folder)."""
 
     def get(self, key: str) -> Any:
         """Return the value that is stored under `key`, or None."""

@@ -169,7 +169,7 @@ class Evaluation(Component):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the metrics in the records."""
+        """Column names of the metrics in the records."""
         return (*(metric.column for metric in self.metrics), *(("consensus", "own_accuracy") if self.consensus else ()))
 
     @override

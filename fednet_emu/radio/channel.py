@@ -65,7 +65,7 @@ class Terminal(Component):
     profile: TransmitterProfile | None = None
     """A real radio, given by the name of a file in profiles/; settings here override the powers of the profile."""
     amplifier_efficiency: float | None = Field(default=None, gt=0, le=1)
-    """Efficiency of the amplifier (radiated over drawn power); 0.35 in hardware. Null takes the value of `profile`, and
+    """Efficiency of the amplifier (radiated / consumed power); 0.35 in hardware. Null takes the value of `profile`, and
     for devices else that of `devices.profile`; if no profile states a power for sending, null means 1, as in most
     papers. If a profile states only the total power while sending, the efficiency splits this power, at 23 dBm."""
     circuit_w: float | None = Field(default=None, ge=0)
@@ -183,7 +183,7 @@ class Channel(Component):
     noise_density_dbm_hz: float = THERMAL_NOISE_DBM_HZ
     """Power density of the noise in dBm/Hz, before the receiver's noise figure."""
     device: DeviceRadio = DeviceRadio()
-    """The radio of every device that has no other radio."""
+    """The radio of every device."""
     base_station: StationRadio = StationRadio()
     """The radio of the base station."""
 

@@ -20,7 +20,7 @@ class Transmitter(NamedTuple):
     radiated power. Ignored here: start-up and tail energy of the radio, and lower efficiency at low power.
     """
 
-    efficiency: float  # radiated over drawn power of the amplifier (eta)
+    efficiency: float  # radiated / consumed power of the amplifier (eta)
     circuit_w: float  # power in W without the amplifier (P_c)
 
     @classmethod

@@ -64,7 +64,7 @@ class TransmitterProfile(Component):
     """Maximum radiated power in dBm for which the numbers hold; null if no source states it. The radiated power in a
     run is `tx_power_dbm` of the radio."""
     amplifier_efficiency: float | None = Field(gt=0, le=1)
-    """Efficiency of the amplifier: radiated over drawn power; null if no source states it."""
+    """Efficiency of the amplifier (radiated / consumed power); null if no source states it."""
     evidence: dict[str, Mark | None]
     """Quality of the source of each stated number, by the name of the number."""
 

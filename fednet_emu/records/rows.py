@@ -65,7 +65,7 @@ class TransferRow(NamedTuple):
 
 
 class PhaseColumns(NamedTuple):
-    """The columns from `access_s` on exist only in runs with delays off the air; `size_bit` is then the payload alone.
+    """The columns from `access_s` on exist only in runs with delays besides airtime; `size_bit` is then payload only.
 
     From request to end, a transfer passes through set-up, access, the wait for a turn, the airtime with gaps, and the
     tail.

@@ -96,7 +96,7 @@ class NrBlocks(Repeating):
     """Time in s from a measurement to the first block that uses its report, for `feedback: aged`."""
     blocks: int | None = Field(default=None, gt=0, le=275)
     """Number of resource blocks in a slot, which determines the rounding of transport block sizes. Null takes the
-    number of the channel's resource blocks (`numerology_khz`) or, without a numerology, 273, as for 100 MHz channels."""
+    number of resource blocks of the channel (`numerology_khz`) or, without a numerology, 273 (a 100 MHz channel)."""
 
     def _check(self) -> None:
         given = (self.report_s, self.delay_s) != (_REPORT_S, _DELAY_S)

@@ -87,7 +87,7 @@ class Repeating(RateLaw):
 
     @cached_property
     def _repeats(self) -> tuple[float, float, float]:
-        """Minimum SINR with repetition, minimum SINR without, and the efficiency per unit of SINR between both."""
+        """Minimum SINR with repetition, minimum SINR without repetition, and efficiency per unit of SINR in between."""
         sinr, efficiency_bps_hz = self.lowest
         return sinr / self.repetitions, sinr, efficiency_bps_hz / sinr if sinr > 0.0 else 0.0
 

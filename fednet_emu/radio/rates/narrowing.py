@@ -72,7 +72,7 @@ class Narrowed(OfLaw):
 
     @cached_property
     def _whole_band(self) -> tuple[float, Callable[[float, float], float], Callable[[Array, Array | float], Array]]:
-        """The SINR from which on the whole band is best, and the rate functions of `law`, cached for speed."""
+        """Minimum SINR at which the whole band is better than any part, and the rate functions of `law`, as a cache."""
         return self._ramps.peaks[-1], self.law.rate_bps, self.law.rates_bps
 
     @cached_property
