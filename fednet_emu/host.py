@@ -1,4 +1,4 @@
-"""The host: child processes, and Python's cyclic garbage collector."""
+"""Control of child processes on the host, and of Python's cyclic garbage collector."""
 
 from __future__ import annotations
 

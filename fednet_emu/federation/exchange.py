@@ -85,7 +85,7 @@ class Arrived(list[tuple[Device, Any]]):
         return [k for k, _ in self]
 
     def part(self, number: int) -> list[Any]:
-        """The part with this index of every reply, for replies with several parts."""
+        """Return the part with index `number` of every reply, for replies with several parts."""
         return [payload[number] for _, payload in self]
 
     @property
