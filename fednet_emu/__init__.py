@@ -11,8 +11,8 @@ Names are imported on first use, so `import fednet_emu` itself is fast.
 import os
 import sys
 
-# `python -m fednet_emu` puts the current folder first, where any file may be called as a module that is imported below;
-# it stays there only if the package itself was found in it
+# `python -m fednet_emu` puts the current folder first in sys.path, where a file may shadow a module imported below;
+# the folder stays in sys.path only if the package itself was found there
 _IS_MAIN = sys.argv[:1] == ["-m"] and not {"fednet_emu", "-mfednet_emu"}.isdisjoint(sys.orig_argv)
 if _IS_MAIN and not sys.flags.safe_path and os.path.dirname(__path__[0]) != os.path.abspath(sys.path[0]):
     del sys.path[0]
@@ -25,7 +25,7 @@ __version__ = "1.0.0"
 
 with open(f"{__path__[0]}/__init__.pyi", encoding="ascii") as _stub:
     _HOMES = {name: where for *where, name in re.findall(r"^from (\S+) import (\w+) as (\w+)", _stub.read(), re.M)}
-"""The module that defines each public name, and its name there."""
+"""The module that defines each public name, and the name inside that module."""
 
 __all__ = list(_HOMES)
 

@@ -1,13 +1,13 @@
-"""Types of NumPy arrays; elementary functions of arrays that give the same bits on every processor; bisection.
+"""NumPy array types, elementary functions with bit-identical results on every processor, and bisection.
 
-Docstrings state shapes where an array is used.
+Shapes of arrays are stated in the docstrings of their uses.
 
 NumPy chooses its code for `log`, `exp`, `sin`, ... by the processor's vector instructions, and the results differ in
-the last bit. That can move an event by a nanosecond once in days of simulated time. Simulated time must depend on
-scenario and seed only, so every calculation that affects it uses the functions of this file instead of NumPy's. They
-call the C library for one element at a time, or SciPy where speed matters. Sums, products, quotients and roots are
-correctly rounded by every processor. Remaining limit: another C library, or the same one on another processor family,
-may differ in the last bit.
+the last bit. Such a difference can move an event by a nanosecond once in days of simulated time. Simulated time must
+depend on scenario and seed only. So every calculation of simulated time uses the functions of this module instead of
+NumPy's. They call the C library for one element at a time, or SciPy where speed matters. Sums, products, quotients and
+roots are correctly rounded by every processor. Remaining limit: results of another C library, or of the same C library
+on another processor family, may differ in the last bit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Keys = NDArray[np.uint64]
 """Keys of counter-based random numbers."""
 
 least = np.minimum.reduce
-"""The smallest of some numbers: half the time of the method `min`, which is mostly overhead for small arrays."""
+"""Minimum of an array; takes half the time of the method `min`, whose overhead dominates for small arrays."""
 
 _LN_10 = math.log(10.0)
 
@@ -46,8 +46,8 @@ sin, cos = _each(math.sin), _each(math.cos)
 
 
 def exp(x: Any) -> Array:
-    """e^x; infinity where it overflows."""
-    value: Array = scipy.special.inv_boxcox(x, 0.0)  # the C library's exp, at a twentieth of the time of `_each`
+    """Return e^x; infinity where the result overflows."""
+    value: Array = scipy.special.inv_boxcox(x, 0.0)  # calls the C library's exp, 20 times as fast as `_each`
     return value
 
 
@@ -84,12 +84,12 @@ _POWER = np.frompyfunc(math.pow, 2, 1)
 
 
 def power(x: Any, exponent: Any) -> Array:
-    """X to the power of `exponent`, element by element."""
+    """Element-wise power of `x` with the exponents `exponent`."""
     return np.asarray(_POWER(x, exponent), np.float64)
 
 
 def bisected(is_low: Callable[[float], bool], low: float, high: float, halvings: int) -> tuple[float, float]:
-    """Ends of the remaining interval of [low, high], at whose lower end `is_low` holds, after `halvings` halvings."""
+    """Halve the interval [`low`, `high`] `halvings` times, and return its ends; `is_low` holds at its lower end."""
     for _ in range(halvings):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if is_low(middle) else (low, middle)

@@ -5,12 +5,12 @@
     |   +-- Diverged       a loss or a parameter is not finite any more: the run ends with this status
     +-- DataError          a data file or run folder is missing or corrupt
     +-- Deadlock           the algorithm waits for an event that can never happen
-    +-- AlgorithmError     code of an algorithm uses the federation in a way that cannot be meant
-    +-- AppFailed          code of a user's app raises (exit code 1)
+    +-- AlgorithmError     code of an algorithm uses the federation in a way that must be a mistake
+    +-- AppFailed          code of a user's app raises an exception (exit code 1)
 
-`args` are the raw positional values and the text is built in `__str__`, so that an error that is pickled on its way to
-another process reads the same there. Problems have the form "place: problem, got value; remedy". Texts of a scenario
-can be anything, so `__str__` shows control characters escaped (`visible`).
+`args` are the raw positional values, and `__str__` builds the text. So an error that is pickled for another process has
+the same text there. Problems have the form "place: problem, got value; remedy". A scenario may contain any characters,
+so `__str__` escapes control characters (`visible`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from collections.abc import Iterable
 from types import FrameType
 
 MAX_PROBLEMS = 100
-"""Number of problems that an error shows; of the others it gives the number."""
+"""Maximum number of problems that an error lists; further problems are only counted."""
 
 
 def visible(text: str) -> str:
-    r"""Return a text in which characters that print nothing, or steer a terminal, are escapes such as `\x1b`.
+    r"""Return the text with unprintable characters and terminal control characters escaped, for example as `\x1b`.
 
-    A text that was escaped before is returned unchanged.
+    A text that is escaped already is returned unchanged.
     """
     if text.isprintable():
         return text
@@ -36,7 +36,7 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """Return a text with the characters in its lines made visible; line breaks are kept."""
+    """Return the text with every line escaped by `visible`; line breaks are kept."""
     return "\n".join(map(visible, text.split("\n")))
 
 
@@ -60,7 +60,7 @@ class ScenarioError(FednetError):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """The problems, one sentence each, in the order of the file."""
+        """The problems, one sentence each, in the order of the scenario file."""
         return tuple(visible(str(problem)) for problem in self.args)
 
     def __str__(self) -> str:
@@ -71,16 +71,16 @@ class ScenarioError(FednetError):
         return "\n".join([f"{len(self.args)} problems in the scenario:", *shown, *more])
 
 
-class Diverged(ScenarioError):  # noqa: N818  (an event: a run ends with it, no command fails)
-    """A loss or a parameter is not finite any more; the text names the job, the step and the learning rate."""
+class Diverged(ScenarioError):  # noqa: N818  (names the outcome of a run; no command fails)
+    """A loss or a parameter is no longer finite; the text names the job, the step and the learning rate."""
 
 
 class ScenarioWarning(UserWarning):
-    """A scenario is valid but suspicious; the text begins with the key path of the setting to look at."""
+    """A scenario is valid but suspicious; the warning text begins with the key path of the suspicious setting."""
 
 
 class DataError(FednetError):
-    """A data file or run folder cannot be used: `path: problem; remedy`."""
+    """A data file or run folder cannot be used; the text is `path: problem; remedy`."""
 
     def __init__(self, path: str, problem: str, remedy: str) -> None:
         super().__init__(path, problem, remedy)
@@ -90,7 +90,7 @@ class DataError(FednetError):
         return visible(f"{path}: {problem}; {remedy}")
 
 
-class Deadlock(FednetError):  # noqa: N818  (the field's own word)
+class Deadlock(FednetError):  # noqa: N818  (the standard term)
     """The algorithm waits, but no event is left that could wake it; `waits` describes the waiting processes."""
 
     def __init__(self, now_s: float, waits: str) -> None:
@@ -102,7 +102,7 @@ class Deadlock(FednetError):  # noqa: N818  (the field's own word)
 
 
 class AlgorithmError(FednetError):
-    """The code of an algorithm has a mistake: `place: problem; remedy`, after its line."""
+    """The code of an algorithm has a mistake; the text is `file:line  where: problem; remedy`."""
 
     def __init__(self, where: str, problem: str, remedy: str, line: str | None = None) -> None:
         super().__init__(where, problem, remedy, _line_of_a_user() if line is None else line)
@@ -113,7 +113,7 @@ class AlgorithmError(FednetError):
 
 
 def _line_of_a_user() -> str:
-    """Return the innermost line of code that is running outside this package, as `file:line`; empty for none."""
+    """Return the innermost running line of code outside this package, as `file:line`; empty if there is none."""
     frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THEIRS:
         frame = frame.f_back
@@ -123,8 +123,8 @@ def _line_of_a_user() -> str:
 _NOT_THEIRS = ("fednet_emu", "simpy", "torch", "contextlib")
 
 
-class AppFailed(FednetError):  # noqa: N818  (an event)
-    """Code of an app raises: the part of the app, and its traceback."""
+class AppFailed(FednetError):  # noqa: N818  (names an outcome)
+    """The code of an app raised an exception; the text has the traceback and the part of the app."""
 
     def __init__(self, where: str, trace: str) -> None:
         super().__init__(where, trace)
@@ -135,7 +135,7 @@ class AppFailed(FednetError):  # noqa: N818  (an event)
 
 
 def nearest(word: str, known: Iterable[object]) -> str | None:
-    """Return the known word that is most like a misspelt one; None if none is close."""
+    """Return the known word that is most similar to a misspelt word; None if no known word is close."""
     return next(iter(difflib.get_close_matches(word, [str(name) for name in known], n=1)), None)
 
 

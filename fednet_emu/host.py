@@ -1,4 +1,4 @@
-"""The host: child processes, and Python's cyclic garbage collector."""
+"""Control of child processes on the host, and of Python's cyclic garbage collector."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from typing import Any, final
 
 
 def clean_context(*preload: str) -> ForkServerContext | SpawnContext:
-    """Return the context that starts processes without state shared with this one.
+    """Return a multiprocessing context whose new processes share no state with the current process.
 
-    Processes are forked from a server that has imported the modules `preload`, or spawned where there is no fork
-    server. The first call in a process determines the modules of its server.
+    New processes are forked from a fork server that has imported the modules `preload`, or spawned where there is no
+    fork server. The first call in a process determines the modules of the fork server.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
@@ -32,7 +32,7 @@ def clean_context(*preload: str) -> ForkServerContext | SpawnContext:
 def main_left_out() -> Iterator[None]:
     """Prevent processes that are started inside the `with` block from running the user's script again.
 
-    Running it again would start its runs again; the processes do not need the script.
+    Running the script again would start its runs again; the processes do not need the script.
     """
     main = sys.modules["__main__"]
     kept: dict[str, Any] = {name: vars(main)[name] for name in ("__spec__", "__file__") if name in vars(main)}
@@ -53,7 +53,7 @@ def interrupts_kept_here() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    resource_tracker.ensure_running()  # it would be started inside, and end the blocking
+    resource_tracker.ensure_running()  # otherwise started inside the block, where its start would unblock SIGINT
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -63,10 +63,10 @@ def interrupts_kept_here() -> Iterator[None]:
 
 @contextmanager
 def interrupts_later() -> Iterator[None]:
-    """Delay an interrupt inside the `with` block until its end, so that no process is started incompletely.
+    """Delay interrupts until the end of the `with` block, so that no start of a process stays incomplete.
 
-    The delayed signals are SIGINT and SIGTERM, where their handler raises KeyboardInterrupt. A signal mask is not
-    enough: another thread may receive the signal, and Python then interrupts the main thread.
+    The delayed signals are SIGINT and SIGTERM, if their handler raises KeyboardInterrupt. A signal mask is not enough,
+    because another thread may receive the signal, and Python then interrupts the main thread.
     """
     came, handler = list[int](), signal.default_int_handler
     in_main = threading.current_thread() is threading.main_thread()
@@ -83,18 +83,19 @@ def interrupts_later() -> Iterator[None]:
 
 
 GRACE_S = 1.0
-"""Host time in s from the request to end until a process is killed."""
+"""Time in s on the host between the request to a process to end and its kill."""
 
 
 @final
 class Beside:
-    """A child process that answers messages, and ends with this process.
+    """A child process that answers messages, and ends when its parent process ends.
 
     Args:
-        context: the start method.
-        serve: the main function, called with the child's end of the connection and `args`; it calls `end_with_parent`.
+        context: the multiprocessing context, which has the start method.
+        serve: the child's main function, called with the child's end of the connection and `args`; it must call
+            `end_with_parent`.
         args: further arguments of `serve`.
-        daemon: whether the child cannot start processes, and is ended without a wait when this process ends.
+        daemon: True if the child cannot start processes and is terminated when the parent process exits.
 
     Attributes:
         connection: the parent's end of the connection.
@@ -108,12 +109,12 @@ class Beside:
         theirs.close()
 
     def death(self) -> str:
-        """The exit of the process in words, see `ending`."""
+        """Wait for the exit of the process, and return its description by `ending`."""
         self._process.join()
         return ending(self._process.exitcode)
 
     def dismiss(self, *, at_once: bool) -> None:
-        """Request the end of the process: at once, or when it reads the next message."""
+        """Kill the process if `at_once`; else let the process end when it reads the next message."""
         if at_once:
             self._process.kill()
         self.connection.close()
@@ -127,7 +128,7 @@ class Beside:
 
 
 def end_with_parent() -> None:
-    """End this process with its parent process, and exclude it from interrupts of the terminal."""
+    """Make the current process end when its parent process ends, and exclude it from terminal interrupts (Ctrl-C)."""
     if hasattr(os, "setpgrp"):
         os.setpgrp()
     parent = multiprocessing.parent_process()
@@ -141,7 +142,7 @@ def end_with_parent() -> None:
 
 
 def ending(code: int) -> str:
-    """Return the exit of a process in words, from its exit code; a negative one is minus the number of a signal."""
+    """Describe the exit of a process; a negative exit `code` is minus the number of the signal that ended it."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:
@@ -153,9 +154,10 @@ def ending(code: int) -> str:
 
 @contextmanager
 def rare_garbage_collection() -> Iterator[None]:
-    """Make Python's cyclic garbage collector run rarely: nearly all objects of a run are freed without it.
+    """Make Python's cyclic garbage collector run rarely, as nearly all objects of a run are freed without it.
 
-    This also shortens the import of PyTorch and of the scenario's models by a third: it makes a million objects.
+    Rare collection also shortens the imports of PyTorch and of the scenario's models by a third, because these imports
+    create a million objects.
     """
     before = gc.get_threshold()
     gc.set_threshold(2_000_000, 50, 100)
@@ -167,10 +169,10 @@ def rare_garbage_collection() -> Iterator[None]:
 
 @contextmanager
 def frozen_before() -> Iterator[None]:
-    """Exclude the existing objects from garbage collections, unless a caller has frozen objects already.
+    """Exclude the existing objects from garbage collection, unless a caller has frozen objects already.
 
-    Flower 1.x collects garbage for each array that a strategy reads (`ArrayRecord.to_numpy_ndarrays`). Without this,
-    each collection examines all imported modules, which takes half a second.
+    Flower 1.x collects garbage for each array that a strategy reads (`ArrayRecord.to_numpy_ndarrays`). Without the
+    exclusion, each collection examines all imported modules, which takes half a second.
     """
     if gc.get_freeze_count():
         yield

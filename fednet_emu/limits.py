@@ -1,6 +1,6 @@
-"""Limits of scenarios: names, sizes, numbers and nesting. See `docs/reference/limits.md`.
+"""Limits of scenario files: sizes, numbers and nesting. See `docs/reference/limits.md`.
 
-They are far above the needs of scenarios, and low enough that any file is refused within seconds and in little memory.
+The limits are far above the needs of scenarios, and low enough to refuse any larger file in seconds and little memory.
 The memory of a run is limited by the host's memory; see `fednet_emu.emulation.outlook`.
 """
 
@@ -10,32 +10,32 @@ import math
 from typing import Any
 
 MAX_FILE_BYTE = 4 * 2**20
-"""Largest file of a scenario, channel or study."""
+"""Maximum size in bytes of a scenario, channel or study file."""
 MAX_VALUES = 100_000
-"""Largest number of values (mappings, lists and scalars) in a scenario, with aliases and includes written out."""
+"""Maximum number of values (mappings, lists and scalars) in a scenario, with aliases and includes expanded."""
 MAX_NESTING = 50
-"""Largest depth of mappings and lists inside each other; also the largest number of keys in a key path."""
+"""Maximum depth of nested mappings and lists, and maximum number of keys in a key path."""
 MAX_FILES = 500
-"""Largest number of includes that a scenario follows."""
+"""Maximum number of included files of a scenario."""
 MAX_CHAIN = 50
-"""Largest number of files that include each other one by one."""
+"""Maximum length of a chain of files, each of which includes the next."""
 MAX_RECORDING_BYTE = 2**30
-"""Largest size of a file or archive of recorded data, unpacked."""
+"""Maximum unpacked size in bytes of a file or archive of recorded data."""
 MAX_RUNS = 10_000
-"""Largest number of runs of a study."""
+"""Maximum number of runs of a study."""
 MAX_INTEGER = 2**63 - 1
-"""Largest integer."""
+"""Maximum magnitude of an integer setting."""
 SMALLEST, LARGEST = 1e-40, 1e40
-"""Smallest magnitude of a number that is not zero, and largest one: products of several such numbers stay finite."""
+"""Minimum and maximum magnitude of a nonzero number, so that products of several such numbers stay finite."""
 
 MAX_DECIBEL = 300.0
-"""Largest magnitude of a setting in decibels: a factor of 1e30, so that sums of several stay finite."""
+"""Maximum magnitude of a setting in dB: a factor of 1e30, so that sums of several such settings stay finite."""
 
 
 def problem_of(value: Any) -> str | None:
-    """Return the problem of a number or text as the value of a setting; None if it is within the limits.
+    """Return the problem of a number or text that is the value of a setting; None if the value is within the limits.
 
-    Non-finite values are left to the setting, which may allow them.
+    Non-finite numbers are not checked here, because some settings allow them.
     """
     if isinstance(value, str):
         return (
@@ -53,10 +53,10 @@ def problem_of(value: Any) -> str | None:
 
 
 def too_large(got: str) -> str:
-    """Return the problem of an integer beyond the largest, which `got` describes."""
+    """Return the error text for an integer above the maximum magnitude; `got` describes the integer."""
     return f"must be a whole number within ±{MAX_INTEGER}, got {got}; write a smaller number"
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text has no lone surrogates."""
+    """Return True if a text has no lone surrogates."""
     return not any("\ud800" <= char <= "\udfff" for char in text) if not text.isascii() else True

@@ -4,9 +4,10 @@
     fed.run(MyAlgorithm(lr=0.1))
     fed.ledger.frames()["transfers"]
 
-By default all times can be calculated by hand. Every transmission runs at 1 Mbit/s and arrives; uploads take turns.
-The model is a linear regression with 9 features: 10 parameters, so a model is 320 bit and takes 320 us, and 36 FLOP per
-sample. Each of 4 devices has 20 samples, takes all of them in every step and does 1 MFLOP/s: one step takes 720 us.
+By default, all times can be calculated by hand. Every transmission has 1 Mbit/s and arrives; devices upload one at a
+time. The model is a linear regression with 9 features and 10 parameters, so a model has 320 bit and its transmission
+takes 320 us. A training step takes 36 FLOP per sample. Each of the 4 devices has 20 samples, uses all of them in every
+step, and computes at 1 MFLOP/s, so one step takes 720 us.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ training: {engine: serial}
 
 
 def small_scenario(*settings: str) -> Scenario:
-    """Return the scenario of the small federation; settings, each a `key.path=value`, work as in `fednet run --set`.
+    """Return the small scenario, changed by `settings`, each a `key.path=value` as for `fednet run --set`.
 
     Raises:
         ScenarioError: a setting is malformed or unknown.
@@ -49,7 +50,7 @@ def small_federation(*settings: str, timing_only: bool = False) -> Federation:
 
     Args:
         settings: changes to the scenario, each a `key.path=value`.
-        timing_only: whether to leave out training and evaluation.
+        timing_only: whether to skip training and evaluation.
 
     Raises:
         ScenarioError: a setting is malformed, unknown or impossible.

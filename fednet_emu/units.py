@@ -67,7 +67,7 @@ UNITS = {
     "_w": "W",
     "_j": "J",
 }
-"""The unit for each ending of a name; the first ending in this order that matches counts."""
+"""Unit for each ending of a name. The first matching ending, in the order of this dict, determines the unit."""
 
 
 def unit_of(name: str) -> str | None:

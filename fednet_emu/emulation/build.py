@@ -1,4 +1,4 @@
-"""Build all parts of an emulation from a scenario and connect them; each part receives only its inputs."""
+"""Builds and connects all parts of an emulation from a scenario; each part receives only the inputs it needs."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ from fednet_emu.scenario.tree import path_text
 
 
 class Dealt(NamedTuple):
-    """The data of a federation.
+    """The samples of a federation, assigned to devices and server.
 
     Attributes:
-        samples: training and test samples, after the transformations of their owners.
-        splits: owners of the training and of the test samples.
-        held: the server's own samples, and those for validation.
-        groups: the true group [devices] of each device; None unless groups transform the data.
+        samples: training and test samples, after the transformations by attack, groups and noise.
+        splits: assignment of the training samples and of the test samples to the devices.
+        held: the server's own samples, and the validation samples.
+        groups: the true group of each device [devices]; None unless groups transform the data.
     """
 
     samples: Samples
@@ -60,7 +60,7 @@ class Dealt(NamedTuple):
     groups: IntArray | None
 
     def counts(self) -> DataSplit:
-        """Number of samples of each device by label or target, after the transformations of the devices."""
+        """Number of samples of each device by label or target, after the transformations."""
         return _split(self.samples.train_y, self.samples.test_y, self.splits, self.samples.classes)
 
 
@@ -70,7 +70,7 @@ def _split(train_y: Tensor, test_y: Tensor, splits: Sequence[Partitioned], class
 
 
 def deal(scenario: Scenario, streams: Streams, data_dir: Path | None) -> Dealt:
-    """Load the data, take the server's part, split the rest, and apply the attack, the groups and the noise.
+    """Load the dataset, hold out the server's samples, split all others, and apply attack, groups and noise.
 
     Raises:
         ScenarioError: parts of the scenario are incompatible, or the algorithm has its own data.
@@ -103,9 +103,9 @@ def build(
 ) -> Federation:
     """Build the emulation of a valid scenario, ready to run.
 
-    If `timing_only`, training and evaluation are left out; time, bits and energy stay the same. Without `learning`
-    there are only the network and the devices: data and model belong to external programs. `host` measures the use of
-    the host's time. `task` is the learning task of an earlier run with the same learning settings and scene.
+    If `timing_only`, training and evaluation are skipped; time, bits and energy stay the same. If `learning` is False,
+    only the network and the devices are built, because external programs have data and model. `host` measures how the
+    host's time is used. `task` is the learning task of an earlier run with the same learning settings and streams.
 
     Raises:
         ScenarioError: parts of the scenario are incompatible.
@@ -173,7 +173,7 @@ def build_processors(
 
 
 def build_engine(training: Training, threads: int, host: HostTime | None) -> Engine:
-    """The engine that trains; a Ray cluster is started or requested only now.
+    """Build the engine that trains; a Ray cluster is started or connected only by this call.
 
     Raises:
         FednetError: Ray is missing, or the cluster cannot be reached or has no capacity.
@@ -185,7 +185,7 @@ def build_engine(training: Training, threads: int, host: HostTime | None) -> Eng
 
 
 def _local_engine(training: Training, threads: int, host: HostTime | None) -> Engine:
-    """An engine of this machine: threads, and processes for large stacks; one process in a run of a sweep."""
+    """Build an engine on this machine, with threads, and worker processes for large stacks; a sweep's run has none."""
     make = ENGINES[training.engine]
     here = make() if training.engine == "serial" else SpreadEngine([make() for _ in range(threads)])
     alone = parent_process() is not None or training.device != "cpu" or not hasattr(os, "fork")
@@ -197,7 +197,6 @@ def _local_engine(training: Training, threads: int, host: HostTime | None) -> En
 
 
 def _number(training: Training) -> int | None:
-    """The requested number of workers; None for any number."""
     return None if training.workers == "auto" else training.workers
 
 
@@ -212,7 +211,7 @@ def paths_of(scenario: Scenario, streams: Streams, data_dir: Path | None) -> Pat
 def build_presence(
     scenario: Scenario, clock: Clock, ledger: Ledger, streams: Streams, paths: Paths, idle_w: PerDevice
 ) -> Presence:
-    """Presence of devices, with their batteries if they have any; their idle power counts from now on."""
+    """Build the presence of devices, and their batteries if they have any; idle power counts from now on."""
     devices, batteries = scenario.devices, None
     ledger.idle = IdleEnergy(idle_w.total)
     if devices.battery is not None:
@@ -271,7 +270,7 @@ def build_network(
 
 
 def unfit_augmentation(scenario: Scenario, input_shape: tuple[int, ...]) -> Iterator[Problem]:
-    """Yield the key path and problem of an augmentation that samples of this shape do not allow."""
+    """Yield the key path and problem of an augmentation that does not fit samples of shape `input_shape`."""
     augment = getattr(scenario.algorithm, "augment", None)
     what = augment.unfit(input_shape) if isinstance(augment, Augmentation) else None
     if what:
@@ -292,7 +291,7 @@ def unfit_statistics(scenario: Scenario, model: FlatModel) -> Iterator[Problem]:
 
 
 def unfit_metrics(scenario: Scenario, samples: Samples) -> Iterator[Problem]:
-    """Yield the key paths and problems of metrics that cannot measure a model of these samples."""
+    """Yield the key paths and problems of metrics that do not apply to a model of these samples."""
     for place, metric in enumerate(scenario.evaluation.metrics):
         own = scenario.learning()[2].own_loss
         what = f"measures scores of classes, got a model with {own}; leave it out" if own else metric.unfit(samples)
@@ -306,12 +305,12 @@ def available_cores() -> int:
 
 
 _SMALL_MODEL_FLOP = 1e7
-"""FLOP per sample below which several threads within one operation cost more in synchronization than they save."""
+"""FLOP per sample below which several intra-op threads lose more time in synchronization than they save."""
 
 
 def _torch_device(training: Training) -> torch.device:
-    """Return the device on which models are trained; for a GPU that this host has, also set whether it may use TF32."""
-    if training.engine == "ray":  # its actors have the GPUs
+    """Return the torch device on which models are trained; for a GPU, also set whether it may use TF32."""
+    if training.engine == "ray":  # the GPUs belong to Ray's actors
         return torch.device("cpu")
     if training.device == "cuda" and not torch.cuda.is_available():
         raise ScenarioError("training.device: no CUDA device is here, got cuda; use cpu")

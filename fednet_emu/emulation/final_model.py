@@ -1,4 +1,4 @@
-"""The final model of a run as PyTorch modules; a run folder keeps it as `model.pt`."""
+"""The final model of a run as PyTorch modules; a run folder stores the model as `model.pt`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ NAME = "model.pt"
 
 @dataclass(frozen=True)
 class FinalModel:
-    """The global model, or one model for each device.
+    """The final global model, or the final models of all devices.
 
     Attributes:
-        states: trained parameters and statistics by name, one mapping for each model.
+        states: trained parameters and running statistics by name, one mapping for each model.
         own: whether there is one model for each device instead of a global model.
         input_shape: shape of one sample.
         outputs: number of outputs of the model.
-        data_dir: folder of the files that the model reads; None for the folder in the variable FEDNET_DATA.
+        data_dir: folder of the files that the model reads; None for the folder in the environment variable FEDNET_DATA.
     """
 
     states: Sequence[dict[str, Tensor]]
@@ -66,7 +66,7 @@ def final_model(fed: Federation, data_dir: Path | None) -> FinalModel | None:
 
 
 def save_model(model: FinalModel, folder: RunFolder) -> None:
-    """Save a global model in a run folder, as tensors without code; models of all devices would take too much space."""
+    """Save a global model in a run folder, as tensors without code. Models of single devices are too large to save."""
     if not model.own:
         content = {"state": model.states[0], "input_shape": list(model.input_shape), "outputs": model.outputs}
         file = BytesIO()

@@ -1,4 +1,4 @@
-"""Scenarios from Python code: a name, a path, a mapping or a Scenario, with objects as settings."""
+"""Scenarios given by Python code as a name, a path, a mapping or a `Scenario`; settings may be Python objects."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.tree import Place, node_of
 
 ScenarioLike = str | Path | Mapping[str, Any] | Scenario
-"""Name in the library, path, mapping with the keys of a scenario file, or Scenario."""
+"""A scenario: its name in the library, its path, a mapping with the keys of a scenario file, or a `Scenario`."""
 Settings = Mapping[str, Any] | Iterable[str | Setting]
-"""Changed settings, as `{"algorithm.lr": 0.05}` or as texts `key.path=value` of `--set`."""
+"""Changed settings: a mapping such as `{"algorithm.lr": 0.05}`, or texts `key.path=value` as for `--set`."""
 Network = Model | nn.Module | Callable[..., nn.Module]
-"""Model component, PyTorch module, or function or class that makes a module."""
+"""A model component, a PyTorch module, or a function or class that makes a module."""
 
 
 def named(scenario: ScenarioLike | Document) -> tuple[str, Document]:
-    """Return the name of a scenario in records, and its document; a `FednetError` for an unsuitable type."""
+    """Return the name of a scenario for the records, and its document; raise a `FednetError` for any other type."""
     if isinstance(scenario, Scenario):
         return scenario.title or UNNAMED, filled(from_mapping(_plain(scenario), UNNAMED))
     if isinstance(scenario, Mapping):
@@ -58,7 +58,7 @@ def changes(
     model: Network | str | None = None,
     data: Dataset | Samples | str | None = None,
 ) -> Iterator[str | Setting]:
-    """Yield the settings to change, in the order in which they apply; arguments such as `seed` override `settings`."""
+    """Yield the changed settings in the order in which they apply; arguments such as `seed` override `settings`."""
     if isinstance(settings, str):
         raise FednetError(f"settings: expected a mapping, got '{settings}'; for example {{'algorithm.lr': 0.05}}")
     if isinstance(settings, Mapping):
@@ -80,10 +80,10 @@ def scenario_of(
     data_dir: str | Path | None = None,
     **given: Any,
 ) -> tuple[str, Outlook]:
-    """Return the name of a scenario, and the outlook of the complete and checked scenario with `changes` applied.
+    """Return the name of a scenario, and the outlook (checked plan) of the complete scenario with `changes` applied.
 
-    An unchanged `Scenario` is valid already; only the compatibility of its parts is checked. `given` are the arguments
-    `seed`, `algorithm`, `model` and `data` of `changes`.
+    An unchanged `Scenario` is already valid, so only the compatibility of its parts is checked. `given` are the
+    arguments `seed`, `algorithm`, `model` and `data` of `changes`.
 
     Raises:
         ScenarioError: all problems of the scenario.
@@ -97,7 +97,7 @@ def scenario_of(
 
 
 def _component(key: Any, value: Any) -> Any:
-    """Wrap samples or a PyTorch module as a component; refuse bare arrays as data; return other values unchanged."""
+    """Wrap samples or a PyTorch module as a component; raise an error for bare arrays; keep other values unchanged."""
     if key == "data" and isinstance(value, Samples):
         return GivenSamples(given=value)
     if key == "data" and (isinstance(value, list | tuple) or hasattr(value, "__array__")):
@@ -110,7 +110,7 @@ def _component(key: Any, value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Convert this package's components to plain settings, as in a file; components from elsewhere remain objects."""
+    """Convert components of this package to plain settings as in a file; components from elsewhere remain objects."""
     if isinstance(value, Component):
         if not is_ours(type(value)) or isinstance(value, GivenModule | GivenSamples | GivenFlower):
             return value
@@ -122,7 +122,7 @@ def _plain(value: Any) -> Any:
 
 
 NODES = 10
-"""Number of devices unless the scenario or the app has one, as in Flower's simulation."""
+"""Default number of devices if neither scenario nor app states one, as in Flower's simulation."""
 WEEK_S = 604_800.0
 
 URBAN_CELL: dict[str, Any] = {
@@ -134,17 +134,17 @@ URBAN_CELL: dict[str, Any] = {
     "network": {"uplink": {"access": "ofdma"}, "downlink": {"mode": "broadcast"}},
     "stop": {"simulated_s": WEEK_S},
 }
-"""Phones around a small base station in a street, with a shared uplink; the app ends the run."""
+"""Default scenario of apps: phones around a small base station in a street, with a shared uplink. Apps end the run."""
 
 
 def app_in(app: str, scenario: ScenarioLike | None) -> tuple[ScenarioLike, str, list[str]]:
     """Return the scenario of an app, its name, and the settings that add the app to the scenario.
 
-    The app replaces data, partition, model and algorithm of a given scenario, whose attack, groups, server, edge
-    servers and sidelink are dropped.
+    The app replaces data, partition, model and algorithm of a given scenario. The attack, groups, server, edge servers
+    and sidelink of the scenario are removed.
 
     Raises:
-        ScenarioError: the folder has no app.
+        ScenarioError: the folder `app` has no app.
     """
     try:
         folder = AppFolder.read(app)

@@ -1,4 +1,4 @@
-"""Protection of the process of a run: signals, and process-wide settings of libraries."""
+"""Handling of signals during a run, and restoring of process-wide library settings after a run."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Signals:
     """Handlers of SIGINT and SIGTERM inside a `with` block.
 
-    The first signal stops the run before its next event, the second one stops it at once, and further signals are
-    ignored. Handlers are installed only in the main thread, and only for signals without a handler of the program.
+    The first signal stops the run before its next event, the second signal stops the run at once, and further signals
+    are ignored. Handlers are installed only in the main thread, and only for signals that the program does not handle.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -32,14 +32,14 @@ class Signals:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
-                handler = signal.getsignal(number)  # None for a handler outside Python
+                handler = signal.getsignal(number)  # None for a handler that was not installed by Python
                 if handler is signal.default_int_handler or isinstance(handler, signal.Handlers):
                     self._before[number] = signal.signal(number, self._stop)
         return self
 
     def _stop(self, _number: int, _frame: Any) -> None:
         if self._clock.stopping:
-            self.ignore()  # no further signal may interrupt the records
+            self.ignore()  # no further signal may interrupt the writing of records
             raise KeyboardInterrupt
         self._clock.stopping = True
 
@@ -54,7 +54,7 @@ class Signals:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Ignore the signals inside the `with` block; only in the main thread, where Python handles them."""
+    """Ignore SIGINT and SIGTERM inside the `with` block; has no effect in threads other than the main thread."""
     in_main = threading.current_thread() is threading.main_thread()
     numbers = [number for number in SIGNALS if in_main and signal.getsignal(number) is not None]
     before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
@@ -76,9 +76,9 @@ _put_back: Callable[[], None]
 def none_left_behind() -> Iterator[None]:
     """Restore the process-wide settings that runs inside the `with` block have changed.
 
-    Each run sets the thresholds of the garbage collector, the number of threads within an operation of torch and BLAS,
-    and the log level; libraries that it loads add warning filters. If runs in several threads overlap, the first one
-    stores the settings and the last one restores them, so that no run restores the settings of another.
+    Each run sets the thresholds of the garbage collector, the number of intra-op threads of torch and BLAS, and the log
+    level. Libraries that a run loads add warning filters. If runs in several threads overlap, the first run stores the
+    settings and the last run restores them, so that no run restores the settings of another run.
     """
     global _under_way, _put_back  # noqa: PLW0603  (these settings belong to the process)
     with _lock:
@@ -96,20 +96,17 @@ def none_left_behind() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _blas(_modules: int) -> list[Any]:
-    """BLAS libraries of this process, cached by the number of imported modules, since only imports load libraries.
-
-    The search for them takes as long as the events of a short run.
-    """
+    """BLAS libraries of this process, cached by the number of imported modules, because searching them is slow."""
     from threadpoolctl import ThreadpoolController
 
     return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
 def _kept() -> Callable[[], None]:
-    import torch  # the command line imports this file, and does not wait for torch
+    import torch  # not at the top, as the command line imports this module and must not wait for torch
 
     collector, threads, level = gc.get_threshold(), torch.get_num_threads(), LOG.level
-    filters = warnings.catch_warnings()  # libraries that the run loads add filters
+    filters = warnings.catch_warnings()  # libraries that the run loads add warning filters
     filters.__enter__()
     blas = [(library, library.get_num_threads()) for library in _blas(len(sys.modules))]
 
@@ -120,7 +117,7 @@ def _kept() -> Callable[[], None]:
         for library, count in blas:
             if library.get_num_threads() != count:
                 library.set_num_threads(count)
-        if LOG.level != level:  # setting it clears the caches of all loggers
+        if LOG.level != level:  # setting a level clears the caches of all loggers
             LOG.setLevel(level)
         filters.__exit__(None, None, None)
 

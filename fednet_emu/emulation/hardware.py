@@ -1,4 +1,4 @@
-"""Hardware of the devices: speeds and powers from profiles, and from the settings that replace them."""
+"""Hardware of the devices: speeds and powers from hardware profiles, and from settings that replace profile values."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Hardware:
     """Speeds and powers of the devices of one run.
 
     Attributes:
-        which: index of the profile of each device; 0 without profiles.
-        powers: powers without computations.
+        which: index of the profile of each device, one byte each; 0 without profiles.
+        powers: powers of the devices without the power of computations.
         overhead_s: fixed time in s of each computation.
-        energy: model of the energy of computations in addition to idle power, by profile; None where it is unknown.
+        energy: for each profile, the model of the computing energy above idle power; None if the energy is unknown.
     """
 
     which: bytes
@@ -51,7 +51,7 @@ def hardware(scenario: Scenario, streams: Streams) -> Hardware:
 
 
 def speeds(scenario: Scenario, which: bytes, streams: Streams, data_dir: Path | None) -> Array:
-    """Speeds [devices] in FLOP/s by `devices.speed` and the profiles, divided by `devices.slowdown`."""
+    """Speeds [devices] in FLOP/s from `devices.speed` and the profiles, divided by `devices.slowdown`."""
     devices = scenario.devices
     law, nominal = devices.speed, PerDevice(tuple(its.compute.flop_per_s for its in devices.profiles), which)
     drawn = nominal.all if law is None else law.draw(devices.count, streams("speed"), data_dir)
@@ -62,7 +62,7 @@ def speeds(scenario: Scenario, which: bytes, streams: Streams, data_dir: Path | 
 
 
 def unfit(scenario: Scenario) -> Iterator[Problem]:
-    """Yield problems of devices without a speed, and of contradictory powers."""
+    """Yield problems of profiles: wrong number, no speed of the devices, or contradictory powers."""
     devices, profiles = scenario.devices, scenario.devices.profiles
     if devices.profile == () or len(profiles) > MOST_PROFILES:
         yield ("devices", "profile"), f"is 1 to {MOST_PROFILES} profiles, got {len(profiles)}; give this number"
@@ -83,7 +83,7 @@ def unfit(scenario: Scenario) -> Iterator[Problem]:
 
 
 MOST_PROFILES = 256
-"""The index of a device's profile is one byte."""
+"""Maximum number of profiles, because the index of a device's profile is one byte."""
 
 
 def _stated(profile: Profile | None) -> Stated:
@@ -94,7 +94,7 @@ def _stated(profile: Profile | None) -> Stated:
 
 
 def law_of(given: ComputeEnergy | None, profile: Profile | None) -> ComputeEnergy | None:
-    """Return the energy model of computations by the settings, else by the power of a profile; None if unknown."""
+    """Return the energy model of computations from the settings, or else from a profile's power; None if unknown."""
     if given is not None:
         return given
     active_w = None if profile is None else profile.compute.active_w
@@ -102,9 +102,10 @@ def law_of(given: ComputeEnergy | None, profile: Profile | None) -> ComputeEnerg
 
 
 def unsplit(scenario: Scenario, radio: DeviceRadio) -> Iterator[tuple[str, float, float]]:
-    """Find the profiles with constant power while sending, because no source splits it by transmit power.
+    """Yield the profiles with constant power while sending, as their sources state no power as a function of dBm.
 
-    Each result has the title, the power in W in addition to idle power, and the transmit power in dBm of the source.
+    Each result has the profile's title, its sending power in W above idle power, and the source's transmit power in
+    dBm.
     """
     profiles = scenario.devices.profiles or (None,)
     powers = DevicePowers.of(scenario.channel.device, b"", tuple(map(_stated, profiles)))
@@ -117,7 +118,7 @@ def unsplit(scenario: Scenario, radio: DeviceRadio) -> Iterator[tuple[str, float
 
 
 def notes(scenario: Scenario) -> Iterator[str]:
-    """Yield sentences about privacy, energies that are not counted, and the weakest evidence of used numbers."""
+    """Yield sentences about privacy, about energies that are not counted, and about the weakest evidence of numbers."""
     devices, rounds = scenario.devices, scenario.stop.rounds
     if rounds is not None and (bound := scenario.privacy(rounds)) is not None:
         yield f"{rounds} rounds reveal at most epsilon = {bound.epsilon:.4g} of a device, at delta = {bound.delta:g}"
@@ -139,7 +140,7 @@ def notes(scenario: Scenario) -> Iterator[str]:
 
 
 def _ideal_amplifiers(scenario: Scenario) -> Iterator[str]:
-    """Yield sentences about ideal amplifiers, whose efficiency or power while sending is unknown."""
+    """Yield sentences about amplifiers that are assumed ideal, because no setting or profile states their power."""
     network, channel = scenario.network, scenario.channel
     powers = DevicePowers.of(channel.device, b"", tuple(map(_stated, scenario.devices.profiles or (None,))))
     ideal = {

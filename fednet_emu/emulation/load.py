@@ -1,4 +1,4 @@
-"""Load a scenario with overrides: errors and warnings."""
+"""Loading of a scenario with overrides; errors and warnings about the scenario."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from fednet_emu.scenario.tree import Place, path_text, problem_text
 from fednet_emu.units import linear_to_db
 
 UNNAMED = "scenario"
-"""Name of a scenario without a file and a title."""
+"""Name of a scenario that has neither a file nor a title."""
 
 
 def load_scenario(name: str | Path, overrides: Iterable[str] = ()) -> Scenario:
-    """Read a scenario from a path or by its name in scenarios/, with overrides `key.path=value`, and check it.
+    """Read a scenario by its path, or by its name in scenarios/, apply `overrides` (`key.path=value`), and check it.
 
     Raises:
-        ScenarioError: all problems of the file with their lines.
+        ScenarioError: all problems of the scenario file, with line numbers.
     """
     return checked(apply_overrides(filled(load(name)), overrides))
 
 
 def checked(document: Document) -> Scenario:
-    """Validate a document completely; a `ScenarioError` lists all problems with their places."""
+    """Validate a document completely; a `ScenarioError` lists all problems with file and line."""
     return examined(Outlook(validate(Scenario, document)), document).scenario
 
 
 def examined(outlook: Outlook, document: Document | None = None) -> Outlook:
-    """Check the compatibility of the parts of a scenario and its links, and return its outlook.
+    """Check that the parts of a scenario are compatible and that its links work, and return `outlook`.
 
     Raises:
-        ScenarioError: all problems, with their places in the document if there is one.
+        ScenarioError: all problems, with their lines in `document` unless it is None.
     """
     refuse_contradictions(outlook, document)
     refuse(unreachable(outlook), document)
@@ -55,7 +55,7 @@ def examined(outlook: Outlook, document: Document | None = None) -> Outlook:
 
 
 def refuse_contradictions(outlook: Outlook, document: Document | None) -> None:
-    """Raise a `ScenarioError` if a scenario does not fit into memory or has incompatible parts, for any seed."""
+    """Raise a `ScenarioError` if a scenario, whatever its seed, does not fit into memory or has incompatible parts."""
     scenario = outlook.scenario
     refuse(
         list(unaffordable(outlook))
@@ -67,7 +67,7 @@ def refuse_contradictions(outlook: Outlook, document: Document | None) -> None:
 
 
 def refuse(problems: Iterable[Problem], document: Document | None = None) -> None:
-    """Raise a `ScenarioError` with all problems, if any, and their places in the document."""
+    """Raise a `ScenarioError` with all problems and their lines in the document, if there are any problems."""
     found = list(problems)
     if found:
         places = (Place(UNNAMED, 0) if document is None else document.place(path) for path, _ in found)
@@ -79,13 +79,13 @@ _NO_SNR = 1e-40
 
 
 def warnings_of(outlook: Outlook) -> Iterator[Problem]:
-    """Yield the warnings about a valid scenario: key path of the setting, and a sentence with a remedy."""
+    """Yield the warnings about a valid scenario: the key path of a setting, and a sentence with a remedy."""
     for check in CHECKS:
         yield from check(outlook)
 
 
 def warn(outlook: Outlook, stacklevel: int = 2) -> None:
-    """Issue the warnings about a scenario as `ScenarioWarning`, by default for the line that called the caller."""
+    """Issue the warnings about a scenario as `ScenarioWarning`; `stacklevel` is as for `warnings.warn`."""
     for path, sentence in warnings_of(outlook):
         warnings.warn(f"{path_text(path)}: {sentence}", ScenarioWarning, stacklevel=stacklevel + 1)
 
@@ -130,7 +130,7 @@ def _of_all(some: Mask) -> str:
 
 
 def _named(some: Mask, order: Array, say: Callable[[float], str]) -> str:
-    """List the first few devices of a mask, sorted by `order`, with the text of `say` about their values of `order`."""
+    """List the few devices of the mask `some` with the lowest values in `order`; `say` turns a value into text."""
     (places,) = np.nonzero(some)
     first = places[np.argsort(order[places], kind="stable")[:_NAMED]]
     text = "; ".join(f"{device_label(int(place))}, {say(float(order[place]))}" for place in first)
@@ -141,7 +141,7 @@ _HELP = "more power, shorter distances or more base stations would help"
 
 
 def crowded(outlook: Outlook) -> Iterator[Problem]:
-    """Find bands that other users overload, and files that wait for whole uploads in spite of their priority."""
+    """Find bands that are overloaded by other users, and prioritized files that must wait for whole uploads."""
     places = {its.name: place for place, its in enumerate(outlook.scenario.traffic)}
     total: dict[str, float] = {}
     for its in crowds(outlook):
@@ -159,4 +159,4 @@ def crowded(outlook: Outlook) -> Iterator[Problem]:
 
 
 CHECKS: tuple[Callable[[Outlook], Iterator[Problem]], ...] = (poor_links, crowded, *PLAUSIBLE)
-"""Checks in their order."""
+"""All checks for warnings, in the order in which they run."""

@@ -1,6 +1,6 @@
-"""Estimates from the settings of a scenario before its run: cost, and links at the start.
+"""Estimates before a run from the settings of its scenario: the cost of the run, and the links at the start.
 
-Only headers of data files are read. All checks of a scenario share one `Outlook`.
+Of data files, only the headers are read. All checks of a scenario share one `Outlook`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from fednet_emu.scenario.model import Problem, Scenario
 from fednet_emu.units import linear_to_db
 
 BYTE_PER_DEVICE = 400
-"""Memory of the network for each device during its construction, measured at a million devices."""
+"""Memory in bytes per device while the network is built, measured with a million devices."""
 BYTE_PER_EVENT = 100
-"""Memory of the record of a transfer or computation."""
+"""Memory in bytes of the record of one transfer or computation."""
 VECTORS = 3
-"""Number of model vectors that every run holds at once: initial, present and next model."""
+"""Number of model vectors that every run holds at the same time: initial, current and next model."""
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -50,15 +50,16 @@ class Cost:
 
     Attributes:
         devices: number of devices.
-        rounds: largest number of rounds; None if another limit ends the run.
-        participants: largest number of devices that hold an update at a time.
+        rounds: maximum number of rounds; None if another limit ends the run.
+        participants: maximum number of devices that have an update at the same time.
         answers: number of devices that receive, compute and send in a round.
         parameters: number of trained parameters of the model; None if unknown before data or user code are read.
-        data_byte: memory of the samples; 0 if unknown.
-        upload_bit: largest size of a model on the uplink, without headers; None if unknown or if no models are sent.
+        data_byte: memory of the samples in bytes; 0 if unknown.
+        upload_bit: maximum size in bits of a model on the uplink, without headers; None if unknown or no model is sent.
         events_each: number of transfers and computations of a device in a round; None if unknown.
-        frozen: number of untrained parameters of the model, which are in memory once and not part of updates.
-        shipped_bit: bits of frozen parameters that each device receives once; 0 if it has them from the start.
+        frozen: number of untrained parameters of the model, which are stored once and not part of updates.
+        shipped_bit: size in bits of the frozen parameters that each device receives once; 0 if devices have them from
+            the start.
     """
 
     devices: int
@@ -104,12 +105,12 @@ class Cost:
 
     @property
     def least_byte(self) -> int:
-        """Minimum memory of the run: devices, samples and model."""
+        """Minimum memory of the run in bytes: devices, samples and model."""
         return BYTE_PER_DEVICE * self.devices + self.data_byte + VECTORS * self.model_byte + 4 * self.frozen
 
     @property
     def most_byte(self) -> int:
-        """Memory with an update of each participant of a round, and the records of all rounds."""
+        """Memory of the run in bytes, with an update of each participant of a round, and the records of all rounds."""
         return self.least_byte + self.participants * self.model_byte + BYTE_PER_EVENT * (self.events or 0)
 
     def __str__(self) -> str:
@@ -134,7 +135,7 @@ class Cost:
 
 
 def host_memory_byte() -> float:
-    """Return the memory in bytes of the machine, or of the control group of this process; inf if unknown."""
+    """Return the memory limit of this process in bytes, from the machine or its control group; inf if unknown."""
     limits = [math.inf]
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         limits.append(float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
@@ -146,7 +147,7 @@ def host_memory_byte() -> float:
 
 
 def links_at_start(scenario: Scenario, data_dir: Path | str | None = None) -> tuple[CellLinks, CellLinks]:
-    """Uplinks and downlinks of the cells with all devices at their initial positions, satellites directly above."""
+    """Uplinks and downlinks of the cells, with devices at their initial positions and satellites directly overhead."""
     streams, devices, network = scenario.streams, scenario.devices, scenario.network
     xy_m = devices.placement.positions_m(devices.count, streams("placement"))
     if devices.mobility.places:
@@ -162,7 +163,7 @@ def links_at_start(scenario: Scenario, data_dir: Path | str | None = None) -> tu
 
 
 def _parameters(scenario: Scenario, extent: Extent | None, data_dir: Path | None) -> tuple[int | None, int, int]:
-    """Count trained parameters, frozen parameters and shipped bits of a model; None, 0, 0 for user code."""
+    """Count trained parameters, frozen parameters and bits shipped once, of a model; (None, 0, 0) for user code."""
     model = scenario.model
     if extent is None or extent.outputs is None or model is None or isinstance(model, UserModule | GivenModule):
         return None, 0, 0
@@ -173,7 +174,7 @@ def _parameters(scenario: Scenario, extent: Extent | None, data_dir: Path | None
 
 @lru_cache(maxsize=1024)
 def _counted(kind: type[Model], settings: str, shape: tuple[int, ...], outputs: int) -> tuple[int, int, int]:
-    """Count trained parameters, frozen parameters and shipped bits; `settings` is hashable text for the cache."""
+    """Count trained parameters, frozen parameters and bits shipped once; `settings` is JSON text, as a cache key."""
     model = kind.model_validate_json(settings)
     try:
         with torch.device("meta"):
@@ -186,7 +187,7 @@ def _counted(kind: type[Model], settings: str, shape: tuple[int, ...], outputs: 
 
 
 def readable(size_byte: float) -> str:
-    """Format an amount of memory: `3.2 GB`."""
+    """Format an amount of memory, for example `3.2 GB`."""
     for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
         if size_byte >= size:
             return f"{size_byte / size:,.3g} {unit}"
@@ -194,7 +195,7 @@ def readable(size_byte: float) -> str:
 
 
 class AtStart(NamedTuple):
-    """Links of one direction at the initial positions [devices]: mean SNR (linear) on the whole band, line of sight."""
+    """Links [devices] of one direction at the initial positions: linear mean SNR on the whole band, line of sight."""
 
     mean_snr: Array
     in_sight: Mask
@@ -202,9 +203,10 @@ class AtStart(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Outlook:
-    """A scenario, which may be too large to run, and estimates about its run, which are computed once on demand.
+    """A scenario and estimates of its run, each computed once, on demand. The scenario may be too large to run.
 
-    `data_dir` is the folder of data sets, whose headers are read; None for the folder in the variable FEDNET_DATA.
+    `data_dir` is the folder of datasets, whose headers are read; None for the folder in the environment variable
+    FEDNET_DATA.
     """
 
     scenario: Scenario
@@ -222,7 +224,7 @@ class Outlook:
 
     @property
     def secrecy(self) -> str:
-        """Sentence about the cost of secure aggregation; empty without it, or for a model of unknown size."""
+        """Sentence about the cost of secure aggregation; empty without it, or if the size of the model is unknown."""
         rule, n, m = self.scenario.network.uplink.secure_aggregation, self.cost.participants, self.cost.parameters
         if rule is None or m is None:
             return ""
@@ -234,7 +236,7 @@ class Outlook:
 
     @property
     def company(self) -> str:
-        """Sentence about the files of other users and the host time that they take; empty without such users."""
+        """Sentence about the files of other users, and the host time of simulating them; empty without other users."""
         found, rate = list(crowds(self)), 0.0
         host_s = 0.0
         for its in found:
@@ -249,29 +251,29 @@ class Outlook:
 
     @cached_property
     def links(self) -> tuple[AtStart, AtStart]:
-        """Uplinks and downlinks at the start, which take seconds for a million devices."""
+        """Uplinks and downlinks at the start. Their computation takes seconds for a million devices."""
         up, down = (AtStart(links.mean_snr, links.in_sight) for links in links_at_start(self.scenario, self.data_dir))
         return up, down
 
 
 class Crowd(NamedTuple):
-    """Load of a class of other users by laws, before the run."""
+    """Load that a class of other users offers, estimated before the run from the distributions of sizes and gaps."""
 
     name: str
     direction: str
     files_per_s: float
     offered_bps: float
     load: float
-    """Time on the air that files of a second take, alone on their links: a load from 1 on makes queues grow."""
+    """Airtime of the files that arrive in one second, each alone on its link. From a load of 1 on, queues grow."""
 
 
 HOST_S = {"tdma": 2e-5}
-"""Host time in s of a file, measured; `OTHER_HOST_S` for other access schemes."""
+"""Measured host time in s to simulate one file, by access scheme; `OTHER_HOST_S` for schemes not listed here."""
 OTHER_HOST_S = 1e-4
 
 
 def crowds(outlook: Outlook) -> Iterator[Crowd]:
-    """The classes of other users whose files arrive by a law."""
+    """The loads of those classes of other users whose file arrivals are drawn from a distribution."""
     scenario, data_dir = outlook.scenario, data_folder(outlook.data_dir)
     streams, network, devices = scenario.streams, scenario.network, scenario.devices
     wire_bit = network.overhead.wire_bit
@@ -294,12 +296,12 @@ def crowds(outlook: Outlook) -> Iterator[Crowd]:
 
 @dataclass(frozen=True)
 class Needed:
-    """Requirement of a link of one direction for any transmission."""
+    """Minimum requirement on links of one direction for any transmission."""
 
     sinr: float
-    """Minimum SINR (linear) of a fading block."""
+    """Minimum linear SINR of a fading block for a transmission."""
     by_rate: bool
-    """Whether the rate law of the channel requires the SINR, instead of the access scheme."""
+    """True if the rate model of the channel sets the minimum SINR; False if the access scheme does."""
     fading: Fading
     """Combined fading of all antennas of the receiver."""
 
@@ -317,12 +319,12 @@ class Needed:
         return "the rate law" if self.by_rate else "the threshold of the access scheme"
 
     def mean_snr(self, in_sight: Mask) -> Array:
-        """Mean SNR (linear) below which links [links] with or without line of sight never carry a bit."""
+        """Linear mean SNR [links] below which a link, with or without line of sight, never carries a bit."""
         return self.sinr / np.where(in_sight, self.fading.peak(True), self.fading.peak(False))
 
 
 def unaffordable(outlook: Outlook) -> Iterator[Problem]:
-    """Find the largest part of a scenario that does not fit into the memory of this host."""
+    """Find the part of a scenario (devices, data or model) that does not fit into the memory of this host."""
     host_byte, extent, count = host_memory_byte(), outlook.extent, outlook.scenario.devices.count
     device_byte, data_byte = BYTE_PER_DEVICE * count, extent.byte if extent else 0
     here = f"this host has {readable(host_byte)}"
@@ -340,8 +342,8 @@ def unaffordable(outlook: Outlook) -> Iterator[Problem]:
 def unreachable(outlook: Outlook) -> Iterator[Problem]:
     """Find directions in which no device can ever deliver a message.
 
-    In these directions no mean SNR at the initial positions reaches the minimum SINR of the rate law and the access
-    scheme in the best fading block of 10^8. Recorded rates are ignored, so that no file is read.
+    In such a direction, even the best of 10^8 fading blocks does not raise the SNR of any device, at its initial
+    position, to the minimum SINR of rate model and access scheme. Recorded rates are ignored, so that no file is read.
     """
     network = outlook.scenario.network
     for way, links in zip((network.uplink, network.downlink), outlook.links, strict=True):
@@ -357,7 +359,7 @@ def unreachable(outlook: Outlook) -> Iterator[Problem]:
 
 
 def expected_s(scenario: Scenario, way: Uplink, links: AtStart, size_bit: int) -> Array:
-    """Expected duration in s [devices] of a message on each link alone in the band, at its mean rate."""
+    """Expected duration [devices] in s of a message, sent alone in the band at the mean rate of the device's link."""
     channel = scenario.channel
     reception = scenario.network.reception if way.DIRECTION == "uplink" else ONE_ANTENNA
     law = channel.medium_rate(reception.branches(1))

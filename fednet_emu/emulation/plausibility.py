@@ -1,6 +1,6 @@
-"""Plausibility of devices, radios and messages, by bounds with their sources in `plausibility.csv`.
+"""Plausibility checks of devices, radios and messages; bounds and their sources are in `plausibility.csv`.
 
-The checks cover settings, and as arrays the links at the start of up to a million devices.
+The checks cover settings, and the links at the start of up to a million devices (as arrays).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fednet_emu.units import linear_to_db
 
 
 class Bound(NamedTuple):
-    """Plausible range of a quantity: limits (None for no limit), unit, name, and source with its evidence."""
+    """Plausible range of a quantity: limits (None for no limit), unit, name, source, and kind of evidence (`mark`)."""
 
     low: float | None
     high: float | None
@@ -56,14 +56,14 @@ class Bound(NamedTuple):
         return too_low or (self.high is not None and value > self.high)
 
     def judge(self, path: tuple[str, ...], value: float, got: str = "") -> Iterator[Problem]:
-        """Yield the key path and a sentence if a value is out of range; `got` describes the value."""
+        """Yield the key path and a sentence if a value is out of range; `got` is text to append to the value."""
         if self.excludes(value):
             value_text = f"{amount(value, self.unit)}{got}"
             yield path, f"is not plausible, got {value_text}; {self.what}: {self.reach} ({self.cited})"
 
 
 def amount(value: float, unit: str) -> str:
-    """Format a value with its unit, with a prefix for hertz, watts and seconds."""
+    """Format a value with its unit; hertz, watts and seconds get a unit prefix such as M or k."""
     if unit in ("Hz", "W", "s") and 1e-9 <= abs(value) < 1e12:
         size, prefix = next((size, prefix) for size, prefix in _PREFIXES if abs(value) >= size)
         return f"{value / size:.4g} {prefix}{unit}"
@@ -82,7 +82,7 @@ def _bounds() -> dict[str, Bound]:
 
 
 BOUNDS = _bounds()
-"""Plausible ranges by name."""
+"""Plausible ranges by name, from `plausibility.csv`."""
 
 _LICENCE_EXEMPT = (
     (8.63e8, 8.7e8, "868 MHz"),
@@ -96,9 +96,9 @@ _FLOAT_BYTE = 4
 
 
 def computing(outlook: Outlook) -> Iterator[Problem]:
-    """Check clocks, speeds and powers, and, where clock and speed are plausible, their combination."""
+    """Check clock frequencies, speeds and powers; if clock and speed are plausible, also check power per speed."""
     scenario, devices = outlook.scenario, outlook.scenario.devices
-    # the speed of each device, or the median of the speeds
+    # the speed of each device, or the median speed
     given = getattr(devices.speed, "flop_per_s", None) or getattr(devices.speed, "median_flop_per_s", None) or ()
     stated = np.atleast_1d(np.asarray(given, np.float64))
     clock = list(_clock(scenario))
@@ -134,7 +134,6 @@ def _idle(scenario: Scenario, profile: Profile | None) -> Iterator[Problem]:
 
 
 def _busy(law: ComputeEnergy, speeds: Array, path: tuple[str, ...], family: DeviceClass | None) -> Iterator[Problem]:
-    """Check the power of computing, and its FLOP/J, at the lowest and the highest speed."""
     for speed in _extremes(speeds):
         power_w = law.energy_j(speed, 1.0)
         if power_w > 0:
@@ -174,7 +173,7 @@ def memory(outlook: Outlook) -> Iterator[Problem]:
 
 
 def radiated(outlook: Outlook) -> Iterator[Problem]:
-    """Check the radiated powers of devices and base stations by the rules of the band, and by their profiles."""
+    """Check the radiated powers of devices and base stations against the rules of the band, and their profiles."""
     channel = outlook.scenario.channel
     exempt = next((name for low, high, name in _LICENCE_EXEMPT if low <= channel.carrier_hz <= high), None)
     beams = " above 24 GHz" if channel.carrier_hz >= _FR2_HZ else ""
@@ -191,7 +190,7 @@ def radiated(outlook: Outlook) -> Iterator[Problem]:
 
 
 def power_while_sending(outlook: Outlook) -> Iterator[Problem]:
-    """Find devices with constant power while sending, although their transmit power differs from their profile's."""
+    """Find devices with constant power while sending, although their transmit power is not that of their profile."""
     scenario, network, side = outlook.scenario, outlook.scenario.network, outlook.scenario.network.sidelink
     access, control = network.uplink.access, network.power_control
     radios: list[tuple[tuple[str, ...], DeviceRadio, str]] = []
@@ -214,7 +213,7 @@ def power_while_sending(outlook: Outlook) -> Iterator[Problem]:
 
 
 def width(outlook: Outlook) -> Iterator[Problem]:
-    """Check the bandwidth by the narrowest and widest bands around its carrier."""
+    """Check the bandwidth against the narrowest and widest bands that exist around the carrier frequency."""
     carrier_hz, bandwidth_hz = outlook.scenario.channel.carrier_hz, outlook.scenario.channel.bandwidth_hz
     above = "width above 7 GHz" if carrier_hz <= _FR2_TOP_HZ else "width above 52 GHz"
     name = next((name for top_hz, name in _WIDTH_TO_HZ if carrier_hz <= top_hz), above)
@@ -223,7 +222,7 @@ def width(outlook: Outlook) -> Iterator[Problem]:
 
 
 def heights(outlook: Outlook) -> Iterator[Problem]:
-    """Check the heights of antennas: base stations above devices, and near the heights of the path-loss model."""
+    """Check that base-station antennas are above those of devices, and that heights fit the path-loss model."""
     channel, path = outlook.scenario.channel, ("channel", "base_station", "height_m")
     station_m, device_m = channel.base_station.height_m, channel.device.height_m
     if station_m < device_m:
@@ -240,7 +239,7 @@ def heights(outlook: Outlook) -> Iterator[Problem]:
 
 
 def strong_links(outlook: Outlook) -> Iterator[Problem]:
-    """Find directions in which the mean SNR of the median device is too high for radios."""
+    """Find directions in which the median of the devices' mean SNR is too high for real radios."""
     network = outlook.scenario.network
     for way, links in zip((network.uplink, network.downlink), outlook.links, strict=True):
         if way.trace is None:
@@ -251,7 +250,7 @@ def strong_links(outlook: Outlook) -> Iterator[Problem]:
 
 
 def slots(outlook: Outlook) -> Iterator[Problem]:
-    """Find uploads that take the median device less than a slot, at the mean rate alone in the band."""
+    """Find uploads that take less than a slot, for the median device alone in the band at its mean rate."""
     scenario, size_bit = outlook.scenario, outlook.cost.upload_bit
     channel, uplink = scenario.channel, scenario.network.uplink
     if size_bit is None or uplink.trace is not None or uplink.access.only_sums:
@@ -272,10 +271,10 @@ PLAUSIBLE: tuple[Callable[[Outlook], Iterator[Problem]], ...] = (
     *(computing, memory, radiated, power_while_sending),
     *(width, heights, strong_links, slots),
 )
-"""Checks in their order."""
+"""All plausibility checks, in the order in which they run."""
 
 
 def as_table() -> str:
-    """Format the ranges as a Markdown table."""
+    """Format the plausible ranges as a Markdown table."""
     rows = dict.fromkeys(f"| {its.what} | {its.reach} | {its.cited} |" for its in BOUNDS.values())
     return "\n".join(("| what | plausible | source |", "|---|---|---|", *rows))

@@ -1,4 +1,4 @@
-"""Run one scenario and keep its records, in memory or in a run folder, even if the run fails or is interrupted."""
+"""Runs one scenario and keeps its records, in memory or in a run folder, even if the run fails or is interrupted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Ended(NamedTuple):
     """The results of a run that has ended.
 
     Attributes:
-        summary: totals and last scores, as in summary.json.
+        summary: totals and final scores, as in summary.json.
         ledger: all records of the run.
         model: the final model; None if it was not requested or does not exist, as in a timing-only run.
     """
@@ -65,21 +65,21 @@ def play(
 ) -> Ended:
     """Run a scenario, in memory or into a folder.
 
-    The folder is created only after everything has been built. It records the end of the run: done, diverged,
-    interrupted or failed. In the last two cases, the records so far are written before the exception propagates, and
-    the same call later reads the learnt values from the folder, and computes the rest.
+    The folder is created only after all parts have been built. The folder records how the run ended: done, diverged,
+    interrupted or failed. After an interruption or failure, the records so far are written before the exception
+    propagates. The same call later reads the learned values from the folder, and computes only missing values.
 
     Args:
         name: the scenario's name, for the records.
         out: the run folder; None writes nothing.
-        timing_only: whether to leave out training.
-        force: whether to replace an existing run of the folder, once the new one is done or has diverged; until then
-            the new one is in the sub-folder `unfinished`.
-        keep_model: whether to return the final model, and to save a global one as `model.pt` in the folder.
-        on_round: called at the end of every round.
+        timing_only: whether to skip training and evaluation.
+        force: whether to replace an existing run in the folder, once the new run is done or has diverged; until then
+            the new run is in the sub-folder `unfinished`.
+        keep_model: whether to return the final model, and to save a global model as `model.pt` in the folder.
+        on_round: function that is called at the end of every round.
         track: the trackers of the run.
-        study: for trackers, the name and the folder of the study of the run.
-        store: the folder of known learning programs; None for the user's.
+        study: name and folder of the study that the run belongs to, for trackers.
+        store: the shared folder of learned values; None for the folder in the user's cache.
     """
     started, host = time.perf_counter(), HostTime()
     facts = {"name": name, "seed": scenario.seed, "timing_only": timing_only}
@@ -118,7 +118,7 @@ def play(
 
 
 def _remember(fed: Federation, scenario: Scenario, own: Path | None, store: Path | None) -> list[Saver]:
-    """Make a run read learnt values from its folder and from a store, and write new values there."""
+    """Make a run read learned values from its own folder and the shared store, and write new values to both."""
     if scenario.algorithm.own_learning:
         LOG.info("learning is not shared: %s has its own learning", scenario.algorithm.kind)
         return []
@@ -140,18 +140,18 @@ def _remember(fed: Federation, scenario: Scenario, own: Path | None, store: Path
 
 
 MOST_TRIED_BYTE, MOST_TRIED_DEVICES = 1e9, 20_000
-"""Memory and number of devices up to which a scenario is tried, which takes seconds."""
+"""Maximum memory in bytes and maximum number of devices of a scenario that `tried` runs, within seconds."""
 
 
 def tried(outlook: Outlook) -> str:
-    """Build a scenario and run its first round without training, so that a check finds the errors of a run.
+    """Build a scenario and run its first round without training, to find the errors of a run before it starts.
 
     Returns:
-        The reason why it was not tried; empty if it was. Large scenarios, external algorithms and apps, and scenarios
-        with missing files are not tried.
+        The reason why the scenario was not tried; empty if it was. Large scenarios, external algorithms and apps, and
+        scenarios with missing files are not tried.
 
     Raises:
-        FednetError: the run would end with this error.
+        FednetError: the error with which the run would end.
     """
     scenario = outlook.scenario
     if any(scenario.untimed()) or not is_ours(type(scenario.algorithm)):
@@ -168,7 +168,7 @@ def tried(outlook: Outlook) -> str:
 
 
 def describe(fed: Federation, scenario: Scenario, data_dir: Path | str | None) -> None:
-    """Record the positions of devices until now, for pages and traces."""
+    """Record the positions of the devices until now, for report pages and traces."""
     fed.ledger.described[SCENE] = scene(scenario, fed.network, fed.clock.now_s, data_dir).frame
     if fed.network.gains is not None:
         fed.ledger.described[GROUND] = partial(ground, fed.network.gains)

@@ -1,4 +1,4 @@
-"""Dependencies of a run besides its scenario: commit of this package, versions of plug-ins, checksums of data files."""
+"""What a run depends on besides its scenario: commit of this package, versions of plug-ins, checksums of data files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _GIT_S = 5.0
 
 
 def provenance(scenario: Scenario, read: Read) -> dict[str, Any]:
-    """Return the manifest entries about the code and the data of a run, given the files that it has read."""
+    """Return the manifest entries about the code and the data of a run; `read` are the files that the run has read."""
     return {
         "fednet_emu": {"version": __version__, "commit": commit()},
         "plugins": plugins(scenario),
@@ -46,16 +46,16 @@ def provenance(scenario: Scenario, read: Read) -> dict[str, Any]:
 
 
 def plugins(scenario: Scenario) -> dict[str, str]:
-    """Return the classes of a scenario that do not belong to this package, and an app, with their origins."""
+    """Return the origins of the classes in a scenario that do not belong to this package, and of a Flower app."""
     names = sorted(set(_outside(scenario)))
     packages = packages_distributions() if names else {}  # reads the metadata of all installed packages
     return {name: _origin(name, packages) for name in names} | _app(scenario.algorithm)
 
 
 def dependencies(scenario_text: str, origin: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the dependencies of the learnt numbers: two runs with equal dependencies compute equal numbers.
+    """Return what the learned values depend on: two runs with equal dependencies compute equal values.
 
-    `scenario_text` is the resolved scenario with its seed, and `origin` the result of `provenance`.
+    `scenario_text` is the resolved scenario with its seed, and `origin` is the result of `provenance`.
     """
     return {
         "scenario": fingerprint(scenario_text),
@@ -67,10 +67,10 @@ def dependencies(scenario_text: str, origin: Mapping[str, Any]) -> dict[str, Any
 
 
 def learning_head(scenario: Scenario, task: LearningTask, speller: Speller) -> dict[str, str]:
-    """Return all inputs of the learning of a run: names with hashes or versions.
+    """Return all inputs of a run's learning, by name, each as a hash or a version.
 
     Raises:
-        Unwritable: the model, or the source of the data, is code of a script or a notebook.
+        Unwritable: the model, or the source of the data, is defined in a script or a notebook.
     """
     device = task.model.device
     speller.keep(task.model, b"K" + (model := speller.spelled(task.model)))
@@ -94,7 +94,7 @@ def learning_head(scenario: Scenario, task: LearningTask, speller: Speller) -> d
 
 
 def _checksums(files: Read) -> dict[str, str]:
-    """Checksums of data files by name; for large files they are stored with size and time of change."""
+    """Checksums of data files by name, cached with size and modification time of the files."""
     found, folder = {}, cache_folder()
     notes = None if folder is None else folder.parent / "checksums.json"
     known: dict[str, list[Any]] = {}
@@ -119,7 +119,6 @@ _STEERING = ("MKL", "ONEDNN", "DNNL", "ATEN", "KMP", "CUBLAS", "NVIDIA_TF32")
 
 
 def _processor(device: torch.device) -> str:
-    """The parts of this host that determine rounding."""
     threads = torch.get_num_threads()
     steering = {name: its for name, its in sorted(os.environ.items()) if name.startswith(_STEERING)}
     found = [_cpu(), torch.backends.cpu.get_cpu_capability(), f"{threads} threads", *map(str, steering.items())]
@@ -141,13 +140,13 @@ def _cpu() -> str:
 
 
 def _loaded() -> dict[str, str]:
-    """Versions of packages that compute only in some runs."""
+    """Versions of those packages that take part in computations only if a run imports them."""
     return {name: version(name) for name in ("torchvision", "transformers") if name in sys.modules}
 
 
 @cache
 def source_hash() -> str:
-    """Return a hash of the source files of this package, which is also known without a commit."""
+    """Return a hash of the source files of this package, which needs no git repository."""
     whole = blake2b(digest_size=16)
     for path in sorted(_PACKAGE.rglob("*.py")):
         whole.update(f"{path.relative_to(_PACKAGE).as_posix()} {checksum(path)}\n".encode())
@@ -156,7 +155,7 @@ def source_hash() -> str:
 
 @cache
 def commit() -> str | None:
-    """Return the commit of the source, with `+changes` appended if files differ from it; None if unknown."""
+    """Return the git commit of the source, with `+changes` appended if files differ from it; None if unknown."""
     if (_PACKAGE.parent / ".git").exists():
         head, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--untracked-files=no", "fednet_emu")
         return None if head is None else head + ("+changes" if changes else "")
@@ -178,7 +177,6 @@ def _git(*arguments: str) -> str | None:
 
 
 def _outside(part: Any) -> Iterator[str]:
-    """Yield the import paths of classes in a scenario from outside this package."""
     if isinstance(part, Component):
         if not is_ours(type(part)):
             yield f"{type(part).__module__}:{type(part).__qualname__}"
@@ -192,7 +190,6 @@ def _outside(part: Any) -> Iterator[str]:
 
 
 def _app(algorithm: Algorithm) -> dict[str, str]:
-    """Return the version of Flower and a hash of the app's code, if the algorithm is a Flower app."""
     if not isinstance(algorithm, Flower):
         return {}
     whole = blake2b(digest_size=16)
@@ -202,7 +199,7 @@ def _app(algorithm: Algorithm) -> dict[str, str]:
 
 
 def _origin(path: str, packages: Mapping[str, Sequence[str]]) -> str:
-    """Return packages and versions of a class, or the checksum of its file; `packages` is by top-level module."""
+    """Return packages and versions of a class, or the checksum of its file; `packages` maps modules to packages."""
     module = path.partition(":")[0]
     if found := packages.get(module.partition(".")[0]):
         return ", ".join(f"{package} {version(package)}" for package in dict.fromkeys(found))

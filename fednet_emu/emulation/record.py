@@ -1,4 +1,4 @@
-"""The records of a run, which are written at any end of the run, as far as the disk has space."""
+"""Writing of a run's records, however the run ends, as far as the disk has space."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LOG = logging.getLogger("fednet_emu")
 
 SUMMARY = "summary.json"
 APPROXIMATE = "events depend on learnt numbers: a timing-only run, which takes nominal ones, is an approximation"
-"""Note that is printed or logged before a run whose events depend on learnt values."""
+"""Note that is printed or logged before a run whose events depend on learned values."""
 
 
 def _carbon(scenario: Scenario, summary: Mapping[str, Any]) -> dict[str, float]:
@@ -58,13 +58,13 @@ def recorded(
     *,
     measured: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Write all records of the run inside the `with` block at any end of the run, and fill in its summary.
+    """Write all records of the run inside the `with` block, however the run ends, and fill in its summary.
 
-    `savers`, which may be added to later, store learnt values. `measured` is a run of real programs, without event
-    digest and check of divergence; a message that its program interrupts loses its turn.
+    `savers` store learned values; the caller may extend the list inside the block. `measured` marks a run of real
+    programs, which has no event digest and no check for divergence, and whose interrupted messages lose their turn.
 
     Raises:
-        DataError: not all records of the ended run can be written; its status is then `failed`.
+        DataError: not all records of the ended run can be written; the status is then `failed`.
     """
     summary, status, reason = dict(facts), "failed", ""
     with _log_file(folder), Signals(fed.clock) as signals:
@@ -74,7 +74,7 @@ def recorded(
             try:
                 yield summary
                 status = "done"
-            finally:  # an interrupt up to here ends the run; later ones are ignored
+            finally:  # an interrupt up to here ends the run; later interrupts are ignored
                 signals.ignore()
         except Diverged as error:
             status, reason = "diverged", str(error)
@@ -112,14 +112,13 @@ def recorded(
 
 
 class _Books:
-    """Writes the files of an ended run; a file that cannot be written does not prevent the others."""
+    """Writes the files of an ended run; an error in one file does not prevent the writing of other files."""
 
     def __init__(self, folder: RunFolder | None) -> None:
         self._folder = folder
         self.problem: DataError | None = None
 
     def attempt(self, write: Callable[[], Any]) -> None:
-        """Call `write`, and store its first error."""
         try:
             write()
         except DataError as error:
@@ -136,7 +135,7 @@ class _Books:
             self.attempt(lambda name=name, table=table: folder.write_table(name, table))  # type: ignore[misc]
 
     def close(self, summary: dict[str, Any]) -> None:
-        """Write the summary and the final manifest; their status is `failed` if a file is missing."""
+        """Write the summary and the final manifest; the status in both is `failed` if a file could not be written."""
         folder = self._folder
         if folder is None:
             return
@@ -161,7 +160,7 @@ def _log_start(fed: Federation, scenario: Scenario, facts: Mapping[str, Any]) ->
 
 
 def totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str, Any]:
-    """Check the conservation laws, and return the totals of a run that has ended."""
+    """Check the conservation laws (see `verify`), and return the totals of a run that has ended."""
     ledger = fed.ledger
     engine = fed.graph.engine
     for choice in engine.choices if engine is not None else ():
@@ -199,8 +198,8 @@ def totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str, 
 def _energies(ledger: Ledger) -> dict[str, float | None]:
     """Energy of the whole network and its parts in J; `compute_j` is None if the energy model of a device is unknown.
 
-    `idle_j` is the idle energy of the devices, and `waiting_j` its part without any activity. The other parts are in
-    addition to idle energy.
+    `idle_j` is the idle energy of the devices, and `waiting_j` its part in times without any activity. The energies of
+    transmission, reception and computation come on top of the idle energy.
     """
     devices = {name: ledger.energies.column(name)[:-1] for name in EnergyRow._fields[1:]}
     station_j = sum(float(ledger.energies.column(name)[-1]) for name in ("sending_j", "idle_j"))
@@ -224,12 +223,11 @@ def _emptiness(fed: Federation) -> dict[str, float]:
 
 
 def _laws(fed: Federation, ledger: Ledger) -> dict[str, str]:
-    """Check the conservation laws for the scenario's access schemes, see `verify`."""
     network = fed.network
     media = {"uplink": network.uplink, "downlink": network.downlink, "sidelink": network.sidelink}
     one_cell = ("uplink", "downlink", "sidelink") if network.settings.cells.count == 1 else ("sidelink",)
     clustered = {kind for kind, medium in media.items() if medium is not None and medium.turns.clustered}
-    exclusive = frozenset(  # only one burst of a cell is on the air at a time
+    exclusive = frozenset(  # directions in which a cell has at most one burst on the air
         kind
         for kind, medium in media.items()
         if kind in one_cell and medium is not None and medium.turns.places == 1 and kind not in clustered
@@ -238,7 +236,7 @@ def _laws(fed: Federation, ledger: Ledger) -> dict[str, str]:
 
 
 def _privacy(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str, float | None]:
-    """Privacy guarantee after the rounds so far, if there is one; None for an infinite epsilon."""
+    """Privacy guarantee after the rounds so far, empty if there is none; an infinite epsilon becomes None."""
     bound, algorithm = scenario.privacy(fed.round), scenario.algorithm
     found = {} if bound is None else {"epsilon": bound.epsilon, "delta": bound.delta}
     if isinstance(algorithm, LocalTraining) and not measured:
@@ -247,7 +245,7 @@ def _privacy(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str
 
 
 def _last_evaluation(ledger: Ledger) -> dict[str, float | None]:
-    """Scores of the last evaluation, None where not finite, and statistics of the accuracies of the devices."""
+    """Scores of the last evaluation (None if not finite), and statistics of the accuracies of the devices."""
     evaluations, table = ledger.evaluations, ledger.device_evaluations
     found: dict[str, float | None] = dict.fromkeys(scores_in(evaluations.columns))
     if len(evaluations):
@@ -260,7 +258,7 @@ def _last_evaluation(ledger: Ledger) -> dict[str, float | None]:
 
 @contextmanager
 def _log_file(folder: RunFolder | None) -> Iterator[None]:
-    """Write log messages of this thread to the run's log file; other threads may run other scenarios."""
+    """Write log messages of this thread only to the run's log file, as other threads may run other scenarios."""
     if folder is None:
         yield
         return
@@ -286,16 +284,16 @@ class _LogFile(logging.FileHandler):
             super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (the name is given by logging)
-        """Ignore errors; unwritten tables are reported."""
+        """Ignore errors of log messages; unwritten tables are reported elsewhere."""
 
 
 MOST_TIMES = 41
 MOST_PLACES = 200_000
-"""Largest numbers of times, and of positions of devices at all times together."""
+"""Maximum number of sampled times, and maximum number of sampled positions over all devices and times."""
 
 
 def scene(scenario: Scenario, network: Network, until_s: float, data_dir: Path | str | None = None) -> Scene:
-    """Sample positions, links and hardware of a network from 0 to `until_s`, independent of the present time."""
+    """Sample positions, links and hardware of a network at times from 0 to `until_s`, whatever the current time is."""
     streams, devices = scenario.streams, scenario.devices.count
     count = max(2, min(MOST_TIMES, MOST_PLACES // devices)) if network.changes and until_s > 0 else 1
     times_s = np.linspace(0.0, until_s, count) if count > 1 else np.zeros(1)
@@ -309,11 +307,11 @@ def scene(scenario: Scenario, network: Network, until_s: float, data_dir: Path |
 
 
 MOST_GROUND = 40_000
-"""Largest number of points of the grid of gains in the map."""
+"""Approximate maximum number of grid points in the map of gains."""
 
 
 def ground(gains: Gains) -> pd.DataFrame:
-    """Return the table `ground`: gain in dB of the best station at the points of a grid, thinned if large."""
+    """Return the table `ground`: gain in dB of the best station at the points of a grid; large grids are thinned."""
     every = max(1, math.ceil(math.sqrt(gains.gain_db[0].size / MOST_GROUND)))
     best_db = gains.gain_db.max(axis=0)[::every, ::every]
     x_m, y_m = np.meshgrid(gains.x_m[::every], gains.y_m[::every], indexing="ij")

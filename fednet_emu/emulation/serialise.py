@@ -1,7 +1,7 @@
-"""Values as tensors and JSON, and back: tensors, arrays, numbers, texts, and records and containers of them.
+"""Conversion of values to tensors and JSON, and back: tensors, arrays, numbers, texts, records and containers of these.
 
-Reading runs no code: no pickle, no constructor, no import. A record (named tuple or dataclass) is made of its fields
-only, and only if its class is loaded.
+Reading runs no code: no pickle, no constructor, no import. A record (named tuple or dataclass) is restored from its
+fields only, and only if its class is already loaded.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ import torch
 from torch import Tensor
 
 CONTENT = "content"
-"""Name of the tensor that holds JSON."""
+"""Name of the tensor that contains the JSON text."""
 _AS_THEY_ARE = (type(None), bool, int, float, str)
 
 
 class NotPlain(TypeError):  # noqa: N818  (a property of the value)
-    """A value of a kind that cannot be written; the text names it."""
+    """A value of this kind cannot be written; the text names the kind."""
 
 
 class Writer:
-    """Converts values to JSON. Tensors go into `tensors` by name; one that occurs twice is stored once."""
+    """Converts values to JSON. Tensors are stored in `tensors` by name; a tensor that occurs twice is stored once."""
 
     def __init__(self) -> None:
         self.tensors: dict[str, Tensor] = {}
         self._names: dict[int, str] = {}
         self._memory: set[int] = set()
         self._room_byte = math.inf
-        self._held: list[Any] = []  # so that no other value gets the id of one that was seen
+        self._held: list[Any] = []  # keeps stored values alive, so that no new value gets the id of a stored one
 
     def plain(self, value: Any) -> Any:
-        """Return the JSON form of a value: itself, or a list that begins with its kind.
+        """Return the JSON form of a value: the value itself, or a list that begins with the kind of the value.
 
         Raises:
-            NotPlain: the value, or one inside it, is of another kind.
+            NotPlain: the value, or a value inside it, is of a kind that has no JSON form.
         """
         kind = type(value)
         if kind in _AS_THEY_ARE:
@@ -57,10 +57,10 @@ class Writer:
         return ["record", _name(kind), *map(self.plain, _fields(value))]
 
     def small(self, value: Any, most_byte: float) -> Any:
-        """Return the JSON form of a value with new tensors of at most `most_byte`; a larger value leaves no tensors.
+        """Return the JSON form of a value if its new tensors have at most `most_byte` together, else store no tensor.
 
         Raises:
-            NotPlain: the value is larger, or as for `plain`.
+            NotPlain: the new tensors are larger, or the value has no JSON form, as in `plain`.
         """
         before, self._room_byte = len(self._held), most_byte
         try:
@@ -98,7 +98,7 @@ class Writer:
         return self._names[id(value)]
 
     def _unshared(self, tensor: Tensor) -> Tensor:
-        """The tensor, copied if another one has the same memory, which safetensors does not write."""
+        """Return the tensor; copied if it shares memory with another tensor, which safetensors cannot write."""
         storage = tensor.untyped_storage()
         if storage.nbytes() != tensor.nbytes or storage.data_ptr() in self._memory:
             return tensor.clone()
@@ -107,30 +107,30 @@ class Writer:
 
 
 def packed(content: Any, tensors: dict[str, Tensor]) -> bytes:
-    """JSON and its tensors as the content of a safetensors file."""
+    """Return the bytes of a safetensors file with JSON `content` and `tensors`."""
     text = np.frombuffer(json.dumps(content).encode(), np.uint8)
     body: bytes = safetensors.torch.save({**tensors, CONTENT: torch.from_numpy(text.copy())})
     return body
 
 
 def unpacked(body: bytes) -> tuple[Any, dict[str, Tensor]]:
-    """The JSON and the tensors of `packed`."""
+    """Return the JSON content and the tensors of a file made by `packed`."""
     tensors = safetensors.torch.load(body)
     return json.loads(bytes(tensors.pop(CONTENT).numpy())), tensors
 
 
 class Reader:
-    """Converts JSON to the values of a `Writer`; each tensor has separate memory."""
+    """Converts the JSON of a `Writer` back to values; each tensor gets memory of its own."""
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
         self._tensors = tensors
         self._made: dict[str, Any] = {}
 
     def value(self, plain: Any) -> Any:
-        """Return the value of a JSON form.
+        """Return the value of the JSON form `plain`.
 
         Raises:
-            ValueError: the kind is unknown, or its class is not loaded.
+            ValueError: the kind of the value is unknown, or the class of a record is not loaded.
         """
         if not isinstance(plain, list):
             return plain
@@ -161,7 +161,7 @@ class Reader:
 
 
 def _name(kind: type) -> str:
-    """Return the name by which a class is found again: `module:Outer.Inner`."""
+    """Return the name by which `_class` finds a class: `module:Outer.Inner`."""
     name = f"{kind.__module__}:{kind.__qualname__}"
     try:
         found = _class(name)
@@ -173,7 +173,7 @@ def _name(kind: type) -> str:
 
 
 def _class(name: str) -> type:
-    """Find a loaded class of records by its name, without imports and calls."""
+    """Find a loaded record class by its name, without importing or calling anything."""
     module, _, path = name.partition(":")
     found: Any = sys.modules.get(module)
     for part in path.split("."):

@@ -1,13 +1,14 @@
-"""The store of learning programs, in folders: scores and other values that were read, and snapshots of values.
+"""The store of learning programs (the learning operations of runs): read values, such as scores, and snapshots.
 
-An entry is a file: one line of text, `fednet_emu learning`, the version of the format and a hash of the rest; then a
-safetensors file whose tensor `content` is JSON, with the name of the entry. It contains no code. Entries never change.
-They are written under another name and renamed, so that any number of runs may write to a folder, and a damaged,
-truncated or misplaced entry counts as missing.
+An entry of the store is a file without code. Its first line has `fednet_emu learning`, the version of the format, and a
+hash of all following bytes. A safetensors file follows, whose tensor `content` is JSON and contains the entry's name.
+Entries never change. An entry is written under another name and then renamed, so that any number of runs may write to a
+folder. A damaged, truncated or misplaced entry counts as missing.
 
-A folder of entries has a sub-folder for each head: data, model, seed, software and host. A chapter, `*.known`, has the
-values that were read in about a second of host time, and the rolling digests of wavefronts that the run has passed; a
-`*.snapshot` has the live values of the deferred graph; a `*.reply` has values of a program with its own learning.
+A folder of entries has a sub-folder for each head (data, model, seed, software and host). A file `*.known` has the
+values that were read in about a second of host time, and rolling digests of wavefronts that the run has passed. A file
+`*.snapshot` has the live values of the deferred graph. A file `*.reply` has values of an algorithm with its own
+learning.
 """
 
 from __future__ import annotations
@@ -39,32 +40,32 @@ LOG = logging.getLogger("fednet_emu")
 MAGIC, FORMAT = b"fednet_emu learning", b"3"
 KNOWN, SNAPSHOT, REPLY, HEAD = ".known", ".snapshot", ".reply", "head.json"
 CHAPTER_S = 1.0
-"""Host time after which read values are written."""
+"""Minimum host time in s between two files of read values."""
 MOST_BYTE = 1_000_000
-"""Largest size of a stored read value."""
+"""Maximum size in bytes of a read value that is stored."""
 MOST_SNAPSHOTS = 16
-"""Largest number of shared snapshots of one run; of more, every second one is removed."""
+"""Maximum number of shared snapshots of one run; above the maximum, every second snapshot is removed."""
 LARGEST_BYTE = 2**36
-"""Largest size of an entry that is read."""
+"""Maximum size in bytes of an entry that is read."""
 MOST_HEADS = 100
-"""Largest number of heads that are compared to explain why nothing is shared."""
+"""Maximum number of heads that are compared to explain why no values are shared."""
 
 
-class Refused(ValueError):  # noqa: N818  (what happens to the entry)
-    """An entry cannot be used; the text is the reason."""
+class Refused(ValueError):  # noqa: N818  (states what happens to the entry)
+    """An entry of the store cannot be used; the text is the reason."""
 
 
 def to_bytes(name: str, content: Any, tensors: dict[str, Tensor]) -> bytes:
-    """Return the content of an entry's file; a `Writer` collected the tensors."""
+    """Return the bytes of an entry's file; `tensors` are those that a `Writer` has collected for `content`."""
     body = packed({"name": name, "content": content}, tensors)
     return b"%b %b %b\n%b" % (MAGIC, FORMAT, _hash(body), body)
 
 
 def from_bytes(name: str, data: bytes) -> tuple[Any, dict[str, Tensor]]:
-    """Return the arguments of `to_bytes`.
+    """Return the arguments `content` and `tensors` with which `to_bytes` made `data`.
 
     Raises:
-        Refused: the file is damaged, of another format, or another entry.
+        Refused: the data are damaged, of another format, or of an entry with another name.
     """
     end = data.find(b"\n", 0, 200)
     first, body = data[: max(end, 0)].split(b" "), data[end + 1 :]
@@ -81,10 +82,10 @@ def from_bytes(name: str, data: bytes) -> tuple[Any, dict[str, Tensor]]:
 
 
 def read_entry(path: Path) -> tuple[Any, dict[str, Tensor]]:
-    """Return the content of an entry, and mark it as used.
+    """Return content and tensors of an entry, and mark the entry as used.
 
     Raises:
-        Refused: it cannot be used.
+        Refused: the entry cannot be used.
     """
     if not is_own(path):
         raise Refused("is a link, no file, or belongs to another user")
@@ -101,18 +102,18 @@ def _hash(body: bytes) -> bytes:
 
 
 class Head(NamedTuple):
-    """The inputs of a learning program: names with hashes or versions."""
+    """The inputs of a learning program (data, model, seed, software, host), by name, as hashes or versions."""
 
     items: Mapping[str, str]
 
     @property
     def digest(self) -> bytes:
-        """The digest of all inputs."""
+        """Hash of all inputs of the learning program."""
         return blake2b(json.dumps(dict(self.items), sort_keys=True).encode(), digest_size=16).digest()
 
 
 def is_own(path: Path, *, folder: bool = False) -> bool:
-    """Whether a path is a file or folder of this user, and no link."""
+    """Return True if a path is a file (with `folder`, a folder) of this user, and no link."""
     try:
         found = path.lstat()
     except OSError:
@@ -123,16 +124,16 @@ def is_own(path: Path, *, folder: bool = False) -> bool:
 
 @final
 class Shelf:
-    """The known values of the programs with one head, in the folder of a run and in a shared one.
+    """The known values of the learning programs with one head, in the folder of a run and in a shared folder.
 
     Args:
-        own: the folder of the run's entries until it is finished; None for none.
-        shared: the folder that all runs read and write; None for none.
-        head: the inputs of the programs.
+        own: the folder of the run's own entries, until the run is finished; None for no such folder.
+        shared: the folder that all runs read and write; None for no such folder.
+        head: the inputs of the learning programs.
 
     Attributes:
-        passed: rolling digests that an earlier run has passed.
-        snapshots: the files with the values of earlier runs, by rolling digest.
+        passed: rolling digests of wavefronts that an earlier run has passed.
+        snapshots: the snapshot files of earlier runs, by rolling digest.
     """
 
     def __init__(self, own: Path | None, shared: Path | None, head: Head) -> None:
@@ -171,7 +172,7 @@ class Shelf:
                 self._entries.update((bytes.fromhex(key), (plain, tensors)) for key, plain in content["read"])
 
     def _load(self, path: Path) -> Any:
-        """The content of an entry; None, with one warning for all, if it cannot be used."""
+        """The content of an entry; None if the entry cannot be used, with a warning for the first such entry."""
         if not os.path.lexists(path):
             return None
         try:
@@ -186,7 +187,7 @@ class Shelf:
     # ---- reading -----------------------------------------------------------------------------------------------------
 
     def get(self, key: bytes) -> Any:
-        """The value that was read under this key; `KeyError` if it is unknown."""
+        """The value that was read under `key`; a `KeyError` if the value is unknown."""
         plain, tensors = self._entries[key]
         try:
             return Reader(dict(tensors)).value(plain)
@@ -194,18 +195,18 @@ class Shelf:
             raise KeyError(key) from None
 
     def put(self, key: bytes, value: Any) -> None:
-        """Store a value that was read under this key, if it is plain and small."""
+        """Store a value that was read under `key`, if the value can be serialised and is small."""
         self._read.append((key, value))
         self._write_in_time()
 
     def note(self, rolling: bytes) -> None:
-        """Record that a run has passed this rolling digest."""
+        """Record that the run has passed the rolling digest `rolling` of a wavefront."""
         if rolling not in self.passed:
             self._noted.append(rolling.hex())
             self._write_in_time()
 
     def load(self, rolling: bytes) -> dict[bytes, Any]:
-        """The values of a snapshot by the digests of their nodes; none if it cannot be used."""
+        """The values of a snapshot, by the digests of their graph nodes; empty if the snapshot cannot be used."""
         found = self._load(self.snapshots.pop(rolling))
         if found is None:
             return {}
@@ -220,7 +221,7 @@ class Shelf:
         return values
 
     def part_ways(self, name: str) -> None:
-        """Record that sharing ends here, and its cause."""
+        """Stop writing to the shared folder because of `name`, after writing the values so far."""
         self.write()
         self._ended = name
 
@@ -228,11 +229,11 @@ class Shelf:
 
     @property
     def is_open(self) -> bool:
-        """Whether entries are written to a folder."""
+        """True if entries are written to a folder."""
         return self._own is not None or (self._shared is not None and not self._ended)
 
     def finish(self) -> None:
-        """Continue without the folder of the run, which has ended."""
+        """Stop writing to the folder of the run, which has ended."""
         self._own = None
 
     def _write_in_time(self) -> None:
@@ -240,7 +241,7 @@ class Shelf:
             self.write()
 
     def write(self) -> None:
-        """Write the values that were read and not yet written.
+        """Write all values that were read since the latest write.
 
         Raises:
             DataError: the folder of the run cannot be written to.
@@ -262,7 +263,7 @@ class Shelf:
             self._put(named.hexdigest() + KNOWN, content, writer.tensors)
 
     def keep(self, rolling: bytes, values: Mapping[bytes, Any]) -> None:
-        """Store the values of a graph at this rolling digest, instead of earlier ones of this run.
+        """Store a snapshot of graph values at a rolling digest; it replaces earlier snapshots in the run's folder.
 
         Raises:
             NotPlain: a value cannot be stored without code.
@@ -295,7 +296,7 @@ class Shelf:
                 shared = self._shared / name
                 if self._own is None:
                     written = shared
-                else:  # another name of the run's own file, where that is possible
+                else:  # a hard link to the run's own file, if the file system allows one
                     with suppress(OSError):
                         os.link(written, shared)
                 if not shared.exists():
@@ -306,17 +307,13 @@ class Shelf:
         return written
 
     def tidy(self) -> None:
-        """Reduce the shared folder to its limit."""
+        """Delete old entries of the shared folder until its size is within the limit."""
         if self._shared is not None:
             bound(self._shared.parent, limit_of(self._shared.parent))
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write an entry atomically, also if several processes write it at the same time.
-
-    Raises:
-        DataError: it cannot be written.
-    """
+    """Write an entry atomically, even if several processes write it at once; a `DataError` if this is impossible."""
     part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}{PART}")
     with file_errors(path, "written"):
         try:
@@ -329,7 +326,6 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _make(folder: Path, head: Head, *, parents: bool = True) -> None:
-    """Make the folder of a head, and write its description."""
     if not (folder / HEAD).exists():
         with file_errors(folder, "written"):
             folder.parent.mkdir(parents=parents, exist_ok=True)
@@ -342,19 +338,19 @@ def _text(error: Exception) -> str:
 
 
 COST = 1 / 64
-"""Largest part of the host time for snapshots."""
+"""Maximum share of the run's host time that writing snapshots may take."""
 LAST_BYTE = 2**26
-"""Size of the snapshot at the end of a run up to which `COST` does not limit it."""
+"""Maximum size in bytes of the last snapshot of a run that is written regardless of `COST`."""
 SLOWEST_BYTE_PER_S = 100e6
-"""Assumed speed of writing before the first snapshot."""
+"""Assumed writing speed in bytes per second before the first snapshot."""
 
 
 class Saver:
     """Observer that saves snapshots at the ends of rounds.
 
-    At least `every_s` seconds of host time lie between two snapshots, and enough that writing takes at most the part
-    `COST` of the run's host time, if the next one takes as long as the last one. Host time decides when a snapshot is
-    written, but never the simulation.
+    At least `every_s` seconds of host time lie between two snapshots. A snapshot is skipped if all snapshots, including
+    the next one, would take more than the share `COST` of the run's host time. The next snapshot is assumed to take as
+    long as the last one. Host time decides when snapshots are written, but never affects the simulation.
     """
 
     def __init__(self, shelf: Shelf, every_s: float | None) -> None:
@@ -369,19 +365,19 @@ class Saver:
             self.save_cheaply(fed)
 
     def save_cheaply(self, fed: Federation) -> None:
-        """Save a snapshot if it takes little of the host time."""
+        """Save a snapshot if all snapshots together then take at most the share `COST` of the host time."""
         next_s = self._took_s or fed.graph.known_byte() / SLOWEST_BYTE_PER_S
         if self._spent_s + next_s <= COST * (time.monotonic() - self._began):
             self.save(fed)
 
     def save(self, fed: Federation) -> None:
-        """Save a snapshot now, and the values that were read.
+        """Write the values that were read, and save a snapshot if possible.
 
-        No snapshot is saved in the middle of a computation or a sum; none before the end without an interval, or while
-        values are deferred.
+        No snapshot is saved during a computation or a sum. Before the end of the run, no snapshot is saved without an
+        interval (`every_s`), or while the graph has deferred values.
 
         Raises:
-            DataError: it cannot be written.
+            DataError: values or snapshot cannot be written.
         """
         program = fed.graph.program
         if program is None:
@@ -402,7 +398,7 @@ class Saver:
         self._spent_s += self._took_s
 
     def finish(self, fed: Federation) -> None:
-        """Share the learnt values of a run that has ended."""
+        """Write the learned values of a run that has ended to the shared folder."""
         self._over = True
         self._shelf.finish()
         self._shelf.write()
@@ -414,7 +410,7 @@ class Saver:
 
 @final
 class Replies(Kept):
-    """Values by their keys, each in a file of the run's folder, written at once."""
+    """Values by key of an algorithm with its own learning, each written at once to a file in the run's folder."""
 
     def __init__(self, folder: Path, head: Head) -> None:
         self._folder, self._head = folder / head.digest.hex(), head
@@ -429,11 +425,6 @@ class Replies(Kept):
 
     @override
     def put(self, key: str, value: Any) -> None:
-        """Store a value (see `serialise`) of this key.
-
-        Raises:
-            DataError: the file cannot be written.
-        """
         writer, path = Writer(), self._path(key)
         data = to_bytes(path.stem, writer.plain(value), writer.tensors)
         _make(self._folder, self._head, parents=False)
@@ -449,7 +440,7 @@ VARIABLE, LIMIT, MOST = "FEDNET_CACHE", "limit.txt", 2_000_000_000
 
 
 def cache_folder() -> Path | None:
-    """The shared folder of single runs: from FEDNET_CACHE, or the user's cache; None for an empty FEDNET_CACHE."""
+    """Folder shared by all runs: FEDNET_CACHE, or the user's cache if FEDNET_CACHE is unset; None if it is empty."""
     named = os.environ.get(VARIABLE)
     if named is None:
         return user_cache_path("fednet_emu", appauthor=False) / "learning"
@@ -457,7 +448,7 @@ def cache_folder() -> Path | None:
 
 
 def usable(folder: Path | None) -> Path | None:
-    """The folder, unless it belongs to another user, or is a link."""
+    """Return `folder`; None if the folder belongs to another user or is a link."""
     if folder is None or not os.path.lexists(folder) or is_own(folder, folder=True):
         return folder
     LOG.info("%s: is a link, or belongs to another user, and is not used; learnt values are not shared", folder)
@@ -465,21 +456,21 @@ def usable(folder: Path | None) -> Path | None:
 
 
 def limit_of(folder: Path) -> int:
-    """Largest size of a folder of entries in bytes."""
+    """Maximum size in bytes of a folder of entries."""
     with suppress(OSError, ValueError):
         return int((folder / LIMIT).read_text(encoding="ascii"))
     return MOST
 
 
 def set_limit(folder: Path, most_byte: int) -> None:
-    """Set the largest size of a folder of entries in bytes."""
+    """Set the maximum size in bytes of a folder of entries."""
     with file_errors(folder, "made"):
         folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / LIMIT, f"{most_byte}\n")
 
 
 def differing(folder: Path, head: Head) -> str:
-    """The first item that differs between this head and the most similar one in a folder; empty without any."""
+    """Name of the first item that differs between `head` and the most similar head in a folder; empty if none."""
     found: list[list[str]] = []
     for path in sorted(folder.glob(f"*/{HEAD}"))[:MOST_HEADS]:
         with suppress(OSError, ValueError, AttributeError):
@@ -489,7 +480,7 @@ def differing(folder: Path, head: Head) -> str:
 
 
 class Entry(NamedTuple):
-    """An entry in a folder."""
+    """An entry in a folder: time of its last use, size in bytes, and path."""
 
     used_s: float
     byte: int
@@ -497,7 +488,7 @@ class Entry(NamedTuple):
 
 
 def entries_in(folder: Path) -> Iterator[Entry]:
-    """The entries of a folder, and remains of interrupted writing."""
+    """Yield the entries of a folder, and the partial files of interrupted writes."""
     for path in folder.glob("*/*"):
         ours = path.suffix in (KNOWN, SNAPSHOT, REPLY) or path.name == HEAD or path.name.endswith(PART)
         if ours and is_own(path):
@@ -507,7 +498,7 @@ def entries_in(folder: Path) -> Iterator[Entry]:
 
 
 def bound(folder: Path, most_byte: float) -> int:
-    """Delete the least recently used entries until the others have at most this size; return the bytes."""
+    """Delete the least recently used entries until at most `most_byte` remain; return the number of bytes freed."""
     entries = sorted(entries_in(folder))
     left = sum(entry.byte for entry in entries)
     freed = 0

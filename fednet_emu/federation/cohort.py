@@ -18,17 +18,13 @@ from fednet_emu.kernel.clock import COLLECT, FOREVER_NS, Clock
 from fednet_emu.kernel.events import Completion
 
 MOST_LOOKS = 10_000
-"""Number of checks while all devices are absent but could return, after which a deadlock is assumed: batteries that are
-empty whenever their devices could be reached.
+"""Maximum number of successive instants at which a device could have returned but none has. A deadlock is then assumed,
+for example because batteries are empty whenever their devices could be reached.
 """
 
 
 def _count_or_share(size: Any) -> int | float:
-    """Return a number of devices as an int, or a share of them as a float.
-
-    Raises:
-        ValueError: it is neither a whole number from 1 on nor a float above 0 and up to 1.0.
-    """
+    """Return `size` as an int of at least 1 (number of devices) or a float in (0, 1.0] (share), else a `ValueError`."""
     size = size.item() if isinstance(size, np.generic) else size
     if (type(size) is int and size >= 1) or (isinstance(size, float) and 0.0 < size <= 1.0):
         return size
@@ -49,10 +45,10 @@ CohortSize = Annotated[Annotated[int, Field(gt=0)] | Annotated[float, Field(gt=0
 
 
 def cohort_size(cohort: int | float, count: int, where: str = "cohort") -> int:
-    """Return the number of devices of a `CohortSize` for `count` devices: a share is rounded, at least 1.
+    """Return the number of devices in a cohort out of `count` devices; a share is rounded, to at least one device.
 
     Raises:
-        AlgorithmError: it is no `CohortSize`, for example 5.0; `where` names its place.
+        AlgorithmError: `cohort` is not a valid `CohortSize`, for example 5.0; `where` names the argument in the error.
     """
     try:
         size = _count_or_share(cohort)
@@ -62,10 +58,10 @@ def cohort_size(cohort: int | float, count: int, where: str = "cohort") -> int:
 
 
 class Cohort(Completion):
-    """Event with up to `size` devices, drawn uniformly among the present devices, in order of their numbers.
+    """Event whose value is a list of up to `size` devices, drawn uniformly among the present ones and sorted by index.
 
-    It triggers immediately, or, if all are absent, when a device returns. `view` turns a number into a device. `rng`
-    is called only where numbers are drawn, as making a generator takes as long as drawing.
+    The event triggers immediately or, if all devices are absent, when a device returns. `view` makes a device from its
+    index. `rng` makes the random generator; it is called only to draw, as making a generator takes as long as drawing.
 
     Raises:
         Deadlock: no device was present at `MOST_LOOKS` instants at which one could have returned.
@@ -85,7 +81,6 @@ class Cohort(Completion):
         self._look()
 
     def _look(self, _event: Event | None = None) -> None:
-        """Choose among present devices, or try again when one may have returned."""
         present = self._presence.present(self._clock.now)
         if len(present):
             drawn = present.tolist() if self._size >= len(present) else draw(present, self._size, self._rng())
@@ -99,7 +94,7 @@ class Cohort(Completion):
             self._clock.call_at(returns_ns, self._look, COLLECT)
 
     def describe(self) -> str:
-        """Text for deadlock messages: all devices are away, and the number with empty batteries for good."""
+        """Text for deadlock errors, with the number of absent devices whose empty battery nothing charges."""
         batteries = self._presence.batteries
         stranded = 0 if batteries is None else batteries.stranded()
         why = f", {stranded} of them with an empty battery that nothing charges" if stranded else ""
@@ -107,7 +102,7 @@ class Cohort(Completion):
 
 
 def draw(present: IntArray, size: int, rng: np.random.Generator) -> list[int]:
-    """Draw up to `size` of the numbers, in increasing order; each subset is equally likely."""
+    """Draw up to `size` of the device indices `present`, in increasing order; each subset is equally likely."""
     drawn = present if size >= len(present) else present[np.sort(rng.choice(len(present), size, replace=False))]
     numbers: list[int] = drawn.tolist()
     return numbers

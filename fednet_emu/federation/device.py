@@ -1,4 +1,4 @@
-"""Devices in the interface for algorithms: views on the arrays of the federation, created on demand."""
+"""Devices in the interface for algorithms. A device is a view of the federation's arrays, created on demand."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from fednet_emu.learning.models.losses import PerSampleLoss
 from fednet_emu.records.ledger import device_label
 
 Fed = Any
-"""A `Federation`, whose file imports this one."""
+"""The type `Federation`, whose module imports this module."""
 
 Statistic = Literal["loss", "square", "samples"]
-"""A number about the training of a device, which the device sends on request.
+"""A training statistic that a device sends on request.
 
-loss: mean loss of its steps; square: mean over the samples of all steps of the squared loss before the step; samples:
-number of different samples in these steps.
+loss: mean loss of the training steps. square: mean squared loss of the samples, over all steps, each before its step.
+samples: number of different samples in all steps.
 """
 
 
@@ -36,11 +36,11 @@ class Terms(TypedDict, total=False):
 
     Attributes:
         subset: indices of the samples to use, among the device's own samples; None for all.
-        data: replacement for `task.data`, row by row, for example with other labels.
+        data: replacement for `task.data` with the same rows, for example with other labels.
         of: device whose samples are used, such as the server with public samples.
-        model: another model with the same parameters.
-        difference: whether the result is the trained parameters minus w; neither of the two is then kept in memory.
-            Running statistics, as in batch norm, have their values after training.
+        model: another model with the same parameters, in place of `task.model`.
+        difference: whether the result is the trained parameters minus w, so that neither vector is kept in memory. For
+            running statistics, as in batch norm, the result has their values after training.
         scale: factor of the gradient of the loss.
         linear: gradient [P] of an added linear term, a deferred value.
         drift: vector [P] that each step adds after the optimizer, times -lr, without momentum and clipping.
@@ -49,9 +49,9 @@ class Terms(TypedDict, total=False):
         l1: weight of the sum of the absolute values of the parameters.
         loss: function from outputs [B, ...] and targets [B, ...] to the loss [B] of each sample.
         augment: augmentation of the inputs of a batch.
-        mask: tensor of factors [P] of the whole step; 0 freezes a parameter. Jobs with the same mask share one object.
+        mask: factors [P] of the whole step; 0 freezes a parameter. Jobs with equal masks share one tensor object.
         targets: deferred targets [n, ...] for `loss`, one for each sample.
-        base: deferred weights under adapters.
+        base: deferred frozen weights to which adapters are added.
     """
 
     subset: IntArray | None
@@ -100,7 +100,7 @@ class Invitation(NamedTuple):
     Attributes:
         cohort: all devices of the exchange.
         ends_s: simulated time in s at which the server stops waiting; None to wait for all replies.
-        statistics: numbers about its training that a device sends with its reply.
+        statistics: training statistics that a device sends with its reply.
     """
 
     cohort: Sequence[Device] = ()
@@ -112,12 +112,12 @@ _ALONE = Invitation()
 
 
 class Device:
-    """One device, or the server (`index` -1). Views on the same device are equal and hash alike.
+    """View of one device, or of the server (`index` -1). Views of the same device are equal and have equal hashes.
 
     Attributes:
-        index: number of the device.
-        invitation: the exchange in which it takes part.
-        measured: statistics of its latest training in this exchange, in the order of `Invitation.statistics`.
+        index: index of the device.
+        invitation: the exchange in which the device takes part.
+        measured: statistics of the device's latest training in the exchange, in the order of `Invitation.statistics`.
     """
 
     __slots__ = ("_federation", "index", "invitation", "measured")
@@ -130,7 +130,7 @@ class Device:
 
     @property
     def name(self) -> str:
-        """The name in logs and errors, for example `dev-3`."""
+        """Name of the device in logs and errors, for example `dev-3`."""
         return device_label(self.index)
 
     @property
@@ -141,40 +141,40 @@ class Device:
 
     @property
     def flop_per_s(self) -> float:
-        """Computing speed in FLOP/s."""
+        """Computing speed of the device in FLOP/s."""
         return float(self._federation.processors.flop_per_s(self.index))
 
     @property
     def expected_rate_bps(self) -> float:
-        """Rate in bit/s of the device's uplink, alone in the band, at its present mean SNR, without future fading."""
+        """Uplink rate in bit/s of the device alone in the band, at its current mean SNR, without future fading."""
         return float(self._federation.network.expected_uplink_bps(self.index))
 
     @property
     def expected_downlink_rate_bps(self) -> float:
-        """Rate in bit/s of the server's downlink to this device, defined as `expected_rate_bps`."""
+        """Downlink rate in bit/s from the server to this device, with the definition of `expected_rate_bps`."""
         return float(self._federation.network.expected_downlink_bps(self.index))
 
     def train(self, w: Deferred, plan: SgdPlan, *key: Any, **terms: Unpack[Terms]) -> Computation:
-        """Event of local training on the device's own samples; its value is a `Trained` (params, loss).
+        """Start local training on the device's own samples; the event's value is a `Trained` (params, loss).
 
-        It has the arguments of `training`: for example `yield k.train(w, plan, t)`.
+        The arguments are those of `training`, for example `yield k.train(w, plan, t)`.
         """
         work, fed = self.training(w, plan, *key, **terms), self._federation
-        fed.asks()  # as `compute`, without its call
+        fed.asks()  # `compute`, inlined
         computation: Computation = fed.processors.run(self.index, work)
         return computation
 
     def training(self, w: Deferred, plan: SgdPlan, *key: Any, **terms: Unpack[Terms]) -> Work:
-        """Local training as work for `compute`.
+        """Local training as work, which `compute` starts.
 
         Args:
             w: the parameters to start from.
             plan: steps and batches.
-            key: name of the random stream of the batches, together with the device; for example the round.
+            key: name of the random stream of the batches, in addition to the device; for example the round.
             terms: samples, and further terms of the local objective; see `Terms`.
 
         Raises:
-            AlgorithmError: an argument has another type, or a keyword does not exist.
+            AlgorithmError: an argument has a wrong type, or a keyword does not exist.
         """
         check_training(w, plan, terms)
         asked, fed, difference = self.invitation.statistics, self._federation, terms.pop("difference", False)
@@ -194,20 +194,20 @@ class Device:
         return work._replace(result=moved, output=moved.number)
 
     def evaluate(self, models: Deferred | Sequence[Deferred]) -> Computation:
-        """Event of a forward pass over all samples of the device; its value is an `Evaluated` (loss, accuracy).
+        """Start a forward pass over all samples of the device; the event's value is an `Evaluated` (loss, accuracy).
 
-        With a sequence of models it is one computation, whose value is a list. There is no dropout, so it is
-        deterministic.
+        A sequence of models is evaluated in one computation, and the event's value is a list. The forward pass has no
+        dropout and is deterministic.
         """
         return self.compute(self._federation.learner.evaluate(self, models))
 
     def loss(self, w: Deferred, *key: Any, batch_size: int | None = None) -> Computation:
-        """Event of a forward pass over one batch, as in training; its value is the mean loss.
+        """Start a forward pass over one batch, drawn as in training; the event's value is the mean loss.
 
         Args:
             w: the model.
-            key: name of the random stream of the batch, together with the device; for example the round.
-            batch_size: samples of the batch; None for all.
+            key: name of the random stream of the batch, in addition to the device; for example the round.
+            batch_size: number of samples in the batch; None for all samples.
         """
         plan = SgdPlan(lr=0.0, batch_size=batch_size, steps=1)
         loss = self.training(w, plan, *key).result.loss
@@ -215,7 +215,7 @@ class Device:
         return self.compute(Work(flop, loss, w.number, loss.number))
 
     def compute(self, work: Work) -> Computation:
-        """Event of some work, which starts when the processor is free; its value is the result of the work."""
+        """Start `work` as soon as the device's processor is free; the event's value is the result of the work."""
         self._federation.asks()
         computation: Computation = self._federation.processors.run(self.index, work)
         return computation

@@ -1,4 +1,4 @@
-"""An exchange: a message to each device of a cohort, the work of each device, and the replies; retries."""
+"""Exchanges: a message to each device of a cohort, the work of each device, and the replies. Also retries."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.network.air.transfer import Delivery, Transfer
 
 Send = Callable[[], Event]
-"""Function that makes one attempt; the value of the event is a `Delivery`, or a list of them."""
+"""Function that starts one attempt to send, and returns an event whose value is a `Delivery` or a list of them."""
 
 Client = Callable[..., Process]
-"""The work of a device: `client(fed, k, *parts of the message, *arguments)`, a process that returns the reply to send.
+"""The process of a device in an exchange: `client(fed, k, *parts of the message, *arguments)`, which returns the reply.
 A client that has sent its reply itself returns the `Delivery`."""
 
 PAUSE_S = 1e-3
-"""Pause in s before the second attempt; it doubles after each attempt."""
+"""Pause in s before the second attempt; the pause doubles after each attempt."""
 PATIENCE_S = 604_800.0
-"""Timeout in s: no attempt begins later than a week after the first."""
+"""Timeout of retries in s: no attempt begins later than a week after the first attempt."""
 
 BEYOND_REACH = "unreachable"
-"""Loss reason of a link with a rate of 0. Without movement, every retry fails."""
+"""Loss reason of a link with a rate of 0. If devices do not move, every retry fails."""
 NO_CONNECTION = "connect"
-"""Loss reason of a path that is too long to connect in time. Every retry fails."""
+"""Loss reason of a path whose delay is too long for a connection. Every retry fails."""
 LEFT = frozenset({"away", "left"})
 """Loss reasons of an absent device, except for an empty battery."""
 GONE = LEFT | {"empty"}
@@ -47,12 +47,12 @@ class Exchange(NamedTuple):
     """Settings of an exchange.
 
     Attributes:
-        deadline_s: longest time in s that the server waits; late devices are cancelled and left out.
-        retries: number of immediate retries of a lost reply.
-        patience_s: time in s for which lost messages are sent again, in both directions; None for no retries.
-        sums: whether the server only needs the mean of the replies, so that they may add up over the air.
-        statistics: numbers about its training that each device sends with its reply.
-        counts: whether these devices count as invited in the round.
+        deadline_s: maximum time in s that the server waits for replies; late devices are cancelled and left out.
+        retries: maximum number of immediate retries of a lost reply, if `patience_s` is None.
+        patience_s: time in s for which lost messages are sent again in both directions; None for `retries` only.
+        sums: whether the server needs only the mean of the replies, so that the network may deliver their sum.
+        statistics: training statistics that each device sends with its reply.
+        counts: whether the devices of the exchange count as invited in the round.
     """
 
     deadline_s: float | None = None
@@ -67,9 +67,9 @@ class Arrived(list[tuple[Device, Any]]):
     """The replies of an exchange that have arrived: (device, payload), in the order of the cohort.
 
     Attributes:
-        cohort: the invited devices; `measured` of a device has the statistics that it has sent.
+        cohort: the invited devices; the attribute `measured` of a device has the statistics that the device has sent.
         replies: the deliveries of all replies, including lost ones, in the order of the cohort.
-        sent: the message that the devices started from.
+        sent: the message that the devices received, and started from.
         mean: function for the weighted mean of the differences between the arrived models and a given model.
     """
 
@@ -85,7 +85,7 @@ class Arrived(list[tuple[Device, Any]]):
         return [k for k, _ in self]
 
     def part(self, number: int) -> list[Any]:
-        """The part with this index of every reply, for replies with several parts."""
+        """Return the part with index `number` of every reply, for replies with several parts."""
         return [payload[number] for _, payload in self]
 
     @property
@@ -102,15 +102,15 @@ class Arrived(list[tuple[Device, Any]]):
     def average(
         self, weighting: Literal["samples", "uniform"] | Sequence[float] = "samples", lr: float = 1.0
     ) -> Deferred:
-        """The sent model plus lr times the weighted mean of the differences between the arrived models and it.
+        """The sent model plus `lr` times the weighted mean of the differences (arrived model - sent model).
 
-        The result is the sent model, bit for bit, if no model has arrived or all are equal to it. Running statistics,
-        as in batch norm, become the weighted mean for any lr. The arrived models cannot be used afterwards,
-        as with `Federation.accumulate`.
+        The result is the sent model, bit for bit, if no model has arrived or all arrived models equal the sent model.
+        Running statistics, as in batch norm, become the weighted mean for any `lr`. The arrived models cannot be used
+        afterwards, as with `Federation.accumulate`.
 
         Args:
-            weighting: `samples` weights devices by their numbers of samples; or a weight for each reply.
-            lr: step size.
+            weighting: `samples` (weights are the numbers of samples), `uniform`, or a weight for each reply.
+            lr: step size of the server.
         """
         if not self:
             return self.model
@@ -130,10 +130,10 @@ class Arrived(list[tuple[Device, Any]]):
 def average(
     w: Tensor, weights: Sequence[float], lr: float = 1.0, mean: MeanOf = mean_update, statistics: int = 0
 ) -> Accumulation:
-    """Move w [P] by lr times the weighted mean of differences between models, which arrive one by one, and w.
+    """Move `w` [P] by `lr` times the weighted mean of the differences (model - `w`), as models arrive one by one.
 
-    The last `statistics` entries are running statistics and move by the mean itself. Because differences are summed
-    instead of models, w stays bit-identical when all models equal w.
+    The last `statistics` entries are running statistics and move by the whole mean. Because differences are summed
+    instead of models, `w` stays bit-identical when all models equal `w`.
     """
     update = yield from mean(w, weights)
     return moved(w, update, lr, statistics)
@@ -175,7 +175,7 @@ def exchange(
 def _arrived(
     fed: Fed, invited: Sequence[Device], replies: Sequence[Delivery], message: Any, mean: MeanOf, how: Exchange
 ) -> Arrived:
-    """The arrived replies, counted for the round if the exchange counts."""
+    """The arrived replies; if `how.counts`, invitations and arrivals are added to the counts of the round."""
     arrived = Arrived(fed, invited, replies, message, mean)
     if how.counts:
         fed.answered(len(invited), len(arrived))
@@ -185,9 +185,9 @@ def _arrived(
 def asked(
     fed: Fed, k: Device, message: Any, client: Client, args: Sequence[Any], how: Exchange, *, summed: bool = False
 ) -> Process:
-    """The process of one device: receive the message, run `client`, send the reply, or return it if replies are summed.
+    """The process of one device: receive the message, run `client`, and send the reply, or return it if `summed`.
 
-    `message` is a `Transfer` if it is already on its way.
+    `message` is a `Transfer` if the message is already being sent.
     """
     if how.patience_s is None and not fed.presence.foreseen:
         got = yield message if isinstance(message, Transfer) else fed.downlink(k, message)
@@ -214,7 +214,7 @@ def asked(
 
 
 def resent(fed: Fed, send: Send, how: Exchange) -> Process:
-    """Send with the retries of the exchange; to satellites at their next pass."""
+    """Send with the retries of the exchange; messages to a satellite that has set wait for its next pass."""
     if how.patience_s is not None:
         return (yield from fed.retry(send, patience_s=how.patience_s, to_the_gone=False))
     return (yield from fed.retry(send, attempts=1 + how.retries, pause_s=0.0))
@@ -231,7 +231,7 @@ def retrying(
     moving: bool,
     presence: Presence,
 ) -> Process:
-    """The process of `Federation.retry`; `moving` is whether links change over time."""
+    """The process of `Federation.retry`; `moving` is True if links change over time."""
     sends = [send] if callable(send) else send
     last: list[Any] = [None] * len(sends)
     missing, made, give_up_s = list(range(len(sends))), 0, clock.now_s + patience_s
@@ -260,7 +260,7 @@ def retrying(
 
 
 def _foreseen_ns(presence: Presence, values: Sequence[Delivery | Sequence[Delivery]], now_ns: int) -> int:
-    """The earliest known return of a device that had left; `FOREVER_NS` if no return is known."""
+    """The earliest known return, in ns, of a device whose absence lost a message; `FOREVER_NS` if none is known."""
     if not presence.foreseen:
         return FOREVER_NS
     lost = [delivery for value in values for delivery in _deliveries(value) if delivery.lost in LEFT]

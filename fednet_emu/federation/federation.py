@@ -1,4 +1,4 @@
-"""The federation: all operations of an algorithm. Operations in simulated time return an event to `yield`."""
+"""The federation: all operations for algorithms. Operations that take simulated time return an event to `yield`."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ class Federation:
     """Devices, links, training and records of one run.
 
     Attributes:
-        clock, streams: simulated time; random streams by name.
-        ledger, graph: records; deferred values.
-        network, processors: uplink, downlink and sidelink; the processors of the devices and the server.
+        clock, streams: the clock of simulated time, and the random streams by name.
+        ledger, graph: the records, and the graph of deferred values.
+        network, processors: uplink, downlink and sidelink, and the processors of the devices and the server.
         links: sizes, headers and compression of payloads.
         presence: times at which the devices are present.
         timing_only: whether nothing is trained or evaluated.
         observers: functions called at the end of every round, which must not change the run.
-        learner: the learning plane.
+        learner: the learning plane: training jobs, read values and scores.
         memory: values that an algorithm keeps during the run, by name; see `state` for objects of a class.
         kept: values that an algorithm with its own learning stores for a resumed run.
-        workers: number of processes in which such an algorithm may train.
-        asks: counter of requested transfers and computations, called for each, or with the number of several.
-        outside: the decisions of the caller of `begin`.
-        orders: orders for the devices of the present round, in place of the algorithm's settings.
+        workers: number of processes in which an algorithm with its own learning may train.
+        asks: function that counts requested transfers and computations; called with their number, by default 1.
+        outside: the decisions that the caller of `begin` takes.
+        orders: settings for the devices of the current round that replace the algorithm's settings.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Federation:
         return self.presence.count
 
     def device(self, index: int) -> Device:
-        """The device with this number, or an `IndexError`."""
+        """The device with this index; an `IndexError` if there is none."""
         if not 0 <= index < self.n_devices:
             raise IndexError(f"device: no such number, got {index}; must be from 0 to {self.n_devices - 1}")
         return Device(self, index)
@@ -129,12 +129,12 @@ class Federation:
     def cohort(self, size: int | float, *key: Any, among: IntArray | None = None) -> Cohort:
         """Event with up to `size` devices that have training samples, drawn uniformly among the devices present.
 
-        An int is a number of devices, a float a share of all devices: 1.0 means all devices, 1 one device. The result
-        is in the order of their numbers. If all are away, the event waits for the first to return. `key` names the
-        random stream, for example the round. With `among`, sorted numbers of devices, only these are drawn.
+        An int `size` is a number of devices, a float a share of all devices: 1.0 means all devices, 1 one device. The
+        drawn devices are sorted by index. If all devices are away, the event waits for the first device to return.
+        `key` names the random stream, for example the round. `among` limits the draw to these sorted device indices.
 
         Raises:
-            AlgorithmError: the size is neither a whole number of at least 1 nor a share up to 1.0.
+            AlgorithmError: `size` is neither an integer of at least 1 nor a share up to 1.0.
         """
         self._rounds.wait()
         able = self._able if among is None else self.presence.only(among)
@@ -148,39 +148,40 @@ class Federation:
     # ---- links -------------------------------------------------------------------------------------------------------
 
     def shared(self, payload: Any) -> Shared:
-        """Mark a payload for broadcast: one transmission serves all devices that it is sent to at the same instant.
+        """Mark a payload for broadcast, so that one transmission serves all devices it is sent to at the same instant.
 
-        Devices receive the payload without the mark. Deferred values need no mark; unmarked payloads of other types are
-        sent one by one.
+        Devices receive the payload without the mark. Deferred values need no mark. Other payloads without a mark are
+        sent to one device at a time.
         """
         return self.links.shared(payload)
 
     def downlink(self, device: Device, payload: Any, size_bit: int | None = None) -> Transfer:
         """Send from the server to a device; the event's value is the `Delivery`.
 
-        With `network.downlink.mode: broadcast`, one transmission serves all devices that the same deferred value, or
-        the same `shared` payload, is sent to at the same instant. It lasts as long as the slowest of them needs.
+        With `network.downlink.mode: broadcast`, one transmission serves all devices to which the same deferred value or
+        the same `shared` payload is sent at the same instant. The transmission lasts as long as the slowest link needs.
         """
         self.asks()
         return self.links.downlink(device.index, payload, size_bit)
 
     def published(self, model: Deferred) -> Deferred:
-        """The model that devices receive for a model of the server; with compression it replaces the server's model.
+        """The model that devices receive in place of `model`; with compression it also replaces the server's model.
 
-        Devices with the previously published model then receive the compressed update, and all others the model.
+        Devices that have the previously published model then receive the compressed update, all others the whole model.
         """
         return self.links.published(model)
 
     def uplink(
         self, device: Device, payload: Any, size_bit: int | None = None, *, power_part: float = 1.0, since: Since = None
     ) -> Transfer:
-        """Send from a device to the server with a part of its power; the event's value is the `Delivery`.
+        """Send from a device to the server at `power_part` of its power; the event's value is the `Delivery`.
 
-        `since` is the model that the device started from and that the server knows; `network.uplink.compression` needs
-        it. For a tuple it has one entry per part: a model, 0 if the part is an update, None if it is sent uncompressed.
+        `since` is the model that the device started from and that the server knows. `network.uplink.compression` needs
+        `since`. For a tuple payload, `since` has one entry per part: the model, 0 if the part is an update already, or
+        None to send the part uncompressed.
         """
         rounds, links, sender = self._rounds, self.links, device.index
-        rounds.requests += 1  # as `asks`, without its call
+        rounds.requests += 1  # `asks`, inlined
         if rounds.requests > rounds.most:
             rounds.refuse_requests()
         if links.uploads_payloads and not links.grants:
@@ -198,8 +199,8 @@ class Federation:
             cohort: the devices.
             message: a value or a tuple of parts, which may be broadcast; or a function from a device to its message.
             client: process `client(fed, k, *parts, *args)` of a device k that has received the parts of the message.
-                Its return value is the reply. If the uplink compresses, the first part of the reply is sent as an
-                update from the first part of the message. A `Reply` has other options of the upload.
+                Its return value is the reply. If the uplink compresses, the first part of the reply is sent as a
+                difference from the first part of the message. A `Reply` sets other options of the upload.
             args: further arguments of `client`.
             how: `deadline_s`, `retries` and the other fields of `Exchange`.
         """
@@ -207,11 +208,11 @@ class Federation:
         return exchange(self, cohort, message, client, args, Exchange(**how))
 
     def ask(self, device: Device, message: Any, client: Client, *args: Any) -> Process:
-        """An exchange with one device; its value is the `Delivery` of the reply. It does not count as an invitation."""
+        """An exchange with one device, which does not count as invited; the value is the `Delivery` of the reply."""
         return asked(self, device, message, client, args, Exchange())
 
     def answered(self, invited: int, arrived: int) -> None:
-        """Add to the numbers of invited devices and arrived replies of this round, as `exchange` does itself."""
+        """Add to the counts of invited devices and arrived replies of the current round; `exchange` also does."""
         self._rounds.answered(invited, arrived)
 
     def sidelink(
@@ -219,8 +220,9 @@ class Federation:
     ) -> AllOf:
         """Send from a device to others; the event's value is the list of deliveries, in the order of the receivers.
 
-        With `network.sidelink.mode: broadcast` it is one transmission. `cluster` is the cluster of all these devices,
-        for an access scheme in which clusters send in parallel. A scenario without a sidelink is a `ScenarioError`.
+        With `network.sidelink.mode: broadcast`, one transmission serves all receivers. `cluster` is the cluster of all
+        these devices, for an access scheme in which clusters send in parallel. Without a sidelink in the scenario, this
+        raises a `ScenarioError`.
         """
         self.asks()
         return self.all_of(self.links.sidelink(sender.index, receivers, payload, size_bit, cluster))
@@ -241,10 +243,10 @@ class Federation:
         Args:
             send: function that makes one attempt, or a sequence of functions whose attempts run in parallel. When all
                 have ended, the lost ones are sent again; the value is then the list of their values.
-            attempts: largest number of attempts; None for no limit except `patience_s`. A device that is out of reach
+            attempts: maximum number of attempts; None for no limit except `patience_s`. A device that is out of reach
                 and does not move gets one attempt.
-            pause_s: pause in s between the first and the second attempt; it doubles each time. 0 for no pause.
-            patience_s: timeout in s: no attempt begins later than this after the first one. The default is a week.
+            pause_s: pause in s between the first and the second attempt; the pause doubles each time. 0 for no pause.
+            patience_s: maximum time in s from the start of the first attempt to that of the last. Default: a week.
             to_the_gone: whether to retry when a device is away; for synchronous rounds False is better. A message to a
                 satellite that has set is always sent again at its next pass, which does not count as an attempt.
         """
@@ -252,7 +254,7 @@ class Federation:
         return retrying(self.clock, send, attempts, pause_s, patience_s, presence=self.presence, **how)
 
     def digraph(self, *name: int) -> Digraph:
-        """The current graph of sidelinks between devices; `name` names the random stream, the round first.
+        """The current graph of sidelinks between devices; `name` is the name of the random stream, the round first.
 
         Raises:
             ScenarioError: there is no sidelink topology, or an impossible one.
@@ -263,7 +265,7 @@ class Federation:
 
     @property
     def task(self) -> LearningTask:
-        """Model and samples; a `RuntimeError` if the algorithm has its own."""
+        """Model and samples of the run; a `RuntimeError` if the algorithm brings its own model and data."""
         if self._task is None:
             raise RuntimeError("task: there is none, got an algorithm that brings its own model and data; use those")
         return self._task
@@ -282,11 +284,11 @@ class Federation:
 
     @property
     def n_statistics(self) -> int:
-        """Number of running statistics (batch norm) at the end of a vector of the model."""
+        """Number of running statistics (batch norm) at the end of the model's parameter vector."""
         return 0 if self._task is None else self._task.model.n_statistics
 
     def without_statistics(self, w: Deferred) -> Deferred:
-        """A model whose running statistics are replaced by zeros; the model itself if it has none."""
+        """The model `w` with its running statistics replaced by zeros; `w` itself if the model has none."""
         return self.defer(without_statistics, w, self.n_statistics) if self.n_statistics else w
 
     def zeros(self) -> Deferred:
@@ -294,16 +296,16 @@ class Federation:
         return self.learner.zeros()
 
     def defer(self, function: Callable[..., Any], *args: Any, size: int | None = None) -> Deferred:
-        """The result of a cheap pure function of deferred values, with `size` scalars (default: as the first value)."""
+        """The deferred result of a cheap pure function of deferred values; `size` scalars, by default as the first."""
         return self.graph.call(function, *args, size=size)
 
     def accumulate(
         self, function: Callable[..., Accumulation], parts: Sequence[Deferred], *args: Any, size: int | None = None
     ) -> Deferred:
-        """The result of a sum over parts that are computed one by one, so that they need not fit in memory together.
+        """The deferred result of a sum over parts that are computed one at a time, to save memory.
 
-        `function(*args)` is a generator: each `(yield)` is the value of the next part, and it returns the result. In
-        all else it is like `defer`, but afterwards only further sums, created immediately, may use the parts.
+        `function(*args)` is a generator: each `(yield)` evaluates to the next part, and its return value is the result.
+        `size` is as for `defer`. Afterwards only further sums that are created immediately may use the parts.
         """
         return self.graph.accumulate(function, parts, *args, size=size)
 
@@ -315,7 +317,7 @@ class Federation:
         return self.learner.read(value, nominal)
 
     def state(self, kind: type[State], make: Callable[[], State]) -> State:
-        """Return the object of this class that belongs to the run; the first call makes it."""
+        """Return the run's only object of class `kind`; the first call creates the object with `make`."""
         if kind not in self._states:
             self._states[kind] = make()
         state: State = self._states[kind]
@@ -325,11 +327,11 @@ class Federation:
 
     @property
     def now_s(self) -> float:
-        """Simulated time in seconds."""
+        """Current simulated time in s."""
         return self.clock.now_s
 
     def sleep(self, duration_s: float) -> Sleep:
-        """Event that triggers after a duration."""
+        """Event that triggers after `duration_s` of simulated time."""
         self._rounds.wait(PAUSE)
         return self.clock.sleep(duration_s)
 
@@ -341,17 +343,18 @@ class Federation:
     def gather(self, processes: Iterable[Process], deadline_s: float | None = None) -> AllOf:
         """Event with the results of all processes, in their order.
 
-        Processes that are unfinished at the deadline are cancelled; their result is a `Delivery` lost for "deadline".
+        Processes that are unfinished at the deadline are cancelled; their result is a `Delivery` with the loss reason
+        "deadline".
         """
         self._rounds.deadline_s, self.local_rounds.alone = deadline_s, False
         return gather(self.clock, processes, deadline_s, late=lambda: Delivery.given_up(self.now_s))
 
     def cancel(self, started: Started) -> None:
-        """Cancel a process, as a deadline does: its result is a `Delivery` lost for "deadline"."""
+        """Cancel a process as a deadline does: the result is a `Delivery` with the loss reason "deadline"."""
         cancel(started, Delivery.given_up(self.now_s))
 
     def all_of(self, events: Iterable[Event]) -> AllOf:
-        """Event that triggers when all these events have triggered, with the list of their values in this order."""
+        """Event that triggers when all `events` have triggered; its value is the list of their values in this order."""
         return AllOf(self.clock, list(events))
 
     def inbox(self) -> Inbox:
@@ -364,20 +367,20 @@ class Federation:
         return self._rounds.ended
 
     def rounds(self) -> Iterator[int]:
-        """Numbers of the rounds, from 0, until a stop rule ends the run; end each by `end_of_round`."""
+        """Yield the round indices, from 0, until a stop rule ends the run; call `end_of_round` in every round."""
         while not self.stopped:
             self._rounds.turn()
             yield self.round
 
     def end_of_round(self, model: Models | None, *, invited: int | None = None, arrived: int | None = None) -> None:
-        """Record a completed round (or step of the server) with its global model, and evaluate the model when due.
+        """Record a completed round (or server step) with its global model, and evaluate the model when due.
 
-        If each device has its own model, `model` is the list of all models in the order of the devices, and each is
-        evaluated on its device's test samples. An algorithm with its own learning passes None and calls `report`.
-        `invited` and `arrived` are counted from the exchanges of the round by default.
+        If each device has its own model, `model` is the list of all models in the order of the devices, and each model
+        is evaluated on the test samples of its device. An algorithm with its own learning passes None and calls
+        `report`. By default, `invited` and `arrived` are the counts of the exchanges of the round.
 
         Raises:
-            AlgorithmError: `model` is not a model, or the round has not waited for any event.
+            AlgorithmError: `model` is not a model, or the algorithm has not waited for any event in the round.
         """
         self.learner.check(model, "fed.end_of_round")
         self._rounds.refuse_unheard(self.network.unheard())
@@ -396,12 +399,12 @@ class Federation:
         self._observer.report(after_round, loss, accuracy)
 
     def divergence(self) -> str:
-        """Return the reason why the run has diverged (a loss is not finite, or the last is too large), else ""."""
+        """Return the reason why the run has diverged (a loss is not finite, or the last loss is too large), else ""."""
         return self._observer.divergence()
 
     @property
     def stopped(self) -> bool:
-        """Whether a stop rule ends the run at the end of the latest round."""
+        """True if a stop rule ends the run at the end of the latest round."""
         if self._observer.not_finite and self._stop.only_accuracy:  # the run would never end
             return True
         costs = self.round, self.clock.now_s, sum(self.ledger.sent_bit), self.ledger.spent_j(self.clock.now)
@@ -409,19 +412,19 @@ class Federation:
 
     @property
     def budget_left(self) -> float:
-        """The smallest share that is left of the limits of rounds and simulated time; 1 without these limits."""
+        """Remaining share of the limit on rounds or on simulated time, whichever is smaller; 1 without limits."""
         stop = self._stop
         spent = ((self.round, stop.rounds), (self.clock.now_s, stop.simulated_s))
         return min((max(0.0, 1.0 - cost / limit) for cost, limit in spent if limit is not None), default=1.0)
 
     @property
     def accuracy(self) -> float | None:
-        """The latest pooled accuracy; None before the first."""
+        """The latest pooled accuracy; None before the first evaluation."""
         return self._observer.accuracy
 
     @property
     def latest(self) -> Models | None:
-        """The latest global model, or the latest models of all devices; None before the first."""
+        """The latest global model, or the latest models of all devices; None before the first model."""
         return self._observer.latest
 
     @rare_garbage_collection()
@@ -438,9 +441,9 @@ class Federation:
         return self.latest
 
     def begin(self, algorithm: Any) -> bool:
-        """Start an algorithm and run it until its first question of `outside`; False if it has ended without one.
+        """Start an algorithm and run it until its first question to the caller; False if it has ended without one.
 
-        Raises the errors of `run`.
+        Questions are those in `outside`. Raises the errors of `run`.
         """
         self._start(algorithm)
         with self._running():
@@ -449,19 +452,19 @@ class Federation:
 
     @property
     def question(self) -> Question:
-        """The open question."""
+        """The open question of the algorithm to the caller of `begin`."""
         assert self.clock.asked is not None, "a question is open"
         question: Question = self.clock.asked.question
         return question
 
     def answer(self, value: Any) -> bool:
-        """Answer the open question and run until the next one; False if the algorithm has ended."""
+        """Answer the open question and run until the next question; return False if the algorithm has ended."""
         with self._running():
             self.clock.answer(value)
         return self._advance()
 
     def decision(self, question: Question) -> Decision:
-        """Event of the answer by the caller of `begin`; the process that asks must be woken last, see `Clock.ask`."""
+        """Event with the answer of the caller of `begin`; the asking process must be woken last, see `Clock.ask`."""
         return self.clock.ask(question)
 
     def _start(self, algorithm: Any) -> None:
@@ -478,7 +481,7 @@ class Federation:
 
     @contextmanager
     def _running(self) -> Iterator[None]:
-        """Close the algorithm's process on an error; the error of a deadlock also names recently lost transfers."""
+        """Close the algorithm's process on an error; add recently lost transfers to the text of a deadlock error."""
         try:
             yield
         except BaseException as error:
@@ -495,7 +498,7 @@ class Federation:
         self.graph.close()
 
     def close(self) -> None:
-        """Stop all transfers and computations, so that the ledger accounts for them, and stop the training."""
+        """Stop all transfers and computations, so that the ledger records them, and stop the training."""
         if self._process is not None:
             self._process.close()
         self._end()

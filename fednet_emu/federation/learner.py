@@ -1,7 +1,8 @@
-"""The learning plane of a run: local training as work, read values, and scores.
+"""The learning plane of a run: local training as the work of devices, reading of deferred values, and scores.
 
-Resumption of an interrupted run: generators cannot be saved, but the time plane is cheap and deterministic. A resumed
-run repeats the time plane from the start, and takes read and live values from the store of its learning program.
+An interrupted run cannot save the generators of its algorithm, but the time plane (simulated events) is cheap and
+deterministic. So a resumed run repeats the time plane from the start. It takes values from the store of its learning
+program, which is shared by all runs with the same learning operations.
 """
 
 from __future__ import annotations
@@ -30,30 +31,30 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Evaluated(NamedTuple):
-    """Mean loss and accuracy of a model on the samples of a device (deferred); no accuracy (None) for a regression."""
+    """Deferred mean loss and accuracy of a model on the samples of a device; the accuracy of a regression is None."""
 
     loss: Deferred
     accuracy: Deferred
 
 
 class Kept:
-    """Plain values by their keys, which an algorithm stores for a resumed run; without a folder, none."""
+    """Plain values by key that an algorithm stores for a resumed run; this base class stores none (no run folder)."""
 
     def get(self, key: str) -> Any:
-        """The value of this key; None if there is none."""
+        """Return the value that is stored under `key`, or None."""
 
     def put(self, key: str, value: Any) -> None:
-        """Store the value of this key."""
+        """Store `value` under `key`."""
 
 
 def scored(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor) -> Metrics:
-    """The metrics of a model with parameters [P] on samples x [n, ...] and y [n]; nan without samples."""
+    """Metrics of a model with the parameters `vector` [P] on samples `x` [n, ...] and `y` [n]; nan without samples."""
     return score_samples(model, vector, x, y).pooled()
 
 
 @final
 class Learner:
-    """Makes the jobs of a run, and reads their results; in a timing-only run there are sizes, but no values.
+    """Makes the training jobs of a run, and reads their results. In a timing-only run, results have sizes, not values.
 
     Attributes:
         nominal: whether a nominal value has replaced a value that a timing-only run does not compute.
@@ -73,7 +74,7 @@ class Learner:
         return self._graph.call(_never, size=model.size) if self._timing_only else self._graph.constant(model.initial())
 
     def zeros(self) -> Deferred:
-        """A zero for each trained parameter, the same value for all devices."""
+        """A vector with a zero for each trained parameter; all calls return one deferred value."""
         n = self._task.model.n_trainable
         if self._zeros is None:
             self._zeros = self._graph.call(torch.Tensor.new_zeros, self.initial(), n, size=n)
@@ -122,9 +123,10 @@ class Learner:
         terms: Mapping[str, Any],
         own: Callable[[int], Mapping[str, Any]] | None = None,
     ) -> tuple[Array, list[Deferred]]:
-        """Local training of devices [n] in round t from one model: operations [n], and the parameters after it.
+        """Local training of `devices` [n] in round `t` from one model: the FLOP [n], and the trained parameters.
 
-        The same as `train` of each of them in this order, with the key (t,), these terms and its own (by place).
+        The results equal those of `train` for each device in this order, with the key (t,), with `terms`, and with the
+        terms that `own` returns for the position of the device in `devices`.
         """
         model, n_samples, engine = self._task.model, self._task.n_samples[devices], self._graph.engine
         columns = Columns(
@@ -162,7 +164,7 @@ class Learner:
         model: FlatModel | None = None,
         **terms: Any,
     ) -> TrainJob:
-        """The job of local training of a device in round t, for callers that need its batches without training."""
+        """The job of a device's local training in round `t`, also for callers that need only the batches of the job."""
         mine = self._task.slice_of((of or device).index)
         return TrainJob(
             model=model or self._task.model,
@@ -177,7 +179,7 @@ class Learner:
         )
 
     def evaluate(self, device: Device, models: Deferred | Sequence[Deferred]) -> Work:
-        """A forward pass of models over the samples of a device, see `Device.evaluate`."""
+        """Work of a forward pass of one or more models over the samples of a device, see `Device.evaluate`."""
         self.check(models, "k.evaluate")
         rows = self._task.slice_of(device.index)
         flop = self._task.model.forward_flop_per_sample * (rows.stop - rows.start)
@@ -193,10 +195,10 @@ class Learner:
         return Evaluated(metrics.part("loss", 1), metrics.part("accuracy", 1))
 
     def check(self, models: Models | None, verb: str) -> None:
-        """Check that an algorithm gives a model, or several.
+        """Check that `models`, which an algorithm passes to the operation `verb`, is a model or a sequence of models.
 
         Raises:
-            AlgorithmError: it is of another type, or has another number of parameters; `verb` names the operation.
+            AlgorithmError: a model is no deferred value, or has the wrong number of parameters.
         """
         if models is None:
             return
@@ -211,7 +213,7 @@ class Learner:
                 raise AlgorithmError(verb, what, "give a model of its shape, or `size` where it is made")
 
     def _check_batches(self, plan: SgdPlan, n_samples: dict[str, int], *, everybody: bool) -> None:
-        """Raise an error for batches that the model cannot train on; a new plan for all devices is checked for all."""
+        """Raise an error for batches too small for the model; with `everybody`, check a new plan for all devices."""
         if everybody and plan not in self._plans:
             self._plans.add(plan)
             n_samples |= {f"dev-{device}": count for device, count in enumerate(self._task.n_samples.tolist()) if count}
@@ -226,14 +228,14 @@ class Learner:
             )
 
     def read(self, value: Deferred, nominal: Any) -> Any:
-        """The computed value, or `nominal` in a timing-only run if there is one."""
+        """Return the computed value of a deferred value; in a timing-only run, return `nominal` unless it is None."""
         if self._timing_only and nominal is not None:
             self.nominal = True
             return nominal
         return self._graph.recall("read", [value], lambda: self._graph.read(value))
 
     def score(self, model: Models, evaluation: Evaluation, *, validate: bool = False) -> Scores:
-        """Evaluate one model, or every device's own, on the validation samples too if requested."""
+        """Evaluate one model, or every device's own model; with `validate`, also on the validation samples."""
 
         def compute() -> Scores:
             found = tested()
@@ -264,7 +266,7 @@ class Learner:
         return scores
 
     def _model(self, model: Deferred) -> Tensor:
-        """The computed parameters of a model, whose number its maker may have promised wrongly."""
+        """Return the computed parameters of a model; an `AlgorithmError` if their number is not the declared size."""
         params: Tensor = self._graph.read(model)
         if params.numel() != model.size:
             what = f"made a model of {params.numel()} numbers, the model of the scenario has {model.size} parameters"
@@ -275,7 +277,7 @@ class Learner:
 _new = tuple.__new__  # the constructor of a named tuple takes twice as long
 
 _NAMED = 3
-"""Devices that an error names; of the others it gives the number."""
+"""Maximum number of devices that an error names; further devices are only counted."""
 
 
 def _never() -> Any:

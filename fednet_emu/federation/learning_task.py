@@ -25,14 +25,13 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Scores(NamedTuple):
-    """Metrics of one model on the test set, and optionally on each device's share of it.
+    """Metrics of one model on the test set, and optionally on each device's share of the test set.
 
     Attributes:
         pooled: metrics on the whole test set.
-        by_device: metrics on each device's share, or None.
-        worst_train_loss: largest loss of a device on its own training samples; nan if not measured.
-        attack_success: share of the trial samples of an attack that are classified as its target; nan without an
-            attack.
+        by_device: metrics on each device's share of the test set, or None.
+        worst_train_loss: maximum over devices of the loss on the device's own training samples; nan if not measured.
+        attack_success: share of an attack's trial samples that are classified as the target; nan without an attack.
         validation: metrics on the validation samples; None if not measured.
     """
 
@@ -44,27 +43,27 @@ class Scores(NamedTuple):
 
     @property
     def accuracies(self) -> Array:
-        """Accuracies of the devices with test samples; empty if there are none."""
+        """Accuracies of the devices that have test samples; empty if none are measured."""
         if self.by_device is None or self.by_device.accuracy is None:
             return np.empty(0)
         return self.by_device.accuracy[self.by_device.samples > 0]
 
 
 class LearningTask:
-    """A model and the samples of all devices, in the order of the devices, so that a device's data is a slice.
+    """A model and the samples of all devices, in the order of the devices, so that a device's samples are a slice.
 
     Attributes:
-        model: the trained model.
+        model: the model to train.
         data: training samples of all devices, then of the server; without inputs in a timing-only run.
-        offsets: int64 [n_devices + 2], first row of each device and of the server, and the end.
-        n_samples: int64 [n_devices], training samples of each device.
-        sets: int64 [n_rows], index of the set of its device that a row belongs to (-1 for the server's rows); None
-            without sets.
+        offsets: int64 [n_devices + 2], first row of each device and of the server, and the end of the rows.
+        n_samples: int64 [n_devices], number of training samples of each device.
+        sets: int64 [n_rows], for each row the index of its set among the sets of its device (-1 for the server's rows);
+            None if devices have no sets.
         outputs: number of outputs of the model.
-        test_shares: float64 [classes], frequency of each class in the test set; empty without classes.
-        files: the files of the samples.
+        test_shares: float64 [classes], frequency of each class in the test set; empty if there are no classes.
+        files: the files of the dataset that have been read.
         groups: int64 [n_devices], true group of each device; None unless groups have different views of the data.
-        split: function that makes the table of the number of samples of each label per device, for the records.
+        split: function that returns the table of the number of samples per device and label, for the records.
     """
 
     def __init__(
@@ -110,7 +109,7 @@ class LearningTask:
         return self.offsets.tolist()
 
     def slice_of(self, device: int) -> slice:
-        """The rows of `data` of a device, or of the server (-1)."""
+        """The rows in `data` of a device, or of the server (-1)."""
         bounds = self._bounds
         place = device % (len(bounds) - 1)
         return slice(bounds[place], bounds[place + 1])
@@ -127,12 +126,12 @@ class LearningTask:
         return len(self._validation.y)
 
     def validation_error(self, vector: torch.Tensor) -> float:
-        """The error rate of a classifier on the validation samples."""
+        """Error rate of a classifier with the parameters `vector` on the validation samples; nan for a regression."""
         accuracy = score_samples(self.model, vector, self._validation.x, self._validation.y).pooled().accuracy
         return float("nan") if accuracy is None else 1.0 - accuracy
 
     def validation(self, vectors: Sequence[torch.Tensor]) -> Metrics:
-        """Mean scores of models on the validation samples."""
+        """Mean metrics, over the models with these parameter vectors, on the validation samples."""
         x, y = self._validation.x, self._validation.y
         own = {vector: score_samples(self.model, vector, x, y).pooled() for vector in dict.fromkeys(vectors)}
         found = [own[vector] for vector in vectors]
@@ -147,7 +146,7 @@ class LearningTask:
     def score(
         self, vector: torch.Tensor, *, per_device: bool, train_loss: bool = False, metrics: Sequence[Metric] = ()
     ) -> Scores:
-        """Metrics of a model on the test set, and optionally on each device's share of it and on training samples."""
+        """Metrics of a model on the test set, and optionally on each device's test share and training samples."""
         samples = score_samples(self.model, vector, self._test_x, self._test_y, metrics=metrics)
         scores = self._scores(samples, self._test_order, per_device=per_device)
         worst = self._worst_train_loss([vector] * len(self.n_samples)) if train_loss else math.nan
@@ -171,9 +170,9 @@ class LearningTask:
         train_loss: bool = False,
         metrics: Sequence[Metric] = (),
     ) -> Scores:
-        """Metrics of each device's own model on its own share of the test set, pooled over all these samples.
+        """Metrics of each device's own model on its own share of the test set, pooled over the samples of all devices.
 
-        The success of an attack is not measured, because it belongs to one model.
+        The success of an attack is not measured, because only a common model has one.
 
         Raises:
             ScenarioError: no device has a test sample.
@@ -192,12 +191,12 @@ class LearningTask:
         return scores._replace(worst_train_loss=self._worst_train_loss(vectors) if train_loss else math.nan)
 
     def score_together(self, vectors: Sequence[torch.Tensor], **what: Any) -> Scores:
-        """Metrics on the test set of the mean of all devices' own models, with their distance and their accuracies.
+        """Metrics on the test set of the mean of the devices' own models, with the distances and accuracies of these.
 
-        Two metrics are added over the devices with training samples: `consensus`, the distance sqrt(mean |x_i -
-        mean|^2) of parameters x_i to their mean, and `own_accuracy`, the mean accuracy of the devices' own models on
-        the test set. By device, they are its own distance and accuracy, next to the scores of its own model on its
-        share.
+        Two metrics over the devices with training samples are added: `consensus`, the distance sqrt(mean |x_i -
+        mean|^2) of the parameters x_i to their mean, and `own_accuracy`, the mean accuracy of the devices' own models
+        on the whole test set. The metrics by device contain each device's distance and accuracy, and the scores of its
+        own model on its share of the test set.
         """
         counted, stacked = self.n_samples > 0, torch.stack(list(vectors)).double()
         mean = stacked[torch.from_numpy(counted)].mean(0)
@@ -218,12 +217,11 @@ class LearningTask:
 
 
 def _rows(samples: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
-    """The samples in this order, without a copy if they already have it, as large data often do."""
+    """The samples in this order; not copied if they already have this order, as large datasets often do."""
     if len(order) == len(samples) and torch.equal(order, torch.arange(len(order))):
         return samples
     return samples[order]
 
 
 def _joined(devices: torch.Tensor, server: torch.Tensor) -> torch.Tensor:
-    """The rows of the devices, then the rows of the server; without a copy if the server has none."""
     return torch.cat([devices, server]) if len(server) else devices

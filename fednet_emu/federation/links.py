@@ -23,22 +23,24 @@ from fednet_emu.records.ledger import SERVER
 
 @final
 class Links:
-    """Sends payloads over the network, for the verbs of `Federation`.
+    """Sends payloads over the network, for the operations of `Federation`.
 
     Attributes:
-        grants: planned grants for the uploads of a round, by device.
-        compresses_uploads: whether uploads use `since`, so that the base model is kept until the upload.
-        uploads_payloads: whether each upload is its payload, at the size of the payload and its headers.
-        statistics: number of running statistics at the end of a vector, by its size; they are never compressed.
+        grants: planned grants (resource shares) for the uploads of a round, by device.
+        compresses_uploads: whether uploads use `since`, so that the model received by a device is kept until its
+            upload.
+        uploads_payloads: whether each upload carries its payload unchanged, with the size of payload and headers.
+        statistics: number of running statistics at the end of a vector, by the size of the vector; they are never
+            compressed.
 
     Args:
-        read: function for the bits of a message that depend on its values.
-        base_bit: additional bits of the first message to each device (frozen weights under adapters).
+        read: function that computes a deferred value, for messages whose size in bits depends on values.
+        base_bit: additional bits of the first message to each device (frozen weights to which adapters are added).
     """
 
     def __init__(self, network: Network, graph: Graph, streams: Streams, read: Read, base_bit: int = 0) -> None:
         self._network, self._shared, self._base_bit, self._has_base = network, 0, base_bit, set[int]()
-        self._wire_bit = lru_cache(network.settings.overhead.wire_bit)  # messages are of few sizes
+        self._wire_bit = lru_cache(network.settings.overhead.wire_bit)  # messages have few different sizes
         self.grants: dict[int, Grant[float]] = {}
         self.statistics: dict[int, int] = {}
         self._up, down = network.settings.uplink.compression, network.settings.downlink.compression
@@ -50,11 +52,11 @@ class Links:
 
     @property
     def sends_plainly(self) -> bool:
-        """Whether messages have the sizes of their payloads: no compression, and no frozen weights to send first."""
+        """True if messages have the sizes of their payloads: no compression, and no frozen weights to send first."""
         return self._uploads is None and self._publications is None and not self._base_bit
 
     def parcel(self, payload: Any, size_bit: int | None = None) -> Message:
-        """The message that carries a payload, of this size without headers; None counts 32 bits for each scalar."""
+        """The message that carries a payload of `size_bit` without headers; None means 32 bits per scalar."""
         number = -1
         group: Hashable = None
         if type(payload) is Shared:
@@ -69,12 +71,12 @@ class Links:
         return Message(payload, self._wire_bit(bits), number, group)
 
     def shared(self, payload: Any) -> Shared:
-        """Mark a payload for broadcast with a new number."""
+        """Mark a payload for broadcast, with a new broadcast number."""
         self._shared += 1
         return Shared(payload, self._shared)
 
     def downlink(self, device: int, payload: Any, size_bit: int | None) -> Transfer:
-        """Send from the server to a device; a published model as an update, if the device has the previous one."""
+        """Send from the server to a device; a published model goes as an update if the device has the previous one."""
         published = None if size_bit is not None else self._publications
         if published is not None:
             size_bit = published.bit(device, payload.payload if isinstance(payload, Shared) else payload)
@@ -91,7 +93,7 @@ class Links:
         return transfer
 
     def downlinks(self, devices: Sequence[int], payload: Any) -> list[Transfer]:
-        """Send one payload from the server to several devices, as `downlink` to each."""
+        """Send one payload from the server to several devices, as by a call of `downlink` for each device."""
         if self._publications is not None or (self._base_bit and not self._has_base.issuperset(devices)):
             return [self.downlink(device, payload, None) for device in devices]
         return self._network.downlink.send_all(SERVER, devices, self.parcel(payload))
@@ -105,12 +107,12 @@ class Links:
         since: Since,
         kept: float | None = None,
     ) -> Transfer:
-        """Send from a device to the server; if the uplink compresses and `since` is given, as an update.
+        """Send from a device to the server, as an update if the uplink compresses and `since` is given.
 
-        `kept` is the share of the entries that a sparse update keeps; None takes the share of the scenario.
+        `kept` is the share of entries that a sparse update keeps; None means the share in the scenario.
 
         Raises:
-            ScenarioError: the uplink only carries sums over the air.
+            ScenarioError: the uplink carries only over-the-air sums.
         """
         if self._network.superposition is not None:
             raise ScenarioError(
@@ -132,14 +134,14 @@ class Links:
         return transfer
 
     def superposed(self, device: int, payload: Deferred, power_part: float) -> Transfer:
-        """Send from a device to the server, analogue and without headers; an entry counts as `FLOAT_BIT` bits."""
+        """Send an analogue signal without headers from a device to the server; an entry counts as `FLOAT_BIT` bits."""
         message = Message(payload, payload.size * FLOAT_BIT, payload.number)
         return self._network.uplink.send(device, SERVER, message, power_part=power_part)
 
     def sidelink(
         self, sender: int, receivers: Sequence[Device], payload: Any, size_bit: int | None, cluster: int
     ) -> list[Transfer]:
-        """Send from a device to others.
+        """Send from a device to other devices.
 
         Raises:
             ScenarioError: the scenario has no sidelink.
@@ -151,17 +153,17 @@ class Links:
         return [medium.send(sender, receiver.index, message, cluster=cluster) for receiver in receivers]
 
     def published(self, model: Deferred) -> Deferred:
-        """The model that devices receive for a model of the server."""
+        """The model that devices receive when the server sends `model`; with compression the two may differ."""
         return model if self._publications is None else self._publications.publish(model)
 
     def update_bit(self, n: int) -> int:
-        """Largest number of bits of an update with n parameters on the uplink, without headers."""
+        """Maximum size in bits, without headers, of an uplink update with `n` parameters."""
         return bits_of(self._up, n, self.statistics.get(n, 0))
 
 
 @final
 class EdgeServers:
-    """Edge servers, one at each base station, with the number of the base station.
+    """Edge servers, one at each base station; an edge server has the index of its base station.
 
     Transfers between a device and its edge server are uplinks and downlinks of the federation, through the serving base
     station.
@@ -177,7 +179,7 @@ class EdgeServers:
         return self._network.settings.cells.count
 
     def of(self, device: Device) -> int:
-        """The edge server that serves a device now, and receives the uploads that it starts now."""
+        """Index of the edge server that serves a device now, and receives the uploads that the device starts now."""
         return self._network.serving_cell(device.index)
 
     def up(self, edge: int, payload: Any) -> BackhaulMessage:

@@ -1,9 +1,9 @@
-"""Rounds of clients that only compute, as arrays instead of events.
+"""Rounds of clients that only compute, simulated with arrays instead of events.
 
 A client marked by `computes_only` waits only for computations of its own device between the message and its reply. If
-no transfer of a round can be lost or cut, its times follow from sizes, work and links. The server then sends one
-broadcast, all clients run in the order of their events, and the uploads are computed together: the same events,
-records, energies and values as one by one, at a fraction of the cost.
+no transfer of such a round can be cut short, all times follow from sizes, work and links. The server then sends one
+broadcast, all clients run in the order of their events, and the uploads are computed together. Events, records,
+energies and values are the same as with single events, at a fraction of the computing time.
 """
 
 from __future__ import annotations
@@ -43,32 +43,30 @@ def computes_only(client: Function) -> Function:
 
 
 class LocalDevice(Device):
-    """A device whose computations are returned instead of started."""
+    """A device whose methods `train` and `compute` return the work instead of starting the computation."""
 
     __slots__ = ()
 
     def train(self, w: Any, plan: Any, *key: Any, **what: Any) -> Any:
-        """Local training, as work."""
         return self.training(w, plan, *key, **what)
 
     def compute(self, work: Work) -> Any:
-        """The work itself."""
         return work
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class LocalStep:
-    """A client as data: it trains the received model once on all its samples, and sends a function of the result.
+    """A client as data. The client trains the received model once on all samples, and sends a function of the result.
 
-    The message is a model w, or several parts that begin with w. Arguments of the functions are the further parts of
-    the message, the round t, and the further arguments of the exchange: `more`.
+    The message is a model w, or several parts that begin with w. In the signatures below, `more` stands for the further
+    parts of the message and the arguments of the exchange, of which the first integer is the round.
 
     Attributes:
         plan: steps and batches.
-        terms: further terms of the objective, the same for all devices, as for `Device.training`.
-        own: `own(fed, k, w, *more)` makes the terms of device k alone: `linear`, `drift` or `anchor`.
-        reply: `reply(fed, k, params, w, *more)` makes the reply of device k; None sends the trained parameters.
+        terms: further terms of the objective that all devices share, as for `Device.training`.
+        own: `own(fed, k, w, *more)` returns the terms of device k only: `linear`, `drift` or `anchor`.
+        reply: `reply(fed, k, params, w, *more)` returns the reply of device k; None sends the trained parameters.
     """
 
     plan: SgdPlan
@@ -78,25 +76,25 @@ class LocalStep:
     computes_only: ClassVar[bool] = True
 
     def __call__(self, fed: Fed, k: Device, w: Deferred, *more: Any) -> Process:
-        """The same as a process of device k."""
+        """The equivalent process of device k, one event at a time."""
         own = {} if self.own is None else self.own(fed, k, w, *more)
         trained = yield k.train(w, self.plan, self.round_of(more), **self.terms, **own)
         return trained.params if self.reply is None else self.reply(fed, k, trained.params, w, *more)
 
     @staticmethod
     def round_of(more: Sequence[Any]) -> int:
-        """The round: the first integer of the further parts and arguments."""
+        """Index of the round: the first integer in `more`."""
         return next(item for item in more if isinstance(item, int))
 
 
 class Computed(NamedTuple):
-    """Computations in the order of their ends.
+    """Computations of a cohort in the order of their end times.
 
     Attributes:
-        place: [computations] place of the device in the cohort.
-        flop: [computations] operations.
-        started_ns, ended_ns: [computations] times in ns.
-        input, output: [computations] numbers of the input and output values.
+        place: [computations] index of the device in the cohort.
+        flop: [computations] work in FLOP.
+        started_ns, ended_ns: [computations] start and end times in ns.
+        input, output: [computations] numbers of the deferred input and output values.
     """
 
     place: IntArray
@@ -108,7 +106,7 @@ class Computed(NamedTuple):
 
     @classmethod
     def of(cls, rows: Sequence[tuple[int, Work, int, int]]) -> Self:
-        """Columns of rows (place, work, start and end in ns)."""
+        """Build the columns from rows (index in the cohort, work, start in ns, end in ns)."""
         places, works, started_ns, ended_ns = zip(*rows, strict=True) if rows else ((), (), (), ())
         numbers = (np.array([work[column] for work in works], np.int64) for column in (2, 3))
         times_ns = np.array(started_ns, np.int64), np.array(ended_ns, np.int64)
@@ -116,14 +114,14 @@ class Computed(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """The replies of a cohort, by place.
+    """The replies of a cohort, in the order of the cohort.
 
     Attributes:
         payloads: [devices] the content of each upload.
-        size_bit: [devices] bits on the air.
+        size_bit: [devices] size of each upload in bits, with headers.
         number: [devices] number of each payload in the records.
         ready_ns: [devices] times in ns at which the uploads are ready.
-        uploads: [devices] the uploads; None if all are replies without more.
+        uploads: [devices] the upload objects; None if every reply is the trained parameters alone.
     """
 
     payloads: Sequence[Any]
@@ -135,18 +133,18 @@ class Answers(NamedTuple):
 
 @final
 class LocalRounds:
-    """Decides which exchanges are rounds of arrays, and runs them.
+    """Decides which exchanges can be simulated with arrays, and runs them.
 
     Attributes:
-        alone: whether nothing else acts during an exchange: the algorithm is one process, and no evaluation between
-            rounds reads the records.
-        played: number of exchanges that may be played as arrays.
-        refused: number of the other exchanges, by the reason.
+        alone: whether nothing else acts during an exchange: the algorithm is one process, and no timed evaluation
+            reads the records between ends of rounds.
+        played: number of exchanges that can be simulated with arrays.
+        refused: number of all other exchanges, by the reason.
 
     Args:
         fed: the federation.
-        until_s: when the run ends at the latest, in simulated s; None for no limit.
-        alone: the attribute, at the start.
+        until_s: latest end of the run in s of simulated time; None for no limit.
+        alone: initial value of the attribute `alone`.
     """
 
     def __init__(self, fed: Fed, until_s: float | None, *, alone: bool) -> None:
@@ -156,14 +154,12 @@ class LocalRounds:
 
     @cached_property
     def _bands(self) -> tuple[CohortBand, CohortBand]:
-        """Downlink and uplink."""
         return CohortBand(self._fed.network.downlink), CohortBand(self._fed.network.uplink)
 
     def _refusals(self, client: Any, message: Any, how: Exchange) -> Iterator[str]:
-        """The reasons why an exchange is not played as arrays."""
         fed, (down, up) = self._fed, self._bands
         once = isinstance(client, LocalStep) and client.reply is None
-        if how.deadline_s is not None and not once:  # values of late computations would be computed without use
+        if how.deadline_s is not None and not once:  # the results of late computations would be computed in vain
             yield "the exchange has a deadline, and the client does more than train once"
         if not self.alone:
             yield "other processes or timed evaluations act during a round"
@@ -189,14 +185,14 @@ class LocalRounds:
             yield "other transfers or events are under way"
 
     def take(self, client: Any, message: Any, how: Exchange) -> bool:
-        """Whether an exchange with this client, message and settings may be played."""
+        """Return True if an exchange with this client, message and settings can be simulated with arrays."""
         why = next(self._refusals(client, message, how), "")
         self.refused.update([why] if why else [])
         self.played += not why
         return not why
 
     def play(self, invited: Sequence[Device], message: Any, client: Any, args: Sequence[Any], how: Exchange) -> Process:
-        """Process whose value is the deliveries of all replies, in the order of the devices invited; None if not."""
+        """Process whose value is the deliveries of all replies, in the order of `invited`; None if arrays do not do."""
         fed, clock = self._fed, self._fed.clock
         down, up = self._bands
         devices = np.array([k.index for k in invited], np.int64)
@@ -232,7 +228,6 @@ class LocalRounds:
     def _step(
         self, cohort: Sequence[Device], devices: IntArray, client: LocalStep, w: Deferred, *more: Any
     ) -> tuple[Computed, Answers]:
-        """Train all devices from now on; return their computations and replies."""
         fed, now_ns, n, made = self._fed, self._fed.clock.now, len(devices), client.own
         own = None if made is None else lambda place: made(fed, cohort[place], w, *more)
         t = client.round_of(more)
@@ -245,12 +240,11 @@ class LocalRounds:
             size_bit = np.full(n, fed.links.parcel(trained[0]).size_bit)
             return computed, Answers(trained, size_bit, number, ended_ns)
         replies: list[Any] = [None] * n
-        for place in order.tolist():  # in the order of the ends, as values are numbered in the order of their creation
+        for place in order.tolist():  # in the order of end times, as deferred values are numbered by creation
             replies[place] = client.reply(fed, cohort[place], trained[place], w, *more)
         return computed, self._answers(cohort, replies, ended_ns)
 
     def _answers(self, cohort: Sequence[Device], replies: Sequence[Any], ready_ns: IntArray) -> Answers:
-        """The uploads of replies that are ready."""
         uploads = [upload_of(k, reply, None) for k, reply in zip(cohort, replies, strict=True)]
         parcels = [self._fed.links.parcel(upload.payload) for upload in uploads]
         payloads, size_bit, number = ([parcel[column] for parcel in parcels] for column in range(3))
@@ -259,7 +253,7 @@ class LocalRounds:
     def _run(
         self, invited: Sequence[Device], devices: IntArray, client: Callable[..., Process], args: tuple[Any, ...]
     ) -> tuple[Computed, Answers]:
-        """Run all clients from now on; return their computations in the order of the ends, and their replies."""
+        """Run all clients, starting now; return their computations in the order of end times, and their replies."""
         fed, processors, now_ns = self._fed, self._fed.processors, self._fed.clock.now
         cohort = [LocalDevice(fed, k.index, k.invitation) for k in invited]
         processes = [client(k, *args) for k in cohort]
@@ -303,7 +297,6 @@ class LocalRounds:
         return Computed.of(rows), self._answers(cohort, [reply for reply, _ in replies], ready_ns)
 
     def _sent(self, up: CohortBand, devices: IntArray, answers: Answers) -> Uploads | None:
-        """The uploads as arrays; None if they have to be sent one by one."""
         if answers.uploads is not None and any(upload.power_part != 1.0 for upload in answers.uploads):
             return None
         return up.upload(devices, answers.size_bit, answers.ready_ns)
@@ -311,7 +304,7 @@ class LocalRounds:
     def _one_by_one(
         self, cohort: Sequence[Device], computed: Computed, answers: Answers, how: Exchange, deadline_ns: int
     ) -> Process:
-        """Compute and upload with events, from the end of the broadcast on."""
+        """Simulate the computations and uploads with single events, from the end of the broadcast on."""
         fed, works, late = self._fed, [list[Work]() for _ in cohort], lambda: Delivery.given_up(self._fed.now_s)
         uploads = answers.uploads or [Upload(payload, None, 1.0, 0, several=False) for payload in answers.payloads]
         columns = (column.tolist() for column in (computed.place, computed.flop, computed.input, computed.output))
@@ -333,13 +326,12 @@ class LocalRounds:
     def _record(
         self, up: CohortBand, devices: IntArray, computed: Computed, answers: Answers, sent: Uploads
     ) -> list[Delivery]:
-        """Record computations and uploads, and return the deliveries in the order of `devices`."""
         ledger, payloads = self._fed.ledger, answers.payloads
         places = np.searchsorted(devices, sent.device)
         compute_j = self._fed.processors.add(devices[computed.place], *computed[1:])
         fates = up.fates(sent)
         upload_j = up.record_uploads(sent, answers.number[places], fates)
-        # one after the other in the order of events, as floating-point sums depend on it
+        # added in the order of events, as floating-point sums depend on the order
         order = np.argsort(np.concatenate((computed.ended_ns, sent.ended_ns)), kind="stable")
         spent_j = np.concatenate((compute_j, upload_j))[order]
         ledger.energy_j = float(np.cumsum(np.append(ledger.energy_j, spent_j))[-1])
@@ -354,11 +346,7 @@ class LocalRounds:
 
 
 def _computation(event: Any) -> Work:
-    """The computation that a client yields.
-
-    Raises:
-        AlgorithmError: the client waits for something else.
-    """
+    """Return the work that a client yields; an `AlgorithmError` if the client waits for anything else."""
     if type(event) is not Work:
         raise _not_local(f"waits for {describe(event)}", "yield computations of k only, or leave the mark out")
     return event

@@ -1,4 +1,4 @@
-"""The observer of a run, which evaluates the global model at no cost in simulated time, bits and energy."""
+"""The observer of a run evaluates the global model at no cost in simulated time, bits and energy."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from fednet_emu.records.rows import EvaluationRow
 from fednet_emu.records.summaries import divergence
 
 Models = Deferred | Sequence[Deferred]
-"""One global model, or the models of all devices, in the order of the devices."""
+"""One global model, or one model per device in the order of the devices."""
 
 OBSERVE = EventPriority(4)
-"""Priority of evaluations: after all other events of an instant."""
+"""Priority of evaluations; they follow all other events of an instant."""
 
 
 class Observer:
@@ -29,7 +29,7 @@ class Observer:
 
     Attributes:
         latest: the latest global model, or the latest models of all devices.
-        accuracy: the latest pooled accuracy; None before the first, and after divergence.
+        accuracy: the latest pooled accuracy; None before the first evaluation, and after divergence.
         not_finite: error sentence of the first loss that was not finite; empty if all were finite.
     """
 
@@ -47,8 +47,8 @@ class Observer:
         self.accuracy: float | None = None
         self.not_finite = ""
         self._latest_round = 0
-        self._scores: Scores | None = None  # scores of the latest round's model, once known
-        self._judged = True  # whether the loss is known, so that it shows divergence
+        self._scores: Scores | None = None  # scores of the latest round's model; None before its evaluation
+        self._judged = True  # False if the algorithm reports no loss, so that the loss cannot show divergence
         self._recorded_ns = -1
         self._instants = 0
         self._until_ns = FOREVER_NS
@@ -64,7 +64,7 @@ class Observer:
             self.evaluate()
 
     def evaluate(self) -> None:
-        """Evaluate the latest model unless it has been evaluated."""
+        """Evaluate the latest model unless its scores are known."""
         if self._score is None or self.latest is None or self._scores is not None:
             return
         self._scores = scores = self._score(self.latest)
@@ -77,7 +77,6 @@ class Observer:
             self._validated(self._patience, scores.validation)
 
     def _validated(self, patience: Patience, found: Metrics) -> None:
-        """Record the validation scores, and count evaluations without a gain."""
         accuracy = math.nan if found.accuracy is None else found.accuracy
         value = -found.loss if patience.metric == "loss" else accuracy
         self._without_gain += 1
@@ -88,7 +87,7 @@ class Observer:
 
     @property
     def out_of_patience(self) -> bool:
-        """Whether the number of evaluations without a gain on the validation samples has reached its limit."""
+        """True if the number of evaluations without a gain on the validation samples has reached its limit."""
         return self._patience is not None and self._without_gain >= self._patience.evaluations
 
     def report(self, after_round: int, loss: float | None, accuracy: float | None) -> None:
@@ -99,7 +98,7 @@ class Observer:
             self.accuracy = None
 
     def divergence(self) -> str:
-        """Return the reason why the run has diverged (a loss is not finite, or the last is too large), else ""."""
+        """Return the reason why the run has diverged (a loss is not finite, or the last loss is too large), else ""."""
         if not self.not_finite and self._judged:
             return divergence(self._ledger)
         return self.not_finite

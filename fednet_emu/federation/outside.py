@@ -1,4 +1,4 @@
-"""Decisions outside of a run: questions to its caller, and orders for the devices of a round."""
+"""Decisions from outside a run: the run's questions to its caller, and orders for the devices of a round."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Question(NamedTuple):
     """A question of a run to the caller of `Federation.begin`.
 
     Attributes:
-        name: invite: the cohort of a round, answered by numbers of devices; dispatch: the next device, answered by a
-            number, or None for the usual draw; grants: parts of the band, powers and clocks, answered by a `Grant` of
-            arrays.
-        known: a `ServerView`, or for grants the numbers of the devices and their `Round`.
+        name: `invite` asks for the cohort of a round; the answer is device indices. `dispatch` asks for the next
+            device; the answer is its index, or None for the usual draw. `grants` asks for shares of the band, transmit
+            powers and clock frequencies; the answer is a `Grant` of arrays.
+        known: the server's knowledge, a `ServerView`; for `grants`, the device indices and their `Round`.
     """
 
     name: Literal["invite", "dispatch", "grants"]
@@ -32,8 +32,9 @@ class Outside(NamedTuple):
     """The decisions that the caller of a run takes.
 
     Attributes:
-        questions: names of the questions; the settings of the scenario decide all others.
-        statistics: numbers that devices send with their uploads in addition to the reports of the selection rule.
+        questions: names of the questions that the caller answers; scenario settings decide all other questions.
+        statistics: training statistics that devices send with their uploads, in addition to those of the selection
+            rule.
     """
 
     questions: frozenset[str] = frozenset()
@@ -42,10 +43,10 @@ class Outside(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """Orders for the devices of a round, in place of the algorithm's settings; None keeps a setting.
+    """Orders for the devices of a round that replace the algorithm's settings; None keeps the setting.
 
     Attributes:
-        deadline_s: longest time (s) that the server waits for the uploads.
+        deadline_s: maximum time in s that the server waits for the uploads.
         steps: shares [devices] of the algorithm's local steps, in (0, 1].
         ratio: shares [devices] of the entries that a sparse upload keeps, in (0, 1].
     """
@@ -55,7 +56,7 @@ class Orders:
     ratio: Array | None = None
 
     def plan(self, plan: SgdPlan, device: int, n_samples: int) -> SgdPlan:
-        """The first steps of a plan that a device with `n_samples` samples makes, at least one."""
+        """The plan cut to the ordered share of its steps, at least one step, for a device with `n_samples` samples."""
         if self.steps is None or not n_samples:
             return plan
         most = plan.n_steps(n_samples)

@@ -10,14 +10,14 @@ from fednet_emu.learning.graph.deferred import Deferred
 
 
 class Shared(NamedTuple):
-    """A payload for several devices in one transmission, with the number of this broadcast."""
+    """A payload for several devices in one transmission, and the number that identifies the broadcast."""
 
     payload: Any
     number: int
 
 
 def n_scalars(payload: Any) -> int:
-    """Number of scalars in a payload: a deferred value, a number, or tuples and lists of them; None carries nothing."""
+    """Number of scalars in a payload: a deferred value, a number, an array, None (0), or tuples and lists of these."""
     if type(payload) is Deferred:
         return payload.size
     if isinstance(payload, (tuple, list)):
@@ -32,7 +32,7 @@ def n_scalars(payload: Any) -> int:
 
 
 def whole_bit(size_bit: float) -> int:
-    """A size as an integer; a `ValueError` if it is not a whole number of bits."""
+    """Return the size in bits as an integer; raise a `ValueError` if it is not a whole number."""
     if not (size_bit >= 0 and size_bit % 1 == 0):
         raise ValueError(
             f"size_bit: no whole number of bits, got {size_bit}; must be 0, 1, 2, ..., by math.ceil for example"

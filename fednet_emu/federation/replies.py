@@ -11,12 +11,12 @@ from fednet_emu.network.air.transfer import Delivery
 
 
 class Reply(NamedTuple):
-    """A reply with options of its upload; a client returns it instead of the payload.
+    """A reply with options for its upload; a client may return a `Reply` instead of the payload.
 
     Attributes:
         payload: the content that the server receives.
-        since: the model, known to the server, that the payload is an update from, as for `Federation.uplink`.
-        power_part: part of the device's power with which it is sent.
+        since: the model that the device started from and that the server knows, as for `Federation.uplink`.
+        power_part: share of the device's transmit power that is used for the upload.
     """
 
     payload: Any
@@ -25,13 +25,13 @@ class Reply(NamedTuple):
 
 
 class Upload(NamedTuple):
-    """An upload with a reply, followed by the statistics of the device.
+    """An upload, which contains the reply of a device and then the device's training statistics.
 
     Attributes:
-        payload: the content.
-        since: as for `Federation.uplink`.
-        power_part: part of the device's power with which it is sent.
-        n_statistics: number of statistics at the end of the payload.
+        payload: the content: the parts of the reply, then the statistics.
+        since: the model that the device started from, as for `Federation.uplink`.
+        power_part: share of the device's transmit power that is used for the upload.
+        n_statistics: number of training statistics at the end of the payload.
         several: whether the reply has several parts.
     """
 
@@ -43,7 +43,7 @@ class Upload(NamedTuple):
 
 
 def upload_of(k: Device, reply: Any, base: Any) -> Upload:
-    """The upload of a reply; `base` is the model of the message where the uplink compresses, else None."""
+    """Make the upload of a reply; `base` is the model in the message if the uplink compresses, else None."""
     payload, since, power_part = reply, None, 1.0
     if isinstance(reply, Reply):
         payload, since, power_part = reply
@@ -57,7 +57,7 @@ def upload_of(k: Device, reply: Any, base: Any) -> Upload:
 
 
 def received(upload: Upload, sent: Delivery) -> Delivery:
-    """The delivery without the statistics."""
+    """Return the delivery `sent` with the training statistics removed from its payload."""
     if not upload.n_statistics or sent.lost:
         return sent
     payload = sent.payload[: -upload.n_statistics]
@@ -65,7 +65,7 @@ def received(upload: Upload, sent: Delivery) -> Delivery:
 
 
 def _since(base: Any, reply: Any) -> Since:
-    """The first part of a reply is an update from the first part of the message, if they are of one size."""
+    """Return the `since` of a reply: the first part is sent as an update from `base` if both have the same size."""
     first = reply[0] if isinstance(reply, tuple) else reply
     if not (isinstance(base, Deferred) and isinstance(first, Deferred) and base.size == first.size):
         return None

@@ -1,4 +1,4 @@
-"""Planned rounds: the planner receives the server's knowledge, and its grants set links and processors."""
+"""Planned rounds: the planner receives the server's knowledge, and its grants control the uplinks and processors."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from fednet_emu.units import db_to_linear
 
 @final
 class RoundPlans:
-    """Plans rounds if the uplink's access is `planned`, else has no effect. Plans are in the series `plan`.
+    """Plans rounds if the uplink's access is `planned`, else has no effect; plans are recorded in the series `plan`.
 
-    With `asks`, the grants of each cell are the answer to a question instead of a plan.
+    With `asks`, the caller of the run answers a question for the grants of each cell, in place of the planner.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class RoundPlans:
 
     @property
     def active(self) -> bool:
-        """Whether rounds are planned."""
+        """True if rounds are planned."""
         return self._planner is not None
 
     def clear(self) -> None:
@@ -64,15 +64,15 @@ class RoundPlans:
     def plan(
         self, devices: Sequence[int], flop: Array, n_samples: IntArray, down_bit: int, up_bit: int, t: int
     ) -> Process:
-        """Process that grants parts of the band, powers and clocks for a round; its value is the participating devices.
+        """Process that grants band shares, powers and clock frequencies; its value is the participating devices.
 
         Args:
-            devices: the chosen devices, at least one.
-            flop: nominal work [N] of every device of the federation.
-            n_samples: samples [N] of every device.
-            down_bit: size of the download of each device, without headers.
-            up_bit: size of the upload of each device, without headers.
-            t: the round, from 0.
+            devices: indices of the chosen devices, at least one.
+            flop: nominal work [N] in FLOP of every device of the federation.
+            n_samples: number of samples [N] of every device.
+            down_bit: size in bits of the download of each device, without headers.
+            up_bit: size in bits of the upload of each device, without headers.
+            t: index of the round, from 0.
         """
         self.clear()
         planner, overhead = self._planner, self._network.settings.overhead
@@ -97,9 +97,9 @@ class RoundPlans:
         return sorted(kept)
 
     def _granted(self, planner: Planner, numbers: IntArray, round_: Round, t: int) -> Process:
-        """Plan the devices of a cell that have a working link, and give the others `_LEAST_GRANT`.
+        """Plan the devices of a cell that have a working link, and give the devices without one `_LEAST_GRANT`.
 
-        If a plan leaves devices out, planning is repeated without them, because they do not receive the model.
+        If a plan leaves devices out, planning is repeated without these devices, because they do not receive the model.
         """
         able = (round_.gamma > 0) & np.isfinite(round_.ready_s)
         for device in numbers[~able].tolist():
@@ -129,14 +129,13 @@ class RoundPlans:
         self._ledger.record("plan", round=t + 1, device=device, **what)
 
     def _download_s(self, numbers: IntArray, down_bit: int) -> Array:
-        """Expected times [n] in s to send the model to each device alone."""
         if not down_bit:
             return np.zeros(len(numbers))
         with np.errstate(divide="ignore"):
             return np.asarray(down_bit / self._network.expected_bps(numbers, down=True))
 
     def _after_download(self, round_: Round, there: Mask) -> Round:
-        """The round if only the devices in `there` receive the model: a broadcast lasts as long as for the slowest."""
+        """The round if only the devices in `there` receive the model; a broadcast takes as long as the slowest link."""
         download_s = round_.ready_s
         if not self._network.downlink.settings.broadcasts:
             return round_
@@ -172,6 +171,6 @@ class RoundPlans:
 
 
 _CONSTANT = 1e9
-"""Amplifier efficiency in plans for devices whose power while sending is independent of the radiated power."""
+"""Amplifier efficiency that plans assume for devices whose power while sending is independent of the radiated power."""
 _LEAST_GRANT = Grant(1e-9, 1.0, 1.0, math.nan, 1.0, 0.0)
-"""A tiny part of the band, for a device without a working link, which is left out of the plan."""
+"""Grant of a tiny share of the band, for a device that is left out of the plan because its link does not work."""

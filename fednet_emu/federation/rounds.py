@@ -1,4 +1,4 @@
-"""The rounds of a run: their number, their records, and the detection of runs that would never end."""
+"""The rounds of a run: their count, their records, and the detection of runs that would never end."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from fednet_emu.records.ledger import Ledger
 from fednet_emu.records.rows import RoundRow
 
 MAX_FRUITLESS_ROUNDS = 1000
-"""Number of successive rounds without an arrival after which a run ends, because it would never end otherwise."""
+"""Maximum number of successive rounds without an arrival; then the run fails, because it would never end."""
 
 MAX_TURNS = 1000
-"""Number of iterations of `Federation.rounds` without the end of a round after which a run ends."""
+"""Maximum number of iterations of `Federation.rounds` without the end of a round; then the run fails."""
 MAX_REQUESTS = 10_000
-"""Number of requests of the algorithm per device without the end of a round after which a run ends."""
+"""Maximum number of an algorithm's requests, per device, without the end of a round; then the run fails."""
 PAUSE = 0.01
-"""A pause counts as this part of a request, because an algorithm may poll often."""
+"""Weight of a pause in the count of requests; it is small because an algorithm may poll often."""
 
 AWAY_S = 86_400.0
-"""Least time in s without an arrival before a run with moving devices ends, because they may return into reach."""
+"""Minimum time in s without an arrival before a run with moving devices fails, as devices may come back into reach."""
 
 
 def is_standstill(fruitless: int, lasted_s: float, *, moving: bool) -> bool:
-    """Whether no message will ever arrive, after `fruitless` successive attempts and `lasted_s` without an arrival."""
+    """Return True if no message will ever arrive, after `fruitless` attempts and `lasted_s` without an arrival."""
     return fruitless >= MAX_FRUITLESS_ROUNDS and (not moving or lasted_s >= AWAY_S)
 
 
@@ -35,10 +35,10 @@ class Rounds:
 
     Attributes:
         ended: number of completed rounds.
-        deadline_s: deadline of the latest round, for error messages; None without one.
-        requests: number of transfers and computations since the end of a round.
-        most: largest number of requests before the end of the round; each wait lowers it.
-        trusted: whether the algorithm is known to end its rounds, for any length of them.
+        deadline_s: deadline of the latest round in s, for error messages; None without a deadline.
+        requests: number of transfers and computations since the end of the latest round.
+        most: maximum of `requests` before the end of the round; each wait lowers the maximum.
+        trusted: whether the algorithm is known to end its rounds, however long they are.
     """
 
     def __init__(
@@ -59,19 +59,19 @@ class Rounds:
         self._turns, self._counted_ns = 0, self._clock.now
 
     def turn(self) -> None:
-        """Count an iteration of the rounds; an `AlgorithmError` after too many without the end of a round."""
+        """Count an iteration of `Federation.rounds`; raise an `AlgorithmError` after too many in one round."""
         self._turns += 1
         if self._turns > MAX_TURNS:
             self._refuse_endless("fed.rounds", f"{MAX_TURNS} turns of the loop")
 
     def request(self, count: int = 1) -> None:
-        """Count requests of transfers and computations; raises the errors of `wait`."""
+        """Count requests of transfers and computations; raise the errors of `wait`."""
         self.requests += count
         if self.requests > self.most:
             self.refuse_requests()
 
     def wait(self, part: float = 1.0) -> None:
-        """Count a wait, for a cohort or a pause; an `AlgorithmError` after too many without the end of a round."""
+        """Count a wait for a cohort or a pause; raise an `AlgorithmError` after too many without an end of a round."""
         self.most -= part
         if self.requests > self.most:
             self.refuse_requests()
@@ -81,7 +81,7 @@ class Rounds:
         self._refuse_endless("fed.end_of_round", f"{self._limit} transfers, computations and cohorts")
 
     def _refuse_endless(self, verb: str, what: str) -> None:
-        """Raise an error, unless the algorithm is trusted or simulated time proceeds and will end the run."""
+        """Raise an error, unless the algorithm is trusted, or simulated time advances and will end the run."""
         since_s = self._counted_ns / NS_PER_S
         if self.trusted or (self._ends_by_time and self._clock.now > self._counted_ns):
             self._start_count()
@@ -92,7 +92,7 @@ class Rounds:
 
     @staticmethod
     def refuse_unheard(transfers: list[Unheard]) -> None:
-        """Raise an `AlgorithmError` for an ended transfer that no process can wait for any more."""
+        """Raise an `AlgorithmError` if one of the ended transfers has a result that no process can read any more."""
         for transfer in transfers:
             if transfer.is_forgotten:
                 what = f"no process waits for its delivery, got {transfer.describe()} at the end of a round"
@@ -100,15 +100,15 @@ class Rounds:
                 raise AlgorithmError("transfer", what, remedy)
 
     def answered(self, invited: int, arrived: int) -> None:
-        """Add to the numbers of invited devices and arrived replies of this round."""
+        """Add to the counts of invited devices and arrived replies of the current round."""
         known = self._answered or (0, 0)
         self._answered = known[0] + invited, known[1] + arrived
 
     def end(self, *, invited: int | None = None, arrived: int | None = None) -> None:
-        """Record the end of a round, and start the next one. The numbers default to the counted ones.
+        """Record the end of a round, and start the next round. `invited` and `arrived` default to the counts so far.
 
         Raises:
-            AlgorithmError: no request of the algorithm can have ended, or a number is neither given nor counted.
+            AlgorithmError: no request of the algorithm can have ended, or nothing was counted and an argument is None.
             Deadlock: no reply has arrived for too many rounds.
         """
         now_ns, counted = self._clock.now, self._answered
@@ -131,7 +131,7 @@ class Rounds:
         self._start_count()
 
     def _watch_for_standstill(self, took_s: float) -> None:
-        """Detect runs that would never end because all their transfers fail or miss their deadline."""
+        """Raise a `Deadlock` if the run would never end because all its transfers fail or miss their deadline."""
         self._fruitless += 1
         lasted_s = (self._clock.now - self._fruitful_ns) / NS_PER_S
         if not is_standstill(self._fruitless, lasted_s, moving=self._moving):

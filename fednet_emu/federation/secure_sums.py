@@ -1,8 +1,8 @@
-"""Secure aggregation: sums of uploads that the server cannot read one by one, with all messages on the air.
+"""Secure aggregation: the server learns sums of uploads but no single upload; all messages are sent over the network.
 
 Shares of secrets: Shamir, "How to Share a Secret", CACM 22(11), 1979, over the prime 2^127 - 1. Masks are SHAKE-256 of
-a secret. Two devices agree on a secret by Diffie and Hellman modulo this prime, which is too short for real use: it
-stands for X25519, whose sizes are used on the air.
+a secret. Two devices agree on a secret by a Diffie-Hellman exchange modulo this prime. The prime is too short for real
+use: the exchange stands in for X25519, and messages have the sizes of X25519.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ PRIME = 2**127 - 1
 _GENERATOR, _BYTE = 3, 16
 
 Words = NDArray[np.uint64]
-"""Unsigned entries modulo a power of two."""
+"""Unsigned vector entries, which count modulo a power of two."""
 
 TOO_FEW = "threshold"
-"""Loss reason of arrived vectors: fewer devices are left than the threshold to unmask the sum."""
+"""Loss reason of arrived vectors if fewer devices are left than the threshold for unmasking the sum."""
 
 
 def agreed(secret: int, other: int) -> int:
-    """The common secret that two devices derive from their secrets; it is symmetric."""
+    """The common secret of two devices, derived from the secret keys of both; both orders give the same secret."""
     return pow(pow(_GENERATOR, other, PRIME), secret, PRIME)
 
 
 def mask(secret: int, n: int, bit: int) -> Words:
-    """The mask [n] of a secret, with `bit` (at most 64) random bits per entry."""
+    """The mask [n] that a secret generates, with `bit` (at most 64) random bits per entry."""
     drawn = np.frombuffer(shake_256(secret.to_bytes(_BYTE, "big")).digest(8 * n), np.uint64)
     return drawn & np.uint64(2**bit - 1)
 
 
 def shares(secret: int, holders: Iterable[int], threshold: int) -> dict[int, int]:
-    """A share for each holder, numbered from 0; `threshold` shares reveal the secret, and fewer reveal nothing."""
+    """Split a secret into one share per holder index; `threshold` shares reveal the secret, fewer reveal nothing."""
     drawn = shake_256(b"shares" + secret.to_bytes(_BYTE, "big")).digest(_BYTE * (threshold - 1))
     powers = [int.from_bytes(drawn[at : at + _BYTE], "big") for at in range(0, len(drawn), _BYTE)]
     found = {}
@@ -63,7 +63,7 @@ def shares(secret: int, holders: Iterable[int], threshold: int) -> dict[int, int
 
 
 def opened(known: Mapping[int, int]) -> int:
-    """The secret of at least `threshold` shares, by holder."""
+    """Recover the secret from at least `threshold` shares, which `known` maps from their holders."""
     secret = 0
     for holder, share in known.items():
         above = below = 1
@@ -75,7 +75,7 @@ def opened(known: Mapping[int, int]) -> int:
 
 
 def sums_of(fed: Fed) -> Sums | SecureSums | None:
-    """The way in which uploads add up before the server: over the air, or masked; None if they arrive one by one."""
+    """Return the object that sums uploads, over the air or masked; None if the server receives single uploads."""
     air, rule = fed.network.superposition, fed.network.settings.uplink.secure_aggregation
     if air is not None:
         return Sums(fed.clock, fed.links, air, fed.streams, fed.record)
@@ -84,12 +84,12 @@ def sums_of(fed: Fed) -> Sums | SecureSums | None:
 
 @dataclass(frozen=True)
 class SecureMean:
-    """The mean that the server computes from the masked vectors of an attempt.
+    """The mean that the server computes from the masked vectors of one attempt.
 
     Attributes:
-        graph: neighbours of each device that has shared its secrets, among these devices.
-        came: devices whose vectors have arrived, in the order of the parts.
-        answers: devices whose shares have arrived.
+        graph: neighbours of each device that has shared its secrets; neighbours have also shared theirs.
+        came: devices whose vectors have arrived, in the order in which the models arrive.
+        answers: devices whose shares for unmasking have arrived.
         threshold: number of shares that reveal a secret.
     """
 
@@ -102,7 +102,7 @@ class SecureMean:
     attempt: int
 
     def __call__(self, w: Tensor, weights: Sequence[float]) -> Accumulation:
-        """The mean [P] of the quantised differences between the models, which arrive one by one, and w [P]."""
+        """The mean [P] of the quantised differences (model - `w` [P]), where models arrive one by one."""
         rule, n, real = self.rule, len(self.came), self.rule.masks == "real"
         total = np.zeros(w.numel(), np.uint64)
         for i in self.came:
@@ -116,21 +116,21 @@ class SecureMean:
 
     @property
     def bit(self) -> int:
-        """Bits of a masked entry."""
+        """Number of bits of a masked entry."""
         return self.rule.entry_bit(len(self.graph))
 
     def secret(self, what: str, i: int) -> int:
-        """The secret key of a device (`what` is "key"), or the secret of its own mask ("own")."""
+        """The secret key of device `i` if `what` is "key"; the secret of the device's own mask if `what` is "own"."""
         drawn = self.streams("secure-aggregation", what, self.attempt, i).bytes(16)
         return int.from_bytes(drawn, "big") % PRIME
 
     def masks_of(self, i: int, m: int) -> Words:
-        """The sum [m] of all masks of a device."""
+        """The sum [m] of all masks of device `i`."""
         own = self.secret("key", i)
         return mask(self.secret("own", i), m, self.bit) + self._pairs(i, own, self.graph[i], m)
 
     def _pairs(self, i: int, key: int, others: Iterable[int], m: int) -> Words:
-        """The sum [m] of the pairwise masks of a device with this key and others, with the signs of the device."""
+        """The sum [m] of the pairwise masks of device `i` and `others`; device `i` has the secret key `key`."""
         total = np.zeros(m, np.uint64)
         for j in sorted(others):
             common = mask(agreed(key, self.secret("key", j)), m, self.bit)
@@ -138,7 +138,7 @@ class SecureMean:
         return total
 
     def left(self, m: int) -> Words:
-        """The masks [m] that remain in the sum, computed from the shares that the server has received."""
+        """The sum [m] of the masks that do not cancel out, computed from the shares that the server has received."""
         total, came = np.zeros(m, np.uint64), frozenset(self.came)
         for i, others in self.graph.items():
             holders = sorted({i, *others})
@@ -150,7 +150,7 @@ class SecureMean:
 
 
 def levels(update: Tensor, rule: SecureAggregation) -> Words:
-    """The quantised entries [P] of a vector before masking, from 0 (-`rule.clip`) to 2 `rule.largest` (`rule.clip`)."""
+    """Quantise a vector [P] before masking: levels from 0 (for -`rule.clip`) to 2 `rule.largest` (for `rule.clip`)."""
     cut = update.double().clamp(-rule.clip, rule.clip) * (rule.largest / rule.clip)
     found: Words = (cut.trunc().long() + rule.largest).cpu().numpy().astype(np.uint64)
     return found
@@ -158,23 +158,22 @@ def levels(update: Tensor, rule: SecureAggregation) -> Words:
 
 @final
 class SecureSums:
-    """Runs the steps of secure aggregation for the devices of a round, with each message on the air.
+    """Runs the steps of secure aggregation for the devices of a round, and sends every message over the network.
 
-    The series `secure_aggregation` has a row for each step: the numbers of devices that take part (`asked`), whose
-    message has arrived (`arrived`) and that are needed, the start, and the bits of the arrived messages without
-    headers.
+    The series `secure_aggregation` has a row per step: the counts of devices that take part (`asked`), of those whose
+    message has arrived (`arrived`) and of those required (`needed`), the start, and the arrived bits without headers.
     """
 
     def __init__(self, fed: Fed, rule: SecureAggregation) -> None:
         self._fed, self._rule, self._attempts = fed, rule, 0
 
     def of(self, size: int, pairs: Iterable[tuple[Device, Process]], deadline_s: float | None) -> Process:
-        """Process whose value is the deliveries of the vectors, and the function for their mean.
+        """Process whose value is the deliveries of the vectors, and the function that computes their mean.
 
         Args:
-            size: entries of a vector.
+            size: number of entries of a vector.
             pairs: devices, and processes that return a device and its vector, or a lost `Delivery`.
-            deadline_s: latest arrival of vectors, in s from now.
+            deadline_s: latest arrival of vectors, in s from now; None for no deadline.
         """
         fed, rule, pairs = self._fed, self._rule, list(pairs)
         self._attempts += 1
@@ -206,12 +205,12 @@ class SecureSums:
 
 
 class _Steps:
-    """The steps of an attempt; devices are numbered by their position in the cohort.
+    """The steps of one attempt; a device is identified by its index in the cohort.
 
     Attributes:
         keyed: devices that have sent their public keys.
         shared: devices that have shared their secrets.
-        lost: lost deliveries of the devices that do not take the next step.
+        lost: lost deliveries, by device; these devices do not take the next step.
     """
 
     def __init__(self, fed: Fed, devices: Sequence[Device], graph: Graph, needed: int, until_ns: int | None) -> None:
@@ -221,7 +220,7 @@ class _Steps:
         self.lost: dict[int, Delivery] = {}
 
     def keys(self, key_bit: int) -> Process:
-        """Step of public keys; its value is the devices that have sent and received keys."""
+        """Step of public keys; the value of the process is the devices that have sent and received keys."""
         fed, everybody = self._fed, frozenset(range(len(self._devices)))
         whole, posted = len(self._graph[0]) == len(everybody) - 1, fed.shared(None)
         self.keyed = heard = yield from self._heard("keys", everybody, lambda i: 2 * key_bit)
@@ -230,14 +229,14 @@ class _Steps:
         return (yield from self._sent_down(heard, lambda i: 2 * key_bit * len(self._graph[i] & heard)))
 
     def shares(self, share_bit: int, able: frozenset[int]) -> Process:
-        """Step of shares, through the server; its value is the devices that have received their neighbours' shares."""
+        """Step of shares, sent through the server; the process value is the devices that have received their shares."""
         self.shared = yield from self._heard("shares", able, lambda i: 2 * share_bit * len(self._graph[i] & self.keyed))
         return (yield from self._sent_down(self.shared, lambda i: 2 * share_bit * len(self._graph[i] & self.shared)))
 
     def vectors(self, clients: dict[int, Process], bit: int, replies: list[Delivery]) -> Process:
-        """Step of masked vectors, each sent when it is trained; its value is the devices whose vectors have arrived.
+        """Step of masked vectors, each sent after training; the process value is the devices with arrived vectors.
 
-        The deliveries are stored in `replies`.
+        The deliveries of the vectors are stored in `replies`.
         """
         started_ns = self._fed.clock.now
         got = yield self._fed.gather((self._vector(client, bit) for client in clients.values()), self._left_s())
@@ -255,13 +254,12 @@ class _Steps:
         return (yield self._fed.uplink(k, update, bit))
 
     def unmask(self, share_bit: int, came: frozenset[int]) -> Process:
-        """Step of the shares that unmask the sum; its value is the devices whose shares have arrived."""
         self._until_ns = None
         bit = {i: share_bit * (1 + len(self._graph[i] & self.shared)) for i in came}
         return (yield from self._heard("unmask", came, bit.__getitem__))
 
     def _heard(self, step: str, able: frozenset[int], bit: Callable[[int], int]) -> Process:
-        """Send a message from each of these devices; the value is the senders that arrived, none if too few."""
+        """Send a message from each device in `able`; the value is the senders that got through, or none if too few."""
         if not able:
             return frozenset()
         fed, started_ns, sizes = self._fed, self._fed.clock.now, {i: bit(i) for i in sorted(able)}
@@ -270,12 +268,11 @@ class _Steps:
         return there if len(there) >= self._needed else frozenset()
 
     def _sent_down(self, able: frozenset[int], bit: Callable[[int], int], payload: object = None) -> Process:
-        """Send a message to each of these devices; the value is the devices that have received it."""
         fed = self._fed
         return (yield from self._arrived({i: fed.downlink(self._devices[i], payload, bit(i)) for i in sorted(able)}))
 
     def _arrived(self, transfers: dict[int, Event]) -> Process:
-        """Wait for transfers, by device; the value is the devices whose transfers have arrived in time."""
+        """Wait for the transfers of devices; the process value is the devices whose transfers have arrived in time."""
         fed = self._fed
         got = yield AllOf(fed.clock, list(transfers.values()), self._left_s(), lambda: Delivery.given_up(fed.now_s))
         self.lost |= {i: delivery for i, delivery in zip(transfers, got, strict=True) if delivery.lost}

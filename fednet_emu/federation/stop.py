@@ -16,11 +16,11 @@ from fednet_emu.records.rows import DeviceEvaluationRow, EvaluationRow
 
 NO_ACCURACY = "a regression has no accuracy"
 COSTS = ("rounds", "simulated_s", "bits", "energy_j")
-"""Costs of a run."""
+"""Names of the costs of a run."""
 
 
 class Milestone(Component):
-    """The least accuracy of a run at a given cost; a run with a lower accuracy ends, because it is hopeless."""
+    """Minimum accuracy at a given cost; a run with a lower accuracy at that cost ends, because it is hopeless."""
 
     _one_cost = exactly_one(*COSTS)
 
@@ -29,51 +29,52 @@ class Milestone(Component):
     simulated_s: float | None = Field(None, gt=0, le=1e9)
     """Simulated time in s after which the accuracy is compared."""
     bits: float | None = Field(None, gt=0)
-    """Bits on the air of all links together after which the accuracy is compared."""
+    """Number of bits on the air, over all links, after which the accuracy is compared."""
     energy_j: float | None = Field(None, gt=0)
-    """Energy in J, as `energy_j` of the summary, after which the accuracy is compared."""
+    """Energy in J, counted as `energy_j` of the summary, after which the accuracy is compared."""
     accuracy: float = Field(gt=0, le=1)
-    """Lowest pooled test accuracy, between 0 and 1, with which the run continues."""
+    """Minimum pooled test accuracy, between 0 and 1, with which the run continues."""
 
     def is_missed(self, spent: Mapping[str, float], accuracy: float) -> bool:
-        """Whether a run with these costs, by the names in `COSTS`, has too low an accuracy."""
+        """Return True if the accuracy is too low for the costs `spent`, which are named as in `COSTS`."""
         return accuracy < self.accuracy and any(spent[name] >= (getattr(self, name) or math.inf) for name in COSTS)
 
 
 class Patience(Component):
     """Early stopping: the run ends after a number of evaluations without a gain on the validation samples.
 
-    The validation samples (`server.validation_samples`) are used neither for training nor for testing. They are scored
-    at each evaluation of the model (`evaluation.every_rounds`), including the initial one, in the series `validation`.
-    The result is the last model, not the best. If each device has its own model, the mean of their scores counts.
+    The validation samples (`server.validation_samples`) are used neither for training nor for testing. Each evaluation
+    of the model (`evaluation.every_rounds`), including the initial one, also scores the model on the validation
+    samples, and records the scores in the series `validation`. The final model is the last model, not the best one. If
+    each device has its own model, the mean of the models' scores counts.
     """
 
     evaluations: int = Field(10, gt=0)
-    """Number of evaluations in a row without a gain after which the run ends."""
+    """Number of successive evaluations without a gain after which the run ends."""
     metric: Literal["loss", "accuracy"] = "loss"
-    """Score that must improve: the loss must fall, or the accuracy rise."""
+    """Score that must improve: the loss must fall, or the accuracy must rise."""
     least_gain: float = Field(0.0, ge=0)
-    """Least improvement over the best earlier evaluation that counts as a gain."""
+    """Threshold of a gain: the improvement over the best earlier evaluation must be larger than this value."""
 
 
 class Stop(Component):
-    """Limits of a run. The first one reached ends it: simulated time immediately, the others at the end of a round."""
+    """Limits of a run. The limit on simulated time ends the run immediately, any other limit at the end of a round."""
 
     rounds: int | None = Field(None, gt=0)
-    """Largest number of rounds of the algorithm; null for no limit."""
+    """Maximum number of rounds of the algorithm; null for no limit."""
     simulated_s: float | None = Field(None, gt=0, le=1e9)
-    """Largest simulated time in s; null for no limit."""
+    """Maximum simulated time in s; null for no limit."""
     bits: float | None = Field(None, gt=0)
-    """Largest number of bits on the air of all links together, without the backhaul; null for no limit."""
+    """Maximum number of bits on the air, over all links, without the backhaul; null for no limit."""
     energy_j: float | None = Field(None, gt=0)
-    """Largest energy in J, counted as `energy_j` of the summary: transmissions, receptions, computations, the backhaul,
+    """Maximum energy in J, counted as `energy_j` of the summary: transmissions, receptions, computations, the backhaul,
     and the idle power of devices and base stations; null for no limit."""
     accuracy: float | None = Field(None, gt=0, le=1)
-    """Pooled test accuracy, between 0 and 1, at which the run ends; null for no such limit."""
+    """Pooled test accuracy, between 0 and 1, at which the run ends; null for no limit on the accuracy."""
     patience: Patience | None = None
-    """Early stopping without progress, in addition to the other limits; null for none."""
+    """Early stopping without progress, in addition to the other limits; null for no early stopping."""
     milestones: tuple[Milestone, ...] = ()
-    """Least accuracies at given costs; a run that misses a milestone ends at the end of that round."""
+    """Minimum accuracies at given costs; a run that misses a milestone ends at the end of the round."""
 
     @model_validator(mode="after")
     def _something_ends_the_run(self) -> Stop:
@@ -101,11 +102,11 @@ class Stop(Component):
             yield "patience", "counts evaluations at the ends of rounds, got evaluation.every_rounds: null; give 1"
 
     def reached(self, spent: Mapping[str, float], accuracy: float | None) -> bool:
-        """Whether a limit is reached at the end of a round.
+        """Return True if a limit is reached at the end of a round.
 
         Args:
             spent: costs of the run, by the names in `COSTS`.
-            accuracy: latest accuracy; None if none was measured.
+            accuracy: latest accuracy; None if no accuracy was measured.
         """
         for name, limit in (("rounds", self.rounds), ("bits", self.bits), ("energy_j", self.energy_j)):
             if limit is not None and spent[name] >= limit:
@@ -116,16 +117,16 @@ class Stop(Component):
 
     @property
     def depends_on_learning(self) -> bool:
-        """Whether the end of the run depends on learnt models."""
+        """True if the end of the run depends on trained models."""
         return self.accuracy is not None or bool(self.milestones) or self.patience is not None
 
     @property
     def only_accuracy(self) -> bool:
-        """Whether the accuracy is the only limit."""
+        """True if the accuracy is the only limit."""
         return all(limit is None for limit in (self.rounds, self.simulated_s, self.bits, self.energy_j))
 
     def refuse_accuracy(self, *, timing_only: bool, regression: bool) -> None:
-        """Raise a `ScenarioError` if the run has no accuracy and needs it to end: a regression, a timing-only run."""
+        """Raise a `ScenarioError` for a stop rule on accuracy that a regression or a timing-only run cannot apply."""
         if regression and (self.accuracy is not None or self.milestones):
             key = "milestones" if self.accuracy is None else "accuracy"
             raise ScenarioError(f"stop.{key}: {NO_ACCURACY}, got one; leave it out, and give rounds or simulated_s")
@@ -140,23 +141,23 @@ class Evaluation(Component):
     """Evaluation of the global model, at no cost in simulated time, bits and energy."""
 
     every_rounds: int | None = Field(1, gt=0)
-    """Number of rounds between two evaluations; null for none at the end of a round. The initial and the last model are
-    always evaluated."""
+    """Number of rounds from one evaluation to the next; null for no evaluations at ends of rounds. The initial and the
+    last model are always evaluated."""
     every_s: float | None = Field(None, ge=1e-6)
-    """Simulated seconds between two evaluations of the current global model, in addition to the ends of rounds; null
-    for none. The scores of a model that was evaluated before are repeated."""
+    """Simulated time in s from one evaluation of the current global model to the next, in addition to evaluations at
+    ends of rounds; null for none. If the model has been evaluated before, its scores are recorded again."""
     per_device: bool = False
-    """Whether each device's own share of the test set is evaluated, too, for the worst device and the spread."""
+    """Whether to evaluate each device's share of the test set, too, for the worst device and the standard deviation."""
     train_loss: bool = False
-    """Whether the largest loss of a device on its own training samples is measured, too."""
+    """Whether to measure the maximum over devices of the loss on the device's own training samples, too."""
     consensus: bool = False
     """Whether to score the mean of the devices' own models on the whole test set, for algorithms in which each device
     has a model. Two columns are added: `consensus`, the distance sqrt(mean |x_i - mean|^2) of the models to their mean
     over the devices with training samples, and `own_accuracy`, the mean accuracy of the devices' own models on the
-    whole test set. With `per_device`, each device's own model is still evaluated on its share."""
+    whole test set. With `per_device`, each device's own model is also scored on the device's share of the test set."""
     metrics: tuple[AnyMetric, ...] = ()
-    """Metrics in addition to loss and accuracy, on the test set and with `per_device` on each device's share of it: a
-    list of kinds, each with its own column in the records."""
+    """Metrics in addition to loss and accuracy: a list of kinds, each with its own column in the records. Metrics are
+    measured on the test set, and with `per_device` also on each device's share of the test set."""
 
     @model_validator(mode="after")
     def _each_metric_has_its_own_column(self) -> Evaluation:
@@ -168,7 +169,7 @@ class Evaluation(Component):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the metrics in the records."""
+        """Column names of the metrics in the records."""
         return (*(metric.column for metric in self.metrics), *(("consensus", "own_accuracy") if self.consensus else ()))
 
     @override

@@ -1,13 +1,13 @@
-"""Sums of uploads: sent one by one and added up by the server, or sent simultaneously and added up over the air.
+"""Sums of uploads, which the server adds up after single uploads, or which add up over the air in simultaneous uploads.
 
-Over the air, device k sends s_k = p_k (x_k - w) / nu, where p_k is its weight and w the model that all started from.
-The scale nu is the largest root mean square of p_k (x_k - w) among the senders, so that no signal has more than unit
-power. The server knows the senders and the weights, and computes
+Over the air, device k sends s_k = p_k (x_k - w) / nu, where p_k is the weight of device k and w the model that all
+devices started from. The scale nu is the maximum over senders of the root mean square of p_k (x_k - w), so that no
+signal exceeds unit power. The server knows the senders and the weights, and computes
 
     mean update = nu / P (sum of a_k s_k + n / sqrt(eta)),     P = sum of p_k over the senders,
 
 with factors a_k = 1 for devices that know their channels, and noise n of power sigma^2 in every entry. The scale, the
-senders, and the start of a burst are agreed on a control channel without cost.
+senders, and the start of a burst are agreed over a control channel that costs no time, bits and energy.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from fednet_emu.network.air.transfer import Delivery, Transfer
 from fednet_emu.network.over_the_air import Superposition, relative_error
 
 MeanOf = Callable[[Tensor, Sequence[float]], Accumulation]
-"""From w [P] and weights to the weighted mean [P] of the differences between models, which arrive one by one, and w."""
+"""Function of w [P] and weights: the weighted mean [P] of the differences (model - w), as models arrive one by one."""
 
 
 @of_means
 def mean_update(w: Tensor, weights: Sequence[float]) -> Accumulation:
-    """The weighted mean [P] of the differences between models, which arrive one by one, and w [P]."""
+    """The weighted mean [P] of the differences (model - `w` [P]), where models arrive one by one."""
     update, total = torch.zeros_like(w), sum(weights)
     for weight in weights:
         update.add_((yield) - w, alpha=weight / total)
@@ -45,9 +45,9 @@ def mean_update(w: Tensor, weights: Sequence[float]) -> Accumulation:
 
 
 def moved_by_sum(w: Tensor, weights: Sequence[float], factor: float = 1.0, statistics: int = 0) -> Accumulation:
-    """W [n] plus `factor` times the weighted sum of vectors [n], which arrive one by one; w itself without any.
+    """Sum of `w` [n] and `factor` times the weighted sum of vectors [n] that arrive one by one; `w` if none arrives.
 
-    For the last `statistics` entries, running statistics, the weighted mean replaces the sum.
+    For the last `statistics` entries (running statistics), the weighted mean replaces the scaled weighted sum.
     """
     total, n = torch.zeros_like(w), len(w) - statistics
     for weight, share in zip(weights, shares_of(weights), strict=True):
@@ -60,7 +60,7 @@ def moved_by_sum(w: Tensor, weights: Sequence[float], factor: float = 1.0, stati
 
 
 def moved(w: Tensor, update: Tensor, factor: float, statistics: int = 0) -> Tensor:
-    """W [n] plus `factor` times an update [n], with factor 1 for the last `statistics` entries (running statistics)."""
+    """Sum of `w` [n] and `factor` times `update` [n], with factor 1 for the last `statistics` running statistics."""
     if statistics and factor != 1.0:
         n = len(w) - statistics
         return w + torch.cat([factor * update[:n], update[n:]])
@@ -68,7 +68,7 @@ def moved(w: Tensor, update: Tensor, factor: float, statistics: int = 0) -> Tens
 
 
 def without_statistics(w: Tensor, statistics: int) -> Tensor:
-    """W [n] with zeros for the last `statistics` entries, which are running statistics."""
+    """Return `w` [n] with zeros for the last `statistics` entries, which are running statistics."""
     return torch.cat([w[: len(w) - statistics], w.new_zeros(statistics)])
 
 
@@ -80,11 +80,11 @@ def shares_of(weights: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class NoisyMean:
-    """The noisy mean that the server receives in a burst.
+    """The noisy mean that the server receives in a burst of simultaneous uploads.
 
     Attributes:
-        factors: factor a_k of each received signal.
-        snr: eta / sigma^2, linear.
+        factors: factor a_k of each received signal, as in the module docstring.
+        snr: signal-to-noise ratio eta / sigma^2, linear.
     """
 
     factors: Sequence[float]
@@ -93,7 +93,7 @@ class NoisyMean:
     burst: int
 
     def __call__(self, w: Tensor, weights: Sequence[float]) -> Accumulation:
-        """As `mean_update`, with misaligned signals and noise; zero, bit for bit, if all models equal w."""
+        """The result of `mean_update` with misaligned signals and noise; zero, bit for bit, if all models equal `w`."""
         update, total, scale = torch.zeros_like(w), sum(weights), w.new_zeros(())
         for weight, factor in zip(weights, self.factors, strict=True):
             own = (yield) - w
@@ -115,17 +115,17 @@ class Sums:
         self._streams, self._record, self._bursts = streams, record, 0
 
     def of(self, size: int, pairs: Iterable[tuple[Device, Process]], deadline_s: float | None) -> Process:
-        """Process whose value is the deliveries of the uploads, and the function for their mean.
+        """Process whose value is the deliveries of the uploads, and the function that computes their mean.
 
-        The burst starts when all devices are ready, at the latest when it can just end before the deadline.
+        The burst starts when all devices are ready, at the latest at the time from which it can end by the deadline.
 
         Args:
-            size: entries of an upload.
+            size: number of entries of an upload.
             pairs: devices, and processes that return a device and its upload, or a lost `Delivery`.
-            deadline_s: the end of the round, in s from now.
+            deadline_s: the end of the round, in s from now; None for no deadline.
 
         Raises:
-            ScenarioError: a burst takes longer than the round.
+            ScenarioError: a burst takes longer than `deadline_s`.
         """
         burst_s = self._air.burst_s(size)
         patience_s = None if deadline_s is None else (to_ns(deadline_s) - to_ns(burst_s)) / NS_PER_S

@@ -1,13 +1,13 @@
 """Compressed transfers of models, as updates from a model that both ends know.
 
-On the uplink, a device sends C(x - since + left), where `since` is the model that it started from and `left` is the
-compression error of its earlier messages, if the compression uses error feedback. The device compresses once; a retry
-after a loss sends the same message. The compression error is stored whether or not the message arrives, because the
-device does not learn about losses.
+On the uplink, a device sends C(x - since + left), where C is the compression, x the device's model, `since` the model
+that the device started from, and `left` the compression error of its earlier messages, if the compression uses error
+feedback. The device compresses once; a retry after a loss sends the same message. The compression error is stored
+whether or not the message arrives, because the device does not learn about losses.
 
 On the downlink, the server publishes a sequence of models. Each published model is the previous one plus the compressed
-update, the server continues from it, and the server stores the compression error. Devices with the previous published
-model receive the update, all others the whole model.
+update. The server continues from the published model, and stores the compression error. Devices with the previous
+published model receive the update, all others the whole model.
 
 Running statistics (batch norm) are sent uncompressed, with 32 bits each, in both directions.
 """
@@ -32,16 +32,16 @@ from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.network.air.transfer import Transfer
 
 Base = Deferred | Literal[0] | None
-"""The model that both ends know: 0 if the value is itself an update, None to send the value uncompressed."""
+"""The model that sender and receiver know; 0 if the sent value is itself an update, None to send it uncompressed."""
 Since = Base | tuple[Base, ...]
-"""The model that both ends know, or one for each part of a payload."""
+"""One `Base`, or a tuple with one `Base` for each part of a payload."""
 
 Read = Callable[[Deferred, int], int]
-"""Reads a computed value; a timing-only run returns the given number instead."""
+"""Function that reads a computed value; a timing-only run returns the given integer instead."""
 
 
 class Sent(NamedTuple):
-    """The model [n] that a receiver reads, the compression error [n] (None without error feedback), and the bits."""
+    """The model [n] that a receiver reads, the compression error [n] (None without error feedback), size in bits."""
 
     model: Tensor
     left: Tensor | None
@@ -49,7 +49,7 @@ class Sent(NamedTuple):
 
 
 def bits_of(scheme: Compression, n: int, statistics: int) -> int:
-    """Bits of n numbers, where the last `statistics` are running statistics and not compressed."""
+    """Size in bits of a message of `n` numbers, of which the last `statistics` are not compressed."""
     return (scheme.bit(n - statistics) if n > statistics else 0) + FLOAT_BIT * statistics
 
 
@@ -62,16 +62,16 @@ def sent(
     name: tuple[Any, ...],
     statistics: int = 0,
 ) -> Sent:
-    """Compress the update [n] from a base to x, or x itself, plus the compression error of earlier messages.
+    """Compress the update [n] (`x` - `base`) plus the compression error of earlier messages.
 
     Args:
         scheme: the compression.
-        x: the model [n] of the sender.
-        base: the model [n] that both ends know; None if x is an update.
-        left: compression error [n] of earlier messages; None for none.
+        x: the model [n] of the sender, or an update [n].
+        base: the model [n] that sender and receiver know; None if `x` is an update.
+        left: compression error of earlier messages [n]; None for no error.
         streams: random streams of the run.
         name: name of the random stream of the message.
-        statistics: number of running statistics at the end of x, which are not compressed.
+        statistics: number of running statistics at the end of `x`, which are not compressed.
     """
     if statistics:
         n = len(x) - statistics
@@ -90,7 +90,7 @@ def sent(
 
 
 def checked(scheme: Compression, message: Any, v: Tensor) -> Message:
-    """The message of a compression for v [n]; an `AlgorithmError` for a wrong type, shape or number of bits."""
+    """Return the message that `scheme` made from `v` [n]; an `AlgorithmError` for a wrong type, shape or size."""
     where, remedy = f"{type(scheme).__name__}.compress", "return Message(read, bit)"
     if not (isinstance(message, tuple) and len(message) == 2 and isinstance(message[0], Tensor)):
         raise AlgorithmError(where, f"makes no message, got {type(message).__name__}", remedy, line="")
@@ -107,7 +107,7 @@ def checked(scheme: Compression, message: Any, v: Tensor) -> Message:
 
 @final
 class Compressor:
-    """Compressed messages of one end: creates the deferred values, and stores the compression errors."""
+    """Makes the compressed messages of the uplink or downlink as deferred values, and stores the compression errors."""
 
     def __init__(
         self, scheme: Compression, graph: Graph, streams: Streams, read: Read, statistics: Mapping[int, int]
@@ -119,9 +119,9 @@ class Compressor:
     def send(
         self, x: Deferred, base: Deferred | None, who: tuple[int, ...], number: int, kept: float | None = None
     ) -> tuple[Deferred, int]:
-        """The model that the receiver reads in message `number` of the sender `who`, and the bits of the message.
+        """Return the model that the receiver reads in message `number` of the sender `who`, and the size in bits.
 
-        A sparse scheme keeps the share `kept` of the entries if it is given.
+        If `kept` is given, a sparse scheme keeps this share of the entries.
         """
         n, name, statistics = x.size, ("compression", *who, number), self._statistics.get(x.size, 0)
         scheme = self.scheme if kept is None else self.scheme.model_copy(update={"share": kept})
@@ -138,7 +138,7 @@ class Compressor:
 
 @dataclass(slots=True)
 class _Sender:
-    """Messages of a device: their number, and the latest one until it arrives."""
+    """Messages of a device: their count, and the latest message until it arrives."""
 
     messages: int = 0
     key: tuple[int, ...] = ()
@@ -148,14 +148,14 @@ class _Sender:
 
 @final
 class Uploads:
-    """The compressed uplink, which sends parts of payloads as updates."""
+    """The compressed uplink, which sends models in payloads as compressed updates from a model known to the server."""
 
     def __init__(self, compressor: Compressor) -> None:
         self._compressor = compressor
         self._senders: dict[int, _Sender] = {}
 
     def message(self, device: int, payload: Any, since: Since, kept: float | None = None) -> tuple[Any, int]:
-        """The payload that the server reads, and its bits; the same message again until it has arrived.
+        """The payload that the server reads, and its size in bits; repeated calls return one message until it arrives.
 
         Raises:
             ValueError: `since` does not have one entry for each part of the payload.
@@ -180,7 +180,7 @@ class Uploads:
         return self._compressor.send(part, known, (device, place), self._senders[device].messages, kept)
 
     def until_arrived(self, device: int, transfer: Transfer) -> None:
-        """Keep the message of a device for further attempts until this transfer has delivered it."""
+        """Keep the message of a device for further attempts until `transfer` has delivered the message."""
 
         def ended(event: Any) -> None:  # a reference to `transfer` would be a cycle if it never triggers
             if not event.lost:
@@ -195,9 +195,9 @@ class _Published:
 
     Attributes:
         source: number of the server's model before compression.
-        model: model that the devices read.
-        before: number of the previous published model; -1 for none.
-        bit: bits of the update from the previous published model.
+        model: the published model, which devices read.
+        before: number of the previous published model; -1 if there is none.
+        bit: size in bits of the update from the previous published model.
     """
 
     source: int
@@ -207,13 +207,13 @@ class _Published:
 
     @property
     def known(self) -> tuple[int, int]:
-        """Numbers of the models whose holders need at most the update: the previous model and this one."""
+        """Numbers of the models from which the update suffices: the previous and the latest published model."""
         return self.before, self.model.number
 
 
 @final
 class Publications:
-    """The compressed downlink: the sequence of published models, and the latest one that each device has."""
+    """The compressed downlink: the sequence of published models, and the latest of these models on each device."""
 
     def __init__(self, compressor: Compressor) -> None:
         self._compressor = compressor
@@ -222,7 +222,7 @@ class Publications:
         self._has: dict[int, int] = {}
 
     def publish(self, w: Deferred) -> Deferred:
-        """The model that devices receive from now on for a model of the server; the first one is not compressed."""
+        """Publish `w`, and return the model that devices receive from now on; the first model is not compressed."""
         last = self._latest
         if last is None:
             self._latest = _Published(w.number, w)
@@ -235,7 +235,7 @@ class Publications:
         return last.model
 
     def bit(self, device: int, payload: Any) -> int:
-        """Bits of a payload for a device, with the published model as an update if the device has the previous one."""
+        """Size in bits of a payload for a device; a published model is an update if the device has the previous one."""
         last = self._latest
         if last is not None and last.bit and payload is last.model and self._has.get(device) in last.known:
             return last.bit
@@ -244,7 +244,7 @@ class Publications:
         return n_scalars(payload) * FLOAT_BIT
 
     def until_arrived(self, device: int, payload: Any, transfer: Transfer) -> None:
-        """When this transfer has delivered the published model, record that the device has it."""
+        """Record, as soon as `transfer` delivers the published model, that the device has this model."""
         last = self._latest
         if last is None or not _holds(payload, last.model):
             return
@@ -258,7 +258,6 @@ class Publications:
 
 
 def _holds(payload: Any, model: Deferred) -> bool:
-    """Whether a payload is a given model, or contains it."""
     if isinstance(payload, Sequence):
         return any(_holds(part, model) for part in payload)
     return payload is model

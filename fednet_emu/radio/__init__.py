@@ -2,14 +2,15 @@
 
     propagation: link -> path_loss (classical, tr38901, d2d, v2v) -> shadowing           mean gain, once per link
     fading    gain of one coherence block (hot path of the medium)
-    rates     bit/s from SINR and bandwidth: Shannon, fixed, nr.mcs (with retransmissions), finite_blocklength
-    narrowing the rate of a sender that may use part of its band; ergodic averages over fading; ageing of reports
+    rates     bit/s from SINR and bandwidth: Shannon, fixed, nr.mcs (with retransmissions), finite_blocklength;
+              narrowing (senders that use part of their band), ergodic (averages over fading)
+    ageing    rates under outdated reports
     receiver: interference, power_control, combining                                     SINR
     nr.numerology, overhead                                                              resource blocks, headers
     energy                                                                               J
-    channel   the component with one choice of each, and the noise; survey computes its rates over distance
+    channel   the component with one model of each part, and the noise; survey: its rates over distance
 
-Every random quantity is an argument (a uniform or a standard normal), so this package has no generator. Scalar
-functions of the event loop use `math`; their vectorised versions use NumPy and follow the same law. The page
-docs/concepts/radio.md names the source of each law, its limits, and the checks.
+Every random quantity is an argument (a uniform or a standard normal), so this package has no random generator. Scalar
+functions of the event loop use `math`; their vectorised versions use NumPy and compute the same formulas. The page
+docs/concepts/radio.md names the source, the limits and the checks of each model.
 """

@@ -1,4 +1,4 @@
-"""Link adaptation with outdated reports: the mean rate over fading that has changed since the measurement."""
+"""Link adaptation with outdated channel reports: the mean rate over fading that has changed since the measurement."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class AgedRate(ErgodicRate):
     A report is used for `report_s`, starting `delay_s` after its measurement, so its age tau is uniform between delay_s
     and delay_s + report_s. The gains at the measurement and at the block have the correlation J0(2 pi f_D tau) of
     Clarke's model, with the Doppler frequency f_D = 0.423 / coherence time (`coherence_time_s`). The sender uses the
-    fastest scheme for the reported SINR minus an offset. The outer loop holds the offset at which a share `target_bler`
-    of first transmissions fails: the rate is E[TBS_m (1 - BLER_m(SINR))] per slot. Where it is faster, the lowest
-    scheme is used with a fixed whole number of repetitions (`repetitions`), independent of the reports. The mean is
-    over 8192 fixed pairs of gains, on a grid of 0.5 dB, within 1 % of the integral.
+    fastest scheme for the reported SINR minus an offset. The outer loop keeps the offset at which a share `target_bler`
+    of first transmissions fails. The rate is E[TBS_m (1 - BLER_m(SINR))] per slot. If repetition is faster, the lowest
+    scheme is used with a fixed integer number of repetitions (`repetitions`), regardless of the reports. The mean is
+    taken over 8192 fixed pairs of gains, on a grid of 0.5 dB; it is within 1 % of the integral.
     Ignored here: adaptation of the loop within a fade (an offset that moves by less than 0.1 dB per block does not
-    adapt), errors of measurement and quantisation of reports, addition of the copies of a block (the same fade fails
-    them again), the phase of a line of sight over time.
+    adapt), errors of measurement and quantisation of reports, combining of the copies of a block (retransmissions
+    fail in the same fade), the phase of a line of sight over time.
     """
 
     law: NrBlocks
-    """The law of one block, with the settings of its reports."""
+    """The rate model of one block, including the settings of its channel reports."""
 
     @property
     def peaks(self) -> Array:
@@ -54,7 +54,6 @@ class AgedRate(ErgodicRate):
 
 @lru_cache(maxsize=16)
 def _tabulated(law: NrBlocks, fading: Fading) -> Means:
-    """Mean rate of a law over fading with outdated reports, on the grid of `Means`."""
     before, now = aged_gains(fading, law.delay_s, law.report_s)
     step_db = _COARSE * STEP_DB
     coarse_db = LOW_DB + step_db * np.arange(round((HIGH_DB - LOW_DB) / step_db) + 1)
@@ -72,11 +71,11 @@ def _tabulated(law: NrBlocks, fading: Fading) -> Means:
 
 
 def aged_efficiency(law: NrBlocks, mean_db: float, before: Array, now: Array) -> tuple[float, float]:
-    """Mean efficiency in bit/s/Hz of an outer loop, and the offset in dB that it holds.
+    """Mean efficiency in bit/s/Hz of an outer loop, and the offset in dB that the loop keeps.
 
-    `before` [pairs] has gains at the measurement, with mean 1, in rising order, and `now` [pairs] gains of the blocks
-    that use the reports. If even the lowest scheme fails too often, or the highest one rarely fails, the loop keeps
-    this scheme and the offset is at its bound.
+    `before` [pairs] has the gains at the measurement, with mean 1, in increasing order; `now` [pairs] has the gains of
+    the blocks that use the reports. If even the lowest scheme fails too often, or the highest scheme rarely fails, the
+    loop keeps this scheme, and the offset is at its bound.
     """
     snr_db = mean_db + 10.0 * log10(now)
     failing = law.block_errors(snr_db)
@@ -86,7 +85,7 @@ def aged_efficiency(law: NrBlocks, mean_db: float, before: Array, now: Array) ->
     reported_db = mean_db + 10.0 * log10(before)
 
     def cuts(offset_db: float) -> tuple[Array, Array]:
-        """Shares [schemes] of pairs for which a scheme is chosen, and for which it is chosen and fails."""
+        """Shares [schemes] of the pairs for which a scheme is chosen, and for which it is chosen but fails."""
         firsts = np.searchsorted(reported_db, law.thresholds_db[1:] + offset_db, side="left")
         edges = np.concatenate([[0], firsts, [pairs]])
         lost = failed[lower, edges[1:]] - failed[lower, edges[:-1]]
@@ -98,12 +97,12 @@ def aged_efficiency(law: NrBlocks, mean_db: float, before: Array, now: Array) ->
 
 
 def aged_gains(fading: Fading, delay_s: float, report_s: float) -> tuple[Array, Array]:
-    """Pairs of gains with mean 1 of one link at two times, the earlier gains in rising order [pairs].
+    """Gains of one link, with mean 1, at two times: earlier gains [pairs] in increasing order, and later gains [pairs].
 
     The age of the earlier gain is uniform from `delay_s` to `delay_s` + `report_s`. With m antennas (or the shape m of
-    Nakagami fading) the amplitudes consist of a line of sight A and Gaussian parts: x in phase along the line of sight,
-    and all others with the power R. Given the earlier parts, the later gain is non-central: (|A + rho x + i rho R^1/2|
-    + (1 - rho^2)^1/2 y)^2 + (1 - rho^2) R'.
+    Nakagami fading) the amplitudes consist of a line of sight A and Gaussian parts: x in phase with the line of sight,
+    and all other parts, with total power R. Given the earlier parts, the later gain has a non-central distribution:
+    (|A + rho x + i rho R^1/2| + (1 - rho^2)^1/2 y)^2 + (1 - rho^2) R'.
     """
     if not ages(fading):
         raise ValueError(f"aged reports need fading whose course is known, got {fading.kind}; choose rayleigh")
@@ -124,5 +123,5 @@ def aged_gains(fading: Fading, delay_s: float, report_s: float) -> tuple[Array, 
 
 
 def ages(fading: Fading) -> bool:
-    """Whether the correlation of this fading over time is known."""
+    """Return True if the correlation of this fading over time is known."""
     return isinstance(fading, Rayleigh | Rician | Nakagami)

@@ -1,4 +1,4 @@
-"""The channel component: one model for each part of the radio, and the radios of devices and base stations."""
+"""The channel component: one model for each part of the radio link, and the radios of devices and base stations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.units import THERMAL_NOISE_DBM_HZ, dbm_to_watt
 
 HANDSET_DBM = 23.0
-"""Largest radiated power in dBm of a handset of power class 3 (3GPP TS 38.101-1, from memory)."""
+"""Maximum radiated power in dBm of a handset of power class 3 (3GPP TS 38.101-1, from memory)."""
 _TRIAL_M = 50.0
 _LTE_SPACING_KHZ = 15
 _DELAY_SPREAD_LOG10_S = {
@@ -45,7 +45,8 @@ _DELAY_SPREAD_LOG10_S = {
     ("3gpp-inh", True): (-7.692, -0.01, 1.0, 6.0),
     ("3gpp-inh", False): (-7.173, -0.28, 1.0, 6.0),
 }
-"""TR 38.901 Table 7.5-6 by path loss and line of sight: a, b, c and the least f in GHz of lg(s) = a + b lg(c + f)."""
+"""Delay spread by path loss and line of sight (TR 38.901 Table 7.5-6): a, b, c of lg(s) = a + b lg(c + f), minimum f in
+GHz."""
 
 RATE_LAWS: dict[str, type[RateLaw]] = kinds(Shannon, FixedRate, NrMcs, NrBlocks, FiniteBlocklength)
 
@@ -62,37 +63,36 @@ class Terminal(Component):
     height_m: float = Field(ge=0)
     """Height of the antenna above ground in m."""
     profile: TransmitterProfile | None = None
-    """A radio that exists, by the name of a file in profiles/; settings here override the powers of the profile."""
+    """A real radio, given by the name of a file in profiles/; settings here override the powers of the profile."""
     amplifier_efficiency: float | None = Field(default=None, gt=0, le=1)
-    """Radiated over drawn power of the amplifier; 0.35 in hardware. Null takes the value of `profile`, for devices then
-    the value of `devices.profile`, and 1, as in most papers, if no profile states a power for sending. With a profile
-    that only states the total power while sending, this efficiency splits that power, at 23 dBm."""
+    """Efficiency of the amplifier (radiated / consumed power); 0.35 in hardware. Null takes the value of `profile`, and
+    for devices else that of `devices.profile`; if no profile states a power for sending, null means 1, as in most
+    papers. If a profile states only the total power while sending, the efficiency splits this power, at 23 dBm."""
     circuit_w: float | None = Field(default=None, ge=0)
-    """Power in W of the rest of the transmitter while it sends, in addition to `idle_w`. Null takes the value of
-    `profile`, else the remainder of the power that `devices.profile` states for sending, and 0, as in most papers,
-    without either."""
+    """Power in W of the transmitter without its amplifier while it sends, in addition to `idle_w`. Null takes the value
+    of `profile`, else the remainder of the sending power in `devices.profile`, else 0, as in most papers."""
 
     @property
     def tx_power_w(self) -> float:
         return dbm_to_watt(self.tx_power_dbm)
 
     def stated(self, name: str) -> float | None:
-        """The value of a number of this radio: the setting, else the profile's value, else None."""
+        """The number `name` of this radio: the value of the setting, else of the profile, else None."""
         own: float | None = getattr(self, name)
         return own if own is not None or self.profile is None else self.profile.numbers.get(name)
 
     @property
     def whole_w(self) -> float | None:
-        """Power in W that the profile states for sending at `most_dbm`; None if it states none."""
+        """Total power in W while sending at `most_dbm`, from the profile; None if the profile does not state it."""
         return None if self.profile is None else self.profile.numbers.get("transmit_w")
 
     def transmitter(
         self, whole_w: float | None = None, at_dbm: float | None = None, efficiency: float | None = None
     ) -> Transmitter:
-        """The power model of the transmitter: this radio's numbers, else the numbers of the device that has it.
+        """The power model of the transmitter: numbers of this radio, else the given numbers of the device that has it.
 
-        The device draws `whole_w` while it sends, in addition to its idle power, at the radiated power `at_dbm`; None
-        for `HANDSET_DBM`. `efficiency` is the efficiency of its amplifier. All are None if unknown.
+        The device draws `whole_w` on top of its idle power while it sends at the radiated power `at_dbm` (None for
+        `HANDSET_DBM`). `efficiency` is the efficiency of the device's amplifier. Unknown arguments are None.
         """
         if self.profile is not None and self.whole_w is not None:
             whole_w, at_dbm, efficiency = self.whole_w, self.profile.most_dbm, None
@@ -110,31 +110,31 @@ class DeviceRadio(Terminal):
     noise_figure_db: float = Field(default=9.0, ge=0)
     height_m: float = Field(default=1.5, ge=0)
     profile: RadioProfile | None = None
-    """A radio that exists, by the name of a file in profiles/. The profile gives its powers: settings here override it,
-    and it overrides the powers of `devices.profile` for sending and receiving."""
+    """A real radio, given by the name of a file in profiles/. The powers of the profile replace those of
+    `devices.profile` for sending and receiving; settings here override the profile."""
     receive_w: float | None = Field(default=None, ge=0)
     """Power in W of the receiver while it receives, in addition to `idle_w`; 0.1 to 1 in hardware. Null takes the value
-    of `profile`, else of `devices.profile`, and 0, as in most papers, if neither states one."""
+    of `profile`, else of `devices.profile`, else 0, as in most papers."""
     transmit_j_per_bit: float | None = Field(default=None, ge=0, le=1)
-    """Energy in J of each bit sent, in addition to the power while sending: the slope of a power that grows with the
-    rate; 8e-8 for LTE. Null takes the value of `profile`, and 0 if it states none."""
+    """Energy in J per bit sent, in addition to the power while sending: the slope of a power that grows with the rate;
+    8e-8 for LTE. Null takes the value of `profile`, else 0."""
     receive_j_per_bit: float | None = Field(default=None, ge=0, le=1)
-    """Energy in J of each bit received, in addition to `receive_w`; 1.5e-8 for LTE. Null takes the value of `profile`,
-    and 0 if it states none."""
+    """Energy in J per bit received, in addition to `receive_w`; 1.5e-8 for LTE. Null takes the value of `profile`, else
+    0."""
     idle_w: float | None = Field(default=None, ge=0)
-    """Power in W that the whole device draws all the time, idle or busy. Null takes the value of `devices.profile`, and
-    0, as in most papers, if it states none."""
+    """Power in W that the whole device draws all the time, idle or busy. Null takes the value of `devices.profile`,
+    else 0, as in most papers."""
 
 
 class StationRadio(Terminal):
-    """The radio of a base station, by default a small cell. It draws `idle_w`, and the power of its transmitter."""
+    """The radio of a base station, by default of a small cell. It draws `idle_w`, and the power of its transmitter."""
 
     profile: StationProfile | None = None
-    """A base station that exists, by the name of a file in profiles/; the profile gives its powers, and settings here
-    override it."""
+    """A real base station, given by the name of a file in profiles/; the profile states its powers, and settings here
+    override the profile."""
     idle_w: float | None = Field(default=None, ge=0)
-    """Power in W that each base station draws all the time, idle or busy. Null takes the value of `profile`, and 0, as
-    in most papers, if it states none."""
+    """Power in W that each base station draws all the time, idle or busy. Null takes the value of `profile`, else 0, as
+    in most papers."""
     tx_power_dbm: float = 30.0
     """Radiated power in dBm; 30 for a small cell, 46 for a macro cell."""
     noise_figure_db: float = Field(default=5.0, ge=0)
@@ -145,8 +145,8 @@ class StationRadio(Terminal):
 class Channel(Component):
     """A radio environment: a band, its propagation and rate models, and the radios of its terminals.
 
-    Ignored here: antenna gains and patterns, body losses; without `fading.delay_spread_s` frequency selectivity inside
-    the band.
+    Ignored here: antenna gains and patterns, and body losses. If `fading.delay_spread_s` is null, also frequency
+    selectivity inside the band.
     """
 
     title: str = ""
@@ -154,15 +154,16 @@ class Channel(Component):
     use: str = ""
     """Purposes for which the environment is suitable, and purposes for which it is not."""
     source: str = ""
-    """Source of its numbers."""
+    """Source of the environment's numbers."""
     carrier_hz: float = Field(gt=0)
     """Centre frequency in Hz."""
     bandwidth_hz: float = Field(default=20e6, gt=0)
     """Nominal width in Hz of the whole band, which the access scheme divides among transmissions."""
     numerology_khz: Literal[15, 30, 60, 120] | None = None
-    """Subcarrier spacing of 5G NR in kHz, whose resource blocks leave part of the band unused; null for all of it."""
+    """Subcarrier spacing of 5G NR in kHz. Resource blocks of 5G NR leave part of the band unused; null uses the whole
+    band."""
     path_loss: AnyPathLoss
-    """Mean loss over distance."""
+    """Mean loss as a function of distance."""
     shadowing: AnyShadowing = NoShadowing()
     """Slow random loss, one value per pair of positions."""
     fading: AnyFading = NoFading()
@@ -170,18 +171,19 @@ class Channel(Component):
     rate: AnyRateLaw = Shannon()
     """Rate in bit/s as a function of the SINR."""
     narrowing: Literal["on", "off"] = "on"
-    """Whether a sender that is too weak for its whole band puts all its power on part of it, as schedulers allow. It
-    applies to devices and base stations, alone or among others, with rate laws that have a least efficiency. To others
-    in the same band its interference counts as spread evenly over the band (random hopping)."""
+    """`on`: a sender that is too weak for its whole band puts all its power on part of the band, as schedulers allow;
+    `off`: it uses the whole band. Narrowing applies to devices and base stations, alone or sharing the band, with rate
+    models that have a minimum efficiency. For other transmissions in the band, the interference of a narrowed sender
+    counts as spread evenly over the band (random hopping)."""
     narrowest_hz: float | None = Field(default=None, gt=0)
-    """Narrowest part in Hz that a sender uses; null for a resource block, which has 12 subcarriers: 180 kHz, or
-    12 times `numerology_khz`."""
+    """Minimum width in Hz of the part of the band that a sender uses; null for a resource block of 12 subcarriers:
+    180 kHz, or 12 times `numerology_khz`."""
     long_transfers: Literal["walk", "ergodic"] = "walk"
     """`walk` computes every fading block of a transmission; `ergodic` uses the rate averaged over fading."""
     noise_density_dbm_hz: float = THERMAL_NOISE_DBM_HZ
     """Power density of the noise in dBm/Hz, before the receiver's noise figure."""
     device: DeviceRadio = DeviceRadio()
-    """The radio of every device without a radio of its own."""
+    """The radio of every device."""
     base_station: StationRadio = StationRadio()
     """The radio of the base station."""
 
@@ -222,14 +224,14 @@ class Channel(Component):
             )
         try:
             if not self.path_loss.PLACED:
-                # every law has this distance within its range, unless the carrier or a height is wrong
+                # every path-loss model covers this distance, unless the carrier or a height is wrong
                 trial = Hop(np.array([_TRIAL_M]), np.array(self.device.height_m), np.array(self.base_station.height_m))
                 self.path_loss.loss_db(trial, self.carrier_hz)
         except ScenarioError as problem:
             raise ValueError(str(problem)) from problem
 
     def _feedback_conflict(self) -> str:
-        """The reason why the setting `rate.feedback` is impossible with the others; empty if it is possible."""
+        """The reason why `rate.feedback` does not fit the other settings; empty if it fits."""
         if isinstance(self.rate, NrBlocks) and self.rate.climbs and not isinstance(self.fading, NoFading):
             got = f"got rate.feedback: climbing with fading {self.fading.kind}"
             return f"a climb is known on links that do not change, {got}; set fading: none, or rate.feedback: aged"
@@ -240,7 +242,7 @@ class Channel(Component):
         return f"a rate by aged reports is a mean over fading whose course is known, got {got}; {remedy}"
 
     def _selective_conflict(self) -> str:
-        """The reason why the band cannot be frequency selective; empty if it can, or if it is flat."""
+        """The reason why other settings exclude a frequency-selective band; empty if they do not, or if it is flat."""
         spread_s = getattr(self.fading, "delay_spread_s", None)
         if spread_s is None:
             return ""
@@ -256,11 +258,12 @@ class Channel(Component):
 
     @property
     def parts(self) -> float:
-        """Number of parts of the band that fade independently; 1 where one gain holds for the whole band.
+        """Number of parts of the band that fade independently; 1 if the whole band has one gain.
 
-        In a selective band the gain of a block is the mean gain of its parts, and its rate is the mean rate of parts
-        with that mean gain. The mean over blocks is exact. The variance is at most 1 / `parts` of the variance with one
-        gain: 80 to 98 % of this bound up to an SNR of 10 dB, and half of it at 20 dB, where rates hardly vary.
+        In a selective band, the gain of a block is the mean gain of its parts, and the rate of a block is the mean rate
+        of parts with this mean gain. The mean rate over blocks is exact. The variance of the rate is at most 1 /
+        `parts` of the variance in a flat band: 80 to 98 % of this bound up to an SNR of 10 dB, and half of the bound at
+        20 dB, where rates hardly vary.
         Ignored here: a narrowed device covers fewer parts, so its rate varies more. Devices that share a band use parts
         spread over the whole band.
         """
@@ -273,7 +276,7 @@ class Channel(Component):
         return independent_parts(self.usable_hz, spread_s)
 
     def on_site(self, stations_m: Array, data_dir: Path | None) -> Channel:
-        """The channel for stations at these coordinates [stations, 2 or 3], with the files of its path loss read.
+        """The channel for stations at coordinates `stations_m` [stations, 2 or 3], with path-loss files read.
 
         Raises:
             DataError: a file cannot be used, or belongs to other stations.
@@ -284,7 +287,7 @@ class Channel(Component):
 
     @property
     def usable_hz(self) -> float:
-        """Width of the part of the band that carries data: the whole band, or its resource blocks."""
+        """Width in Hz of the part of the band that carries data: the whole band, or its resource blocks."""
         if self.numerology_khz is None:
             return self.bandwidth_hz
         return occupied_hz(self.bandwidth_hz, self.numerology_khz, self.carrier_hz)
@@ -310,7 +313,10 @@ class Channel(Component):
         return narrowed(law, self.narrowest_hz or SUBCARRIERS_PER_BLOCK * spacing_khz * 1e3)
 
     def medium_rate(self, branches: int = 1) -> RateLaw:
-        """`block_rate`, or its mean over a selective band, or over fading with `branches` antennas."""
+        """Rate model that the medium uses: `block_rate`, or its mean over a selective band or over fading.
+
+        `branches` is the number of antennas whose fading is combined in a mean.
+        """
         if self.long_transfers == "walk" or isinstance(self.fading, NoFading):
             law, parts = self.block_rate, self.parts
             if parts == 1.0 or not isinstance(self.fading, BlockFading):
@@ -323,17 +329,17 @@ class Channel(Component):
 
     @property
     def medium_fading(self) -> Fading:
-        """Fading left after `medium_rate`: all of it, the fading of a selective band's mean gain, or none."""
+        """Fading that `medium_rate` has not averaged out: all fading, that of a selective band's mean gain, or none."""
         if self.long_transfers == "ergodic":
             return NoFading()
         parts = self.parts
         return self.fading if parts == 1.0 or not isinstance(self.fading, BlockFading) else self.fading.over_band(parts)
 
     def large_scale(self, hop: Hop, draws: Array | LinkDraws) -> Propagation:
-        """Large-scale state of each link at fixed positions: loss with shadowing, in the broadcast shape.
+        """Large-scale state of each link at fixed positions, with shadowing in the loss; arguments are broadcast.
 
-        `draws` are the random numbers of each link, or one standard normal of shadowing per link; every link is then in
-        its likelier state. Draw one per pair of places to keep links reciprocal.
+        `draws` are the random numbers of each link, or one standard normal per link for its shadowing; every link then
+        has its more likely state (line of sight or not). Draw once per pair of positions to keep links reciprocal.
         """
         draws = draws if isinstance(draws, LinkDraws) else LinkDraws.typical(draws)
         state = self.path_loss.propagate(hop, self.carrier_hz, draws)
@@ -341,23 +347,24 @@ class Channel(Component):
         return Propagation.of(loss_db, state.los, state.sigma_db, self.shadowing.correlation_m(state.correlation_m))
 
     def noise_w(self, receiver: Terminal, bandwidth_hz: float) -> float:
-        """Noise power in W at a receiver over the part of the band that a transmission uses, without interference."""
+        """Noise power in W, without interference, at a receiver over the bandwidth of a transmission."""
         return thermal_noise_w(bandwidth_hz, receiver.noise_figure_db, self.noise_density_dbm_hz)
 
 
 def median_delay_spread_s(path_loss: str, carrier_hz: float, *, los: bool) -> float:
-    """Median over places of the root-mean-square delay spread in s outdoors (TR 38.901 Table 7.5-6).
+    """Median over positions of the root-mean-square delay spread in s (TR 38.901 Table 7.5-6).
 
-    Below 6 GHz (`3gpp-umi`: 2 GHz) the value at that frequency holds. Places differ by a factor of 1.5 to 4.6 either
-    way.
+    Below the minimum frequency of the table (6 GHz for `3gpp-uma`), the value at the minimum frequency holds. Positions
+    differ from the median by a factor of 1.5 to 4.6, up or down.
     """
     constant, slope, offset, least_ghz = _DELAY_SPREAD_LOG10_S[path_loss, los]
     return math.pow(10.0, constant + slope * math.log10(offset + max(carrier_hz / 1e9, least_ghz)))
 
 
 def thermal_noise_w(bandwidth_hz: float, noise_figure_db: float, density_dbm_hz: float = THERMAL_NOISE_DBM_HZ) -> float:
-    """Noise power in W over the part of the band that a transmission uses: density times bandwidth times noise figure.
+    """Noise power in W over the bandwidth of a transmission: density times bandwidth times noise figure.
 
-    Papers quote the density (-174 dBm/Hz) or the power over their band (for example 1e-10 W); give the density here.
+    Papers quote either the density (-174 dBm/Hz) or the power over their band (for example 1e-10 W); `density_dbm_hz`
+    is the density.
     """
     return bandwidth_hz * dbm_to_watt(density_dbm_hz + noise_figure_db)

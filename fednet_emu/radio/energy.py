@@ -13,21 +13,21 @@ from fednet_emu.component.slot import Slot, kinds
 
 
 class Transmitter(NamedTuple):
-    """The power (P / eta + P_c) of a transmitter: the amplifier, proportional to the radiated power, plus a constant.
+    """Power P / eta + P_c of a transmitter: its amplifier, in proportion to the radiated power P, and its circuits.
 
-    Most federated-learning papers count the radiated power only: an efficiency of 1 and no circuit power. The
-    efficiency is infinite if no source splits the power while sending: the power is then `circuit_w` at any radiated
-    power. Ignored here: start-up and tail energy of the radio, and the fall of efficiency at low power.
+    Most federated-learning papers count only the radiated power: an efficiency of 1 and no circuit power. If sources
+    state only the total power while sending, the efficiency is infinite, and the transmitter draws `circuit_w` at any
+    radiated power. Ignored here: start-up and tail energy of the radio, and lower efficiency at low power.
     """
 
-    efficiency: float  # radiated over drawn power of the amplifier
-    circuit_w: float  # power in W in addition to the amplifier
+    efficiency: float  # radiated / consumed power of the amplifier (eta)
+    circuit_w: float  # power in W without the amplifier (P_c)
 
     @classmethod
     def of_whole(cls, whole_w: float, at_w: float, efficiency: float | None) -> Self:
-        """A transmitter that draws `whole_w` while it radiates `at_w`, both in W; an efficiency of None for no split.
+        """Make a transmitter that draws `whole_w` while it radiates `at_w`, both in W.
 
-        Its power is at least the power of its amplifier, or, without a split, `at_w`.
+        With an efficiency of None, the power is constant. The power is at least that of the amplifier, or `at_w`.
         """
         if efficiency is None:
             return cls(math.inf, max(whole_w, at_w))
@@ -38,41 +38,40 @@ class Transmitter(NamedTuple):
 
 
 def compute_energy_j(cycles: float, frequency_hz: float, kappa: float) -> float:
-    """Dynamic energy of a computation on a CMOS processor, kappa x cycles x f^2, in J.
+    """Dynamic energy in J of a computation on a CMOS processor: `kappa` (in J s^2) x `cycles` x `frequency_hz`^2.
 
-    Papers write it in two ways: Tran et al. (INFOCOM 2019) have (alpha / 2) C D f^2, so kappa = alpha / 2; others write
-    kappa itself. Their `cycles` are C per sample (or per bit: check) times D samples, for every pass over the data.
-    `kappa` is in J s^2. Ignored here: leakage, memory traffic, and everything else that draws power while the processor
-    works.
+    Papers have two notations: Tran et al. (INFOCOM 2019) write (alpha / 2) C D f^2, so kappa = alpha / 2; others write
+    kappa itself. In papers, `cycles` are C per sample (or per bit: check) times D samples, for every pass over the
+    data. Ignored here: leakage, memory traffic, and all other parts that draw power while the processor works.
     """
     return kappa * cycles * frequency_hz**2
 
 
 class ComputeEnergy(Component):
-    """The energy of a computation, in addition to the idle power of the device."""
+    """The energy of a computation, in addition to the idle energy of the device."""
 
     @abstractmethod
     def energy_j(self, flop: float, duration_s: float, clock: float = 1.0) -> float:
-        """Energy in J of `flop` operations that took `duration_s`, at the part `clock` of the nominal clock."""
+        """Energy in J of `flop` operations that took `duration_s`, at the share `clock` of the nominal frequency."""
 
     def beside(self, idle_w: float) -> ComputeEnergy:
-        """The law without the idle power in W of the device; laws of dynamic energy do not contain it."""
+        """The energy model without the idle power `idle_w` in W; models of dynamic energy do not include idle power."""
         return self
 
 
 class CmosEnergy(ComputeEnergy):
     """Dynamic energy kappa x cycles x f^2 of a processor whose clock f is given; see `compute_energy_j`.
 
-    Ignored here: the duration, leakage, memory, and everything else that draws power while the processor works.
+    Ignored here: the duration, leakage, memory, and all other parts that draw power while the processor works.
     """
 
     kind = "cmos"
     clock_hz: float = Field(ge=1e3, le=1e11)
     """Clock frequency f in Hz at the speed that `devices.speed` states; 1e9 in most papers."""
     flop_per_cycle: float = Field(gt=0)
-    """Floating-point operations for each clock cycle that is counted: FLOP of a sample over the paper's C."""
+    """Floating-point operations per counted clock cycle: FLOP per sample over the cycles C per sample in a paper."""
     kappa: float = Field(default=1e-28, ge=0)
-    """Effective switched capacitance in J s^2; 1e-28 in most papers, 1e-27 close to small boards."""
+    """Effective switched capacitance in J s^2; 1e-28 in most papers, 1e-27 is realistic for small boards."""
 
     def energy_j(self, flop: float, duration_s: float, clock: float = 1.0) -> float:
         return compute_energy_j(flop / self.flop_per_cycle, self.clock_hz * clock, self.kappa)
@@ -84,13 +83,13 @@ KAPPA = {
     "chen-2021-paper": 1e-27,  # arXiv 1909.07972, parameter table, recalled: check before quoting
     "yang-2021": 1e-28,  # arXiv 1911.02417, parameter table, recalled: 1e4 to 3e4 cycles per sample, 2 GHz
 }
-"""Effective switched capacitance in J s^2 of publications, in the convention E = kappa x cycles x f^2."""
+"""Effective switched capacitance kappa in J s^2 by publication, in the notation E = kappa x cycles x f^2."""
 
 
 class PublishedEnergy(ComputeEnergy):
-    """Dynamic energy with the kappa of a publication, of the table `KAPPA`.
+    """Dynamic energy with the constant kappa of a publication (see `KAPPA`).
 
-    Ignored here: the same as in `cmos`.
+    Ignored here: what `cmos` ignores.
     """
 
     kind = "published"
@@ -99,22 +98,22 @@ class PublishedEnergy(ComputeEnergy):
     clock_hz: float = Field(ge=1e3, le=1e11)
     """Clock frequency f in Hz at the speed that `devices.speed` states."""
     flop_per_cycle: float = Field(gt=0)
-    """Floating-point operations for each clock cycle that is counted."""
+    """Floating-point operations per counted clock cycle."""
 
     def energy_j(self, flop: float, duration_s: float, clock: float = 1.0) -> float:
         return compute_energy_j(flop / self.flop_per_cycle, self.clock_hz * clock, KAPPA[self.preset])
 
 
 class MeasuredEnergy(ComputeEnergy):
-    """Measured power times the time that a computation takes, stragglers' delays included.
+    """Measured power times the duration of a computation, including the delays of stragglers.
 
-    A Raspberry Pi 4 draws some 4 to 6 W while it trains (Ekaireb et al., WNS3 2022).
+    A Raspberry Pi 4 draws 4 to 6 W while it trains (Ekaireb et al., WNS3 2022).
     Ignored here: how the power varies with the kind of work.
     """
 
     kind = "measured"
     active_w: float = Field(ge=0)
-    """Power in W that the whole device draws while it computes, its idle power included."""
+    """Power in W that the whole device draws while it computes, including idle power."""
 
     def energy_j(self, flop: float, duration_s: float, clock: float = 1.0) -> float:
         return self.active_w * duration_s

@@ -1,4 +1,4 @@
-"""Fading: the fast fluctuation of a link's power by multipath, constant within a coherence block."""
+"""Fading: the fast fluctuation of a link's power due to multipath; the power is constant within a coherence block."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.units import SPEED_OF_LIGHT_M_S, db_to_linear
 
 RARE = 1e-8
-"""Share of fading blocks that is too small to count: one block of 43.5 ms in fifty days."""
+"""Share of fading blocks that is negligible: one block of 43.5 ms in fifty days."""
 
 _LONGEST_SPREAD_S = 1e-4
 _NARROW = 1e-3
@@ -27,40 +27,41 @@ _NARROW = 1e-3
 class Fading(Component):
     """The distribution of the power gain in one coherence block, with mean 1 in linear power.
 
-    A kind is a quantile function: it maps a uniform variable to a gain and never decreases, so one set of uniforms
-    compares two kinds on the same draws. The argument `los` is the line of sight of the link; most kinds ignore it.
+    A kind of fading is a quantile function: it maps a uniform random variable to a gain and never decreases, so the
+    same uniforms serve to compare two kinds. The argument `los` is True for a link with line of sight; most kinds
+    ignore it.
     """
 
-    if TYPE_CHECKING:  # pydantic lets no field implement an abstract property: only the type checker sees this one
+    if TYPE_CHECKING:  # a pydantic field cannot implement an abstract property, so only the type checker sees this one
 
         @property
         def coherence_s(self) -> float:
-            """Duration of a block in s, after which the gain is drawn again; infinity when it never changes."""
+            """Duration of a block in s, after which the gain is drawn again; infinity if the gain never changes."""
 
     def gain(self, uniform: float, los: bool = False) -> float:
-        """Power gain of one block for a uniform in the open interval (0, 1)."""
+        """Power gain of one block for a uniform random number in the open interval (0, 1)."""
         return float(self.gains(np.asarray(uniform), los))
 
     @abstractmethod
     def gains(self, uniform: Array, los: Mask | bool = False) -> Array:
-        """Power gains of many blocks, the quantile of every element; `los` broadcasts."""
+        """Power gains of many blocks: the quantiles at the elements of `uniform`, with which `los` is broadcast."""
 
     @abstractmethod
     def cdf(self, gain: Array, los: Mask | bool = False) -> Array:
-        """Probability that the gain of a block is at most each of `gain`."""
+        """Probability that the gain of a block is at most `gain`, element by element."""
 
     def peak(self, los: bool = False) -> float:
-        """The gain that fewer than one block in 10^8 exceeds, 18.4 (12.7 dB) under Rayleigh fading.
+        """The gain that one block in 10^8 exceeds, for example 18.4 (12.7 dB) under Rayleigh fading.
 
-        A link whose SNR times this gain is too low counts as unable to carry data. If the gain never changes, it is the
-        median gain.
+        A link counts as unable to carry data if its SNR times the peak gain is too low. If the gain never changes, the
+        peak is the median gain.
         """
         return self.gain(0.5 if math.isinf(self.coherence_s) else 1.0 - RARE, los)
 
     def combined(self, branches: int) -> Fading:
         """The distribution of the mean gain of `branches` antennas that fade independently.
 
-        Maximum-ratio combining adds the gains up: its gain is `branches` times this mean.
+        Maximum-ratio combining adds the gains of the antennas up: the combined gain is `branches` times the mean gain.
         """
         if branches == 1:
             return self
@@ -91,17 +92,17 @@ class NoFading(Fading):
 
 
 class BlockFading(Fading):
-    """A gain that is drawn again in each block."""
+    """Block fading: the gain is drawn again in each block."""
 
     coherence_s: float = Field(default=0.0435, gt=0)
-    """Duration of a block in s. Without it, the coherence time of `speed_m_s` at `channel.carrier_hz`, to three digits:
+    """Duration of a block in s. Default: the coherence time at `speed_m_s` and `channel.carrier_hz`, to three digits;
     0.0435 for 3 km/h at 3.5 GHz. See `coherence_time_s`."""
     speed_m_s: float = Field(default=3.0 / 3.6, gt=0)
-    """Speed in m/s of the terminals, which sets the duration of a block if `coherence_s` is not given; 3 km/h."""
+    """Speed of the terminals in m/s, by default 3 km/h; sets the duration of a block if `coherence_s` is not given."""
     delay_spread_s: float | Literal["from-scenario"] | None = None
-    """Root-mean-square delay spread in s of the paths. It makes a wide band frequency selective: the rate is the mean
-    over parts that fade independently (`independent_parts`). `from-scenario` is the median of TR 38.901 Table 7.5-6 for
-    the path loss, with line of sight under Rician fading; null for one gain in the whole band."""
+    """Root-mean-square delay spread of the paths in s. It makes a wide band frequency selective: the rate is the mean
+    over parts that fade independently (`independent_parts`). `from-scenario` takes the median of TR 38.901 Table 7.5-6
+    for the path loss, under Rician fading with line of sight; null means one gain in the whole band."""
 
     @field_validator("delay_spread_s")
     @classmethod
@@ -114,7 +115,7 @@ class BlockFading(Fading):
         return spread_s
 
     def at_carrier(self, carrier_hz: float) -> Self:
-        """A copy with the coherence time of `speed_m_s` at a carrier, unless `coherence_s` is given."""
+        """A copy with the coherence time at `speed_m_s` and the carrier; unchanged if `coherence_s` is given."""
         if "coherence_s" in self.model_fields_set:
             return self
         coherence_s = float(f"{coherence_time_s(self.speed_m_s, carrier_hz):.3g}")
@@ -122,23 +123,22 @@ class BlockFading(Fading):
 
     @property
     def shape(self) -> float:
-        """Squared mean over variance of the gain, the shape of its Gamma approximation; 0 if it depends on the link."""
+        """Shape of the Gamma approximation of the gain: squared mean over variance; 0 if it depends on the link."""
         return 0.0
 
     def over_band(self, parts: float) -> Fading:
-        """The distribution of the mean gain of `parts` of a band: Gamma with mean 1 and the variance over `parts`."""
+        """The distribution of the mean gain of `parts` of a band: Gamma with mean 1 and shape `shape` x `parts`."""
         return Nakagami(m=self.shape * parts, coherence_s=self.coherence_s)
 
     def in_band(self, parts: float, branches: int) -> Fading:
-        """The distribution of the gain of a part over the mean gain of the band, with `branches` antennas."""
+        """The distribution of the ratio of a part's gain to the mean gain of the band, with `branches` antennas."""
         return InBand(shape=self.shape * branches, parts=parts)
 
 
 class Rayleigh(BlockFading):
-    """Rayleigh block fading: many paths, none dominant; the power gain is exponential with mean 1.
+    """Rayleigh block fading for many paths, none of them dominant: the power gain is exponential with mean 1.
 
-    Ignored here: correlation between successive blocks. Averages of dB values are 2.5 dB below the dB value of the
-    average.
+    Ignored here: correlation between successive blocks. The mean of gains in dB is 2.5 dB below the mean gain in dB.
     """
 
     shape: ClassVar[float] = 1.0
@@ -157,17 +157,17 @@ class Rayleigh(BlockFading):
 
 
 class Rician(BlockFading):
-    """Rician block fading: one dominant path with K times the power of all other paths together.
+    """Rician block fading: one dominant path has K times the power of all other paths together.
 
-    The gain is |sqrt(K / (K + 1)) + CN(0, 1 / (K + 1))|^2, so 2 (K + 1) times it is non-central chi-squared with two
-    degrees of freedom and non-centrality 2 K. TR 38.901 Table 7.5-6 has K = 9 dB in cities and 7 dB indoors, both with
-    line of sight.
-    Ignored here: the spread of K between places (3.5 to 8 dB there), correlation between blocks. With a delay spread
-    the distribution is Nakagami's with the same variance.
+    The gain is |sqrt(K / (K + 1)) + CN(0, 1 / (K + 1))|^2, so 2 (K + 1) times the gain is non-central chi-squared with
+    two degrees of freedom and non-centrality 2 K. TR 38.901 Table 7.5-6 has K = 9 dB in cities and 7 dB indoors, both
+    with line of sight.
+    Ignored here: the standard deviation of K over positions (3.5 to 8 dB in the table), and correlation between blocks.
+    With a delay spread, the distribution is Nakagami's with the same variance.
     """
 
     k_db: float = Field(ge=-40, le=40)
-    """Power of the dominant path over the power of all others, in dB; -40 is Rayleigh, 40 hardly any fading."""
+    """K factor in dB, the power of the dominant path over that of all other paths; -40 is Rayleigh, 40 hardly fades."""
 
     @property
     def degrees(self) -> float:
@@ -193,7 +193,7 @@ class Rician(BlockFading):
 
 
 class CombinedRician(Rician):
-    """The mean of the gains of several antennas under Rician fading, each with the same K factor."""
+    """The mean gain of several antennas under Rician fading, all with the same K factor."""
 
     branches: int = Field(gt=0)
     """Number of antennas."""
@@ -206,12 +206,12 @@ class CombinedRician(Rician):
 class Nakagami(BlockFading):
     """Nakagami-m block fading: the power gain is Gamma with shape m and mean 1.
 
-    m = 1 is Rayleigh, m = 0.5 the one-sided Gaussian, a large m hardly any fading.
+    m = 1 is Rayleigh fading, m = 0.5 one-sided Gaussian fading, and a large m means hardly any fading.
     Ignored here: correlation between successive blocks.
     """
 
     m: float = Field(ge=0.5, le=1e6)
-    """Shape; the variance of the power is 1 / m."""
+    """Shape of the distribution; the variance of the power gain is 1 / m."""
 
     @property
     def shape(self) -> float:
@@ -228,16 +228,16 @@ class Nakagami(BlockFading):
 
 
 class FadingByLineOfSight(BlockFading):
-    """Rician fading on links with line of sight, Rayleigh on all others.
+    """Rician fading on links with line of sight, Rayleigh fading on all other links.
 
     Ignored here: correlation between successive blocks and between frequencies.
     """
 
     kind = "by-line-of-sight"
     delay_spread_s: None = None
-    """Always null, one gain in the whole band, because the parts of a band would depend on the state of the link."""
+    """Always null (one gain in the whole band), because the parts of a band would depend on the state of the link."""
     k_db: float = Field(default=9.0, ge=-40, le=40)
-    """K factor with line of sight; 9 dB is the mean in cities (TR 38.901 Table 7.5-6)."""
+    """K factor in dB with line of sight; 9 dB is the mean in cities (TR 38.901 Table 7.5-6)."""
 
     def of(self, los: bool) -> Fading:
         return self._states[los]
@@ -265,7 +265,7 @@ class FadingByLineOfSight(BlockFading):
 
 
 class CombinedByLineOfSight(FadingByLineOfSight):
-    """The mean of the gains of several antennas, either all with line of sight or all without."""
+    """The mean gain of several antennas, of which either all or none have line of sight."""
 
     branches: int = Field(gt=0)
     """Number of antennas."""
@@ -277,10 +277,10 @@ class CombinedByLineOfSight(FadingByLineOfSight):
 
 
 class InBand(Fading):
-    """The gain of one part of a band over the mean gain of all parts: `parts` times a Beta variable, with mean 1.
+    """Ratio of the gain of one part of a band to the mean gain of all parts: `parts` times a Beta variable (mean 1).
 
-    This holds for parts with Gamma gains of one shape m, and the ratio is independent of the mean. All parts exist at
-    the same time, so the coherence time is infinite.
+    This distribution holds if all parts have Gamma gains of the same shape m; the ratio is then independent of the mean
+    gain. All parts exist at the same time, so the coherence time is infinite.
     """
 
     kind = "in-band"
@@ -288,7 +288,7 @@ class InBand(Fading):
     shape: float = Field(gt=0)
     """Shape m of the gain of a part."""
     parts: float = Field(gt=1)
-    """Number of parts, not necessarily whole."""
+    """Number of parts of the band, not necessarily an integer."""
 
     def gains(self, uniform: Array, los: Mask | bool = False) -> Array:
         return self.parts * np.asarray(scipy.special.betaincinv(self.shape, self.shape * (self.parts - 1.0), uniform))
@@ -301,9 +301,10 @@ class InBand(Fading):
 def independent_parts(bandwidth_hz: float, delay_spread_s: float) -> float:
     """Number of independent parts, at least 1, whose mean gain has the variance of the mean gain over a band.
 
-    If the power of paths falls exponentially with their delay, gains at two frequencies have the correlation
-    1 / (1 + (2 pi d tau)^2). Its mean over a band is 1 / L = (2 a arctan(a) - ln(1 + a^2)) / a^2 with a = 2 pi tau B: L
-    is 1 in a narrow band and 2 B tau in a wide one, whose coherence bandwidth is 1 / (2 tau).
+    If the power of paths falls exponentially with their delay, gains at two frequencies with the distance d have the
+    correlation 1 / (1 + (2 pi d tau)^2), where tau is the delay spread. The mean correlation over a band of width B is
+    1 / L = (2 a arctan(a) - ln(1 + a^2)) / a^2 with a = 2 pi tau B. The number of parts L is 1 in a narrow band and
+    2 B tau in a wide band, so the coherence bandwidth of a wide band is 1 / (2 tau).
     """
     a = 2.0 * math.pi * delay_spread_s * bandwidth_hz
     if a < _NARROW:
@@ -314,9 +315,9 @@ def independent_parts(bandwidth_hz: float, delay_spread_s: float) -> float:
 def coherence_time_s(speed_m_s: float, carrier_hz: float) -> float:
     """Coherence time in s, 0.423 / f_D with the Doppler frequency f_D = v f / c; infinity for a terminal at speed 0.
 
-    This is the geometric mean of 1 / f_D and 9 / (16 pi f_D) (Rappaport, Wireless Communications): a convention, other
-    texts differ by a factor of two either way.
-    Ignored here: the angular spread of the paths, and scatterers that move while the terminal rests.
+    The time is the geometric mean of 1 / f_D and 9 / (16 pi f_D) (Rappaport, Wireless Communications). This choice is a
+    convention; other textbooks have up to twice or half the value.
+    Ignored here: the angular spread of the paths, and scatterers that move while the terminal does not.
     """
     doppler_hz = speed_m_s * carrier_hz / SPEED_OF_LIGHT_M_S
     return 0.423 / doppler_hz if doppler_hz > 0 else math.inf

@@ -20,7 +20,7 @@ class Overhead(Component):
 
     @abstractmethod
     def wire_bit(self, size_bit: int) -> int:
-        """Bits on the air, headers included."""
+        """Number of bits on the air for a payload of `size_bit`, including headers."""
 
 
 class NoOverhead(Overhead):
@@ -36,14 +36,14 @@ class Header(Overhead):
     """Every message carries one header, including an empty message."""
 
     header_bit: int = Field(ge=0)
-    """Bits per message."""
+    """Size of the header in bits per message."""
 
     def wire_bit(self, size_bit: int) -> int:
         return size_bit + self.header_bit
 
 
 class Packets(Overhead):
-    """A payload is cut into packets of at most `mtu_byte`, each with its headers; 40 bytes in 1500 are 2.7 %.
+    """A payload is cut into packets of at most `mtu_byte`, each with headers; 40 header bytes of 1500 are 2.7 %.
 
     Ignored here: acknowledgements, connection set-up, slow start, and retransmissions above the radio.
     """
@@ -51,9 +51,9 @@ class Packets(Overhead):
     headers: Literal["tcp-ipv4", "tcp-ipv4-timestamps", "tcp-ipv6", "udp-ipv4", "udp-ipv6"] = "tcp-ipv4"
     """Transport and network protocol, which determine the header bytes of each packet."""
     link_byte: int = Field(default=0, ge=0)
-    """Further bytes per packet below the network layer and outside `mtu_byte`; about 10 in 5G NR, 38 on Ethernet."""
+    """Further bytes per packet below the network layer, not part of `mtu_byte`; about 10 in 5G NR, 38 on Ethernet."""
     mtu_byte: int = Field(default=1500, gt=0)
-    """Largest packet in byte, including the headers of the network layer and above."""
+    """Maximum size of a packet in bytes, including the headers of the network layer and above."""
 
     @field_validator("mtu_byte")
     @classmethod
@@ -64,7 +64,7 @@ class Packets(Overhead):
         return mtu_byte
 
     def wire_bit(self, size_bit: int) -> int:
-        """Payload and headers of ceil(payload / (mtu - header)) packets in bit; 0 for an empty payload."""
+        """Size in bits of payload and headers in ceil(payload / (mtu - header)) packets; 0 for an empty payload."""
         header_byte = HEADER_BYTE[self.headers]
         packets = -(-size_bit // (8 * (self.mtu_byte - header_byte)))
         return size_bit + 8 * packets * (header_byte + self.link_byte)

@@ -1,4 +1,4 @@
-"""Profiles of real radios and base stations: their power, each number with the quality of its source."""
+"""Profiles of real radios and base stations: their powers, and the quality of the source of each number."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from fednet_emu.component.component import Component
 
 Mark = Literal["measured", "derived", "table", "recalled", "assumed"]
 MARKS: tuple[Mark, ...] = ("measured", "derived", "table", "recalled", "assumed")
-"""Quality of the source of a number, best first: measured on such a device; derived from measurements; stated by the
-maker; recalled or quoted by others, not read in the publication; assumed."""
+"""Quality of the source of a number (its mark), best first. measured: on such a device. derived: from measurements.
+table: stated by the maker. recalled: from memory or quoted by others, not read in the source. assumed: no source."""
 
 
 def check_marks(numbers: Mapping[str, float | None], marks: Mapping[str, Mark | None]) -> None:
-    """Raise a `ValueError` if a stated number has no mark, or a mark has no number."""
+    """Raise a `ValueError` if a stated number has no mark of its source quality, or a mark has no number."""
     for name in dict.fromkeys((*numbers, *marks)):
         number, mark = numbers.get(name), marks.get(name)
         if number is not None and mark is None:
@@ -30,7 +30,7 @@ _PLACE = {"device": "devices", "radio": "channel.device", "station": "channel.ba
 
 
 def kind_of(given: Mapping[str, Any]) -> Kind | None:
-    """The kind of profile that these settings belong to; None if they do not determine it."""
+    """The kind of profile that the settings `given` belong to; None if they do not determine the kind."""
     if "compute" in given:
         return "device"
     if "receive_w" in given:
@@ -39,7 +39,7 @@ def kind_of(given: Mapping[str, Any]) -> Kind | None:
 
 
 def refuse_another(kind: Kind, given: Any) -> Any:
-    """Return the settings of a profile of this kind; raise a `ValueError` if they belong to another kind."""
+    """Return `given`, the settings of a profile; raise a `ValueError` if they belong to another kind than `kind`."""
     other = kind_of(given) if isinstance(given, Mapping) else None
     if other not in (None, kind):
         got = given.get("title") or "one without a title"
@@ -48,34 +48,34 @@ def refuse_another(kind: Kind, given: Any) -> Any:
 
 
 class TransmitterProfile(Component):
-    """A real transmitter. Each number has a value, or null if no source states one."""
+    """A real transmitter. Each number has a value, or null if no source states a value."""
 
     NUMBERS: ClassVar[tuple[str, ...]] = ("most_dbm", "amplifier_efficiency")
-    """Names of the numbers with marks."""
+    """Names of the numbers whose source quality is marked in `evidence`."""
     title: str = ""
     """A readable name."""
     use: str = ""
     """Description of the transmitter."""
     source: str
-    """Source of its numbers."""
+    """Source of the transmitter's numbers."""
     year: int = Field(ge=1970, le=2100)
-    """Year in which it was first sold, or measured."""
+    """Year in which the transmitter was first sold, or measured."""
     most_dbm: float | None
-    """Largest radiated power in dBm for which the numbers hold; null where no source states it. The radiated power of a
+    """Maximum radiated power in dBm for which the numbers hold; null if no source states it. The radiated power in a
     run is `tx_power_dbm` of the radio."""
     amplifier_efficiency: float | None = Field(gt=0, le=1)
-    """Radiated over drawn power of the amplifier; null where no source states it."""
+    """Efficiency of the amplifier (radiated / consumed power); null if no source states it."""
     evidence: dict[str, Mark | None]
     """Quality of the source of each stated number, by the name of the number."""
 
     @property
     def numbers(self) -> dict[str, float | None]:
-        """The numbers with marks, by name; None for a number that no source states."""
+        """The values of `NUMBERS` by name; None for a number that no source states."""
         return {name: getattr(self, name) for name in self.NUMBERS}
 
     @property
     def marks(self) -> dict[str, Mark | None]:
-        """The mark of each number, by name; None for a number that is not stated."""
+        """The quality of the source (mark) of each number, by name; None for a number that no source states."""
         return {name: self.evidence.get(name) for name in self.NUMBERS}
 
     def _check(self) -> None:
@@ -83,10 +83,11 @@ class TransmitterProfile(Component):
 
 
 class RadioProfile(TransmitterProfile):
-    """The radio of a device. Its powers add to the idle power of the device.
+    """The radio of a device. Its powers come on top of the idle power of the device.
 
-    Power may grow with the rate: in P = a + b R, a is `transmit_w` or `receive_w`, and b is in joules per bit.
-    Ignored here: tail energy after a transfer, and the largest rate up to which a law was measured.
+    Power may grow with the rate R, as P = a + b R: a is `transmit_w` or `receive_w`, and b is `transmit_j_per_bit` or
+    `receive_j_per_bit`.
+    Ignored here: tail energy after a transfer, and the maximum rate in the measurements.
     """
 
     NUMBERS = (
@@ -96,14 +97,14 @@ class RadioProfile(TransmitterProfile):
     circuit_w: float | None = Field(ge=0, le=1e6)
     """Power in W of the transmitter without its amplifier; null if `transmit_w` includes it, or no source states it."""
     transmit_w: float | None = Field(ge=0, le=1e6)
-    """Power in W while sending at `most_dbm`, amplifier included; null where no source states it. Without an efficiency
-    of the amplifier this power is drawn at any radiated power."""
+    """Power in W while sending at `most_dbm`, including the amplifier; null if no source states it. If
+    `amplifier_efficiency` is null, the radio draws this power at any radiated power."""
     receive_w: float | None = Field(ge=0, le=1e6)
-    """Power in W while receiving; null where no source states it."""
+    """Power in W while receiving; null if no source states it."""
     transmit_j_per_bit: float | None = Field(ge=0, le=1)
-    """Energy in J of each bit sent, in addition to these powers; null where no source states it."""
+    """Energy in J per bit sent, in addition to the power while sending; null if no source states it."""
     receive_j_per_bit: float | None = Field(ge=0, le=1)
-    """Energy in J of each bit received, in addition to these powers; null where no source states it."""
+    """Energy in J per bit received, in addition to the power while receiving; null if no source states it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -127,7 +128,7 @@ class StationProfile(TransmitterProfile):
 
     NUMBERS = (*TransmitterProfile.NUMBERS, "idle_w")
     idle_w: float | None = Field(ge=0, le=1e6)
-    """Power in W of the whole station without load; null where no source states it."""
+    """Power in W of the whole base station without load; null if no source states it."""
 
     @model_validator(mode="before")
     @classmethod

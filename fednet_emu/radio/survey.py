@@ -1,4 +1,4 @@
-"""Survey: the rates of a radio environment over distance, without running a scenario."""
+"""Survey: the rates of a radio environment as a function of distance, without running a scenario."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DIMENSIONS = [field.name for field in fields(LinkDraws)]
 
 
 class Rates(NamedTuple):
-    """Quantiles (10 %, 50 % and 90 %) over links of the rate in bit/s at each distance; nan out of range."""
+    """Quantiles (10 %, 50 % and 90 %) over links of the rate at each distance; nan outside the path loss's range."""
 
     low_bps: Array
     median_bps: Array
@@ -27,10 +27,11 @@ class Rates(NamedTuple):
 
 
 def uplink_rates(channel: Channel, distances_2d_m: Array) -> Rates:
-    """Rates of lone uplinks in the whole band, at many places for each distance, averaged over fading at each place.
+    """Rates of lone uplinks in the whole band at many positions per distance, averaged over fading at each position.
 
-    The places are a fixed low-discrepancy sequence, so the numbers are reproducible; with 2000 places the median is
-    within about 1 %. Devices that are too weak for the whole band send on part of it (`narrowing`).
+    Random quantities of positions are a fixed low-discrepancy sequence, so the rates are reproducible; with 2000
+    positions the median is accurate to about 1 %. Devices that are too weak for the whole band send on part of the band
+    (`narrowing`).
     Ignored here: other transmissions, headers, and the access scheme.
     """
     draws = _places(LINKS)
@@ -60,7 +61,7 @@ def _rates_bps(channel: Channel, distance_m: float, draws: LinkDraws) -> Array:
 
 
 def _places(count: int) -> LinkDraws:
-    """Draws of an additive recurrence with the powers of the generalised golden ratio (Roberts 2018)."""
+    """Quasi-random draws of `count` links: an additive recurrence with powers of the golden ratio (Roberts 2018)."""
     ratio = 2.0
     for _ in range(60):
         ratio = (1.0 + ratio) ** (1.0 / (len(_DIMENSIONS) + 1))

@@ -1,6 +1,6 @@
 """The ledger of a run: every transfer, computation, round and evaluation, in simulated time.
 
-Times are integer nanoseconds here and seconds in the tables of users. Devices are numbered from 0.
+Times are integers in ns here, and in s in the tables for users. Device indices begin at 0.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NS_PER_S = 1e9
 
 
 class IdleEnergy:
-    """Idle power of all devices together over simulated time; it changes with empty batteries."""
+    """Total idle power of all devices over simulated time; the power changes when batteries become empty or charged."""
 
     def __init__(self, power_w: float = 0.0) -> None:
         self.power_w = power_w
@@ -57,22 +57,21 @@ class IdleEnergy:
 
 
 SERVER = -1
-"""The server's number in columns that hold device numbers."""
+"""The server's index in columns of device indices."""
 SEVERAL = -2
-"""Receiver of a transfer to several devices, which are in `receptions`."""
+"""Value of `receiver` for a transfer to several devices, which `receptions` lists."""
 NEVER_NS = -1
 """Value of `started_ns` for a transfer that never started."""
 
 SCORES = ("loss", "accuracy", "worst_accuracy", "std_accuracy", "worst_train_loss", "attack_success")
-"""Columns of `evaluations` with the quality of a model, apart from further metrics."""
+"""Columns of `evaluations` with the quality of a model, without columns of further metrics."""
 _NO_SCORES = frozenset({*EvaluationRow._fields, "simulated_s", "total_bit"} - {*SCORES})
 WHERE_USED = ("backhaul", "batteries", "handovers", "energies", "traffic")
-"""Tables that are left out without rows: of backhaul, batteries, handovers, other users, and the energies of an ended
-run."""
+"""Tables that are left out if they have no rows: backhaul, batteries, handovers, final energies, and other users."""
 TABLES = tuple(ROWS)
 """Names of all tables."""
 SCENE, DATA_SPLIT, GROUND = "scene", "data_split", "ground"
-"""Tables that describe the federation: positions and links of devices, split of the samples, map of gains."""
+"""Names of the tables that describe the federation: positions and links of devices, split of samples, map of gains."""
 DESCRIBED = (SCENE, DATA_SPLIT, GROUND)
 _TAKEN = frozenset({*TABLES, *DESCRIBED})
 
@@ -83,12 +82,12 @@ def device_label(device: int) -> str:
 
 
 def scores_in(columns: Iterable[str]) -> list[str]:
-    """Select the columns of `evaluations` with the quality of a model: all but round, time and costs."""
+    """Select the columns of `evaluations` with the quality of a model: all except round, time and costs."""
     return [name for name in columns if name not in _NO_SCORES]
 
 
 class Ledger:
-    """All tables of one run, and the running totals for stop rules and progress lines."""
+    """All tables of one run, and running totals for stop rules and progress lines."""
 
     def __init__(self, metrics: Sequence[str] = ()) -> None:
         self.metrics = tuple(metrics)  # names of further columns of `evaluations` and `device_evaluations`
@@ -110,44 +109,44 @@ class Ledger:
         self.traffic_bit, self.traffic_ns = 0, 0
         self.traffic_classes: dict[str, int] = {}
         self.series: dict[str, list[dict[str, Any]]] = {}
-        self.described: dict[str, Callable[[], pd.DataFrame]] = {}  # make the tables of `DESCRIBED`, with a folder
+        self.described: dict[str, Callable[[], pd.DataFrame]] = {}  # functions that make the tables of `DESCRIBED`
         self.asked: Counter[int] = Counter()  # number of rounds in which each device was invited
         self.given: set[int] = set()  # numbers of values that all devices have from the start
-        self.sent_bit = [0] * len(KINDS)  # totals on the air, by kind of link
+        self.sent_bit = [0] * len(KINDS)  # total bits on the air, by kind of link
         self.offered_bit = [0] * len(KINDS)
         self.backhaul_bit, self.backhaul_j = 0, 0.0  # the energy is part of `energy_j`
         self.energy_j = 0.0  # of all transmissions, receptions and computations so far, without idle energy
         self.idle = IdleEnergy()
-        self.stations_w = 0.0  # idle power of all base stations together
-        self.ended_ns = 0  # end of the run, to which `energies` counts
-        # distances [n] in m of transfers (rows [n]) to receivers [n]
+        self.stations_w = 0.0  # total idle power of all base stations
+        self.ended_ns = 0  # end of the run, up to which `energies` counts
+        # function for the distances [n] in m between the senders of transfers (rows [n]) and receivers [n]
         self.distances: Callable[[Rows, IntArray], Array] | None = None
-        # called with table name and columns of each new row of `evaluations`, `rounds` and the series of algorithms
+        # functions called with table name and columns of each new row of `evaluations`, `rounds` and series
         self.listeners: list[Callable[[str, Mapping[str, Any]], None]] = []
 
     def spent_j(self, now_ns: int) -> float:
-        """Total energy in J so far: of ended activities, and idle energy."""
+        """Total energy in J so far: energy of ended activities, and idle energy of devices and base stations."""
         return self.energy_j + self.idle.until_j(now_ns) + self.stations_j(now_ns)
 
     def stations_j(self, now_ns: int) -> float:
         return self.stations_w * (now_ns / 1e9)
 
     def record(self, series: str, **values: Any) -> None:
-        """Add a row to a series of an algorithm: `record("staleness", step=3, staleness=1)`."""
+        """Add a row to a series of an algorithm, for example `record("staleness", step=3, staleness=1)`."""
         if series in _TAKEN:
             raise ValueError(f"series: is a table of the ledger, got '{series}'; choose another name")
         self.series.setdefault(series, []).append(values)
         self._tell(series, values)
 
     def add_phases(self) -> None:
-        """Add the columns of `PhaseColumns` to the table of transfers, which has no rows yet."""
+        """Add the columns of `PhaseColumns` to the table of transfers, which must not have rows yet."""
         self.has_phases = True
         self._make_transfers()
 
     def add_traffic(self, classes: Mapping[str, int], slices: Sequence[str]) -> None:
         """Add the columns of `SharedColumns` to the transfers, and name the slices and the classes of other users.
 
-        Classes have the time in ns from which on their delays count.
+        `classes` maps the name of a class to the time in ns from which on its delays count.
         """
         self.is_shared, self.traffic_classes = True, dict(classes)
         self._make_transfers()
@@ -177,7 +176,7 @@ class Ledger:
             listener(table, row)
 
     def keep_in(self, folder: Path) -> None:
-        """Move rows that exceed memory to unnamed files in a folder, from now on."""
+        """From now on, move rows beyond the memory limit of a table to unnamed files in `folder`."""
         for name in TABLES:
             getattr(self, name).folder = folder
 
@@ -191,7 +190,7 @@ class Ledger:
         }
 
     def parts(self) -> dict[str, Iterable[pd.DataFrame]]:
-        """Return every table of `frames` in parts, so that only one part is in memory."""
+        """Return every table of `frames` in parts, so that only one part at a time is in memory."""
         import pandas as pd
 
         own: dict[str, Iterable[pd.DataFrame]] = {name: [table()] for name, table in self.described.items()}
@@ -201,7 +200,7 @@ class Ledger:
         return {**own, **kept, "transfers": self._transfers(), "receptions": self._receptions()}
 
     def with_receptions(self) -> Iterator[tuple[int, Rows, Rows]]:
-        """Iterate over blocks of transfers: number of the first transfer, transfers, and receptions of these transfers.
+        """Iterate over blocks of transfers: row number of the first transfer, transfers, and their receptions.
 
         Receptions that are not in the order of their transfers are left out.
         """
@@ -220,7 +219,7 @@ class Ledger:
             row = end
 
     def _transfers(self) -> Iterator[pd.DataFrame]:
-        """Yield transfers with their numbers, lost bits, distances (the largest of several) and mean rates."""
+        """Yield transfers with row numbers, lost bits, distances (the maximum over receivers) and mean rates."""
         for row, rows, heard in self.with_receptions():
             frame = self.transfers.shown(rows)
             frame.insert(0, "transfer", np.arange(row, row + len(rows)))
@@ -240,7 +239,6 @@ class Ledger:
             yield frame
 
     def _distances_m(self, transfers: Rows, receivers: IntArray) -> NDArray[np.float32]:
-        """Distances in m [n] of transfers to receivers at their starts; NaN where unknown."""
         distance_m = np.full(len(receivers), np.nan, np.float32)
         known = (transfers["started_ns"] != NEVER_NS) & (receivers != SEVERAL)
         if self.distances is not None and known.any():
@@ -248,9 +246,9 @@ class Ledger:
         return distance_m
 
     def event_digest(self) -> str:
-        """Hash of all transfers, receptions, computations and backhaul messages, to the nanosecond.
+        """Hash of all transfers, receptions, computations, backhaul messages and files of other users, to the ns.
 
-        Learnt values (losses, accuracies) are left out, so a timing-only run has the same hash.
+        Learned values (losses, accuracies) are left out, so a timing-only run has the same hash.
         """
         whole = blake2b(digest_size=16)
         for table in (self.transfers, self.receptions, self.computes):
@@ -262,7 +260,7 @@ class Ledger:
 
 
 def _mean_rates_bps(rows: Rows) -> NDArray[np.float32]:
-    """Transmitted bits over the time on the air without gaps and tails, [transfers]; NaN for a time of 0."""
+    """Mean rates [transfers]: transmitted bits over the airtime without gaps and tails; NaN if that time is 0."""
     air_ns = np.where(rows["started_ns"] == NEVER_NS, 0, rows["ended_ns"] - rows["started_ns"])
     if "gap_ns" in (rows.dtype.names or ()):
         air_ns = air_ns - rows["gap_ns"] - rows["tail_ns"]

@@ -1,4 +1,4 @@
-"""Reasons of lost transfers and stopped computations: their words in the records, and their meanings."""
+"""Reasons of lost transfers and stopped computations: words in the records, and meanings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Reason(NamedTuple):
-    """Meaning of a reason, and its wording after a number of messages."""
+    """Meaning of a reason, and its wording in sentences such as "3 timed out"."""
 
     meaning: str
     in_words: str
@@ -25,16 +25,16 @@ MEANINGS = {
     "empty": Reason("the battery of the sender or a receiver got empty", "with an empty battery"),
     "connect": Reason("no connection within `network.session.connect_timeout_s`", "without a connection"),
 }
-"""Reasons by word, in the order of their codes, which the event digest covers; the empty word means delivered."""
+"""Reasons by word, in the order of their codes. The event digest covers the codes. The empty word means delivered."""
 
 REASONS = list(MEANINGS)
-"""Words by code; plug-ins append the words of their faults."""
+"""Words of reasons by code; plug-ins append the words of their faults."""
 
 CODE = {reason: code for code, reason in enumerate(REASONS)}
 
 
 def add_reason(reason: str, meaning: str) -> None:
-    """Add the word of a fault, unless it is known."""
+    """Add `reason`, the word of a fault, with its meaning, unless the word is known."""
     if reason not in MEANINGS:
         MEANINGS[reason] = Reason(meaning, f"lost by {reason}")
         CODE[reason] = len(REASONS)

@@ -1,6 +1,6 @@
-"""The rows of the recorded tables: annotations are the types of columns, and docstrings their reference.
+"""The rows of the recorded tables. Annotations are the types of columns, and docstrings are their reference.
 
-Times are integer nanoseconds here and seconds in the tables of users. Devices are numbered from 0, the server is -1.
+Times are integers in ns here, and in s in the tables for users. Device indices begin at 0; the server is -1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fednet_emu.records.table import MEASURE, Column
 
 KINDS = ("uplink", "downlink", "sidelink")
 DIRECTIONS = ("down", "up")
-"""Directions on the backhaul: from the cloud to an edge server, and back."""
+"""Directions on the backhaul: from the cloud to an edge server, and from an edge server to the cloud."""
 
 Time = Annotated[int, Column(np.int64, seconds=True)]
 Number = Annotated[int, Column(np.int64)]
@@ -26,10 +26,10 @@ Why = Annotated[int, Column(np.int8, words=REASONS)]
 
 
 class TransferRow(NamedTuple):
-    """One row for each transmission, in the order of their ends."""
+    """One row for each transmission, in the order of the ends of transmissions."""
 
     kind: Annotated[int, Column(np.int8, words=KINDS)]
-    """direction"""
+    """direction of the link: uplink, downlink or sidelink"""
     sender: Device
     """sending device, or the server"""
     receiver: Device
@@ -37,38 +37,38 @@ class TransferRow(NamedTuple):
     receivers: Device
     """number of receivers"""
     size_bit: Number
-    """size of payload and header"""
+    """size of payload and headers"""
     payload: Value
     """number of the sent value, as in `computes`; -1 if the payload is not a single deferred value"""
     requested_ns: Time
-    """time of the request"""
+    """time of the request for the transfer"""
     started_ns: Time
     """start of the transmission on the air; NaN for a transfer that never started"""
     ended_ns: Time
     """end of the transfer"""
     air_bit: Measure
-    """bits transmitted: the size of a completed transfer, less if the transfer was cut off"""
+    """bits transmitted: the size of a completed transfer, or less if the transfer was cut off"""
     delivered_bit: Number
     """bits delivered, summed over receivers"""
     lost: Why
     """empty, or the reason of the loss, see [reasons](#reasons-of-loss)"""
     energy_j: Measure
-    """energy of the transmitter: (power / amplifier efficiency + circuit power) x time on the air"""
+    """energy of the transmitter: (radiated power / amplifier efficiency + circuit power) x airtime"""
     receive_j: Measure
-    """energy of the receiving devices: `receive_w` x time on the air, for each device"""
+    """energy of the receiving devices: `receive_w` x airtime, summed over devices"""
     cell: Annotated[int, Column(np.int32, digest=False)]
-    """cell of the transfer, from 0; its last cell after a handover; the cluster of a sidelink transfer"""
+    """index of the cell of the transfer, from 0; the last cell after a handover; the cluster of a sidelink transfer"""
     snr: Ratio = 0.0
     """mean SNR of the link at the start: signal over noise, on the whole band, at the transmit power of the transfer,
-    averaged over fading, with the gain of the receiver's antennas; the lowest one of several receivers; NaN for wired
+    averaged over fading, with the gain of the receiver's antennas; the minimum over several receivers; NaN for wired
     and recorded links, and for a transfer that never started"""
 
 
 class PhaseColumns(NamedTuple):
-    """The columns from `access_s` on exist in runs with delays off the air; `size_bit` is then the payload alone.
+    """The columns from `access_s` on exist only in runs with delays besides airtime; `size_bit` is then payload only.
 
-    From request to end a transfer passes set-up, access, its wait for a turn, the time on the air with its gaps, and
-    the tail.
+    From request to end, a transfer passes through set-up, access, the wait for a turn, the airtime with gaps, and the
+    tail.
     """
 
     access_ns: Time
@@ -76,46 +76,46 @@ class PhaseColumns(NamedTuple):
     setup_ns: Time
     """wait for a connection, and for software"""
     gap_ns: Time
-    """time without bits to send while on the air: waiting for acknowledgements"""
+    """part of the airtime without bits to send, while the sender waits for acknowledgements"""
     tail_ns: Time
     """time from the last bit on the air to its reception"""
     wire_bit: Number
     """size of payload and headers"""
     reverse_bit: Number
-    """size of the receiver's acknowledgements; they take no time on the air"""
+    """size of the receiver's acknowledgements, which take no airtime"""
 
 
 class SharedColumns(NamedTuple):
-    """The column `others_s` exists in runs with `traffic`."""
+    """The column `others_s` exists only in runs with `traffic`."""
 
     others_s: Measure
     """time lost to files of other users: on the air, the integral of 1 - share of the band / share without the files;
-    in a wait for a turn, the integral of the part of files among the transmissions on the air"""
+    during a wait for a turn, the integral of the share of files among the transmissions on the air"""
 
 
 class TrafficRow(NamedTuple):
-    """With `traffic`: one row for each file of another user, in the order of their ends."""
+    """With `traffic`: one row for each file of another user, in the order of the ends of files."""
 
     traffic_class: Annotated[int, Column(np.int32)]
-    """name of the class"""
+    """name of the class of users"""
     user: Device
-    """number of the user in its class"""
+    """index of the user in its class"""
     direction: Annotated[int, Column(np.int8, words=KINDS)]
-    """direction"""
+    """direction of the link: uplink or downlink"""
     cell: Annotated[int, Column(np.int32, digest=False)]
-    """cell of the file, from 0"""
+    """index of the cell of the file, from 0"""
     slice: Annotated[int, Column(np.int32, digest=False)]
     """name of the slice of the file"""
     size_bit: Number
     """size of the file and its headers"""
     requested_ns: Time
-    """arrival of the file"""
+    """arrival of the file in the queue"""
     started_ns: Time
-    """start on the air; NaN for a file that never started"""
+    """start of the transmission on the air; NaN for a file that never started"""
     ended_ns: Time
-    """end of the file, or of the run"""
+    """end of the file, or of the run if the file is unfinished"""
     transmitted_bit: Measure
-    """bits transmitted"""
+    """bits of the file that were transmitted"""
     loss_reason: Why
     """empty, or the reason of the loss, see [reasons](#reasons-of-loss); `end` for a file that the run's end cut off"""
 
@@ -124,22 +124,22 @@ class ReceptionRow(NamedTuple):
     """One row for each receiver of a transmission to several receivers."""
 
     transfer: Number
-    """row number of the table `transfers`"""
+    """row number of the transfer in the table `transfers`"""
     receiver: Device
     """receiving device"""
     lost: Why
     """empty, or the reason of the loss, see [reasons](#reasons-of-loss)"""
     receive_j: Measure = 0.0
-    """energy of this receiver; the sum over all receivers is `receive_j` of the transfer"""
+    """energy of the receiver; the sum over all receivers is `receive_j` of the transfer"""
     snr: Ratio = 0.0
-    """mean SNR of the link to this receiver, as in `transfers`"""
+    """mean SNR of the link to the receiver, as in `transfers`"""
 
 
 class HandoverRow(NamedTuple):
-    """With `network.handover: during`: one row for each change of cell of a transfer."""
+    """With `network.handover: during`: one row for each time that a transfer changes its cell."""
 
     kind: Annotated[int, Column(np.int8, words=KINDS)]
-    """direction"""
+    """direction of the transfer: uplink or downlink"""
     device: Device
     """device that is handed over"""
     simulated_ns: Time
@@ -153,30 +153,30 @@ class HandoverRow(NamedTuple):
 
 
 class BackhaulRow(NamedTuple):
-    """One row for each message between the cloud and an edge server, in the order of their ends."""
+    """One row for each message between the cloud and an edge server, in the order of the ends of messages."""
 
     direction: Annotated[int, Column(np.int8, words=DIRECTIONS)]
-    """`up` to the cloud, `down` from it"""
+    """direction: `up` to the cloud, `down` from the cloud"""
     edge: Device
-    """number of the edge server, which is the number of its cell"""
+    """index of the edge server, which is the index of its cell"""
     size_bit: Number
-    """size of payload and header"""
+    """size of payload and headers"""
     payload: Value
     """number of the sent value, as in `computes`; -1 if the payload is not a single deferred value"""
     requested_ns: Time
-    """time of the request"""
+    """time of the request for the message"""
     started_ns: Time
     """start of the transmission; NaN for a message that never started"""
     ended_ns: Time
     """time of arrival or loss"""
     sent_bit: Number
-    """bits sent: the size, or less if the message was cut off"""
+    """bits sent: the size of the message, or less if the message was cut off"""
     delivered_bit: Number
-    """bits delivered: the size, or 0 if the message was lost"""
+    """bits delivered: the size of the message, or 0 if the message was lost"""
     lost: Why
     """empty, or the reason of the loss, see [reasons](#reasons-of-loss)"""
     energy_j: Measure
-    """energy: `energy_j_per_bit` x `sent_bit`"""
+    """energy of the message: `energy_j_per_bit` x `sent_bit`"""
 
 
 class ComputeRow(NamedTuple):
@@ -189,7 +189,7 @@ class ComputeRow(NamedTuple):
     ended_ns: Time
     """end of the computation"""
     flop: Measure
-    """floating-point operations done"""
+    """number of floating-point operations done"""
     energy_j: Measure
     """energy of the processor; 0 for the server"""
     input: Value
@@ -197,7 +197,7 @@ class ComputeRow(NamedTuple):
     result: Value
     """number of the resulting value"""
     stopped: Why
-    """empty, or the reason for an early stop; `flop` and `energy_j` then count the completed part"""
+    """empty, or the reason for an early stop; `flop` and `energy_j` then count only the completed part"""
 
 
 class RoundRow(NamedTuple):
@@ -216,9 +216,10 @@ class RoundRow(NamedTuple):
 
 
 class EvaluationRow(NamedTuple):
-    """One row for each evaluation of the model; bits and energy are sums from the start to this time.
+    """One row for each evaluation of the model; bits and energy are totals from the start of the run.
 
-    A column for each of `evaluation.metrics` follows, and `consensus` and `own_accuracy` with `evaluation.consensus`.
+    Further columns are the metrics in `evaluation.metrics` and, with `evaluation.consensus`, `consensus` and
+    `own_accuracy`.
     """
 
     round: Number
@@ -238,11 +239,11 @@ class EvaluationRow(NamedTuple):
     accuracy: Measure
     """fraction of test samples that are classified correctly; NaN for a regression"""
     worst_accuracy: Measure
-    """lowest accuracy of a device, with `evaluation.per_device`"""
+    """minimum accuracy over devices, with `evaluation.per_device`"""
     std_accuracy: Measure
     """standard deviation of the accuracy over devices, with `evaluation.per_device`"""
     worst_train_loss: Measure
-    """largest mean loss of a device on its own training samples, with `evaluation.train_loss`"""
+    """maximum over devices of the mean loss on the device's own training samples, with `evaluation.train_loss`"""
     attack_success: Measure
     """fraction of the attacked test samples that are classified as the attacker intends"""
 
@@ -265,7 +266,7 @@ class DeviceEvaluationRow(NamedTuple):
 class BatteryRow(NamedTuple):
     """With `devices.battery`: a row for each battery at the start, at the end, and at each change of its loads.
 
-    Energies other than the charge are sums since the start.
+    All energies except the charge are totals since the start.
     """
 
     device: Device
@@ -277,7 +278,7 @@ class BatteryRow(NamedTuple):
     harvested_j: Measure
     """harvested energy"""
     spilled_j: Measure
-    """harvested energy beyond the capacity"""
+    """harvested energy that exceeded the capacity of the battery"""
     computing_j: Measure
     """energy of computations"""
     sending_j: Measure
@@ -291,24 +292,24 @@ class BatteryRow(NamedTuple):
 
 
 class EnergyRow(NamedTuple):
-    """Energies of the whole run: one row for each device, and a last row, `device` -1, for all base stations together.
+    """Energies of the whole run: one row for each device, and a last row (`device` -1) for all base stations together.
 
-    `computing_j`, `sending_j`, `receiving_j` and `idle_j` of all rows add up to `energy_j` of the summary, less
-    `backhaul_j`. The energy of a broadcast counts once for its sender and once for each receiver.
+    `computing_j`, `sending_j`, `receiving_j` and `idle_j` of all rows add up to `energy_j` minus `backhaul_j` of the
+    summary. The energy of a broadcast counts once for its sender and once for each receiver.
     """
 
     device: Device
     """device, or -1 for base stations"""
     computing_j: Measure
-    """energy of computations in addition to idle energy; NaN where it is unknown"""
+    """energy of computations in addition to idle energy; NaN if unknown"""
     sending_j: Measure
     """energy of transmissions in addition to idle energy"""
     receiving_j: Measure
     """energy of receptions in addition to idle energy"""
     idle_j: Measure
-    """idle energy, except while the battery is empty"""
+    """idle energy; none is counted while the battery is empty"""
     waiting_j: Measure
-    """part of `idle_j` while the device neither sends, receives nor computes; NaN for base stations"""
+    """part of `idle_j` in times in which the device neither sends, receives nor computes; NaN for base stations"""
 
 
 ROWS: dict[str, type[tuple[float, ...]]] = {

@@ -16,10 +16,10 @@ from fednet_emu.records.table import Table
 
 
 def jain(counts: Iterable[float]) -> float:
-    """Jain's index (sum x)^2 / (n sum x^2) of n numbers: 1 when all are equal, 1 / n when all but one are zero.
+    """Jain's fairness index (sum x)^2 / (n sum x^2) of n numbers: 1 if all are equal, 1 / n if all but one are zero.
 
     Jain, Chiu, Hawe, "A Quantitative Measure of Fairness and Discrimination for Resource Allocation in Shared Computer
-    Systems", DEC Research Report TR-301, 1984. The index of zeros is nan.
+    Systems", DEC Research Report TR-301, 1984. The index is nan if all numbers are zero.
     """
     x = np.asarray(list(counts), np.float64)
     squares = float((x**2).sum())
@@ -27,7 +27,7 @@ def jain(counts: Iterable[float]) -> float:
 
 
 def asking(asked: Mapping[int, int], n_devices: int) -> dict[str, float | None]:
-    """Jain's index of the numbers of invitations of each device, and the share of devices with any; None for unknown.
+    """Jain's index of the invitation counts of all devices, and the share of devices ever invited; None if unknown.
 
     `asked` has the number of rounds in which a device was invited; it is empty for an algorithm without cohorts.
     """
@@ -42,10 +42,10 @@ SPREAD = ("worst_tenth_accuracy", "accuracy_q05", "accuracy_q50", "accuracy_q95"
 
 
 def spread(accuracies: Array) -> dict[str, float]:
-    """Statistics of accuracies [devices]; empty if all are NaN.
+    """Statistics of accuracies [devices]; empty if all accuracies are NaN.
 
-    They are the mean over the worst tenth of the devices (at least one), the 5, 50 and 95 % quantiles with linear
-    interpolation, and Jain's index.
+    The statistics are the mean over the worst tenth of the devices (at least one device), the 5, 50 and 95 % quantiles
+    with linear interpolation, and Jain's index.
     """
     known = np.sort(accuracies[np.isfinite(accuracies)])
     if not len(known):
@@ -56,11 +56,11 @@ def spread(accuracies: Array) -> dict[str, float]:
 
 
 FAR_ABOVE = 10.0
-"""Ratio to the loss of the first model above which a loss counts as diverged; random guesses stay below it."""
+"""Ratio to the loss of the first model above which a loss counts as diverged; random guesses stay below this ratio."""
 
 
 def divergence(ledger: Ledger) -> str:
-    """Return a sentence if the last loss is not finite, or far above a positive first loss; else an empty text."""
+    """Return a sentence if the last loss is not finite, or far above a positive first loss; else return ""."""
     losses = ledger.evaluations.column("loss").astype(np.float64)
     if not len(losses):
         return ""
@@ -75,10 +75,10 @@ def divergence(ledger: Ledger) -> str:
 
 
 def idle_s(ledger: Ledger, n_devices: int, simulated_ns: int) -> Array:
-    """Seconds [n_devices] in which a device has charge and neither sends, receives nor computes, by a closed ledger.
+    """Time in s [n_devices] during which a device has charge and neither sends, receives nor computes.
 
-    Devices that are away for another reason than an empty battery count as idle. A receiver is busy until the end of a
-    transfer, even if the transfer is lost. Overlapping activities count once.
+    The ledger must be closed. Devices that are away for any reason except an empty battery count as idle. A receiver is
+    busy until the end of a transfer, even if the transfer is lost. Overlapping activities count once.
     """
     device, started_ns, ended_ns = activities(ledger)
     counted = (device > SERVER) & (started_ns >= 0)
@@ -99,7 +99,7 @@ def activities(ledger: Ledger) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def _union_ns(device: IntArray, started_ns: IntArray, ended_ns: IntArray) -> tuple[IntArray, IntArray]:
-    """Device of each interval, and the time in ns that it adds to earlier intervals of the same device."""
+    """Device of each interval, and the time in ns that the interval adds to the union of the device's intervals."""
     order = np.lexsort((started_ns, device))
     device = device[order]
     times_ns, place = np.unique(np.concatenate([started_ns[order], ended_ns[order]]), return_inverse=True)
@@ -113,7 +113,7 @@ def _union_ns(device: IntArray, started_ns: IntArray, ended_ns: IntArray) -> tup
 
 
 def empty_spans(ledger: Ledger) -> tuple[IntArray, IntArray, IntArray]:
-    """Device, start and end in ns of all intervals [n] with an empty battery."""
+    """Device, start and end in ns of all intervals [n] in which a battery is empty."""
     column = ledger.batteries.column
     order = np.argsort(column("device"), kind="stable")
     device, at_ns, on = column("device")[order], column("simulated_ns")[order], column("state")[order] > 0
@@ -122,19 +122,19 @@ def empty_spans(ledger: Ledger) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def empty_s(ledger: Ledger, n_devices: int) -> Array:
-    """Time in s [n_devices] with an empty battery; 0 without batteries."""
+    """Time in s [n_devices] during which a device's battery is empty; 0 without batteries."""
     device, from_ns, to_ns = empty_spans(ledger)
     return by_device(device, (to_ns - from_ns) / 1e9, n_devices)
 
 
 def by_device(device: IntArray, amount: Array, n_devices: int) -> Array:
-    """Sum amounts [n] by device, [n_devices]; the server and `SEVERAL` are left out."""
+    """Sums [n_devices] of amounts [n] by device; the server and `SEVERAL` are left out."""
     own = device > SERVER
     return np.asarray(np.bincount(device[own], amount[own], minlength=n_devices), np.float64)
 
 
 def energies_of_rows(ledger: Ledger, n_devices: int) -> dict[str, Array]:
-    """Energy in J [n_devices] of computations, transmissions and receptions, without idle energy."""
+    """Energy in J [n_devices] of computations, of transmissions and of receptions, by name, without idle energy."""
     sent, heard, done = ledger.transfers.column, ledger.receptions.column, ledger.computes.column
     received_j = by_device(sent("receiver"), sent("receive_j"), n_devices)
     return {
@@ -147,7 +147,7 @@ def energies_of_rows(ledger: Ledger, n_devices: int) -> dict[str, Array]:
 def add_energies(ledger: Ledger, idle_w: Array, counted: Mask, ended_ns: int) -> None:
     """Fill in the table `energies` of a closed ledger at the end of the run.
 
-    `idle_w` are idle powers [devices], and `counted` is the mask [devices] of known energies of computing.
+    `idle_w` [devices] are idle powers in W; `counted` [devices] is True for devices whose computing energy is known.
     """
     sent, count, own_j = ledger.transfers.column, len(idle_w), energies_of_rows(ledger, len(idle_w))
     stations_j = float(sent("energy_j")[sent("sender") == SERVER].sum())
@@ -165,17 +165,18 @@ def add_energies(ledger: Ledger, idle_w: Array, counted: Mask, ended_ns: int) ->
 
 
 DELAYS = ("mean_s", "p50_s", "p95_s", "p99_s")
-"""Keys of the delays of other users: the mean and quantiles."""
+"""Keys of the delay statistics of other users: the mean and quantiles."""
 _MATERIAL = 0.01
-"""Relative difference of a statistic by unfinished files from which on it is a lower bound."""
+"""Threshold above which the effect of unfinished files on a statistic makes the statistic a lower bound."""
 
 
 def other_users(ledger: Ledger, ended_ns: int) -> dict[str, dict[str, Any]]:
-    """Bits, files and delays of each class of other users, by the ledger of a run that ended at this time.
+    """Bits, files and delays of each class of other users, for a run that ended at `ended_ns`.
 
-    A delay lasts from the arrival of a file to its end; an unfinished file has at least its time until the end of the
-    run. `while_sending` has the delays of files that arrived while the federation had a transmission of the same
-    direction on the air, and `otherwise` all other delays. `sending_share` is the share of time with a transmission.
+    A delay lasts from the arrival of a file to its end; for an unfinished file, the time until the end of the run is a
+    lower bound. `while_sending` has the delays of files that arrived while the federation had a transmission of the
+    same direction on the air, and `otherwise` all other delays. `sending_share` is the share of time with a
+    transmission.
     """
     if not ledger.is_shared:
         return {}
@@ -208,7 +209,7 @@ def other_users(ledger: Ledger, ended_ns: int) -> dict[str, dict[str, Any]]:
 
 
 def busy_spans(ledger: Ledger, kind: int) -> tuple[IntArray, IntArray]:
-    """Starts and ends in ns [n] of the times in which the federation has transmissions of a direction on the air."""
+    """Starts and ends in ns [n] of periods in which the federation has transmissions of a direction on the air."""
     sent = ledger.transfers.column
     own = (sent("kind") == kind) & (sent("started_ns") >= 0)
     order = np.argsort(sent("started_ns")[own], kind="stable")
@@ -218,7 +219,7 @@ def busy_spans(ledger: Ledger, kind: int) -> tuple[IntArray, IntArray]:
 
 
 def _delays(delay_s: Array, unfinished: Mask) -> dict[str, Any]:
-    """Mean and quantiles of delays [n] in s, None without any; `at_least` names lower bounds by unfinished files."""
+    """Mean and quantiles of delays [n] in s, None without delays; `at_least` lists those that are lower bounds."""
     if not len(delay_s):
         return {"counted": 0, **dict.fromkeys(DELAYS), "at_least": []}
     levels = [float(name[1:-2]) / 100 for name in DELAYS[1:]]
@@ -230,7 +231,7 @@ def _delays(delay_s: Array, unfinished: Mask) -> dict[str, Any]:
 
 
 def messages(ledger: Ledger) -> dict[str, Any]:
-    """Number of messages (`messages`), one per receiver of a broadcast, and of lost messages by reason (`losses`)."""
+    """Number of messages (`messages`), and of lost messages by reason (`losses`); a broadcast counts per receiver."""
     alone = ledger.transfers.column("receiver") != SEVERAL
     codes = np.concatenate((ledger.transfers.column("lost")[alone], ledger.receptions.column("lost")))
     counts = np.bincount(codes, minlength=len(REASONS)).tolist()
@@ -239,7 +240,7 @@ def messages(ledger: Ledger) -> dict[str, Any]:
 
 
 def losses_in_words(summary: Mapping[str, Any]) -> str:
-    """Describe the losses in a `summary.json`: `of 1,010 messages 2 were lost: 2 timed out`; empty without losses."""
+    """Describe the losses in a summary, as in `of 1,010 messages 2 were lost: 2 timed out`; empty without losses."""
     losses = summary.get("losses")
     if not losses:
         return ""

@@ -1,4 +1,4 @@
-"""5G NR transport blocks, and the outer loop of link adaptation as a rate law."""
+"""5G NR transport blocks, and the outer loop of link adaptation, as a rate model."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from fednet_emu.radio.rates.base import REPETITIONS, Repeating
 from fednet_emu.units import db_to_linear
 
 WATERFALL_DB = 0.2
-"""Width in dB (standard deviation) of the fall of the block error rate over SNR, for code blocks of 3000 to 8448 bit.
-It follows from the normal approximation, which fits the curves of blocks of 24 to 2000 bit within 23 %."""
+"""Width in dB (a standard deviation) of the SNR range in which the block error rate falls from 1 to 0, for code blocks
+of 3000 to 8448 bit. The width follows from the normal approximation, which fits the curves of blocks of 24 to 2000 bit
+within 23 %."""
 
 MAX_ATTEMPTS = 4
-"""Transmissions of a block; the receiver adds their copies up (chase combining)."""
+"""Maximum number of transmissions of a block; the receiver adds up the copies (chase combining)."""
 
 _REPORT_S, _DELAY_S = 0.02, 0.004
 _TABLE, _TARGET_BLER = 1, 0.1
@@ -34,10 +35,10 @@ _STEP_DB = 0.01
 _SAME = 1.0 + 1e-9
 _WIDE_BLOCKS = 273
 _HERTZ_SLOTS = 180.0
-"""Bandwidth of a resource block times the length of a slot: 12 subcarriers x 15 kHz x 1 ms at every spacing."""
+"""Bandwidth of a resource block times the duration of a slot: 12 subcarriers x 15 kHz x 1 ms, at any spacing."""
 
 MOST_RE = 156
-"""Largest number of resource elements of a resource block that count (TS 38.214 clause 5.1.3.2)."""
+"""Maximum number of resource elements that count per resource block (TS 38.214 clause 5.1.3.2)."""
 
 _SMALL_BIT = 3824
 _CODE_BLOCK_BIT, _LOW_RATE_CODE_BLOCK_BIT = 8424, 3816
@@ -47,29 +48,29 @@ _SIZES_BIT: tuple[int, ...] = (
     2088, 2152, 2216, 2280, 2408, 2472, 2536, 2600, 2664, 2728, 2792, 2856, 2976, 3104, 3240, 3368, 3496, 3624, 3752,
     _SMALL_BIT,
 )  # fmt: skip
-"""The 93 sizes of Table 5.1.3.2-1."""
+"""The 93 transport block sizes in bits of TS 38.214 Table 5.1.3.2-1."""
 
 
 class Curve(NamedTuple):
-    """A scheme: its efficiency in bit/s/Hz over all slots, and the SNR in dB at which half of its blocks fail."""
+    """A modulation and coding scheme: efficiency in bit/s/Hz over all slots, SNR in dB with half of all blocks lost."""
 
     efficiency_bps_hz: float
     half_db: float
 
 
 class NrBlocks(Repeating):
-    """Transport blocks of 5G NR, with schemes chosen by an outer loop that holds a target block error rate.
+    """Transport blocks of 5G NR, with schemes chosen by an outer loop that maintains a target block error rate.
 
     The loop adjusts after each block, so that a share p (`target_bler`) of first transmissions fails on any channel.
-    On a constant link it mixes two neighbouring schemes m and m + 1 with block error rates b: a share f =
+    On a constant link, the loop mixes two neighbouring schemes m and m + 1 with block error rates b: a share f =
     (p - b_m) / (b_(m+1) - b_m) of the blocks uses the faster scheme, and a failed block arrives at the second attempt,
-    so the rate is ((1 - f) TBS_m + f TBS_(m+1)) / (1 + p) per slot. Below the threshold of the lowest scheme its blocks
-    are repeated (`repetitions`). The four attempts of HARQ add up copies, too, down to the SINR at which half of the
-    blocks fail every attempt; they count only below the SINR that repetition reaches, so no copy counts twice.
-    Block sizes follow TS 38.214 clause 5.1.3.2 for all resource blocks of the channel: senders take turns in slots. A
-    block fails with probability Q((SNR - SNR_50) / 0.2 dB). SNR_50 is fitted to curves of Sionna 2.2 for the LDPC code
-    over Gaussian noise in code blocks of 2000 bit; for schemes without a curve it is 1.68 dB above Shannon.
-    With `feedback: aged` the law is a mean over fading (`long_transfers: ergodic`).
+    so the rate is ((1 - f) TBS_m + f TBS_(m+1)) / (1 + p) per slot. Below the threshold of the lowest scheme, blocks of
+    this scheme are repeated (`repetitions`). HARQ also combines the copies of its four attempts, down to the SINR at
+    which half of the blocks fail every attempt. HARQ combining counts only below the SINR that repetition reaches, so
+    no copy counts twice. Block sizes follow TS 38.214 clause 5.1.3.2 for all resource blocks of the channel, because
+    senders take turns in slots. A block fails with probability Q((SNR - SNR_50) / 0.2 dB). SNR_50 is fitted to curves
+    of Sionna 2.2 for the LDPC code over Gaussian noise in code blocks of 2000 bit; for schemes without a curve, SNR_50
+    is 1.68 dB above Shannon's SNR. With `feedback: aged`, the rate is a mean over fading (`long_transfers: ergodic`).
     Ignored here: several layers, the oscillation of a loop with large steps, incremental redundancy, retransmissions of
     the RLC, synchronisation signals and random access (1 to 5 % of a wide carrier).
     """
@@ -77,25 +78,25 @@ class NrBlocks(Repeating):
     table: Literal[1, 2, 3] = 1
     """MCS table: 1 up to 64QAM, 2 up to 256QAM, 3 for low rates and high reliability."""
     target_bler: float = Field(default=_TARGET_BLER, gt=0, lt=0.5)
-    """Share of first transmissions that fail under the outer loop."""
+    """Target block error rate of the outer loop: the share of first transmissions that fail."""
     margin_db: float = Field(default=2.0, ge=0)
-    """SNR in dB that a receiver needs above the curves; 0 for theory, about 2 for software receivers."""
+    """SNR margin in dB that a receiver needs above the curves; 0 for theory, about 2 for software receivers."""
     symbols: int = Field(default=13, ge=2, le=14)
-    """Symbols of a slot, of 14, that carry data: 13 on an uplink with one for sounding or short control, 12 on a
-    downlink with two for control."""
+    """Number of symbols, of the 14 in a slot, that carry data: 13 on an uplink with one symbol for sounding or short
+    control, 12 on a downlink with two symbols for control."""
     dmrs: Literal[6, 12, 18, 24, 36] = 12
-    """Resource elements of demodulation reference signals in a resource block; 12 is one symbol."""
+    """Number of resource elements per resource block for demodulation reference signals; 12 is one symbol."""
     feedback: Literal["ideal", "aged", "climbing"] = "ideal"
     """`ideal` adapts to the SINR of each block, `aged` to a reported SINR whose age follows from `report_s` and
-    `delay_s`. `climbing` adapts to block errors only, as OpenAirInterface: each transfer begins at MCS 9, and moves one
-    scheme up or down every 100 ms."""
+    `delay_s`. `climbing` adapts to block errors only, as OpenAirInterface does: each transfer begins at MCS 9, and may
+    move one scheme up or down every 100 ms."""
     report_s: float = Field(default=_REPORT_S, gt=0)
-    """Period in s of the reports, for `feedback: aged`."""
+    """Period of the channel reports in s, for `feedback: aged`."""
     delay_s: float = Field(default=_DELAY_S, ge=0)
-    """Time in s from a measurement to the first block that its report serves, for `feedback: aged`."""
+    """Time in s from a measurement to the first block that uses its report, for `feedback: aged`."""
     blocks: int | None = Field(default=None, gt=0, le=275)
-    """Resource blocks of a slot, which set the rounding of transport block sizes. Null takes the number of the channel
-    (`numerology_khz`); without a numerology it takes 273, the number of a 100 MHz channel."""
+    """Number of resource blocks in a slot, which determines the rounding of transport block sizes. Null takes the
+    number of resource blocks of the channel (`numerology_khz`) or, without a numerology, 273 (a 100 MHz channel)."""
 
     def _check(self) -> None:
         given = (self.report_s, self.delay_s) != (_REPORT_S, _DELAY_S)
@@ -119,11 +120,11 @@ class NrBlocks(Repeating):
 
     @property
     def climbs(self) -> bool:
-        """Whether each transfer begins at a low scheme; `rate_bps` is then its long-run rate."""
+        """True if each transfer begins at a low scheme (`feedback: climbing`); `rate_bps` is then the long-run rate."""
         return self.feedback == "climbing"
 
     def in_blocks(self, blocks: int) -> NrBlocks:
-        """The law with this number of resource blocks, unless `blocks` is set."""
+        """The rate model with `blocks` resource blocks; unchanged if the setting `blocks` is given."""
         return self if self.blocks else NrBlocks(**{**self.model_dump(), "blocks": blocks})
 
     @property
@@ -132,21 +133,21 @@ class NrBlocks(Repeating):
 
     @property
     def min_sinr(self) -> float:
-        """The lower one of two SINRs: half of the lowest scheme's blocks fail every attempt, or repetition ends."""
+        """The lower of two SINRs: half of the lowest scheme's blocks fail every attempt, or repetition ends."""
         lowest = self.schemes[FLOOR] if self.climbs else self.curves[0]
         of_attempts = db_to_linear(lowest.half_db) / MAX_ATTEMPTS
         return of_attempts if self.climbs else min(of_attempts, super().min_sinr)
 
     @property
     def peaks(self) -> Array:
-        """Local maxima of the rate over the SINR; none with `climbing`, which excludes narrowing."""
+        """SINRs at local maxima of rate / SINR; empty with `climbing`, which excludes narrowing."""
         loop = self._loop
         if self.climbs:
             return np.empty(0)
         sinr = exp10((loop.low_db + _STEP_DB * np.arange(len(loop.steps))) / 10.0)
         per_sinr = np.concatenate([[0.0], loop.efficiency_bps_hz / sinr, [0.0]])
         rises, falls = per_sinr[1:-1] > _SAME * per_sinr[:-2], _SAME * per_sinr[1:-1] >= per_sinr[2:]
-        return sinr[rises & falls]  # of a plateau the lowest
+        return sinr[rises & falls]  # the lowest SINR of a plateau
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
         loop = self._loop
@@ -169,7 +170,7 @@ class NrBlocks(Repeating):
 
     @cached_property
     def schemes(self) -> list[Curve]:
-        """All schemes of the table, in the order of the MCS index."""
+        """All schemes of the MCS table, in the order of the MCS index."""
         blocks = self.blocks or _WIDE_BLOCKS
         halves_db = {int(row["mcs"]): float(row["snr_at_bler_0.5_db"]) for row in rows("nr_bler.csv", self.table)}
         found = []
@@ -181,7 +182,7 @@ class NrBlocks(Repeating):
 
     @cached_property
     def curves(self) -> list[Curve]:
-        """Schemes in use, in rising order of SNR and efficiency: schemes with a worse trade-off are left out."""
+        """Useful schemes in increasing order of SNR and efficiency; dominated schemes are left out."""
         used: list[Curve] = []
         for curve in sorted(self.schemes, key=lambda curve: curve.half_db):
             if not used or curve.efficiency_bps_hz > used[-1].efficiency_bps_hz:
@@ -190,7 +191,7 @@ class NrBlocks(Repeating):
 
     @property
     def thresholds_db(self) -> Array:
-        """SNRs in dB [schemes] at which each scheme has the target block error rate."""
+        """SNR [schemes] in dB at which each scheme has the target block error rate."""
         target_db = -WATERFALL_DB * float(scipy.special.ndtri(self.target_bler))
         return np.array([curve.half_db for curve in self.curves]) + target_db
 
@@ -198,7 +199,7 @@ class NrBlocks(Repeating):
         return _block_errors(self.curves, snr_db)
 
     def always_repeated_bps_hz(self, snr_db: Array) -> float:
-        """Mean efficiency in bit/s/Hz of the lowest scheme at SNRs [blocks], with the best fixed number of copies."""
+        """Mean efficiency in bit/s/Hz over `snr_db` [blocks] of the lowest scheme, with the best number of copies."""
         copies = np.arange(1.0, self.repetitions + 1.0)
         lost = _block_errors(self.curves[:1], snr_db + 10.0 * log10(copies)[:, None])[0]
         return self.curves[0].efficiency_bps_hz * float(np.max((1.0 - lost.mean(axis=1)) / copies))
@@ -208,7 +209,7 @@ class NrBlocks(Repeating):
         return _climbing(self)[0] if self.climbs else _outer_loop(self)
 
     def climbed(self, sinr: Array, window: IntArray) -> Array:
-        """Rates relative to `rates_bps` in windows of 100 ms, numbered from 0 at the start of a transfer."""
+        """Rates relative to `rates_bps` in 100 ms windows; `window` is the index since the start of the transfer."""
         loop, relative = _climbing(self)
         with np.errstate(divide="ignore"):
             place = np.clip((10.0 * log10(sinr) - loop.low_db) / _STEP_DB, 0.0, relative.shape[1] - 1)
@@ -220,14 +221,14 @@ class OuterLoop:
     """Mean efficiency of an outer loop on a constant link."""
 
     least: float  # SINR (linear) below which the rate is 0
-    low_db: float  # `least` in dB, the first point
-    efficiency_bps_hz: Array  # [points] efficiency every 0.01 dB, up to the point from which it is constant
+    low_db: float  # `least` in dB, the first point of the grid
+    efficiency_bps_hz: Array  # [points] efficiency every 0.01 dB, up to the SINR above which it is constant
     steps: list[float]  # `efficiency_bps_hz` as a list, for fast access to one entry
 
 
 @lru_cache(maxsize=64)
 def _outer_loop(law: NrBlocks) -> OuterLoop:
-    """Mix the schemes of a law at each SNR."""
+    """Efficiency of the mix of schemes that the loop of `law` uses at each SNR."""
     low_db = 10.0 * math.log10(law.min_sinr)
     thresholds_db, of_scheme = law.thresholds_db, np.array([curve.efficiency_bps_hz for curve in law.curves])
     span_db = float(thresholds_db[-1]) + 10.0 * WATERFALL_DB - low_db
@@ -247,10 +248,11 @@ def _outer_loop(law: NrBlocks) -> OuterLoop:
 
 @lru_cache(maxsize=16)
 def _climbing(law: NrBlocks) -> tuple[OuterLoop, Array]:
-    """Long-run efficiency of a loop that counts errors, and its first windows relative to it [windows, points].
+    """Long-run efficiency of a loop that counts errors, and efficiencies of the first windows relative to it.
 
-    The last window is the long run. The oscillation differs by up to 27 % between neighbouring SNRs. The law must rise
-    with the SNR: it is midway between the best efficiency at any lower SNR and the worst at any higher one, accurate to
+    The relative efficiencies [windows, points] end with the long run, as last window. Because the loop oscillates, its
+    efficiencies at neighbouring SNRs differ by up to 27 %, but a rate must rise with the SNR. The long-run efficiency
+    is therefore midway between the best efficiency at any lower SNR and the worst at any higher SNR. It is accurate to
     1 % in the mean over SNRs, and to 14 % at each SNR.
     """
     low_db = 10.0 * math.log10(law.min_sinr)
@@ -265,7 +267,6 @@ def _climbing(law: NrBlocks) -> tuple[OuterLoop, Array]:
 
 
 def _block_errors(curves: list[Curve], snr_db: Array) -> Array:
-    """Block error rates [schemes, ...] of these schemes at SNRs in dB."""
     half_db = np.array([curve.half_db for curve in curves]).reshape(-1, *[1] * np.ndim(snr_db))
     deviation = np.asarray((half_db - snr_db) / WATERFALL_DB)
     errors = (deviation > 0.0).astype(np.float64)
@@ -275,7 +276,7 @@ def _block_errors(curves: list[Curve], snr_db: Array) -> Array:
 
 
 def _chase(curves: list[Curve], snr_db: Array) -> Array:
-    """Blocks delivered per attempt [schemes, points], with the SNRs of all copies of a block added up."""
+    """Blocks delivered per attempt [schemes, points], if the receiver adds up the SNRs of all copies of a block."""
     expected, reached = np.zeros((len(curves), len(snr_db))), np.ones((len(curves), len(snr_db)))
     for copies in range(1, MAX_ATTEMPTS + 1):
         expected += reached
@@ -286,10 +287,10 @@ def _chase(curves: list[Curve], snr_db: Array) -> Array:
 def transport_block_bit(
     blocks: int, symbols: int, dmrs: int, modulation_bits: int, rate_x1024: float, *, overhead: int = 0, layers: int = 1
 ) -> int:
-    """Size in bit of the transport block of one slot (TS 38.214 clauses 5.1.3.2 and 6.1.4.2); 0 without resources.
+    """Size in bits of the transport block of one slot (TS 38.214 clauses 5.1.3.2 and 6.1.4.2); 0 without resources.
 
-    In a resource block `dmrs` resource elements are demodulation reference signals, and `overhead` more (0, 6, 12 or
-    18) are without data. Ignored here: the scaling of N_info for paging and random access.
+    In a resource block, `dmrs` resource elements are demodulation reference signals, and `overhead` further resource
+    elements (0, 6, 12 or 18) carry no data. Ignored here: the scaling of N_info for paging and random access.
     """
     elements = min(MOST_RE, 12 * symbols - dmrs - overhead) * blocks
     rate = Fraction(rate_x1024) / 1024

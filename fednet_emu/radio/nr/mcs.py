@@ -1,4 +1,4 @@
-"""5G NR modulation and coding schemes as a rate law (TS 38.214 Tables 5.1.3.1-1 to -3)."""
+"""5G NR modulation and coding schemes as a rate model (TS 38.214 Tables 5.1.3.1-1 to -3)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CQI_RATES_X1024 = {
 """Bits per symbol and 1024 times the code rate of CQI 1 to 15 (TS 38.214 Tables 5.2.2.1-2 to -4)."""
 
 FIRST_LOSS = 0.1
-"""Target of link adaptation for the block error rate of first transmissions (TS 38.214 clause 5.2.2.1)."""
+"""Target block error rate of first transmissions in link adaptation (TS 38.214 clause 5.2.2.1)."""
 
 
 class Scheme(NamedTuple):
@@ -37,30 +37,30 @@ class Scheme(NamedTuple):
 
 
 class NrMcs(Repeating, Staircase):
-    """The fastest scheme of an MCS table that loses at most 10 % of its blocks at the SINR, with retransmissions.
+    """The fastest scheme of an MCS table whose first transmissions fail at most 10 % of the time; failures are resent.
 
     Thresholds hold for the 5G NR LDPC code over Gaussian noise in code blocks of 2000 bit (data and uplink channel
     without transform precoding): SNRs at a block error rate of 10 % and 1 %, interpolated in curves of Sionna 2.2.
     Schemes without a curve (MCS 0 to 2 of table 1; 0, 1 and 27 of table 2; 0 to 8 of table 3) take the table's mean gap
-    to Shannon, 1.50, 1.78 and 1.49 dB. Each scheme counts with a first-transmission loss of 10 %, so the rate is a
-    staircase; an outer loop mixes in the next scheme and is up to 14 % faster just below a threshold (`nr-blocks`).
-    Below the lowest scheme its blocks are repeated (`repetitions`), with the same first-transmission loss.
-    No data is lost for good: a block that fails every attempt is sent again by the layer above.
-    Ignored here: channel estimation (it costs 2 to 5 dB more in receivers), frequency selectivity, the delay of channel
+    to Shannon, 1.50, 1.78 and 1.49 dB. First transmissions of every scheme fail at 10 %, whatever the SINR, so the rate
+    is a staircase over the SINR. An outer loop (`nr-blocks`) mixes in the next scheme and is up to 14 % faster just
+    below a threshold. Below the threshold of the lowest scheme, its blocks are repeated (`repetitions`), and first
+    transmissions also fail at 10 %. No data is lost: a block that fails every attempt is sent again by the layer above.
+    Ignored here: channel estimation (real receivers need 2 to 5 dB more), frequency selectivity, the delay of channel
     reports and of retransmissions, other code block sizes.
     """
 
     table: Literal[1, 2, 3] = 1
     """MCS table: 1 up to 64QAM, 2 up to 256QAM, 3 for low rates and high reliability."""
     feedback: Literal["ideal", "cqi"] = "ideal"
-    """`ideal` uses all schemes of the table; `cqi` only the schemes of the 15 values of the CQI."""
+    """`ideal` uses all schemes of the MCS table; `cqi` uses only the schemes of the 15 values of the CQI."""
     max_attempts: int = Field(default=4, ge=1, le=16)
-    """Transmissions of a block before the radio gives it up, and the layer above sends it again."""
+    """Maximum number of transmissions of a block, after which the layer above must send the block again."""
     combining: Literal["chase", "none"] = "chase"
-    """Whether the receiver adds up the copies of a block (chase combining) or discards failed copies."""
+    """`chase`: the receiver adds up the copies of a block (chase combining); `none`: it discards failed copies."""
     overhead_share: float = Field(default=0.14, ge=0, lt=1)
-    """Share of the resources spent on control and reference signals; TS 38.306 clause 4.1.2 has 0.14 for the downlink
-    and 0.08 for the uplink up to 7.125 GHz, 0.18 and 0.10 above."""
+    """Share of resources that control and reference signals take. TS 38.306 clause 4.1.2 states 0.14 for the downlink
+    and 0.08 for the uplink up to 7.125 GHz, and 0.18 and 0.10 at higher frequencies."""
 
     @cached_property
     def stairs(self) -> tuple[list[float], list[float]]:
@@ -73,7 +73,7 @@ class NrMcs(Repeating, Staircase):
             else:
                 found = chase_combining(snr_db, snr_db, scheme.snr_at_1_pct_db, self.max_attempts)
             net_bps_hz = scheme.efficiency_bps_hz * found.throughput * (1.0 - self.overhead_share)
-            if net_bps_hz > efficiencies_bps_hz[-1]:  # a scheme that needs more and gives less is never used
+            if net_bps_hz > efficiencies_bps_hz[-1]:  # a scheme with a higher threshold and lower rate is never used
                 thresholds.append(db_to_linear(snr_db))
                 efficiencies_bps_hz.append(net_bps_hz)
         return thresholds, efficiencies_bps_hz[1:]
@@ -84,7 +84,7 @@ class NrMcs(Repeating, Staircase):
 
     @property
     def jumps(self) -> Array:
-        """The lowest SINR with a rate above 0, and every threshold except the lowest."""
+        """SINRs at which the rate jumps: the lowest SINR with a rate above 0, and every threshold except the lowest."""
         return np.array([self.min_sinr, *self.stairs[0][1:]])
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
@@ -108,7 +108,7 @@ class NrMcs(Repeating, Staircase):
 
 
 def mcs_table(table: int) -> list[Scheme]:
-    """The schemes of an MCS table in the order of their index, without the reserved rows that serve retransmissions."""
+    """The schemes of an MCS table in the order of the MCS index, without the rows reserved for retransmissions."""
     return [
         Scheme(
             efficiency_bps_hz=int(row["modulation_bits"]) * float(row["code_rate_x1024"]) / 1024,
@@ -120,22 +120,22 @@ def mcs_table(table: int) -> list[Scheme]:
 
 
 class Attempts(NamedTuple):
-    """Expected number of attempts per block, and the probability that every one of them fails."""
+    """Expected number of attempts per block, and the probability that all attempts fail."""
 
     expected: float
     residual_loss: float
 
     @property
     def throughput(self) -> float:
-        """Blocks delivered per attempt, if the layer above sends blocks again that failed every attempt."""
+        """Blocks delivered per attempt, if the layer above resends blocks of which all attempts have failed."""
         return (1.0 - self.residual_loss) / self.expected
 
 
 def chase_combining(snr_db: float, snr_at_10_pct_db: float, snr_at_1_pct_db: float, max_attempts: int) -> Attempts:
-    """Attempts of a block whose receiver adds up the SNR of all copies (maximum-ratio combining of equal copies).
+    """Attempts of a block if the receiver adds up the SNRs of all copies (maximum-ratio combining of equal copies).
 
-    The block error rate after k copies is the value at k times the SNR on the line through both given points, in
-    decades over dB. Given their SNR, attempts fail independently.
+    The block error rate after k copies is read at k times the SNR from a line, in decades over dB, through the points
+    with 10 % and 1 % errors. Given their SNR, attempts fail independently.
     Ignored here: the correlation of the noise of successive attempts, fading between attempts, feedback errors.
     """
     decade_db = snr_at_1_pct_db - snr_at_10_pct_db
@@ -147,7 +147,7 @@ def chase_combining(snr_db: float, snr_at_10_pct_db: float, snr_at_1_pct_db: flo
 
 
 def attempts(losses: list[float]) -> Attempts:
-    """Attempts of a block, given the loss probability of each independent attempt in order."""
+    """Attempts of a block; `losses` are the loss probabilities of the independent attempts in order."""
     expected, reached = 0.0, 1.0
     for loss in losses:
         expected += reached

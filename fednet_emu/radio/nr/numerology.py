@@ -10,7 +10,7 @@ FR1_TOP_HZ = 7.125e9
 
 
 def resource_blocks(channel_hz: float, spacing_khz: int, carrier_hz: float) -> int:
-    """Number of resource blocks in a channel at a subcarrier spacing; guard bands between carriers are ignored."""
+    """Number of resource blocks in a channel at a subcarrier spacing (guard bands between carriers are ignored)."""
     frequency_range = "FR1" if carrier_hz <= FR1_TOP_HZ else "FR2"
     blocks = {
         float(row["channel_mhz"]): int(row["resource_blocks"])

@@ -1,4 +1,4 @@
-"""Link adaptation by counted block errors, as in OpenAirInterface: each transfer climbs from a low scheme."""
+"""Link adaptation by block error counts, as in OpenAirInterface: each transfer starts at a low scheme and climbs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from fednet_emu.arrays import Array, IntArray
 
 WINDOW_NS = 100_000_000
-"""Time in ns between two decisions: ten frames."""
+"""Time in ns between two decisions of the loop: ten frames."""
 
 _START, FLOOR = 9, 6
 _LOW, _HIGH, _OLD = 0.05, 0.15, 0.9
@@ -17,19 +17,19 @@ _FIRST, _LATER = 32, 256
 
 
 class Climb(NamedTuple):
-    """Efficiencies in bit/s/Hz of a loop that counts errors on a constant link, at SNRs [points]."""
+    """Efficiencies in bit/s/Hz, at several SNRs [points], of a loop that counts block errors on a constant link."""
 
     first: Array  # [windows, points] efficiency in each of the first windows of a transfer
     settled: Array  # [points] mean efficiency in the long run
 
 
 def climb(efficiency_bps_hz: Array, errors: Array) -> Climb:
-    """Simulate the loop of OpenAirInterface at many SNRs, with the expected share of failed blocks in each window.
+    """Simulate the loop of OpenAirInterface at many SNRs; each window has the expected share of failed blocks.
 
-    The loop begins at MCS 9 with an error share of 0. After each window of 100 ms the error share becomes 0.9 of the
-    old value plus 0.1 of the window's share. Below 5 % the scheme moves up by one, above 15 % down by one, to at least
-    MCS 6 (`get_mcs_from_bler`, 2024). Of each MCS, [schemes, points], `errors` is the share of first transmissions that
-    fail, and the mean efficiency counts all attempts.
+    The loop begins at MCS 9 with an error share of 0. After each window of 100 ms, the error share becomes 0.9 of its
+    old value plus 0.1 of the window's share. The MCS moves up by one if the error share is below 5 %, and down by one,
+    to MCS 6 at the lowest, if it is above 15 % (`get_mcs_from_bler`, 2024). `errors` [schemes, points] is the share of
+    first transmissions that fail; `efficiency_bps_hz` [schemes, points] is the mean efficiency over all attempts.
     """
     points = np.arange(errors.shape[1])
     mcs: IntArray = np.full(len(points), _START)

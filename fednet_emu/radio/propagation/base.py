@@ -1,4 +1,4 @@
-"""Base classes of path-loss laws: the large-scale state of links, and the range of validity of formulas."""
+"""Base classes of path-loss models: the large-scale state of links, and the validity ranges of formulas."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from fednet_emu.units import SPEED_OF_LIGHT_M_S, db_to_linear
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Propagation:
-    """The large-scale state of links, every array in the same shape.
+    """The large-scale state of links; all arrays have the same shape.
 
     Attributes:
-        loss_db: mean loss, including walls and vehicles in between, and shadowing once it is added.
+        loss_db: mean loss in dB, including walls and vehicles in between, and shadowing after it has been added.
         los: whether the link has line of sight.
-        sigma_db: standard deviation of the shadowing that the law states for this link; 0 if it states none.
-        correlation_m: distance over which the correlation of the shadowing falls to 1/e; infinity if none is stated.
+        sigma_db: standard deviation in dB of the shadowing that the path-loss model states for the link; 0 if none.
+        correlation_m: distance in m over which the correlation of shadowing falls to 1/e; infinity if none is stated.
     """
 
     loss_db: Array
@@ -42,45 +42,45 @@ class Propagation:
     def of(
         cls, loss_db: Array, los: Mask | bool, sigma_db: Array | float = 0.0, correlation_m: Array | float = np.inf
     ) -> Propagation:
-        """The state with all arrays broadcast to their common shape."""
+        """Make the state from arrays that are broadcast to a common shape."""
         return cls(*np.broadcast_arrays(loss_db, los, sigma_db, correlation_m))
 
 
 class PathLoss(Component):
-    """Mean attenuation of a link as a deterministic function of geometry, carrier and random draws.
+    """Path-loss model: mean attenuation of a link as a deterministic function of geometry, carrier and random draws.
 
     The higher antenna of a link counts as the base station, so the loss is the same in both directions.
     """
 
     STATES_SIGMA: ClassVar[bool] = False
-    """Whether the law states the standard deviation of shadowing, which `shadowing: of-path-loss` needs."""
+    """True if the model states the standard deviation of shadowing, which `shadowing: of-path-loss` needs."""
     PLACED: ClassVar[bool] = False
-    """Whether the law needs coordinates, so that a distance alone is not enough."""
+    """True if the model needs coordinates, so that a distance alone is not enough."""
 
     def on_site(
         self, carrier_hz: float, heights_m: tuple[float, float], stations_m: Array, data_dir: Path | None
     ) -> PathLoss:
-        """The law for these stations, for kinds that read a file.
+        """Return the model for these base stations; kinds that need a file read it here.
 
         Args:
-            carrier_hz: carrier in Hz.
-            heights_m: heights in m of the antennas of devices and of stations.
-            stations_m: coordinates of the stations, [stations, 2 or 3].
-            data_dir: folder of files.
+            carrier_hz: carrier frequency in Hz.
+            heights_m: heights in m of the antennas of devices and of base stations.
+            stations_m: coordinates [stations, 2 or 3] of the base stations in m.
+            data_dir: folder of data files.
 
         Raises:
-            DataError: the file cannot be used, or belongs to other stations.
+            DataError: the file cannot be used, or belongs to other base stations.
         """
         return self
 
     @property
     def gains(self) -> Gains | None:
-        """The table of gains of a law that needs coordinates; None for a law of the distance."""
+        """The table of gains of a model that needs coordinates; None if the model needs only distances."""
         return None
 
     @property
     def los_correlation_m(self) -> float:
-        """Distance in m of movement over which the correlation of line of sight falls to 1/e.
+        """Distance in m that a device moves until the correlation of line of sight falls to 1/e.
 
         The default of 50 m is the value of UMa and UMi in TR 38.901 Table 7.6.3.1-2.
         """
@@ -88,43 +88,45 @@ class PathLoss(Component):
 
     @abstractmethod
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
-        """State of each link, in the broadcast shape of `hop` and `draws`.
+        """Large-scale state of each link, in the broadcast shape of `hop` and `draws`.
 
         Raises:
             ScenarioError: a link is outside the range of the formula, and extrapolation is not allowed.
         """
 
     def loss_db(self, hop: Hop, carrier_hz: float, draws: LinkDraws | None = None) -> Array:
-        """Mean loss of each link in dB, positive for attenuation; without draws each link is in its likelier state."""
+        """Mean loss of each link in dB, positive for attenuation; without draws, links have their more likely state."""
         return self.propagate(hop, carrier_hz, draws or LinkDraws.typical()).loss_db
 
 
 class SitePathLoss(PathLoss):
-    """A law with the two states of line of sight, fitted to measurements within stated ranges.
+    """A model for links with and without line of sight, fitted to measurements within stated ranges.
 
-    Ignored here: correlation of line of sight between neighbouring devices; draws keyed by place add it.
+    Ignored here: correlation of line of sight between neighbouring devices; draws that depend on position add it.
     """
 
     STATES_SIGMA: ClassVar[bool] = True
     los: Literal["probabilistic", "always", "never"] = "probabilistic"
-    """Whether line of sight is drawn per link with the law's probability, or set for all links, or for none."""
+    """Line of sight. `probabilistic`: drawn per link with the model's probability; `always`: all links; `never`: no
+    link."""
     outside: Literal["error", "extrapolate"] = "error"
-    """Action outside the ranges of the formula: an error, or extrapolation. Short links are always clamped."""
+    """Action outside the ranges of the formula: an error, or extrapolation. Distances below the minimum are always
+    raised to the minimum."""
 
     def sees(self, probability: Array, draws: LinkDraws) -> Mask:
-        """Whether each link has line of sight, from its probability and the setting `los`."""
+        """Line of sight of each link (True or False), from its probability and the setting `los`."""
         if self.los != "probabilistic":
             probability = np.full_like(probability, 1.0 if self.los == "always" else 0.0)
         return np.asarray(draws.los < probability)
 
     def within(self, what: str, value: Array | float, low: float, high: float) -> None:
-        """Check that values are within [low, high], as `require_range`, unless extrapolation is allowed."""
+        """Check by `require_range` that values are within [`low`, `high`], unless extrapolation is allowed."""
         if self.outside == "error":
             require_range(f"path_loss {self.kind}", what, value, low, high)
 
 
 def require_range(where: str, what: str, value: Array | float, low: float, high: float) -> None:
-    """Raise a `ScenarioError` for values outside the range [low, high] of a formula, with a tolerance of 1e-9."""
+    """Raise a `ScenarioError` for values outside the range [`low`, `high`] of a formula, with a tolerance of 1e-9."""
     values = np.atleast_1d(value)
     beyond = (values < low - 1e-9 * high) | (values > high + 1e-9 * high)
     if beyond.any():

@@ -16,11 +16,11 @@ HANDSET_HEIGHT_M = 1.5
 
 
 class D2dOutdoor(SitePathLoss):
-    """Two handsets outdoors: WINNER+ B1 (D5.3) with the offsets of TR 36.843, and never less than free space.
+    """Two handsets outdoors: WINNER+ B1 (D5.3) with the offsets of TR 36.843; the loss is never below free space.
 
-    Heights are fixed at 1.5 m (0.8 m effective), distances go up to 5 km. Shadowing is 7 dB in either state; TR 36.843
-    gives no correlation distance, so the distance of street canyons is used, 10 m with line of sight and 13 m without.
-    Below 3 m the loss is the free-space loss, below 1 m constant.
+    Heights are fixed at 1.5 m (0.8 m effective); distances go up to 5 km. Shadowing is 7 dB with and without line of
+    sight. TR 36.843 gives no correlation distance, so the distances of street canyons are used, 10 m with line of sight
+    and 13 m without. Below 3 m the loss is the free-space loss; below 1 m the loss is constant.
     Ignored here: actual heights except in the 3D distance, streets, bodies that hold the handsets.
     """
 
@@ -30,7 +30,7 @@ class D2dOutdoor(SitePathLoss):
         distance_m = np.maximum(hop.distance_3d_m, 1.0)
         los = self.sees(b1_los_probability(distance_m), draws)
         fitted_db = np.where(los, b1_los_db(distance_m, carrier_hz), b1_nlos_db(distance_m, carrier_hz) - 5.0)
-        # free space as WINNER writes it, 0.02 dB below Friis
+        # the free-space formula of WINNER, 0.02 dB below Friis
         free_db = 20.0 * log10(distance_m) + 46.4 + 20.0 * log10(carrier_ghz(carrier_hz) / 5.0)
         return Propagation.of(
             np.where(distance_m < 3.0, free_db, np.maximum(free_db, fitted_db)),
@@ -43,10 +43,10 @@ class D2dOutdoor(SitePathLoss):
 class D2dIndoor(SitePathLoss):
     """Two handsets in one building: 89.5 + 16.9 log10(d_km) dB with line of sight, 147.4 + 43.3 log10(d_km) without.
 
-    Shadowing: 3 dB with line of sight, 4 dB without, correlated over 10 and 6 m. Line of sight is correlated over 10 m.
-    TR 36.843 states no correlation distances; these are the distances of offices. Without line of sight the loss is
-    never less than with it; below 1 m it is constant. Corridors guide waves, so with line of sight the loss may be less
-    than in free space. Fitted at 2 GHz.
+    Shadowing is 3 dB with line of sight and 4 dB without, correlated over 10 and 6 m. Line of sight is correlated over
+    10 m. TR 36.843 states no correlation distances; these are the distances of offices. The loss without line of sight
+    is never below the loss with line of sight. Below 1 m the loss is constant. Corridors guide waves, so the loss with
+    line of sight may be below that of free space. The formulas are fitted at 2 GHz.
     Ignored here: individual walls and floors, and the carrier.
     """
 
@@ -68,7 +68,7 @@ class D2dIndoor(SitePathLoss):
 
 
 def b1_los_db(distance_m: Array, carrier_hz: float) -> Array:
-    """WINNER+ B1 loss with line of sight: 22.7 dB per decade up to 4 h'^2 f / c, 40 dB per decade beyond.
+    """WINNER+ B1 loss in dB with line of sight: 22.7 dB per decade up to the distance 4 h'^2 f / c, then 40 dB.
 
     The two published branches meet within 0.03 dB.
     Ignored here: heights other than 0.8 m effective.
@@ -81,7 +81,7 @@ def b1_los_db(distance_m: Array, carrier_hz: float) -> Array:
 
 
 def b1_nlos_db(distance_m: Array, carrier_hz: float) -> Array:
-    """WINNER+ B1 loss without line of sight, before the offset of -5 dB: (44.9 - 6.55 log10 h) dB per decade.
+    """WINNER+ B1 loss in dB without line of sight, before the offset of -5 dB: (44.9 - 6.55 log10 h) dB per decade.
 
     The frequency term has three pieces that meet at 1.5 and 2 GHz; TR 36.843 quotes the values at 700 MHz and 2 GHz.
     Ignored here: heights other than 1.5 m.
@@ -93,7 +93,7 @@ def b1_nlos_db(distance_m: Array, carrier_hz: float) -> Array:
 
 
 def b1_breakpoint_m(carrier_hz: float) -> float:
-    """Breakpoint distance 4 h'^2 f / c of two handsets: 17.07 m at 2 GHz.
+    """Breakpoint distance 4 h'^2 f / c in m between two handsets: 17.07 m at 2 GHz.
 
     Ignored here: heights other than 0.8 m effective.
     """
@@ -107,7 +107,7 @@ def b1_los_probability(distance_m: Array) -> Array:
 
 
 def indoor_los_probability(distance_m: Array) -> Array:
-    """Probability of line of sight in one building: 1 up to 18 m, exp(-(d - 18) / 27) up to 37 m, 0.5 beyond.
+    """Probability of line of sight in one building: 1 up to 18 m, exp(-(d - 18) / 27) up to 37 m, 0.5 above 37 m.
 
     Ignored here: rooms and corridors.
     """

@@ -13,16 +13,16 @@ from fednet_emu.arrays import Array
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hop:
-    """The geometry of one or many links; the first three arrays broadcast against each other.
+    """The geometry of one or many links; the first three arrays are broadcast with each other.
 
     Ignored here: terrain, buildings, antenna orientation and the curvature of the earth.
 
     Attributes:
-        distance_2d_m: horizontal distance between transmitter and receiver.
-        tx_height_m: height of the transmitting antenna above ground.
-        rx_height_m: height of the receiving antenna above ground.
-        place_m: coordinates [..., 2] of the devices, for laws that need them; None where only distances are known.
-        station: index of the station at the other end of all these links.
+        distance_2d_m: horizontal distance between transmitter and receiver in m.
+        tx_height_m: height of the transmitting antenna above ground in m.
+        rx_height_m: height of the receiving antenna above ground in m.
+        place_m: coordinates [..., 2] of the devices in m, for models that need them; None if only distances are known.
+        station: index of the base station of all links.
     """
 
     distance_2d_m: Array
@@ -33,10 +33,10 @@ class Hop:
 
     @classmethod
     def between(cls, tx_xyz_m: Array, rx_xyz_m: Array) -> Hop:
-        """The hop from each transmitter to each receiver, positions of shape [..., 3] that broadcast.
+        """The hops between transmitters and receivers at positions [..., 3], which are broadcast with each other.
 
-        One receiver of shape [3] and n transmitters of shape [n, 3] give n links; shapes [n, 1, 3] and [m, 3] give all
-        n x m of them.
+        One receiver [3] and n transmitters [n, 3] give n links; transmitters [n, 1, 3] and receivers [m, 3] give all
+        n x m links.
         """
         offset_m = rx_xyz_m - tx_xyz_m
         return cls(
@@ -47,39 +47,40 @@ class Hop:
 
     @property
     def distance_3d_m(self) -> Array:
-        """Straight-line distance between the two antennas, in the broadcast shape."""
+        """Straight-line distance between both antennas in m, in the broadcast shape."""
         return np.hypot(self.distance_2d_m, self.tx_height_m - self.rx_height_m)
 
     @property
     def high_m(self) -> Array:
-        """Height of the higher antenna, which formulas with different ends take for the base station."""
+        """Height in m of the higher antenna, which formulas take for that of the base station."""
         return np.maximum(self.tx_height_m, self.rx_height_m)
 
     @property
     def low_m(self) -> Array:
-        """Height of the lower antenna, which formulas with different ends take for the device."""
+        """Height in m of the lower antenna, which formulas take for that of the device."""
         return np.minimum(self.tx_height_m, self.rx_height_m)
 
     def at_least(self, distance_2d_m: float) -> Hop:
-        """A copy with horizontal distances of at least `distance_2d_m`; shorter ones are raised to it."""
+        """A copy in which shorter horizontal distances are raised to `distance_2d_m`."""
         return replace(self, distance_2d_m=np.maximum(self.distance_2d_m, distance_2d_m))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkDraws:
-    """One value per link of each random quantity; arrays broadcast against the hop.
+    """One value of each random quantity per link; arrays are broadcast with the hop.
 
-    Key `shadowing`, `los` and `environment` by the unordered pair of ends, so that a link is the same in both
-    directions, and `indoor`, `building` and `depth` by the device alone: a device is indoors for all base stations.
+    Key the draws of `shadowing`, `los` and `environment` by the unordered pair of ends, so that a link is the same in
+    both directions. Key `indoor`, `building` and `depth` by the device alone, so that a device is indoors for all base
+    stations.
 
     Attributes:
-        shadowing: standard normal, multiplied by the standard deviation of the shadowing.
-        los: uniform in (0, 1); line of sight where it is below the probability.
-        environment: uniform in (0, 1); the effective environment height of the urban macro model.
-        indoor: uniform in (0, 1); indoors where it is below the share of indoor devices.
-        building: uniform in (0, 1); a high-loss building where it is below their share.
-        depth: uniform in (0, 1); the depth inside the building.
-        penetration: standard normal; the variation of the loss through walls, or through a vehicle in between.
+        shadowing: standard normal, to be multiplied by the standard deviation of the shadowing.
+        los: uniform in (0, 1); the link has line of sight if the value is below the probability.
+        environment: uniform in (0, 1), for the effective environment height of the urban macro model.
+        indoor: uniform in (0, 1); the device is indoors if the value is below the share of indoor devices.
+        building: uniform in (0, 1); a high-loss building if the value is below the share of such buildings.
+        depth: uniform in (0, 1), for the depth inside the building.
+        penetration: standard normal, for the variation of the loss through walls, or through a vehicle in between.
     """
 
     shadowing: Array
@@ -92,14 +93,14 @@ class LinkDraws:
 
     @classmethod
     def of(cls, uniform: Callable[[str], Array]) -> LinkDraws:
-        """Draws from a source of uniforms in the open interval (0, 1), called once per attribute with its name."""
+        """Make draws with `uniform`, which maps the name of an attribute to uniforms in the open interval (0, 1)."""
         names = [field.name for field in fields(cls)]
         normal = ("shadowing", "penetration")
         return cls(*(np.asarray(ndtri(uniform(name))) if name in normal else uniform(name) for name in names))
 
     @classmethod
     def typical(cls, shadowing: Array | None = None) -> LinkDraws:
-        """All draws at their medians: each link in its likelier state, with median shadowing unless it is given."""
+        """Set all draws to their medians: links are in their more likely state; `shadowing` has median 0 by default."""
         half, zero = np.asarray(0.5), np.asarray(0.0)
         shadowing = zero if shadowing is None else shadowing
         return cls(shadowing, los=half, environment=half, indoor=half, building=half, depth=half, penetration=zero)

@@ -1,7 +1,7 @@
 """Path loss: the mean attenuation of a link in dB as a function of its geometry and the carrier.
 
-This file has the classical laws and the list of all kinds; `tr38901` has the laws of TR 38.901, `d2d` and `v2v` have
-links between devices.
+This module has the classical models and the list of all kinds. `tr38901` has the models of TR 38.901; `d2d` and `v2v`
+have models of links between devices.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fednet_emu.units import SPEED_OF_LIGHT_M_S
 class FreeSpace(PathLoss):
     """Free-space loss between isotropic antennas (Friis 1946): 20 log10(4 pi d f / c), where d is the 3D distance.
 
-    The speed of light is 3.0e8 m/s as in TR 38.901, which lowers the loss by 0.006 dB. Links have line of sight.
+    The speed of light is 3.0e8 m/s as in TR 38.901, which lowers the loss by 0.006 dB. All links have line of sight.
     Ignored here: ground reflection, obstacles, atmospheric absorption, antenna gains.
     """
 
@@ -42,13 +42,14 @@ class FreeSpace(PathLoss):
 
 
 class LogDistance(PathLoss):
-    """Loss that grows by `10 exponent` dB per decade of 3D distance: L0 + 10 n log10(d / d0).
+    """Loss L0 + 10 n log10(d / d0) in dB, which grows by 10 n dB per decade of the 3D distance d.
 
-    The formula holds on both sides of d0, from 1 m (or from d0 if d0 is less); shorter links have a constant loss. A
-    fitted law a + b log10(d) has n = b / 10, and L0 is its value at any d0. The exponent is 2 in free space, 2.7 to 3.5
-    in cities, up to 6 through walls (Rappaport, Wireless Communications). Links count as without line of sight.
-    Ignored here: antenna heights other than through the 3D distance, breakpoints, and the carrier when
-    `reference_loss_db` is given.
+    The formula holds on both sides of d0, from 1 m on (or from d0 if d0 is smaller); shorter links have a constant
+    loss. A fitted formula a + b log10(d) has n = b / 10, and L0 is its value at any d0. The exponent n is 2 in free
+    space, 2.7 to 3.5 in cities, up to 6 through walls (Rappaport, Wireless Communications). No link counts as having
+    line of sight.
+    Ignored here: antenna heights except in the 3D distance, breakpoints, and the carrier if `reference_loss_db` is
+    given.
     """
 
     exponent: float = Field(gt=0)
@@ -68,15 +69,15 @@ class LogDistance(PathLoss):
 
 
 class MacroClassic(PathLoss):
-    """The macro-cell law of the LTE studies and of most federated-learning papers: 128.1 + 37.6 log10(d in km) dB.
+    """Macro-cell loss of the LTE studies and of most federated-learning papers: 128.1 + 37.6 log10(d in km) dB.
 
-    Source: TR 36.942 clause 4.5.2 at 2 GHz with the antenna 15 m above the roofs; d is the horizontal distance. Links
-    count as without line of sight.
+    Source: TR 36.942 clause 4.5.2 at 2 GHz with the antenna 15 m above the roofs; d is the horizontal distance. No link
+    counts as having line of sight.
     Ignored here: the carrier (other carriers would add 21 log10(f / 2 GHz)), antenna heights, line of sight.
     """
 
     penetration_db: float = Field(default=0.0, ge=0)
-    """Building penetration loss in dB, added to every link as some papers do; usually 20 dB."""
+    """Building penetration loss in dB that is added to every link, as in some papers; usually 20 dB."""
     min_distance_m: float = Field(default=10.0, gt=0)
     """Distance in m below which the loss is constant."""
 
@@ -89,8 +90,8 @@ class MacroClassic(PathLoss):
 class TwoRayGround(PathLoss):
     """Loss over flat ground: free space up to 4 pi h1 h2 / wavelength, then 40 log10(d) - 20 log10(h1 h2) dB.
 
-    Both branches meet at this distance, beyond which the direct wave and the reflected wave increasingly cancel
-    (Rappaport, Wireless Communications, section 4.6); d is the 3D distance. Links have line of sight.
+    Both branches meet at this crossover distance, beyond which the direct wave and the reflected wave increasingly
+    cancel (Rappaport, Wireless Communications, section 4.6); d is the 3D distance. All links have line of sight.
     Ignored here: the fluctuation of the sum of both waves before the crossover, the conductivity of the ground,
     obstacles.
     """

@@ -1,4 +1,4 @@
-"""Path loss from a table of gains at places, the output of a ray tracer."""
+"""Path loss from a table of gains at grid positions, the output of a ray tracer."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ from fednet_emu.radio.propagation.base import PathLoss, Propagation, free_space_
 from fednet_emu.radio.propagation.link import Hop, LinkDraws
 
 _APART_M = 0.1
-"""Largest difference between coordinates of stations, or heights, in the scenario and in the table."""
+"""Maximum difference in m between coordinates of stations, or heights, in the scenario and in the table."""
 _OFF_DB = 3.0
-"""Largest difference between the mean gain of direct paths and free space."""
+"""Maximum difference in dB between the mean gain of direct paths and the gain in free space."""
 
 
 class TablePathLoss(PathLoss):
-    """Gains of a ray tracer on a grid of places, a column for each station: an .npz file, or a folder of DeepMIMO 4.
+    """Gains that a ray tracer computed at the positions of a grid: an .npz file, or a folder of DeepMIMO 4.
 
-    The file has `gain_db` [places, stations], `xyz_m` [places, 3], `stations_m` [stations, 3], `carrier_hz` and
-    optionally `los` [places, stations]. A gain is the power sum over all paths. It includes multipath and obstacles, so
-    fading and shadowing must be off. Places without any path have a gain of minus infinity.
-    Ignored here: delays of the paths, and antenna patterns other than the traced ones.
+    The file has `gain_db` [positions, stations], `xyz_m` [positions, 3], `stations_m` [stations, 3], `carrier_hz` and
+    optionally `los` [positions, stations]. A gain is the sum of the powers of all paths. Gains include multipath and
+    obstacles, so fading and shadowing must be off. Positions without any path have a gain of minus infinity.
+    Ignored here: delays of the paths, and antenna patterns other than those in the ray tracer.
     """
 
     kind = "table"
     PLACED: ClassVar[bool] = True
     path: str
-    """The file or folder; a relative path is looked up in the data folder first."""
+    """Path of the file or folder; a relative path is looked up in the data folder first."""
     between: Literal["nearest", "bilinear"] = "nearest"
-    """Interpolation between places of the grid: the nearest place, or the four places around, linear in dB."""
+    """Interpolation between grid positions: `nearest` takes the nearest position, `bilinear` the four positions around,
+    linearly in dB."""
     outside: Literal["refuse", "no-link"] = "refuse"
-    """Treatment of devices outside the grid: an error, or a link with no gain."""
+    """Treatment of devices outside the grid: `refuse` raises an error, `no-link` sets a gain of zero."""
     _gains: Gains | None = PrivateAttr(None)
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -95,7 +96,7 @@ class TablePathLoss(PathLoss):
 
 
 def _cell(lines_m: Array, at_m: Array) -> tuple[IntArray, Array]:
-    """Index of the grid line below each coordinate, and the relative position (0 to 1) up to the next line."""
+    """Index of the grid line below each coordinate, and relative position (0 to 1) between this and the next line."""
     line = np.clip(np.searchsorted(lines_m, at_m, side="right") - 1, 0, len(lines_m) - 2)
     return line, np.clip((at_m - lines_m[line]) / (lines_m[line + 1] - lines_m[line]), 0.0, 1.0)
 
@@ -103,7 +104,6 @@ def _cell(lines_m: Array, at_m: Array) -> tuple[IntArray, Array]:
 def _unfit(
     gains: Gains, carrier_hz: float, heights_m: tuple[float, float], stations_m: Array
 ) -> Iterator[tuple[str, str]]:
-    """Yield each reason why a table does not fit a scenario, with its remedy."""
     device_m, station_m = heights_m
     if gains.carrier_hz is not None and abs(gains.carrier_hz - carrier_hz) > 1e-6 * carrier_hz:
         yield f"is of another carrier, got {gains.carrier_hz:g} Hz for {carrier_hz:g} Hz", "set channel.carrier_hz"

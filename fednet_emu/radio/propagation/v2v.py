@@ -1,4 +1,4 @@
-"""Links between vehicles (TR 37.885 clause 6.2): in sight, blocked by another vehicle, or behind buildings."""
+"""Links between vehicles (TR 37.885 clause 6.2): with line of sight, blocked by a vehicle, or behind buildings."""
 
 from __future__ import annotations
 
@@ -24,22 +24,23 @@ HIGHWAY_BEHIND = {
 class V2v(PathLoss):
     """Two vehicles on an urban grid or a highway, 0.5 to 100 GHz; links shorter than 1 m count as 1 m.
 
-    The loss through a vehicle in between is Gaussian in dB and at least 0 dB; it depends on which antennas are below
-    the roof of this vehicle. Shadowing: 3 dB in sight or blocked, 4 dB behind buildings; correlated over 10 m in cities
-    and 25 m on highways (TR 36.885 Table A.1.4-1). A blocked link has no line of sight.
-    Ignored here: the street grid (which vehicles share a street), and which vehicle is in between.
+    The loss through a blocking vehicle is Gaussian in dB and at least 0 dB; it depends on which antennas are below the
+    roof of the blocking vehicle. Shadowing is 3 dB with line of sight or blocked, and 4 dB behind buildings, correlated
+    over 10 m in cities and 25 m on highways (TR 36.885 Table A.1.4-1). A blocked link has no line of sight.
+    Ignored here: the street grid (which vehicles share a street), and which vehicle blocks a link.
     """
 
     STATES_SIGMA: ClassVar[bool] = True
     road: Literal["urban", "highway"]
-    """The environment."""
+    """The road environment: an urban grid or a highway."""
     los: Literal["probabilistic", "always", "blocked", "never"] = "probabilistic"
-    """State of the links: drawn, all in sight, all blocked by a vehicle, or all behind buildings."""
+    """State of the links. `probabilistic`: drawn per link; `always`: all with line of sight; `blocked`: all blocked by
+    a vehicle; `never`: all behind buildings."""
     density: Literal["low", "medium", "high"] | None = None
     """Density of vehicles, which selects the measured state probabilities (Boban, Gong and Xu 2016). Null takes the
     probabilities of TR 37.885 Table 6.2-1 for vehicles in one street, which are never behind buildings."""
     blocker_height_m: float = Field(default=1.6, gt=0)
-    """Height of the vehicles in between: 1.6 m for cars, 3.0 m for lorries."""
+    """Height of blocking vehicles in m: 1.6 for cars, 3.0 for lorries."""
     outside: Literal["error", "extrapolate"] = "error"
     """Action for carriers outside 0.5 to 100 GHz: an error, or extrapolation."""
 
@@ -63,7 +64,7 @@ class V2v(PathLoss):
         )
 
     def probabilities(self, distance_2d_m: Array) -> tuple[Array, Array]:
-        """Probabilities per link of being in sight, and of being behind buildings; a link is blocked otherwise."""
+        """Probabilities per link of line of sight, and of being behind buildings; all other links are blocked."""
         one, zero = np.ones_like(distance_2d_m), np.zeros_like(distance_2d_m)
         if self.los != "probabilistic":
             return {"always": (one, zero), "blocked": (zero, zero), "never": (zero, one)}[self.los]
@@ -74,10 +75,11 @@ class V2v(PathLoss):
 
 
 def blockage_db(hop: Hop, blocker_height_m: float, standard_normal: Array) -> Array:
-    """Loss through a vehicle between two others, TR 37.885 clause 6.2.1: at least 0 dB, log-normal in linear power.
+    """Loss in dB through a blocking vehicle (TR 37.885 clause 6.2.1): at least 0 dB, log-normal in linear power.
 
-    Mean 9 + max(0, 15 log10(d) - 41) dB and deviation 4.5 dB if both antennas are below the roof of the vehicle in
-    between, mean 5 + max(0, ...) dB and deviation 4 dB if one is, 0 dB if none is.
+    The mean is 9 + max(0, 15 log10(d) - 41) dB and the standard deviation 4.5 dB if both antennas are below the roof of
+    the blocking vehicle. With one antenna below the roof, the mean is 5 + max(0, ...) dB and the standard deviation
+    4 dB; with none, the loss is 0 dB.
     """
     far_db = np.maximum(0.0, 15.0 * log10(np.maximum(hop.distance_3d_m, 1.0)) - 41.0)
     both, none = hop.high_m < blocker_height_m, hop.low_m > blocker_height_m
@@ -86,7 +88,7 @@ def blockage_db(hop: Hop, blocker_height_m: float, standard_normal: Array) -> Ar
 
 
 def same_street_los_probability(distance_2d_m: Array, road: str) -> Array:
-    """Probability that no vehicle blocks two others in one street, TR 37.885 Table 6.2-1, at any density."""
+    """Probability of line of sight between two vehicles in one street, at any density (TR 37.885 Table 6.2-1)."""
     d = distance_2d_m
     if road == "urban":
         return np.minimum(1.0, 1.05 * exp(-0.0114 * d))
@@ -95,7 +97,7 @@ def same_street_los_probability(distance_2d_m: Array, road: str) -> Array:
 
 
 def urban_probabilities(distance_2d_m: Array, density: str) -> tuple[Array, Array]:
-    """Mean probabilities in sight and behind buildings on urban grids (Boban, Gong and Xu 2016, as in ns-3)."""
+    """Mean probabilities of line of sight, and behind buildings, on urban grids (Boban, Gong, Xu 2016, as in ns-3)."""
     scale, decay = URBAN_SEEN[density]
     rate, centre, width = URBAN_BLOCKED[density]
     seen = scale * exp(-decay * distance_2d_m)
@@ -104,9 +106,10 @@ def urban_probabilities(distance_2d_m: Array, density: str) -> tuple[Array, Arra
 
 
 def highway_probabilities(distance_2d_m: Array, density: str) -> tuple[Array, Array]:
-    """Probabilities in sight and behind obstacles on a highway (Boban, Gong and Xu 2016, as in ns-3).
+    """Probabilities of line of sight, and behind obstacles, on a highway (Boban, Gong and Xu 2016, as in ns-3).
 
-    The fits are parabolas, constant beyond their vertex: 463 to 500 m in sight, 817 to 1017 m behind obstacles.
+    The fits are parabolas, which are constant beyond their vertex, at 463 to 500 m (line of sight) or 817 to 1017 m
+    (behind obstacles).
     """
     a, b, c = HIGHWAY_SEEN[density]
     seen = _parabola(distance_2d_m, a, b, c)

@@ -1,1 +1,1 @@
-"""Rates: bit/s from SINR and bandwidth, means over fading, and the part of a band that serves a weak sender best."""
+"""Rates in bit/s from SINR and bandwidth, means of rates over fading, and the best part of a band for a weak sender."""

@@ -1,4 +1,4 @@
-"""Base classes of rate laws: bit/s from SINR and bandwidth, for one transmission or for arrays."""
+"""Base classes of rate models: bit/s from SINR and bandwidth, for one transmission or for arrays."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fednet_emu.arrays import Array, IntArray
 from fednet_emu.component.component import Component
 
 REPETITIONS = 8
-"""Largest slot aggregation factor of a data channel in 5G NR, Release 15 (TS 38.331, pusch-AggregationFactor)."""
+"""Maximum slot aggregation factor of a data channel in 5G NR, Release 15 (TS 38.331, pusch-AggregationFactor)."""
 
 
 class RateLaw(Component):
-    """The law from SINR (linear, never dB) and bandwidth to a rate; the rate never falls as the SINR grows."""
+    """Rate model: a function from SINR (linear, never dB) and bandwidth to a rate, which never falls with the SINR."""
 
     PER_HERTZ: ClassVar[bool] = True
-    """Whether the rate is proportional to the bandwidth."""
+    """True if the rate is proportional to the bandwidth."""
 
     @abstractmethod
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
@@ -29,20 +29,20 @@ class RateLaw(Component):
 
     @abstractmethod
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
-        """Rates of many transmissions in bit/s, the same law as `rate_bps` in the broadcast shape."""
+        """Rates of many transmissions in bit/s, in the broadcast shape; each equals the result of `rate_bps`."""
 
     @property
     def outage_sinr(self) -> float:
-        """SINR (linear) below which one fading block loses the whole transmission; 0 for adaptive senders (default).
+        """Linear SINR below which one fading block loses the whole transmission; 0 (default) for adaptive senders.
 
-        Below the least SINR an adaptive sender pauses or sends again, so no transmission is lost.
+        Below the minimum SINR, an adaptive sender pauses or sends again, so no transmission is lost.
         """
         return 0.0
 
     @property
     @abstractmethod
     def min_sinr(self) -> float:
-        """The lowest SINR (linear) with a rate above 0; 0 when every SINR above 0 has one."""
+        """Minimum linear SINR with a rate above 0; 0 if every SINR above 0 has a rate above 0."""
 
     @property
     def jumps(self) -> Array:
@@ -51,34 +51,35 @@ class RateLaw(Component):
 
     @property
     def peaks(self) -> Array:
-        """SINRs in rising order at which rate over SINR, the bits per joule on part of a band, has a local maximum.
+        """SINRs, in increasing order, of the local maxima of rate / SINR, the bits per joule on part of a band.
 
-        Below such a peak a sender gains by using part of its band (`narrowing`). By default the peaks are the jumps: a
-        concave rate has a falling ratio between them.
+        Below such a peak, a sender gains by using part of its band (`narrowing`). By default the peaks are the jumps,
+        because the ratio falls between the jumps if the rate is concave there.
         """
         return self.jumps
 
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
-        """Narrowest share of a band that a sender may put its whole power on; 1, the whole band, without narrowing."""
+        """Minimum share of a band on which a sender may put its whole power; 1 (the whole band) without narrowing."""
         return 1.0
 
 
 class Repeating(RateLaw):
-    """A law with a least efficiency; at lower SINRs the sender repeats its blocks.
+    """A rate model with a minimum efficiency; at lower SINRs the sender repeats its blocks.
 
-    The receiver adds up the copies and thereby their SINRs (chase combining). At a fraction x of the SINR of the least
-    efficiency the rate is the fraction x of the least efficiency, down to x = 1 / `repetitions`; below, it is 0.
-    Links repeat by rate matching, slot aggregation and HARQ (TS 38.214 clauses 5.1.2.1 and 6.1.2.1: 2 to 16 slots).
-    The number of copies is a real number here, an idealisation: with whole numbers the rate is up to 1/2 lower.
+    The receiver adds up the copies and thereby their SINRs (chase combining). At a fraction x of the SINR that the
+    minimum efficiency needs, the rate per hertz is x times the minimum efficiency, down to x = 1 / `repetitions`; the
+    rate at lower SINRs is 0. Real links repeat by rate matching, slot aggregation and HARQ (TS 38.214 clauses 5.1.2.1
+    and 6.1.2.1: 2 to 16 slots). As an idealisation, the number of copies is a real number here; with integers, the rate
+    is lower by up to one half.
     """
 
     repetitions: int = Field(default=REPETITIONS, ge=1, le=128)
-    """Largest number of copies of a block that a receiver adds up below the least efficiency; 1 for none."""
+    """Maximum number of copies of a block that a receiver adds up below the minimum efficiency; 1 for no repetition."""
 
     @property
     @abstractmethod
     def lowest(self) -> tuple[float, float]:
-        """The least efficiency without repetition: its SINR (linear) and the efficiency in bit/s/Hz."""
+        """The minimum efficiency without repetition: its linear SINR, and the efficiency in bit/s/Hz."""
 
     @property
     def min_sinr(self) -> float:
@@ -86,12 +87,12 @@ class Repeating(RateLaw):
 
     @cached_property
     def _repeats(self) -> tuple[float, float, float]:
-        """Lowest SINR with repetition, lowest SINR without, and the efficiency per unit of SINR between the two."""
+        """Minimum SINR with repetition, minimum SINR without repetition, and efficiency per unit of SINR in between."""
         sinr, efficiency_bps_hz = self.lowest
         return sinr / self.repetitions, sinr, efficiency_bps_hz / sinr if sinr > 0.0 else 0.0
 
     def repeated_bps_hz(self, sinr: Array) -> Array:
-        """Efficiencies in bit/s/Hz of repeated blocks, at SINRs below `lowest`; zero at higher SINRs."""
+        """Efficiencies in bit/s/Hz of repeated blocks at SINRs below that of `lowest`; zero at higher SINRs."""
         least, enough, slope = self._repeats
         return np.where((sinr >= least) & (sinr < enough), slope * sinr, 0.0)
 
@@ -102,7 +103,7 @@ class Staircase(RateLaw):
     @property
     @abstractmethod
     def stairs(self) -> tuple[list[float], list[float]]:
-        """Thresholds (linear) in rising order, and the efficiency in bit/s/Hz of each scheme."""
+        """Linear SINR thresholds in increasing order, and the efficiency in bit/s/Hz of each scheme."""
 
     @property
     def min_sinr(self) -> float:
@@ -126,10 +127,10 @@ class Staircase(RateLaw):
 
 
 class OfLaw(RateLaw):
-    """A law derived from another one, whose sender uses its band or its power differently."""
+    """A rate model derived from another rate model, for a sender that uses its band or its power differently."""
 
     law: RateLaw
-    """The law that this one is derived from."""
+    """The original rate model."""
 
     @property
     def outage_sinr(self) -> float:

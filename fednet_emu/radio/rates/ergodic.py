@@ -1,4 +1,4 @@
-"""The ergodic rate: the mean rate of a link over its fading, for transmissions of very many blocks."""
+"""The ergodic rate: the mean rate of a link over fading, for transmissions that last very many fading blocks."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _ANY_HZ = 1e-30
 
 
 class ErgodicRate(RateLaw):
-    """The mean of another law's rate over fading, as a function of the mean SINR.
+    """The mean over fading of the rate of another rate model, as a function of the mean SINR.
 
-    E[R] is the integral of P(gain > s / SINR) dR(s): jumps of R enter exactly, its smooth part on a grid of 0.02 dB.
-    The mean is tabulated on the same grid from -60 to 80 dB and interpolated in ln R. It is within 1e-4 of the exact
-    mean where at least one block in 10^6 carries bits. Means below 1e-9 bit/s/Hz, and at SINRs below -60 dB, count as
-    0. Above 80 dB the rate continues as a straight line over dB.
+    E[R] is the integral of P(gain > s / SINR) dR(s). Jumps of R enter exactly, the smooth part of R on a grid of
+    0.02 dB. The mean is tabulated on the same grid from -60 to 80 dB and interpolated in ln R. It is within 1e-4 of the
+    exact mean if at least one block in 10^6 carries bits. Means below 1e-9 bit/s/Hz, and at SINRs below -60 dB, count
+    as 0. Above 80 dB, the rate continues as a straight line over dB.
     Ignored here: the fading of interferers (their mean power counts), and the variation over a finite number of blocks.
     """
 
     kind = "ergodic"
     law: RateLaw
-    """The law of one block."""
+    """The rate model of one block."""
     fading: AnyFading
     """The fading of one block."""
 
@@ -61,13 +61,13 @@ class NarrowedErgodicRate(ErgodicRate):
     """The mean of a narrowed rate over fading, as a function of the mean SINR and the bandwidth.
 
     On a band whose narrowest part is b, the rate of a block is r(s) - b (r(s / b) - e(s / b)) bit/s/Hz, where e is the
-    law on the whole band and r the narrowed law with parts of any width. The mean therefore needs the means of two laws
-    at two SINRs; it is within 1e-4 of the exact mean where at least one block in 10^5 carries bits.
-    Ignored here: the same as in `ErgodicRate`.
+    rate on the whole band and r the narrowed rate with parts of any width. The mean therefore needs the means of two
+    rates at two SINRs. It is within 1e-4 of the exact mean if at least one block in 10^5 carries bits.
+    Ignored here: what `ErgodicRate` ignores.
     """
 
     law: Narrowed
-    """The law of one block."""
+    """The narrowed rate model of one block."""
 
     @property
     def min_sinr(self) -> float:
@@ -86,16 +86,16 @@ class NarrowedErgodicRate(ErgodicRate):
 
     @cached_property
     def _means(self) -> Means:
-        """Means on a band of 1 Hz of the law with parts of any width, and of the law on the whole band."""
+        """Mean rates on a band of 1 Hz, with parts of any width, and on the whole band."""
         any_width, none = (Narrowed(law=self.law.law, narrowest_hz=width_hz) for width_hz in (_ANY_HZ, 1.0))
         return Means.of([any_width, none], self.fading)
 
 
 def averaged(law: RateLaw, fading: AnyFading) -> RateLaw:
-    """The mean of a rate law over fading, as a rate law of the mean SINR.
+    """Return the mean of a rate model over fading, as a rate model that takes the mean SINR.
 
     Raises:
-        ValueError: this rate law or this fading has no mean.
+        ValueError: the rate model has no mean rate over this fading.
     """
     if isinstance(law, Narrowed):
         return NarrowedErgodicRate(law=law, fading=fading)
@@ -104,7 +104,7 @@ def averaged(law: RateLaw, fading: AnyFading) -> RateLaw:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Means:
-    """Mean rates of rate laws over fading, on a band of 1 Hz."""
+    """Mean rates over fading of several rate models, on a band of 1 Hz."""
 
     log_rates: Array  # [laws, points] natural logarithms of the mean rates on the grid, minus infinity for a rate of 0
     rise: Array  # [laws] growth of the rate per grid step at the upper end, where fading no longer matters
@@ -116,18 +116,18 @@ class Means:
         return cls(np.stack([_log_means(law, fading) for law in laws]), np.array(rise))
 
     def min_sinr(self, law: int) -> float:
-        """Lowest mean SINR of the grid at which a law, given by its index, has a rate above 0."""
+        """Minimum mean SINR on the grid at which the rate model with index `law` has a rate above 0."""
         first = int(np.argmax(np.isfinite(self.log_rates[law])))
         return db_to_linear(LOW_DB + first * STEP_DB)
 
     def at(self, law: IntArray | int, sinr: Array) -> Array:
-        """Mean rates in bit/s of laws, given by their indices, at mean SINRs, in the shape of `sinr`."""
+        """Mean rates in bit/s of the rate models with indices `law` at mean SINRs, in the shape of `sinr`."""
         points = self.log_rates.shape[1]
         with np.errstate(divide="ignore"):
             place = (10.0 * log10(sinr) - LOW_DB) / STEP_DB
         below = np.maximum(np.minimum(place, points - 2), 0).astype(np.int64)
         share = np.maximum(np.minimum(place - below, 1.0), 0.0)
-        with np.errstate(invalid="ignore"):  # minus infinity times zero, where the rate is 0
+        with np.errstate(invalid="ignore"):  # minus infinity times zero, if the rate is 0
             log_rate = (1.0 - share) * self.log_rates[law, below] + share * self.log_rates[law, below + 1]
         counts = (log_rate > -np.inf) & (place >= 0.0)
         rate = np.where(counts, exp(np.where(counts, log_rate, 0.0)), 0.0)
@@ -135,7 +135,6 @@ class Means:
 
 
 def _log_means(law: RateLaw, fading: Fading) -> Array:
-    """Natural logarithm of a law's mean rate on the grid, minus infinity where the rate is 0."""
     snr_db = _grid_db(LOW_DB, HIGH_DB)
     edges = db_to_linear(_grid_db(LOW_DB - _TAIL_DB, HIGH_DB + _TAIL_DB))
     grid = law.rates_bps(edges, 1.0)
@@ -147,7 +146,7 @@ def _log_means(law: RateLaw, fading: Fading) -> Array:
         cell = np.searchsorted(edges, sinr) - 1
         if 0 <= cell < len(smooth):
             smooth[cell] -= rise
-    # P(gain > s / SINR) over the difference in dB of the middle of a cell of s and a point of SINR
+    # P(gain > s / SINR) as a function of the difference in dB between the middle of a cell of s and a point of SINR
     first_db = -_TAIL_DB + 0.5 * STEP_DB - (len(snr_db) - 1) * STEP_DB
     gain_db = _grid_db(first_db, first_db + (len(smooth) + len(snr_db) - 2) * STEP_DB)
     survival = 1.0 - fading.cdf(db_to_linear(gain_db))
@@ -166,7 +165,7 @@ def _grid_db(low_db: float, high_db: float) -> Array:
 
 
 def require_mean(law: RateLaw, fading: Fading) -> None:
-    """Raise a `ValueError` for a rate law or a fading without a meaningful average over fading."""
+    """Raise a `ValueError` if the rate model has no meaningful mean over the fading."""
     if law.outage_sinr > 0:
         raise ValueError(
             "a rate law that loses transmissions in outage has no ergodic rate, got on_outage: lose; "

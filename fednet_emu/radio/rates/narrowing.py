@@ -18,29 +18,29 @@ _JUST_ABOVE = 1 + 1e-14
 
 
 class _Ramps(NamedTuple):
-    """SINRs below which narrowing helps, and the best efficiencies there in bit/s/Hz per unit of SINR."""
+    """Peaks of rate / SINR, below which narrowing helps, and the best efficiencies in bit/s/Hz per unit of SINR."""
 
-    peaks: list[float]  # [n] SINRs (linear) in rising order
-    slopes: list[float]  # [n + 1] best at this peak or a higher one; 0 after the last
+    peaks: list[float]  # [n] linear SINRs in increasing order
+    slopes: list[float]  # [n + 1] best efficiency per SINR at this peak or a higher peak; 0 after the last peak
 
 
 class Narrowed(OfLaw):
-    """Another law's rate on the best part of the band: a part x has the SINR s / x and the rate x B e(s / x).
+    """Rate of another rate model on the best part of the band: a part x has the SINR s / x and the rate x B e(s / x).
 
-    Above the highest peak of e(s) / s the whole band is best. Below the SINR s_min of the least efficiency e, the part
-    s / s_min is best, with the rate B e s / s_min. No part is narrower than `narrowest_hz`: with an even weaker signal
-    the rate is the law's rate on one block of this width, and a band narrower than `narrowest_hz` is used as a whole.
-    With a staircase of schemes, a sender just below a step uses slightly less of the band to reach the step, and below
-    the lowest step it uses the scheme with most bits per joule.
-    As a consequence, more power never lowers the rate, nor does a wider band (from `narrowest_hz`) with the same power.
-    Ignored here: resource blocks are whole, also where a part serves to reach a higher step, and under frequency
-    selectivity some parts of a band are better than others.
+    Above the highest peak of e(s) / s, the whole band is best. Below the SINR s_min of the minimum efficiency e_0, the
+    part s / s_min is best, with the rate B e_0 s / s_min. No part is narrower than `narrowest_hz`. For an even weaker
+    signal, the rate is that of one block of this width; a band narrower than `narrowest_hz` is used as a whole. With a
+    staircase of schemes, a sender just below a step uses slightly less of the band to reach the step, and below the
+    lowest step it uses the scheme with the most bits per joule. As a consequence, more power never lowers the rate, and
+    neither does a wider band (from `narrowest_hz` on) with the same power.
+    Ignored here: the integer number of resource blocks, also if a part serves to reach a higher step, and that under
+    frequency selectivity some parts of a band are better than others.
     """
 
     law: RateLaw
-    """The law on a given part of the band."""
+    """The rate model on a given part of the band."""
     narrowest_hz: float = Field(gt=0)
-    """Width in Hz of the narrowest part."""
+    """Minimum width of a part in Hz."""
 
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
         return np.minimum(self.narrowest_hz / bandwidth_hz, 1.0)
@@ -72,7 +72,7 @@ class Narrowed(OfLaw):
 
     @cached_property
     def _whole_band(self) -> tuple[float, Callable[[float, float], float], Callable[[Array, Array | float], Array]]:
-        """The SINR from which the whole band is best, and the two functions of the law, read once for speed."""
+        """Minimum SINR at which the whole band is better than any part, and the rate functions of `law`, as a cache."""
         return self._ramps.peaks[-1], self.law.rate_bps, self.law.rates_bps
 
     @cached_property
@@ -83,10 +83,10 @@ class Narrowed(OfLaw):
 
 
 def narrowed(law: RateLaw, narrowest_hz: float) -> RateLaw:
-    """The law of a sender that may put its power on part of its band; `law` itself where narrowing never helps.
+    """Rate model of a sender that may put its power on part of its band; `law` itself if narrowing never helps.
 
     Narrowing never helps if the rate does not depend on the bandwidth, if the sender does not adapt and loses
-    transmissions in outage, or if the law has no least SINR.
+    transmissions in outage, or if the rate model has no minimum SINR.
     """
     adapts = law.PER_HERTZ and law.outage_sinr == 0
     return Narrowed(law=law, narrowest_hz=narrowest_hz) if adapts and len(law.peaks) else law

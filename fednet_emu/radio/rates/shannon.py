@@ -1,4 +1,4 @@
-"""Shannon's rate law with a gap to capacity, and the fixed rate."""
+"""Shannon's rate with an SNR gap to capacity, and the fixed rate."""
 
 from __future__ import annotations
 
@@ -14,31 +14,32 @@ from fednet_emu.radio.rates.base import RateLaw, Repeating
 from fednet_emu.units import db_to_linear
 
 CQI_1_BPS_HZ = 0.1523
-"""Spectral efficiency of the lowest CQI, QPSK at 78/1024 (TS 38.214 Table 5.2.2.1-2)."""
+"""Spectral efficiency in bit/s/Hz of the lowest CQI, QPSK at code rate 78/1024 (TS 38.214 Table 5.2.2.1-2)."""
 
 CQI_15_BPS_HZ = 5.5547
-"""Spectral efficiency of the highest CQI, 64QAM at 948/1024 (TS 38.214 Table 5.2.2.1-2)."""
+"""Spectral efficiency in bit/s/Hz of the highest CQI, 64QAM at code rate 948/1024 (TS 38.214 Table 5.2.2.1-2)."""
 
 _LN_2 = math.log(2.0)
 _linear = lru_cache(db_to_linear)
 
 
 class Shannon(Repeating):
-    """Adaptive rate B log2(1 + SINR / gap) within the efficiencies of a modulation table; below the lowest, repetition.
+    """Adaptive rate B log2(1 + SINR / gap), limited to the efficiencies of a modulation table.
 
-    The transmitter knows the SINR of every block and adapts to it, so it pauses instead of losing data. The default gap
-    of 2 dB is close to 5G NR LDPC codes of about 2000 bit (1.5 to 1.8 dB measured); with `gap_db: 0`,
-    `max_efficiency_bps_hz: null` and `min_efficiency_bps_hz: 0` the rate is the capacity of the channel.
+    Below the minimum efficiency, blocks are repeated. The transmitter knows the SINR of every block and adapts to it,
+    so it pauses instead of losing data. The default gap of 2 dB is close to 5G NR LDPC codes of about 2000 bit (1.5 to
+    1.8 dB measured). With `gap_db: 0`, `max_efficiency_bps_hz: null` and `min_efficiency_bps_hz: 0`, the rate is the
+    capacity of the channel.
     Ignored here: the steps of the table, retransmissions, pilots and control overhead, finite block length.
     """
 
     gap_db: float = Field(default=2.0, ge=0)
-    """SINR in dB that the code needs above Shannon's limit; for uncoded M-QAM the ratio -ln(5 b) / 1.5 at a bit error
-    rate b."""
+    """SINR in dB that the code needs above Shannon's limit. For uncoded M-QAM with bit error rate b, the gap is the
+    linear ratio -ln(5 b) / 1.5."""
     max_efficiency_bps_hz: float | None = Field(default=CQI_15_BPS_HZ, gt=0)
-    """Efficiency in bit/s/Hz of the highest modulation and code; null for no upper limit."""
+    """Maximum efficiency in bit/s/Hz, of the highest modulation and code; null for no upper limit."""
     min_efficiency_bps_hz: float = Field(default=CQI_1_BPS_HZ, ge=0)
-    """Efficiency in bit/s/Hz of the lowest modulation and code, below which blocks are repeated (`repetitions`)."""
+    """Minimum efficiency in bit/s/Hz, of the lowest modulation and code; below, blocks are repeated (`repetitions`)."""
 
     def _check(self) -> None:
         if self.max_efficiency_bps_hz is not None and self.min_efficiency_bps_hz > self.max_efficiency_bps_hz:
@@ -49,13 +50,12 @@ class Shannon(Repeating):
 
     @property
     def lowest(self) -> tuple[float, float]:
-        """The SINR gap (2^e - 1) of the lowest efficiency e, and e."""
+        """The linear SINR gap * (2^e - 1) of the minimum efficiency e, and e in bit/s/Hz."""
         efficiency_bps_hz = self.min_efficiency_bps_hz
         return db_to_linear(self.gap_db) * math.expm1(efficiency_bps_hz * _LN_2), efficiency_bps_hz
 
     @cached_property
     def _terms(self) -> tuple[float, float, float, float, float]:
-        """The gap as a ratio, the highest efficiency, and the numbers of `_repeats`."""
         return _linear(self.gap_db), self.max_efficiency_bps_hz or math.inf, *self._repeats
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
@@ -77,9 +77,9 @@ class Shannon(Repeating):
 
 
 class FixedRate(RateLaw):
-    """One rate for every channel, with an outage below a SINR threshold: a fixed modulation and code.
+    """One rate for every channel, that of a fixed modulation and code, with an outage below an SINR threshold.
 
-    The rate belongs to the transmission: on a share of the band it is the same.
+    A transmission has this rate on any share of the band.
     Ignored here: bandwidth, adaptation, and bit errors above the threshold.
     """
 
@@ -91,7 +91,7 @@ class FixedRate(RateLaw):
     threshold_db: float | None = None
     """SINR in dB below which a block is in outage; null for no outage at any SINR."""
     on_outage: Literal["lose", "stall"] = "lose"
-    """`lose`: one block in outage loses the whole transmission; `stall`: only that block carries no data."""
+    """`lose`: one block in outage loses the whole transmission; `stall`: only the block in outage carries no data."""
 
     @property
     def outage_sinr(self) -> float:

@@ -1,1 +1,1 @@
-"""The receiver: noise and interference, antennas, power control, and sums over the air."""
+"""The receiver: interference, combining of antennas, and power control."""

@@ -10,17 +10,17 @@ from fednet_emu.arrays import Array, Mask
 
 
 class Decoded(NamedTuple):
-    """SINR of each transmission at its step of the cancellation, and whether the receiver could decode it."""
+    """SINR of each signal when its turn in the cancellation comes, and whether the receiver could decode the signal."""
 
     sinr: Array
     decoded: Mask
 
 
 def sum_of_others(power: Array, axis: int = -1) -> Array:
-    """For each entry, the sum of all other entries along an axis, in the shape of `power`: the interference.
+    """Interference of each entry: the sum of all other entries along an axis, in the shape of `power`.
 
-    The result is the sum of the entries before plus the sum of the entries after. "Total minus own" would leave only
-    rounding errors for an entry far above the others (100 % error from 160 dB). Powers are not negative, so no digits
+    The result is the sum of all entries before plus the sum of all entries after. "Total minus own" would leave only
+    rounding errors for an entry far above all others (100 % error from 160 dB). Powers are not negative, so no digits
     cancel, and the relative error for n entries is at most n rounding errors of 2e-16, for any range of powers.
     """
     along = np.asarray(power, np.float64).swapaxes(axis, 0)
@@ -35,11 +35,12 @@ def successive_cancellation(
 ) -> Decoded:
     """Uplink NOMA: decode and subtract signals from the strongest to the weakest, until one is below the threshold.
 
-    The powers are [..., n], and `noise_w` broadcasts against [..., 1]; a share `residual` of a decoded signal remains.
-    With threshold 0 and residual 0 the rates log2(1 + SINR) add up to log2(1 + sum of all / noise) exactly (Tse and
-    Viswanath, Fundamentals of Wireless Communication, section 6.1). A signal that is not decoded interferes with all
-    weaker signals, which then fail at the same threshold, too. Equal powers are decoded in the order given. Ignored
-    here: errors that propagate from a wrongly decoded signal, except through `residual`.
+    `received_w` [..., n] are the powers, `noise_w` is broadcast with [..., 1], and a share `residual` of a decoded
+    signal remains as interference. With threshold 0 and residual 0, the rates log2(1 + SINR) add up to log2(1 + sum of
+    all powers / noise) exactly (Tse and Viswanath, Fundamentals of Wireless Communication, section 6.1). A signal that
+    is not decoded interferes with all weaker signals, which then fail at the same threshold, too. Equal powers are
+    decoded in the given order.
+    Ignored here: errors that propagate from a wrongly decoded signal, except through `residual`.
     """
     rows_w = np.ascontiguousarray(received_w, np.float64).reshape(-1, received_w.shape[-1])
     rows, count = rows_w.shape
@@ -48,10 +49,10 @@ def successive_cancellation(
         noise_w = (noise_w if noise_w.shape == each else np.broadcast_to(noise_w, each)).reshape(-1, 1)
     order = (-rows_w).argsort(axis=1, kind="stable")
     if rows > 1:
-        order += np.arange(0, rows * count, count)[:, None]  # places in the flat array: faster than along an axis
+        order += np.arange(0, rows * count, count)[:, None]  # indices in the flat array are faster than along an axis
     sorted_w = rows_w.reshape(-1)[order]
     over_w = np.zeros(sorted_w.shape)
-    np.add.accumulate(sorted_w[:, :0:-1], axis=1, out=over_w[:, -2::-1])  # from the weakest: no cancellation of digits
+    np.add.accumulate(sorted_w[:, :0:-1], axis=1, out=over_w[:, -2::-1])  # from the weakest, so that no digits cancel
     over_w += noise_w
     clean = sorted_w / (over_w + residual * _before(sorted_w) if residual else over_w)
     decoded = np.ones(clean.shape, np.bool_)
@@ -66,7 +67,6 @@ def successive_cancellation(
 
 
 def _before(sorted_w: Array) -> Array:
-    """Sums [rows, n] of the entries before each entry in its row."""
     before_w = np.zeros(sorted_w.shape)
     np.add.accumulate(sorted_w[:, :-1], axis=1, out=before_w[:, 1:])
     return before_w

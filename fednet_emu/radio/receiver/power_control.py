@@ -21,7 +21,7 @@ class PowerControl(Component):
 
     @abstractmethod
     def powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
-        """Radiated powers [n], from the maximum powers [n] and mean gains [n] of each sender's own link."""
+        """Radiated powers [n] in W, from the maximum powers [n] and the mean gains [n] of the senders' own links."""
 
 
 class FullPower(PowerControl):
@@ -34,17 +34,17 @@ class FullPower(PowerControl):
 
 
 class OpenLoop(PowerControl):
-    """Fractional path-loss compensation of LTE and NR, min(P_max, P0 + 10 log10(M) + alpha PL) in dBm.
+    """Fractional path-loss compensation of LTE and NR: min(P_max, P0 + 10 log10(M) + alpha PL) in dBm.
 
-    Source: TS 38.213 clause 7.1.1 for the uplink data channel. M is the number of resource blocks of 180 kHz, so one
-    formula serves every subcarrier spacing.
+    Source: TS 38.213 clause 7.1.1 for the uplink data channel. M is the bandwidth in resource blocks of 180 kHz, so the
+    formula holds for every subcarrier spacing.
     Ignored here: closed-loop commands, the offset by transport format, and the error of path-loss estimates.
     """
 
     target_dbm: float
-    """Target P0 in dBm of the received power per resource block under full compensation; usually -80 to -110."""
+    """Target P0 in dBm of the received power per resource block with full compensation; usually -80 to -110."""
     compensation: float = Field(default=1.0, ge=0, le=1)
-    """Share alpha of the path loss that is compensated; 0.8 favours the cell centre, 1 treats all devices alike."""
+    """Share alpha of the path loss that is compensated: 0.8 favours devices near the base station, 1 favours none."""
 
     def powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
         blocks = bandwidth_hz / RESOURCE_BLOCK_HZ
@@ -52,20 +52,20 @@ class OpenLoop(PowerControl):
 
 
 class TargetSnr(PowerControl):
-    """The power with which each sender reaches the same SNR, at most its maximum power: truncated channel inversion.
+    """Truncated channel inversion: each sender uses the power that reaches a common SNR, up to its maximum power.
 
     Ignored here: interference, which does not affect the choice, and the error of path-loss estimates.
     """
 
     target_snr_db: float
-    """Target SNR in dB of every sender, over noise alone and averaged over fading."""
+    """Target SNR in dB of every sender, without interference and averaged over fading."""
 
     def powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
         return np.minimum(max_power_w, db_to_linear(self.target_snr_db) * noise_w / gain)
 
 
 class Feasibility(NamedTuple):
-    """Whether the targets can be met, the spectral radius of the criterion, and the lowest powers (else infinity)."""
+    """Feasibility of SINR targets, the spectral radius of the criterion, and minimum powers in W (else infinity)."""
 
     feasible: bool
     spectral_radius: float
@@ -73,11 +73,12 @@ class Feasibility(NamedTuple):
 
 
 def feasibility(target: Array, gain: Array, noise_w: Array, max_power_w: Array | float = np.inf) -> Feasibility:
-    """Whether SINR targets can be met together, and the component-wise lowest powers p = (I - D F)^-1 D u.
+    """Check whether SINR targets can be met together, and compute the minimum powers p = (I - D F)^-1 D u in W.
 
-    `gain` [n, n] is to receiver i from sender j, and `target` [n] linear. F_ij = g_ij / g_ii off the diagonal, D =
-    diag(target), u_i = N_i / g_ii: feasible without caps exactly when the spectral radius of D F is below 1 (Perron and
-    Frobenius), with caps exactly when also p <= cap. Ignored here: fading, and anything but a shared band.
+    `gain` [n, n] is the gain g_ij to receiver i from sender j, and `target` [n] is linear. F_ij = g_ij / g_ii off the
+    diagonal, D = diag(target), and u_i = N_i / g_ii. Without power limits, the targets are feasible exactly if the
+    spectral radius of D F is below 1 (Perron and Frobenius); with limits `max_power_w`, exactly if also p <= limit.
+    Ignored here: fading, and access schemes in which senders do not share the whole band.
     """
     own = np.diagonal(gain)
     coupling = np.asarray(gain / own[:, None] - np.diag(np.ones(len(own)))) * target[:, None]

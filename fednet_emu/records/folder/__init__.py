@@ -1,1 +1,1 @@
-"""The run folder: its files, written whole or not at all, and their checksums."""
+"""The run folder: atomically written files, and their checksums."""

@@ -1,4 +1,4 @@
-"""The manifest of a run folder: facts and status of the run, and the files that it has written."""
+"""The manifest of a run folder: facts about the run, its status, and the files that it has written."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def versions() -> dict[str, str]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """Read the manifest of a run; None without a manifest of this package. Names of files outside are left out."""
+    """Read the manifest of a run, without names of files in other folders; None if there is no valid manifest."""
     try:
         content: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         ours = PACKAGES[0] in content["versions"] and content["status"] in STATUSES
@@ -50,7 +50,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def fingerprint(scenario_text: str) -> str:
-    """Return a hash of a resolved scenario, its seed included."""
+    """Return a hash of the text of a resolved scenario, including its seed."""
     return blake2b(scenario_text.encode(), digest_size=16).hexdigest()
 
 

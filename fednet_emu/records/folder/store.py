@@ -1,8 +1,8 @@
-"""The run folder, whose files are safe whenever the writing process is killed.
+"""The run folder, whose files stay consistent whenever the writing process is killed.
 
-The manifest claims the folder before any other file is written, lists the files of the run, and has its status; it is
-written last. A run that replaces another one (`--force`) is written into the sub-folder `unfinished` and moved when it
-has ended; the next run completes an interrupted move.
+The manifest lists the files of the run and has its status. A first version claims the folder before any other file is
+written; the final version is written last. A run that replaces another run (`--force`) is written into the sub-folder
+`unfinished` and moved when it has ended; the next run completes an interrupted move.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 SCENARIO = "scenario.yaml"
 LOG_FILE = "log.txt"
 LEARNING = "learning"
-"""The sub-folder with the learnt values of an unfinished run."""
+"""Name of the sub-folder with the learned values of an unfinished run."""
 LOCK = ".lock"
 STAGED = "unfinished"
-"""Sub-folder of a run that replaces another one when it has ended."""
+"""Name of the sub-folder of a run that replaces an earlier run when it has ended."""
 
 
 class RunFolder:
-    """The folder of one run; `manifest.json` holds its status: running, done, diverged, interrupted or failed.
+    """The folder of one run; `manifest.json` has the run's status: running, done, diverged, interrupted or failed.
 
-    The run writes its files to the folder `path`; they are in `home` when it has ended.
+    The run writes its files to the folder `path`; at the end of the run, they are moved to `home`.
     """
 
     def __init__(self, home: Path, path: Path, lock: FileLock, facts: Mapping[str, Any]) -> None:
@@ -45,7 +45,7 @@ class RunFolder:
 
     @staticmethod
     def check(path: Path, scenario_text: str, *, timing_only: bool = False, force: bool = False) -> None:
-        """Check that a run of this scenario may be written to this folder."""
+        """Check that a run of this scenario may be written to the folder `path`; a `DataError` if not."""
         manifest = read_manifest(path)
         if manifest is None:
             require_free(path, "a run folder")
@@ -69,8 +69,8 @@ class RunFolder:
     def create(cls, path: Path, scenario_text: str, *, force: bool = False, **facts: Any) -> RunFolder:
         """Create and lock the folder of a run, or take over the folder of an unfinished run of the same scenario.
 
-        With `force`, the new run replaces a run that `check` refuses, once the new run has ended. `facts` are entries
-        of the manifest: name, seed, timing_only, and the dependencies of the run.
+        With `force`, the new run also replaces a run that `check` rejects, but only after the new run has ended.
+        `facts` are entries of the manifest: name, seed, timing_only, and the dependencies of the run.
         """
         path, timing_only = path.resolve(), bool(facts.get("timing_only"))
         cls.check(path, scenario_text, timing_only=timing_only, force=force)
@@ -97,14 +97,14 @@ class RunFolder:
 
     @staticmethod
     def latest(path: Path) -> Path:
-        """Folder of the latest run: `path`, or its sub-folder with a run that has not replaced the other one yet."""
+        """Folder of the latest run: `path`, or its sub-folder with a run that has not replaced the earlier run yet."""
         return path / STAGED if read_manifest(path / STAGED) is not None else path
 
     def release(self) -> None:
         unlock(self.home, self._lock)
 
     def announce(self, names: Iterable[str]) -> None:
-        """Add files to the manifest that the run is about to write, and so owns."""
+        """Add to the manifest the files that the run is about to write, and therefore owns."""
         self._files.update(dict.fromkeys(names))
         self.write_manifest("running")
 
@@ -131,13 +131,13 @@ class RunFolder:
         self._written.add(name)
 
     def write_manifest(self, status: str, **facts: Any) -> None:
-        """Write `manifest.json` with the status of the run, its files, package versions, the host and further facts."""
+        """Write `manifest.json`: the status of the run, its files, package versions, the host, and further facts."""
         write_json(self.path / MANIFEST, new_manifest(status, self._files, **self._facts, **facts))
 
     def end(self, status: str, **facts: Any) -> None:
         """Write the final status of the run.
 
-        A finished run deletes files of earlier attempts that it has not written again. Other files stay.
+        A finished run deletes files of earlier attempts that it has not written itself. Other files stay.
         """
         if status in FINISHED:
             with file_errors(self.path, "tidied"):
@@ -151,7 +151,7 @@ class RunFolder:
             raise
 
     def settle(self) -> None:
-        """Delete temporary files of a finished run, and replace the earlier run by it."""
+        """Delete temporary files of a finished run, and let the finished run replace the earlier run."""
         tidy(self.path)
         if self.path != self.home:
             _move_up(self.home)
@@ -159,7 +159,7 @@ class RunFolder:
 
 
 MOST_CHANGED = 3
-"""Number of different settings of two scenarios that an error lists."""
+"""Maximum number of differing settings of two scenarios that an error lists."""
 
 
 def _changes(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> list[str]:
@@ -168,7 +168,6 @@ def _changes(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> list[str]:
 
 
 def _changed_settings(path: Path, text: str) -> list[str]:
-    """List the differences between a resolved scenario and a scenario file."""
     import pandas as pd
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
@@ -182,7 +181,7 @@ def _changed_settings(path: Path, text: str) -> list[str]:
 
 
 def _mark_failed(manifest: Path) -> None:
-    """Change the status in place on a full disk, by the same number of bytes."""
+    """Change the status to failed in place, without more bytes, so that this works on a full disk."""
     before, after = b'"status": "running",', b'"status": "failed", '
     place = manifest.read_bytes().find(before)
     if place >= 0:
@@ -201,7 +200,7 @@ def tidy(path: Path) -> None:
 
 
 def locked(path: Path, what: str) -> FileLock:
-    """Create a folder and lock it against other processes; a `DataError` if another process has locked it."""
+    """Create a folder and lock it; a `DataError` if another process has locked the folder."""
     lock = FileLock(path / LOCK)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -216,7 +215,7 @@ def locked(path: Path, what: str) -> FileLock:
 
 
 def unlock(path: Path, lock: FileLock) -> None:
-    """Unlock a folder; the lock file is deleted first, while no other process can hold the lock."""
+    """Unlock a folder; the lock file is deleted first, while no other process can have the lock."""
     if lock.is_locked:
         with suppress(OSError):
             (path / LOCK).unlink(missing_ok=True)
@@ -224,7 +223,7 @@ def unlock(path: Path, lock: FileLock) -> None:
 
 
 def require_free(path: Path, kind: str) -> None:
-    """Raise a `DataError` unless a path is free: no file, an empty folder, or only traces of a killed process."""
+    """Raise a `DataError` unless a path is unused, an empty folder, or a folder with remains of a killed process."""
     if path.exists() and not (
         path.is_dir() and all(child.name == LOCK or child.name.endswith(PART) for child in path.iterdir())
     ):
@@ -232,7 +231,7 @@ def require_free(path: Path, kind: str) -> None:
 
 
 def _move_up(home: Path) -> None:
-    """Replace a run by the finished run in its sub-folder, or complete an interrupted replacement."""
+    """Replace the run in `home` by the finished run in its sub-folder, or complete an interrupted replacement."""
     staged = home / STAGED
     new, old = read_manifest(staged), read_manifest(home)
     if new is None or new["status"] not in FINISHED:
@@ -247,7 +246,7 @@ def _move_up(home: Path) -> None:
                 _remove_own(home / name, content)
         tidy(home)
         (staged / MANIFEST).replace(home / MANIFEST)
-        with suppress(OSError):  # the folder has a file of the user
+        with suppress(OSError):  # the folder may have a file of the user
             staged.rmdir()
 
 

@@ -1,6 +1,7 @@
-"""Conservation laws of energy: the table `energies`, and the charge of batteries.
+"""Conservation laws of energy: checks of the table `energies`, and of the charge of batteries.
 
-The totals of the ledger are counted during the run, and the table `energies` is filled in from the rows at its end.
+The totals of the ledger are counted during the run; the table `energies` is computed from the rows at the end of the
+run. So the two are independent.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from fednet_emu.records.ledger import SERVER, Ledger, device_label
 from fednet_emu.records.summaries import activities, by_device, empty_s, energies_of_rows
 
 RELATIVE = 1e-9
-"""Largest relative error of an energy."""
+"""Maximum relative error of an energy."""
 
 USES = ("computing_j", "sending_j", "receiving_j", "idle_j")
 
 
 def energies_problem(ledger: Ledger) -> str:
-    """Check that the table adds up to the energy of the run, and that `waiting_j` is a part of `idle_j`.
+    """Check that the table `energies` adds up to the energy of the run, and that `waiting_j` is a part of `idle_j`.
 
-    The result is a sentence about the first violation, or empty.
+    Returns a sentence about the first violation, or an empty text.
     """
     if not len(ledger.energies):
         return ""
@@ -44,7 +45,7 @@ def energies_problem(ledger: Ledger) -> str:
 
 
 def _waiting_s(ledger: Ledger, count: int) -> Array:
-    """Seconds [count] in which a device has charge and no activity, from the number of its activities over time."""
+    """Time in s [count] during which a device has charge and no activity, from counts of activities over time."""
     device, from_ns, to_ns = activities(ledger)
     known, every = (device > SERVER) & (from_ns >= 0), np.arange(count)
     device, from_ns, to_ns = device[known], from_ns[known], to_ns[known]
@@ -59,11 +60,11 @@ def _waiting_s(ledger: Ledger, count: int) -> Array:
 
 
 def charge_problem(ledger: Ledger) -> str:
-    """Check that initial charge + harvested - spilled - drawn = charge in each row of `batteries`.
+    """Check that initial charge + harvested - spilled - drawn energy = charge in each row of `batteries`.
 
-    At the end of the run, the energy that a battery supplied for computing, sending and receiving is the sum of the
-    rows of its device, and the energy that all batteries supplied for idling is the idle power over time. The result is
-    a sentence about the first violation, or empty.
+    Also check the end of the run: The energy that a battery has supplied for computing, sending and receiving must be
+    the sum over the rows of its device. The idle energy from all batteries must be the idle power integrated over time.
+    Returns a sentence about the first violation, or an empty text.
     """
     column = ledger.batteries.column
     device = column("device")

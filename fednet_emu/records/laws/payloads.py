@@ -1,4 +1,4 @@
-"""The law of causality: no device uses a payload before the device has made or received it."""
+"""Causality: no device uses a payload before the device has computed or received the payload."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _DEVICE_BITS = 32
 
 
 def used_before_there(ledger: Ledger) -> tuple[IntArray, IntArray]:
-    """Find the rows of computations and of transfers that use a payload before it is available to the device.
+    """Return the rows of computations, and of transfers, that use a payload before it is available to the device.
 
-    Payloads are checked in ranges of their numbers, which increase with time, so that each range fits into memory.
+    Payload numbers increase with time. Payloads are checked in ranges of numbers, so that each range fits into memory.
     """
     computes, sends = [], []
     for first, end in _ranges(ledger):
@@ -32,7 +32,6 @@ def used_before_there(ledger: Ledger) -> tuple[IntArray, IntArray]:
 
 
 def _ranges(ledger: Ledger) -> list[tuple[int, int]]:
-    """Ranges [first, end) of payload numbers, one for each block of rows."""
     rows = len(ledger.transfers) + len(ledger.receptions) + len(ledger.computes)
     sent = (int(block["payload"].max(initial=0)) for block in ledger.transfers.blocks())
     used = (int(max(block[name].max(initial=0) for name in ("input", "result"))) for block in ledger.computes.blocks())
@@ -42,7 +41,7 @@ def _ranges(ledger: Ledger) -> list[tuple[int, int]]:
 
 
 class _Uses(NamedTuple):
-    """Uses of payloads by devices, and their times: arrays [uses]."""
+    """Uses of payloads by devices, as arrays [uses]: row, device, payload, and time of use."""
 
     row: IntArray
     device: IntArray
@@ -51,7 +50,7 @@ class _Uses(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """Payloads, the devices that made them, and the end of the computations: arrays [payloads], sorted by payload."""
+    """Payloads, the devices that computed them, and the ends of the computations: arrays [payloads], by payload."""
 
     payload: IntArray
     device: IntArray
@@ -59,14 +58,14 @@ class _Made(NamedTuple):
 
 
 class _Arrived(NamedTuple):
-    """First arrivals of payloads at receivers, see `_places`, `_FOREVER` if lost: arrays [places], sorted by place."""
+    """First arrivals (`_FOREVER` if lost) of pairs of payload and receiver, coded by `_places`: arrays [pairs]."""
 
     place: IntArray
     arrived_ns: IntArray
 
 
 def _computed(ledger: Ledger, first: int, end: int) -> tuple[_Uses, _Made]:
-    """Find the uses by computations, and the makers, of a range of payloads."""
+    """Find the uses in computations of a range of payloads, and the computations that made these payloads."""
     uses, made, row = [], [], 0
     for block in ledger.computes.blocks():
         using = np.flatnonzero((block["input"] >= first) & (block["input"] < end))
@@ -81,7 +80,7 @@ def _computed(ledger: Ledger, first: int, end: int) -> tuple[_Uses, _Made]:
 
 
 def _sent(ledger: Ledger, first: int, end: int) -> tuple[_Uses, _Arrived]:
-    """Find the uses by transfers, and the first arrivals, of a range of payloads."""
+    """Find the uses in transfers of a range of payloads, and the first arrivals of these payloads."""
     uses, arrivals = [], []
     for row, block, receptions in ledger.with_receptions():
         among = (block["payload"] >= first) & (block["payload"] < end)
@@ -112,11 +111,11 @@ def _joined(parts: list[tuple[Any, ...]]) -> list[IntArray]:
 
 
 def _too_early(uses: _Uses, made: _Made, arrived: _Arrived, given: set[int], *, must_arrive: bool) -> IntArray:
-    """Select the rows of uses before the payload is available to the device.
+    """Select the rows of uses of a payload before the payload is available to the device.
 
-    At its maker, a payload is available from the end of the computation. Elsewhere it is available from its first
-    arrival. A use of a payload that was never sent to the device is too early only if `must_arrive` is set and another
-    device made the payload.
+    On the device that computed a payload, the payload is available from the end of the computation; on other devices,
+    from its first arrival. A use of a payload that was never sent to the device counts as too early only if
+    `must_arrive` is set and another device made the payload.
     """
     by, is_made = _found(made.payload, uses.payload)
     at, is_sent = _found(arrived.place, _places(uses.payload, uses.device))
@@ -129,7 +128,7 @@ def _too_early(uses: _Uses, made: _Made, arrived: _Arrived, given: set[int], *, 
 
 
 def _found(known: IntArray, wanted: IntArray) -> tuple[IntArray, Mask]:
-    """Find wanted numbers in sorted known ones: their positions, and the mask of those that are found."""
+    """Find `wanted` numbers in the sorted numbers `known`: their positions, and the mask of the numbers found."""
     places = np.searchsorted(known, wanted)
     within = places < len(known)
     within[within] = known[places[within]] == wanted[within]

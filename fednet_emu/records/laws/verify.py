@@ -1,4 +1,4 @@
-"""The conservation laws: checks of the ledger that must hold for every run and every algorithm.
+"""The conservation laws: checks of the ledger that every run of every algorithm must pass.
 
 Tables are read block by block, so that memory does not grow with the length of the run.
 """
@@ -23,10 +23,10 @@ DELIVERED = CODE[""]
 
 
 def verify(ledger: Ledger, exclusive: frozenset[str], half_duplex: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Check every law on a closed ledger, and map its name to a sentence about its violation; empty if the law holds.
+    """Check all conservation laws on a closed ledger; map each name to a sentence about a violation, empty if none.
 
-    Links of the kinds `exclusive` have one transmission on the air at a time. On links of the kinds `half_duplex` a
-    device takes part in one transmission at a time.
+    Kinds of links in `exclusive` have at most one transmission on the air at a time. On links of the kinds in
+    `half_duplex`, a device takes part in at most one transmission at a time.
     """
     laws: dict[str, Callable[[], str]] = {
         "bits offered = delivered + lost": lambda: _offered(ledger),
@@ -55,7 +55,6 @@ def _problem(count: int, total: int, first: int, name: str) -> str:
 
 
 def _rows(blocks: Iterable[Mask], name: str) -> str:
-    """Report the rows that break a law, from masks of consecutive blocks."""
     count, total, first = 0, 0, 0
     for bad in blocks:
         places = np.flatnonzero(bad)
@@ -133,12 +132,12 @@ def _turns(ledger: Ledger, exclusive: frozenset[str]) -> str:
 
 
 def _turns_of_all(ledger: Ledger, code: int) -> str:
-    """Check turns over the transmissions of the federation and of other users together."""
+    """Check that transmissions of the federation and of other users take turns on one kind of link."""
     spans = []
     for table, direction in ((ledger.transfers, "kind"), (ledger.traffic, "direction")):
         rows = np.concatenate([*table.blocks()])
         rows = rows[(rows[direction] == code) & (rows["started_ns"] != NEVER_NS)]
-        if not ledger.has_phases:  # files have no tail in their rows
+        if not ledger.has_phases:  # rows of files have no tail time
             spans.append(np.stack([rows["started_ns"], rows["ended_ns"]]))
     if not spans:
         return ""
@@ -149,7 +148,7 @@ def _turns_of_all(ledger: Ledger, code: int) -> str:
 
 
 def _other_users(ledger: Ledger) -> str:
-    """Check that files are delivered, lost or unfinished, and Little's law: their times add up to their number."""
+    """Check that files are delivered, lost or unfinished, and that their times sum to the integral of their count."""
 
     def wrong(rows: Rows) -> Mask:
         requested_ns, started_ns, ended_ns = rows["requested_ns"], rows["started_ns"], rows["ended_ns"]
@@ -172,7 +171,7 @@ def _other_users(ledger: Ledger) -> str:
 
 
 def _half_duplex(ledger: Ledger, kinds: frozenset[str]) -> str:
-    """Check that the airtimes of a device as sender or receiver do not overlap, for delivered and lost transfers."""
+    """Check that the airtimes of a device, as sender or receiver of delivered or lost transfers, do not overlap."""
 
     def wrong(kind: int, busy: Busy, transfers: Rows, heard: IntArray, receiver: NDArray[Any]) -> Mask:
         numbers = np.arange(len(transfers))
@@ -194,7 +193,7 @@ def _half_duplex(ledger: Ledger, kinds: frozenset[str]) -> str:
 
 
 def _overlaps(busy: Busy, rows: Rows, owner: NDArray[Any], among: Mask) -> Mask:
-    """Mask of the rows of a block that start before an earlier row of the same owner has ended."""
+    """Mask of the rows of a block that start before an earlier row of the same owner has ended; `among` limits rows."""
     overlap = np.zeros(len(rows), np.bool_)
     until_ns = rows["ended_ns"] - rows["tail_ns"] if _phased(rows) else rows["ended_ns"]
     overlap[among] = busy.overlaps(owner[among], rows["started_ns"][among], until_ns[among])
@@ -218,9 +217,9 @@ def _phased(rows: Rows) -> bool:
 
 
 def _phases(ledger: Ledger) -> str:
-    """Check that set-up, access, gaps and tail are no longer than the time before or after the start of the transfer.
+    """Check that set-up and access fit before the start of a transfer, and that gaps and tail fit after the start.
 
-    The remaining time is the wait for a turn before the start, and the time on the air after it, which bits need.
+    The remaining time is the wait for a turn before the start, and the airtime after the start, which bits need.
     """
 
     def wrong(rows: Rows) -> Mask:
@@ -252,7 +251,7 @@ def _monotone(ledger: Ledger) -> str:
 
 
 def _back(table: Table[Any], column: str) -> Iterator[Mask]:
-    """Masks of rows that are earlier than the row before, block by block."""
+    """Yield, block by block, the masks of rows whose time is before that of the previous row."""
     before = None
     for rows in table.blocks():
         times_ns = rows[column]
@@ -325,13 +324,13 @@ _NEVER_BUSY = np.iinfo(np.int64).min
 
 
 class Busy:
-    """Latest end of an interval of each owner, a number from -1 on, in the blocks so far."""
+    """Latest end of the intervals of each owner in the blocks so far; owners are integers from -1 on."""
 
     def __init__(self) -> None:
         self._until_ns: IntArray = np.empty(0, np.int64)
 
     def overlaps(self, owner: NDArray[np.integer], started_ns: IntArray, ended_ns: IntArray) -> Mask:
-        """Mask of the intervals of the next block that start before an earlier interval of the same owner has ended."""
+        """Mask of the intervals of the next block that start before an earlier interval of their owner has ended."""
         overlap = np.zeros(len(owner), np.bool_)
         if not len(owner):
             return overlap

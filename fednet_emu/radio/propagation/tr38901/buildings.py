@@ -1,4 +1,4 @@
-"""Building entry loss of devices indoors (TR 38.901 clause 7.4.3)."""
+"""Building entry loss of indoor devices (TR 38.901 clause 7.4.3)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Entry:
     """Building entry of each link."""
 
     indoor: Mask  # whether the device is indoors
-    depth_m: Array  # indoor part of the horizontal distance, zero outdoors
-    loss_db: Array  # loss through the wall and inside, including its random variation, zero outdoors
+    depth_m: Array  # indoor part of the horizontal distance; zero for outdoor devices
+    loss_db: Array  # loss through the wall and inside, including its random variation; zero for outdoor devices
 
 
 class Buildings(Component):
-    """Which devices are indoors, and the building entry loss."""
+    """Model that determines which devices are indoors, and the building entry loss."""
 
     @abstractmethod
     def enter(self, carrier_hz: float, draws: LinkDraws, depth_m: Array) -> Entry:
-        """Building entry of each link; `depth_m` is the depth in m that the site assigns to an indoor device."""
+        """Building entry of each link; `depth_m` is the indoor distance in m that the site model gives a device."""
 
 
 class NoBuildings(Buildings):
@@ -46,15 +46,15 @@ class OutdoorToIndoor(Buildings):
     """Low-loss and high-loss buildings of Table 7.4.3-2: glass and concrete walls, 0.5 dB per metre inside.
 
     Low-loss walls are 30 % standard glass and 70 % concrete, high-loss walls 70 % coated glass and 30 % concrete. The
-    loss of the wall varies with a standard deviation of 4.4 dB (low) or 6.5 dB (high).
-    Ignored here: the floor of a device (set its height), and the correlation of devices in one building.
+    wall loss varies with a standard deviation of 4.4 dB (low-loss) or 6.5 dB (high-loss).
+    Ignored here: the storey of a device (set its height), and the correlation of devices in one building.
     """
 
     kind = "o2i"
     indoor_share: float = Field(default=1.0, ge=0, le=1)
     """Share of the devices that are indoors; 0.8 in the calibration of TR 38.901 for cities."""
     high_loss_share: float = Field(ge=0, le=1)
-    """Share of buildings with coated windows: 0 in the country, 0.5 in many studies of cities, 1 for modern offices."""
+    """Share of high-loss buildings (coated glass): 0 in rural areas, 0.5 in many city studies, 1 for new offices."""
 
     def enter(self, carrier_hz: float, draws: LinkDraws, depth_m: Array) -> Entry:
         indoor = np.asarray(draws.indoor < self.indoor_share)
@@ -67,11 +67,11 @@ class OutdoorToIndoor(Buildings):
 
 
 class OutdoorToIndoorBelow6GHz(Buildings):
-    """The single-frequency model of Table 7.4.3-3: 20 dB through the wall and 0.5 dB per metre of U(0, 25) m inside.
+    """The single-frequency model of Table 7.4.3-3: 20 dB through the wall, and 0.5 dB per metre of U(0, 25) m inside.
 
-    TR 38.901 gives it for UMa and UMi, for backward compatibility below 6 GHz. The depth of this model replaces the
-    depth of the site.
-    Ignored here: the material of the wall, the carrier, and any variation of the loss of the wall.
+    TR 38.901 has this model for UMa and UMi, for backward compatibility below 6 GHz. The indoor distance of this model
+    replaces that of the site model.
+    Ignored here: the material of the wall, the carrier, and any variation of the wall loss.
     """
 
     kind = "o2i-single-frequency"
@@ -86,13 +86,13 @@ class OutdoorToIndoorBelow6GHz(Buildings):
 def lesser_of_two_depths_m(uniform: Array, deepest_m: float) -> Array:
     """Quantile of the smaller of two independent depths that are uniform on (0, `deepest_m`), as in clause 7.4.3.1.
 
-    `deepest_m` is 25 m in cities and 10 m in the country: P(depth < x) = 1 - (1 - x / deepest)^2.
+    `deepest_m` is 25 m in cities and 10 m in rural areas: P(depth < x) = 1 - (1 - x / deepest)^2.
     """
     return deepest_m * (1.0 - np.sqrt(1.0 - uniform))
 
 
 def _wall_db(carrier_hz: float, glass_share: float, glass_db: float, concrete_share: float) -> float:
-    """Loss through a wall of glass with the loss `glass_db` and of concrete, Table 7.4.3-2."""
+    """Loss in dB through a wall of glass, which has the loss `glass_db`, and concrete (Table 7.4.3-2)."""
     concrete_db = 5.0 + 4.0 * carrier_ghz(carrier_hz)
     glass, concrete = (float(10.0 ** (-loss_db / 10.0)) for loss_db in (glass_db, concrete_db))
     return 5.0 - 10.0 * float(log10(glass_share * glass + concrete_share * concrete))

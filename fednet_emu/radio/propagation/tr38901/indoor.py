@@ -15,9 +15,9 @@ from fednet_emu.radio.propagation.link import Hop, LinkDraws
 
 
 class IndoorOffice(SitePathLoss):
-    """Base stations under the ceiling of an office (InH), up to 150 m away in a straight line (3D distance).
+    """Base stations under the ceiling of an office (InH); 3D distances up to 150 m.
 
-    Shadowing: 3 dB with line of sight, 8.03 dB without; correlated over 10 and 6 m. Line of sight itself is correlated
+    Shadowing is 3 dB with line of sight and 8.03 dB without, correlated over 10 and 6 m. Line of sight is correlated
     over 10 m (Table 7.6.3.1-2). Links shorter than 1 m count as 1 m.
     Ignored here: individual walls and floors, antenna heights except in the 3D distance.
     """
@@ -25,7 +25,7 @@ class IndoorOffice(SitePathLoss):
     kind = "3gpp-inh"
     los_correlation_m: ClassVar[float] = 10.0
     layout: Literal["open", "mixed"] = "mixed"
-    """An open-plan office, or one with rooms and corridors."""
+    """Layout of the office: `open` is an open-plan office, `mixed` an office with rooms and corridors."""
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
         self.within("carrier in GHz", carrier_ghz(carrier_hz), 0.5, 100.0)
@@ -59,7 +59,7 @@ Hall = Literal["SL", "DL", "SH", "DH", "HH"]
 
 
 class Clutter(NamedTuple):
-    """Machines of a hall: the share of the floor that they cover, and the size and height of one in m."""
+    """Machines (clutter) of a hall: the share of the floor they cover, and the width and height of a machine in m."""
 
     density: float
     size_m: float
@@ -67,27 +67,28 @@ class Clutter(NamedTuple):
 
 
 CALIBRATION = {"S": Clutter(0.2, 10.0, 2.0), "D": Clutter(0.6, 2.0, 6.0)}
-"""Sparse and dense clutter of the calibration of TR 38.901 (Table 7.8-7)."""
+"""Sparse (S) and dense (D) clutter in the calibration of TR 38.901 (Table 7.8-7)."""
 
 UNSEEN = {"SL": (33.0, 25.5, 5.7), "DL": (18.6, 35.7, 7.2), "SH": (32.4, 23.0, 5.9), "DH": (33.63, 21.9, 4.0)}
-"""Constant, slope per decade and shadowing in dB of each hall without line of sight; the loss has 20 log10(f) more."""
+"""Constant, slope per decade and shadowing in dB without line of sight, by hall; the loss adds 20 log10(f)."""
 
 SEEING_LESS, OVERLOOKED = ("SL", "DL", "SH", "DH"), ("SH", "DH")
-"""Halls in which clutter may block line of sight, and halls in which the height of the clutter matters."""
+"""Halls in which clutter may block line of sight, and halls whose formulas depend on the height of the clutter."""
 
 
 class IndoorFactory(SitePathLoss):
     """A factory hall (InF), up to 600 m: Sparse or Dense clutter, a Low or High base station, or both ends High (HH).
 
-    Shadowing: 4.3 dB with line of sight, else 5.7 (SL), 7.2 (DL), 5.9 (SH) or 4.0 dB (DH); correlated over 10 m. Line
-    of sight itself is correlated over half the width of a machine. The 600 m are 3D distance; links shorter than 1 m
-    count as 1 m. HH always has line of sight.
+    Shadowing is 4.3 dB with line of sight, else 5.7 (SL), 7.2 (DL), 5.9 (SH) or 4.0 dB (DH), correlated over 10 m. Line
+    of sight is correlated over half the width of a machine. 600 m is a 3D distance; links shorter than 1 m count as 1
+    m. HH always has line of sight.
     Ignored here: where the machines stand, moving vehicles, the size of the hall.
     """
 
     kind = "3gpp-inf"
     hall: Hall
-    """Clutter and heights: SL, DL (base station within the clutter), SH, DH (above it), HH (both ends above)."""
+    """Type of hall by clutter and antennas: SL and DL have the base station within the clutter, SH and DH above the
+    clutter; HH has both ends above the clutter."""
     clutter_density: float | None = Field(default=None, gt=0, lt=1)
     """Share r of the floor that clutter covers; null for 0.2 (sparse) or 0.6 (dense). Not for HH."""
     clutter_size_m: float | None = Field(default=None, gt=0)
@@ -107,7 +108,7 @@ class IndoorFactory(SitePathLoss):
 
     @property
     def clutter(self) -> Clutter:
-        """The clutter of the hall; numbers that are not set are from the calibration of the report."""
+        """The clutter of the hall; values that are not set come from the calibration of TR 38.901."""
         standard = CALIBRATION[self.hall[0]] if self.hall != "HH" else CALIBRATION["S"]
         own = (self.clutter_density, self.clutter_size_m, self.clutter_height_m)
         return Clutter(*(value if mine is None else mine for mine, value in zip(own, standard, strict=True)))
@@ -132,12 +133,12 @@ class IndoorFactory(SitePathLoss):
 
 
 def inf_los_loss_db(distance_3d_m: Array, carrier_hz: float) -> Array:
-    """Loss in a hall with line of sight."""
+    """Loss in dB in a hall with line of sight."""
     return np.asarray(31.84 + 21.5 * log10(distance_3d_m) + 19.0 * log10(carrier_ghz(carrier_hz)))
 
 
 def inf_nlos_loss_db(distance_3d_m: Array, carrier_hz: float, hall: str) -> Array:
-    """Loss in a hall without line of sight, at least the loss with it, and in DL at least the loss in SL."""
+    """Loss in dB in a hall without line of sight; at least the loss with line of sight, in DL at least that of SL."""
     constant_db, slope_db, _ = UNSEEN[hall]
     term_db: Array = constant_db + slope_db * log10(distance_3d_m) + 20.0 * log10(carrier_ghz(carrier_hz))
     if hall == "DL":
@@ -146,7 +147,7 @@ def inf_nlos_loss_db(distance_3d_m: Array, carrier_hz: float, hall: str) -> Arra
 
 
 def inf_los_probability(hop: Hop, hall: str, clutter: Clutter) -> Array:
-    """Probability of line of sight, exp(-d / k), where k is larger for a base station above the clutter."""
+    """Probability exp(-d / k) of line of sight at distance d in a hall; k is larger for antennas above the clutter."""
     if hall == "HH":
         return np.ones_like(hop.distance_3d_m)
     reach_m: Array = np.asarray(-clutter.size_m / math.log(1.0 - clutter.density))

@@ -1,4 +1,4 @@
-"""Open country: rural macro cells (TR 38.901 Tables 7.4.1-1 and 7.4.2-1)."""
+"""Rural macro cells (TR 38.901 Tables 7.4.1-1 and 7.4.2-1)."""
 
 from __future__ import annotations
 
@@ -28,22 +28,23 @@ CARRIER_GHZ = (0.5, 30.0)
 
 
 class RuralMacro(SitePathLoss):
-    """Base stations at 10 to 150 m over open country (RMa), devices at 1 to 10 m, 10 m to 10 km away (5 km unseen).
+    """Rural macro cells (RMa): base stations at heights of 10 to 150 m, devices at 1 to 10 m, distances up to 10 km.
 
-    Shadowing: with line of sight 4 dB up to the breakpoint and 6 dB beyond, 8 dB without and indoors; correlated over
-    37 m with line of sight and 120 m without. Line of sight itself is correlated over 60 m (Table 7.6.3.1-2). Devices
-    indoors are up to 10 m inside. Horizontal distances below 10 m count as 10 m.
+    Without line of sight, distances go up to 5 km. Shadowing with line of sight is 4 dB up to the breakpoint and 6 dB
+    beyond; without line of sight and indoors, 8 dB. It is correlated over 37 m with line of sight and 120 m without.
+    Line of sight is correlated over 60 m (Table 7.6.3.1-2). Indoor devices are up to 10 m inside a building. Horizontal
+    distances below 10 m count as 10 m.
     Ignored here: hills, forests and the curvature of the earth.
     """
 
     kind = "3gpp-rma"
     los_correlation_m: ClassVar[float] = 60.0
     building_height_m: float = Field(default=5.0, ge=5, le=50)
-    """Average height h of buildings."""
+    """Average height h of buildings in m."""
     street_width_m: float = Field(default=20.0, ge=5, le=50)
-    """Average width W of streets."""
+    """Average width W of streets in m."""
     buildings: AnyBuildings = NoBuildings()
-    """Which devices are indoors, and the building entry loss; only low-loss buildings exist here (clause 7.4.3.1)."""
+    """Model of indoor devices and building entry loss; RMa has only low-loss buildings (clause 7.4.3.1)."""
 
     def _check(self) -> None:
         found = None
@@ -80,12 +81,12 @@ class RuralMacro(SitePathLoss):
 
 
 def rma_breakpoint_m(hop: Hop, carrier_hz: float) -> Array:
-    """Distance 2 pi h_BS h_UT f / c from which rural loss with line of sight grows by 40 dB per decade."""
+    """Distance 2 pi h_BS h_UT f / c in m from which rural loss with line of sight grows by 40 dB per decade."""
     return 2.0 * math.pi * hop.high_m * hop.low_m * carrier_hz / SPEED_OF_LIGHT_M_S
 
 
 def rma_los_loss_db(hop: Hop, carrier_hz: float, building_height_m: float) -> Array:
-    """Rural loss with line of sight; both branches meet at the breakpoint, within 0.001 dB."""
+    """Rural loss in dB with line of sight; its two branches meet at the breakpoint, within 0.001 dB."""
     breakpoint_m = rma_breakpoint_m(hop, carrier_hz)
     far_db = _near_db(breakpoint_m, carrier_hz, building_height_m) + 40.0 * log10(hop.distance_3d_m / breakpoint_m)
     near_db = _near_db(hop.distance_3d_m, carrier_hz, building_height_m)
@@ -93,7 +94,7 @@ def rma_los_loss_db(hop: Hop, carrier_hz: float, building_height_m: float) -> Ar
 
 
 def rma_nlos_term_db(hop: Hop, carrier_hz: float, building_height_m: float, street_width_m: float) -> Array:
-    """Rural formula without line of sight, in dB; the loss is the larger of this and the line-of-sight loss."""
+    """Rural formula in dB without line of sight; the loss is the maximum of this formula and the line-of-sight loss."""
     h_bs, h_ut, h, w = hop.high_m, hop.low_m, building_height_m, street_width_m
     return np.asarray(
         161.04
@@ -107,7 +108,7 @@ def rma_nlos_term_db(hop: Hop, carrier_hz: float, building_height_m: float, stre
 
 
 def rma_los_probability(outdoor_m: Array) -> Array:
-    """Probability of line of sight over a horizontal distance outdoors."""
+    """Probability of line of sight in rural areas as a function of the outdoor part of the horizontal distance."""
     return exp(-np.maximum(outdoor_m - 10.0, 0.0) / 1000.0)
 
 
