@@ -22,7 +22,7 @@ from fednet_emu.scenario.shapes import Shape, short_default
 from fednet_emu.scenario.tree import show
 from fednet_emu.units import unit_of
 
-_SENTENCE = re.compile(r".+?[.!?](?=\s|$)", re.DOTALL)
+_SENTENCE = re.compile(r".+?(?<!et al)[.!?](?=\s+[^\sa-z]|\s*$)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def described(name: str) -> tuple[str, dict[str, str]]:
 
 
 def _settings_in_words(component: type[BaseModel]) -> dict[str, str]:
-    """The settings of a component: possible values, unit, default, and the first sentence of each."""
+    """The settings of a component: possible values, unit, default and description."""
     shapes, found = Shape(component).settings, dict[str, str]()
     for name, field in documented_fields(component).items():
         shape, unit = shapes[field.alias or name], unit_of(name)
@@ -108,7 +108,7 @@ def _settings_in_words(component: type[BaseModel]) -> dict[str, str]:
             default = short_default(field.get_default(call_default_factory=True))
             said = f"default {'null' if default is None else show(default)}"
         parts = [f"{value} or null" if shape.optional else value, *filter(None, [unit]), said]
-        found[field.alias or name] = f"{', '.join(parts)}. {first_sentence(field.description)}".strip()
+        found[field.alias or name] = f"{', '.join(parts)}. {' '.join((field.description or '').split())}".strip()
     return found
 
 

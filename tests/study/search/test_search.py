@@ -362,7 +362,7 @@ def test_a_timing_only_search_has_no_target(study_file):
 def test_a_race_among_equals_rarely_drops_one_of_them():
     """Four equal settings, five seeds, a look after each: one of them is dropped in at most 12 % of 400 races.
 
-    Each look alone would drop one in 5 %; that there are four is not corrected for, as docs/guides/best.md says.
+    Each look alone would drop one in 5 %; the race does not correct for its four looks.
     """
     generator = np.random.Generator(np.random.PCG64(5))
     lost = 0
