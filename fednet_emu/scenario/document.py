@@ -59,7 +59,7 @@ class Document:
         return dict(self.root.walk())
 
     def place(self, path: KeyPath) -> Place:
-        """Return the file and line of a setting, or of the nearest enclosing mapping or list if the setting is omitted."""
+        """Return the file and line of a setting; for an omitted setting, of the nearest enclosing mapping or list."""
         while path not in self.places:
             path = path[:-1]
         return self.places[path]

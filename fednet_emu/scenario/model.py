@@ -97,7 +97,7 @@ class Devices(Component):
         return (self.profile,)
 
     def where_they_roam(self) -> Region:
-        """Return the given region, or else the smallest disc around the origin, of radius >= 1 m, with the placement."""
+        """Return the given region, or the smallest disc around the origin, of radius >= 1 m, with the placement."""
         if self.region is not None:
             return self.region
         reach_m = getattr(self.placement, "radius_m", None)
