@@ -205,7 +205,7 @@ class Generators:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Make the global generators draw from this stream inside the `with` block; later blocks continue the stream."""
+        """Make global generators draw from this stream inside the `with` block; later blocks continue the stream."""
         with _GENERATORS:
             host = _state()
             if self._state is None:
