@@ -21,7 +21,7 @@ A sender on a busy host waits for a processor for less than this time.
 
 
 class Departure(NamedTuple):
-    """A packet that has left the air, with its link, its content, and the instants in ns of arrival, first and last bit.
+    """A packet that has left the air: link, content, and the instants in ns of its arrival, first bit and last bit.
 
     `power_ns` is the sender's fraction of full power, integrated over the time on the air in ns.
     """

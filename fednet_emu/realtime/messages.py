@@ -20,7 +20,7 @@ LEAST_BYTE = 2000
 """Minimum payload of a message in bytes; anything smaller is control traffic."""
 _ROUND = 1 << 32
 _UNDER_WAY_NS = 1_000_000_000
-"""Maximum time in ns from the last packet of a message to the kill of its program, for the message to count as active."""
+"""Maximum time in ns between the last packet of an active message and the kill of the program that sends it."""
 
 
 @dataclass(slots=True)
