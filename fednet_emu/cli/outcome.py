@@ -84,8 +84,7 @@ def _bug() -> NoReturn:
 
 LOGGERS = ("fednet_emu.plugins", "fednet_emu.settings")
 """Loggers whose messages a command prints. `plugins` names modules before they are imported, because modules run with
-the user's permissions; `settings` names settings that do not fit a changed kind.
-"""
+the user's permissions; `settings` names settings that do not fit a changed kind."""
 
 
 @contextmanager

@@ -331,7 +331,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         }
 
     def _go(self, run: Callable[[], bool]) -> bool:
-        """Run until the next question (return True) or until the end (return False); an unexpected error closes the run."""
+        """Run until the next question (return True) or the end (return False); an unexpected error closes the run."""
         try:
             with nullcontext() if self._timing_only else self._settings():
                 if run():

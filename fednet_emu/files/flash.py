@@ -29,8 +29,7 @@ FEMNIST_BATCH_S = MappingProxyType(
     }
 )
 """Mean and standard deviation of the measured time in s per batch of FLASH's FEMNIST CNN, for the three phones to which
-FLASH maps all other phones by score (the batch size is not stated; FLASH's default is 10).
-"""
+FLASH maps all other phones by score (the batch size is not stated; FLASH's default is 10)."""
 
 _UNKNOWN = "unknown"
 _REMEDY = "name the folder with the files of FLASH's device_util"

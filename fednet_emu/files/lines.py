@@ -29,8 +29,7 @@ _CLOCK = re.compile(r"(?:(\d+):)?(\d+):(\d\d):(\d\d(?:\.\d+)?)", re.ASCII)
 
 Grammar = Callable[[str], Any]
 """Function that returns the value of a field from the text of the field, or raises ValueError with the problem, such as
-"is no number".
-"""
+"is no number"."""
 
 
 def number(text: str, low: float = -math.inf, high: float = math.inf) -> float:

@@ -37,14 +37,12 @@ class FlowerApp(Algorithm):
     """Operations of a client per message, which determine the computing time of the client."""
     lost: Literal["error", "silence"] = "error"
     """Effect of a lost message or reply on the server app. error: the server app gets Flower's `Error` as reply at
-    once; silence: the server app gets no reply, and waits until its timeout, or until the message expires.
-    """
+    once; silence: the server app gets no reply, and waits until its timeout, or until the message expires."""
     control: AnyControl = NoControl()
     """The polling loops with which the processes of a deployment find messages; none omits these loops."""
     deadline_s: float | None = Field(None, gt=0)
     """Maximum time that the server waits for replies, in simulated s, if the app has no shorter timeout; late devices
-    are cancelled. Null means that only the timeout of the app applies.
-    """
+    are cancelled. Null means that only the timeout of the app applies."""
 
     @abstractmethod
     def config(self) -> Config:

@@ -23,8 +23,7 @@ APP_POLL_S = 3.0
 """Pause of a `ServerApp` between two collections of replies, in s."""
 BACKOFF_S, MOST_BACKOFF_S, JITTER = 1.0, 10.0, 0.2
 """First and maximum pause in s of a collection that waits for an announced reply, and relative jitter of the pause,
-which doubles each time.
-"""
+which doubles each time."""
 PUSH_SESSION_S = 180.0
 """Time in s after which an announced reply that has not arrived counts as lost."""
 OFFLINE_S = 60.0
@@ -58,12 +57,10 @@ class Flower141(Control):
     """Time in s to start a Flower process and import the app, which Flower does for each message. The default was
     measured in a live run of one SuperNode (Flower 1.42, an app with NumPy, a core of a server). This time depends on
     the host and on the number of simultaneous starts: three on two cores took 2.3 s. A live run measures and prints
-    this time (`live.start_s` in the summary).
-    """
+    this time (`live.start_s` in the summary)."""
     rtt_s: float = Field(0.0, ge=0)
     """Round-trip time in s between a device and the server, in addition to the time on the air. A message takes 4 round
-    trips, a reply 6.
-    """
+    trips, a reply 6."""
 
 
 CONTROLS = kinds(NoControl, Flower141)

@@ -29,12 +29,10 @@ class FlowerWork(Component):
     flop_per_example: float | None = Field(None, ge=0)
     """Floating-point operations of training, over all local epochs, for each of the `num-examples` that the reply
     states. null counts the operations of the first message of each type at each device with PyTorch's FLOP counter; an
-    app that trains without PyTorch is assumed to need 6 per parameter and example in training, and 2 in evaluation.
-    """
+    app that trains without PyTorch is assumed to need 6 per parameter and example in training, and 2 in evaluation."""
     evaluate_flop_per_example: float | None = Field(None, ge=0)
     """Floating-point operations of evaluation per example; null takes a third of `flop_per_example`, because evaluation
-    has no backward pass.
-    """
+    has no backward pass."""
 
 
 @final

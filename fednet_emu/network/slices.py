@@ -32,7 +32,7 @@ class Slice(Component):
     """Priority of the slice, of which 0 is the highest, for the band beyond the guarantees. With access tdma, the order
     of turns."""
     weight: float = Field(1.0, gt=0, le=1e6)
-    """Weight of the slice: shares of slices of equal priority are proportional to weights, from the guarantee to `max`."""
+    """Weight of the slice; with equal priority, shares are proportional to weights, from the guarantee to `max`."""
     dedicated: float = Field(0.0, ge=0, le=1)
     """Share of the band that is reserved for the slice, even while the slice sends nothing."""
     min: float = Field(0.0, ge=0, le=1)
@@ -79,7 +79,7 @@ class Slices:
         """Return the share of the band for each slice; `active` slices have transmissions on the air.
 
         Each active slice gets its guarantee. The remaining band, without the dedicated shares of inactive slices, is
-        given in order of priority. Shares of equal priority are proportional to weights, between guarantees and maximum shares.
+        given in order of priority. With equal priority, shares follow the weights, from the guarantee to the maximum.
         """
         own = [(number, its) for number, its in enumerate(self._all) if active[number]]
         part = [0.0] * len(self._all)
@@ -96,7 +96,7 @@ class Slices:
         return part
 
     def taken(self, own: int, files: Mapping[int, int]) -> float:
-        """Return the fraction of its share that the federation loses, with `own` bursts and `files` by slice on the air."""
+        """Return the fraction of its share that the federation loses, with `own` bursts and `files` on the air."""
         if not self.given:
             others = sum(files.values())
             return others / (own + others) if others else 0.0
@@ -109,7 +109,7 @@ class Slices:
 
 
 def _shared(level: Sequence[Slice], room: float) -> list[float]:
-    """Return the shares clamp(weight t, guaranteed, max), with t such that they sum to `room`; all `max` if impossible."""
+    """Return the shares clamp(weight t, guaranteed, max), with t such that the shares sum to `room`, or else `max`."""
     for edge in sorted({edge / its.weight for its in level for edge in (its.guaranteed, its.max)}):
         if sum(min(max(its.weight * edge, its.guaranteed), its.max) for its in level) >= room - _NOISE:
             free = [its for its in level if its.guaranteed / its.weight < edge <= its.max / its.weight]
@@ -148,7 +148,7 @@ class Sliced(Sharing):
         return (inputs.active.part[:, None] if own is None else own) * (self._part(inputs.active) > 0)[:, None]
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Return equal shares within each slice; a transmission without a share stays on the air and carries no bits."""
+        """Return equal shares within each slice; a transmission without a share stays on the air without bits."""
         active, part = inputs.active, self._part(inputs.active)
         share = np.where(part > 0, part, 1.0 / len(part))[active.burst]  # a share of 0 would have an infinite SINR
         carries = np.broadcast_to((part > 0)[active.burst][:, None], inputs.own.shape)

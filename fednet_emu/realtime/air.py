@@ -16,8 +16,7 @@ CONTROL_BYTE = 200
 """Maximum size in bytes of packets that need no turn, such as acknowledgements; they go between packets of others."""
 TURN_NS = 100_000_000
 """Time in ns that a link keeps its turn after its last packet above `CONTROL_BYTE`. Other links use the air meanwhile.
-A sender on a busy host waits for a processor for less than this time.
-"""
+A sender on a busy host waits for a processor for less than this time."""
 
 
 class Departure(NamedTuple):

@@ -63,8 +63,7 @@ class Devices(Component):
     """Area in which devices move; null takes the smallest disc around the origin that contains the placement."""
     profile: Profile | tuple[Profile, ...] | None = None
     """Hardware of the devices: the name of a file in profiles/, or a mixture of names with shares. A profile states
-    computing speed, time per computation, and power; `speed`, `overhead_s` and `compute_energy` take precedence.
-    """
+    computing speed, time per computation, and power; `speed`, `overhead_s` and `compute_energy` take precedence."""
     speed: AnySpeeds | None = None
     """Computing speed of devices; null takes the speed of `profile`."""
     overhead_s: float | None = Field(None, ge=0, le=1e6)
@@ -72,8 +71,7 @@ class Devices(Component):
     slowdown: Slowdowns = Field(default_factory=dict)
     """Factors on the computing time of single devices, by index or name: `{0: 10, dev-3: 2}`. A factor applies to speed
     and `overhead_s` of any kind or profile; a factor below 1 makes a device faster. Measured power lasts for the
-    changed time.
-    """
+    changed time."""
     frequency: Frequency = Frequency()
     """Clock frequency of the processors, relative to the clock frequency of the nominal speed."""
     compute_energy: AnyComputeEnergy | None = None
@@ -111,14 +109,12 @@ class Server(Component):
 
     flop_per_s: float | None = Field(None, gt=1e-3, le=1e21)
     """Computing speed of the server in FLOP/s; null for a server that does not compute. Algorithms that train on the
-    server need a speed. The energy of the server's computations is not counted.
-    """
+    server need a speed. The energy of the server's computations is not counted."""
     samples: int = Field(0, ge=0)
     """Number of training samples of the server, for algorithms that train on the server or send samples to devices."""
     validation_samples: int = Field(0, ge=0)
     """Number of training samples that the server keeps for validation, used by `stop.patience` and by algorithms that
-    choose models by validation error. Validation takes no simulated time.
-    """
+    choose models by validation error. Validation takes no simulated time."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -142,12 +138,10 @@ class Training(Component):
     engine: Literal["by-rule", "serial", "batched", "ray"] = "by-rule"
     """serial: trains one job after the other; batched: trains all ready jobs at once; by-rule: chooses serial or
     batched by a fixed rule from model, batch size and device, so that a run repeats bit for bit on the same machine;
-    ray: sends the jobs to actors of a Ray cluster, which choose in the same way (needs the extra `ray`).
-    """
+    ray: sends the jobs to actors of a Ray cluster, which choose in the same way (needs the extra `ray`)."""
     ray_address: str | None = None
     """With engine: ray, host:port of the cluster, or auto for the cluster on this machine. null starts a cluster on
-    this machine for the duration of the run.
-    """
+    this machine for the duration of the run."""
     device: Literal["cpu", "cuda"] = "cpu"
     """Device that trains models and stores data: cpu is the processor, cuda a GPU. With engine: ray, cuda gives each
     actor a GPU of the cluster; models are then evaluated on the processor."""
@@ -157,8 +151,7 @@ class Training(Component):
     threads: int | None = Field(None, gt=0, le=1024)
     """Number of processor threads; with workers: auto, also the number of processes. A large model that trains alone
     uses the threads as intra-op threads. null takes all available cores. With engine: ray, the number of threads of
-    each actor, for which null means 1.
-    """
+    each actor, for which null means 1."""
     workers: Literal["auto"] | Annotated[int, Field(gt=0, le=1024)] = "auto"
     """Number of processes that train several jobs in parallel, which does not change the learnt values. 1 trains in the
     main process, which also trains jobs that are too small to send, jobs of a sweep, and jobs on a GPU. auto takes one
@@ -173,8 +166,7 @@ class Training(Component):
 
     reuse: bool = True
     """Whether the run reuses values that earlier runs have learnt by the same computations, and stores its own values
-    for later runs; results are the same to the last bit. false computes every value.
-    """
+    for later runs; results are the same to the last bit. false computes every value."""
 
     @field_validator("engine", mode="before")
     @classmethod
@@ -212,8 +204,7 @@ class Scenario(Component):
     """Seed of all random numbers of the run; runs with equal seeds have equal channels, stragglers and data."""
     scene_seed: int | None = Field(None, ge=0)
     """Seed of the scene: data, split, initial model, placement, speeds, profiles and shadowing. null takes `seed`. With
-    a fixed `scene_seed`, runs with different `seed` have different random events in the same scene.
-    """
+    a fixed `scene_seed`, runs with different `seed` have different random events in the same scene."""
     devices: Devices = Devices()
     server: Server = Server()
     channel: Channel

@@ -48,8 +48,7 @@ class Limits(Component):
 
 Cost = Literal["time", "bits", "energy", "device-energy", "rounds"]
 """The costs that can be minimised and limited: simulated time in seconds, bits of all links, energy of devices and base
-stations in joules, this energy divided by the number of devices, and number of rounds.
-"""
+stations in joules, this energy divided by the number of devices, and number of rounds."""
 
 
 class Search(Component):
@@ -62,8 +61,7 @@ class Search(Component):
     a list allows several levels."""
     minimise: Cost | tuple[Cost, ...] = "time"
     """Cost to reach the target that the search minimises, or a list of costs, for which the search finds a Pareto
-    front. Without a target, the search minimises the cost of the whole run.
-    """
+    front. Without a target, the search minimises the cost of the whole run."""
     maximise: Literal["accuracy"] | None = None
     """`accuracy` maximises the test accuracy at the last evaluation within the limits; null minimises costs."""
     within: dict[Cost, Annotated[float, Field(gt=0)]] = Field({})
@@ -72,24 +70,20 @@ class Search(Component):
     """Number of settings to try."""
     batch: int = Field(4, gt=0)
     """Number of settings that are proposed together, before any of their outcomes is known. The results depend on this
-    number, but not on the number of workers.
-    """
+    number, but not on the number of workers."""
     trial_seeds: int = Field(2, gt=0)
     """Number of seeds of the study with which each setting is tried; only finalists run with the remaining seeds."""
     finalists: int = Field(8, gt=0)
     """Number of finalists, the settings of lowest cost, which take part in the race over the remaining seeds."""
     cap: float | None = Field(2.0, ge=1)
     """A trial ends when its cost reaches this multiple of the cost of the best setting so far with the same seed; null
-    for no cap. Only for a single minimised cost.
-    """
+    for no cap. Only for a single minimised cost."""
     behind: float | None = Field(None, gt=0, le=0.5)
     """A trial also ends if its accuracy at 1/4, 1/2 or 3/4 of its cap is below this quantile of the accuracies of
-    earlier settings; null to leave out this comparison. Only for a target accuracy.
-    """
+    earlier settings; null to leave out this comparison. Only for a target accuracy."""
     least_rounds: int = Field(1, gt=0)
     """Minimum number of rounds in which a setting could reach the target. The cost of these rounds is computed without
-    training, and a setting whose cost exceeds a limit is dropped.
-    """
+    training, and a setting whose cost exceeds a limit is dropped."""
     seed: int = Field(0, ge=0)
     """Seed of the random numbers in proposals of settings."""
 
@@ -131,13 +125,11 @@ class StudyFile(Component):
     limits: Limits = Limits()
     minutes: float | None = Field(None, gt=0)
     """Host time of the whole study on two cores, in minutes; null if unknown. `make reproduce` runs only studies with a
-    known host time.
-    """
+    known host time."""
 
     figures: tuple[str, ...] | None = None
     """Names of the figures that `make reproduce` keeps, for example `bits-to-target`; null for all figures except plots
-    against the number of rounds.
-    """
+    against the number of rounds."""
 
     _name: str = PrivateAttr()
     _text: str = PrivateAttr()
