@@ -21,7 +21,7 @@ def scenario_names(incomplete: str) -> Completion:
 
 
 def study_names(incomplete: str) -> Completion:
-    """Return names of studies in the library and in ./scenarios/studies; without a match, files."""
+    """Return names of studies in the library and in ./scenarios/studies; without a match, paths of files."""
     return _named("scenarios/studies", incomplete) or _files(incomplete)
 
 

@@ -83,8 +83,8 @@ def _bug() -> NoReturn:
 
 
 LOGGERS = ("fednet_emu.plugins", "fednet_emu.settings")
-"""Loggers whose messages a command prints. `plugins` names modules before they are imported, because modules run with
-the user's permissions; `settings` names settings that do not fit a changed kind."""
+"""Loggers whose messages a command prints. `fednet_emu.plugins` reports modules before their import, because modules
+run with the user's permissions; `fednet_emu.settings` reports settings that do not fit a changed kind."""
 
 
 @contextmanager

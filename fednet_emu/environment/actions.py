@@ -22,7 +22,7 @@ WHO = ("scores", "invite", "subset")  # acts that select the cohort; at most one
 GRANTS = ("share", "power", "clock")  # acts that set shares of the band, powers and clock frequencies
 ACTS = (*WHO, *GRANTS, "deadline", "steps", "ratio")
 MOST_SUBSETS = 10_000
-LEAST = 1e-9  # minimum fraction of the band, of a power, of the local steps and of the entries of an update
+LEAST = 1e-9  # minimum value of an act that is a fraction, such as a share of the band
 
 
 class Answer(NamedTuple):

@@ -71,7 +71,7 @@ class Parallel(ParallelEnv):  # type: ignore[misc]
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> Any:
-        """Return the action space: 1 if a device takes part; or shares of all devices (a station uses those it serves)."""
+        """Return the action space: 1 for a device that takes part; or, for a station, shares of all devices."""
         return self.action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:

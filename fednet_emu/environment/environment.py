@@ -431,7 +431,7 @@ def play(env: Environment, *rules: Selection | Planner, seed: int | None = None)
 
 
 def vector(n: int, scenario: Any, *, wrap: Callable[[Environment], Any] | None = None, **how: Any) -> AsyncVectorEnv:
-    """Return environments of a scenario in `n` processes, which start fast because the fork server has the imports.
+    """Return environments of a scenario in `n` processes, forked from a server that has already imported the package.
 
     Processes are faster only with training; without training, `gymnasium.vector.SyncVectorEnv` is as fast. Environment
     i has the seed `seed + i` at `reset(seed=seed)`, and draws the seeds of further episodes from its own `np_random`.

@@ -1,4 +1,4 @@
-"""Position fixes of GPS receivers, from tables of time, id, latitude and longitude, or from GPX, GeoLife, T-Drive."""
+"""Position fixes of GPS receivers, from tables of time, id, latitude, longitude, or from GPX, GeoLife or T-Drive."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Fix(NamedTuple):
 def read_tracks(path: Path, select: str = "*") -> dict[str, Array]:
     """Return position fixes [rows, 3] of time in s, latitude and longitude in degrees, for each file and owner.
 
-    Of several fixes at the same time, the first is taken. A receiver with a single fix stays there for one second.
+    Of several fixes at the same time, the first is taken. A receiver with a single fix stays at this position for 1 s.
 
     Raises:
         DataError: A file cannot be read, or a fix is malformed or out of order; the error names the file or fix.

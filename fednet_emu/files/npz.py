@@ -111,7 +111,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
 
 
 def _header(stream: IO[bytes], member: zipfile.ZipInfo) -> _Header:
-    """Return the header of a member, and leave the stream at the data; raise ValueError if damaged or pickled."""
+    """Return the header of a member, and leave the stream at the data; ValueError for a damaged or pickled array."""
     magic = stream.read(_MAGIC_BYTE)
     version = magic[6] if len(magic) == _MAGIC_BYTE and magic.startswith(np.lib.format.MAGIC_PREFIX) else 0
     length_byte = _LENGTH_BYTE.get(version, 0)

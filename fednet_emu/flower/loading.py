@@ -74,7 +74,7 @@ def _names_of(folder: Path) -> list[str]:
 
 
 def _found_in(folder: Path, name: str) -> bool:
-    """Return True if an import finds the module `name` in the folder, and not elsewhere despite a file of this name."""
+    """Return True if an import of `name` finds a module in the folder; a data folder called `name` is not enough."""
     specs = (finder.find_spec(name, None) for finder in sys.meta_path)
     spec = next(filter(None, specs), None)
     return spec is not None and _is_from(folder, spec.origin, spec.submodule_search_locations or ())

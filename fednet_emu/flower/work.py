@@ -50,7 +50,7 @@ class Toll:
         return self._work.flop_per_example is None and (device.index, kind) not in self._counted
 
     def learn(self, device: Device, kind: str, counted: int | None) -> None:
-        """Record the number of operations of a message of type `kind` at a device; None if they were not counted."""
+        """Record the operations counted for a message of type `kind` at a device; None if nothing was counted."""
         if counted is None:
             return
         self._counted[device.index, kind] = counted
@@ -91,7 +91,7 @@ class Toll:
     def _is_estimated(self, kind: str) -> bool:
         """Return True if messages of type `kind` for which PyTorch counts no operations get an estimate.
 
-        If PyTorch counts operations in training, an evaluation without counted operations is taken to need none.
+        If PyTorch counts operations in training, an evaluation without counted operations is assumed to need none.
         """
         category = _category(kind)
         return category == "train" or (category == "evaluate" and self._most_in_training == 0)

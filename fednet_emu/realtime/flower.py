@@ -186,7 +186,7 @@ class FlowerPrograms:
 
 
 class _Rounds:
-    """Rounds and scores from notes; a round begins with messages that request training, and ends with the next ones."""
+    """Rounds and scores from notes; a round lasts from messages that request training to the next such messages."""
 
     def __init__(self, fed: Federation) -> None:
         self._fed = fed

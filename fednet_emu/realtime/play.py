@@ -200,7 +200,7 @@ class _Live:
         return (self._folder.path / self._outputs[program]).resolve()
 
     def _look(self) -> float | None:
-        """Process events; once the server or all clients have ended, return the remaining time in s; before, None."""
+        """Process events; return the remaining time in s once the server or all clients have ended, and None before."""
         for ended in self._programs.news():
             self._end(ended)
         if not self._server_runs():

@@ -194,7 +194,7 @@ class Scenario(Component):
     waived: ClassVar[Mapping[str, Sequence[str]]] = {
         "algorithm": [kind for kind, its in ALGORITHMS.items() if its.own_learning]
     }
-    """A setting with those of its kinds that waive required settings, which are then null."""
+    """For a setting, the kinds with which other required settings may be null."""
     filled: ClassVar[frozenset[str]] = frozenset({"channel"})
     """Settings that a document takes from the library if they are missing, or completes if keys are missing."""
 
@@ -224,7 +224,7 @@ class Scenario(Component):
     attack: AnyAttack | None = None
     """The attack of malicious devices; null for none."""
     carbon: Carbon | None = None
-    """Power grid of devices and base stations, for the CO2 of a run in grams; null to leave out this result."""
+    """Power grid of devices and base stations, for CO2 emissions of the run in grams; null to leave out this result."""
     stop: Stop = Stop(rounds=50)
     evaluation: Evaluation = Evaluation()
     training: Training = Training()
@@ -273,7 +273,7 @@ class Scenario(Component):
             yield "evaluation.metrics", f"{what}; leave them out"
 
     def untimed(self) -> Iterator[Problem]:
-        """Yield the reasons why the scenario cannot run timing-only, without training."""
+        """Yield the reasons why a run of the scenario without training (timing-only) is impossible."""
         if self.algorithm.own_learning:
             kind = self.algorithm.kind
             what = f"the sizes and numbers of messages are known only when the clients run, got {kind}"

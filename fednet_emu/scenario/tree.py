@@ -25,7 +25,7 @@ MAX_SHOWN = 60
 
 
 THE_DEFAULT = "the default"
-"""Stands for the default kind in the settings of a mapping that states no kind."""
+"""Placeholder for the default kind, for settings in a mapping that states no kind."""
 
 
 @dataclass(frozen=True, slots=True)

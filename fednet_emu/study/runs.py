@@ -44,7 +44,7 @@ class StudyRun:
     """One run of a study."""
 
     study: StudyFile
-    """The study."""
+    """The study to which the run belongs."""
     label: str
     """Levels and seed of the run, as readable text."""
     columns: Mapping[str, Any]
@@ -278,7 +278,7 @@ class RunMaker:
         _check(own, asked, axes)
         training = study.scenario.data.get("training")
         threads_given = isinstance(training, dict) and training.get("threads") is not None
-        repeatable = () if threads_given else (Setting("training.threads", Node(1, Place("study"))),)  # to the last bit
+        repeatable = () if threads_given else (Setting("training.threads", Node(1, Place("study"))),)  # bit-identical
         self._common = (*repeatable, *own, *asked)
         self._reached: set[str] = set()
         self._warned: set[str] = set()
