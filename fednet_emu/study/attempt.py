@@ -57,7 +57,7 @@ class Job:
     store: Path | None = None
     """Folder with learnt values that the runs of the study share; None for the folder of the user."""
     group: str = ""
-    """Name of a group of runs that probably learn equal values, of which the first ends before others start; or empty."""
+    """Group of runs that probably learn equal values, of which the first ends before others start; may be empty."""
 
 
 @dataclass(frozen=True)
