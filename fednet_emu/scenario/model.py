@@ -255,7 +255,7 @@ class Scenario(Component):
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        """Yield problems of settings of data and model (missing or superfluous), of traffic, slices and metrics."""
+        """Yield problems of missing or superfluous data and model settings, and of traffic, slices and metrics."""
         kind, own = self.algorithm.kind, self.algorithm.own_learning
         for key in LEARNING:
             value, default = getattr(self, key), type(self).model_fields[key].default

@@ -1,4 +1,4 @@
-"""Turns in a band that other users share: bursts wait by the priority of their slice, and files take resources."""
+"""Order of bursts in a band with other users, by priority of slices, and time that the federation loses to files."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Dropped:
     seeds: int
     """Number of seeds after which the finalist was dropped."""
     p: float
-    """The p-value of the model confidence set; with several costs NaN, and a dominated finalist is dropped."""
+    """The p-value of the finalist in the model confidence set; NaN with several costs, which need no test."""
 
 
 class Trials:
