@@ -53,7 +53,7 @@ CHOICES = {"vary": ("all", "chance", "nothing"), "per": ("round", "answer"), "in
 
 
 class Known:
-    """A question with the server's knowledge, for policies in Python; refers to the run, so that a copy is None."""
+    """A question with the server's knowledge, for Python policies; copies are None, as a question refers to its run."""
 
     def __init__(self, question: Question) -> None:
         self.name, self.known = question

@@ -198,7 +198,7 @@ def programs_user() -> tuple[int, int]:
 
 
 def _missing(step: str, number: int, why: str, congestion: str | None) -> Missing:
-    """Return the error for a failed `step`, which names the requirement that this machine does not meet, and a remedy."""
+    """Return the error for a failed `step`, which names the requirement that this machine lacks, and a remedy."""
     if step == "tun" and congestion is not None and number in (errno.EPERM, errno.ENOENT, errno.EINVAL):
         known = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
         if congestion not in known:
