@@ -1,4 +1,4 @@
-"""The command `fednet`: run, flower, check, and the commands of other files; with an example in each help text."""
+"""The command `fednet`: the commands run, flower and check, the table of all commands, and their help texts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ MORE: dict[str, tuple[str, str]] = {
     "cache": ("fednet cache --most 5GB", "guides/reuse"),
     "cite": ("fednet cite results/quickstart/seed-0 > methods.bib", "reference/command-line"),
 }
-"""An example of each command, and the page of the documentation about it."""
+"""For each command, an example and a page of the documentation."""
 
 app = typer.Typer(
     help="Discrete-event network emulator for wireless federated learning.",
@@ -66,7 +66,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")  # since version 8.4 click suggests some itself
+app.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")  # click 8.4 and later suggest commands
 
 ScenarioName = Annotated[
     str,
@@ -139,7 +139,7 @@ def flower(
     plots: Plots = True,
     track: Track = None,
 ) -> None:
-    """Run a Flower app on the emulated network; by default ten devices in a street."""
+    """Run a Flower app on an emulated network, which has ten devices in a street by default."""
     with outcome():
         from fednet_emu.emulation.given import app_in
 
@@ -162,7 +162,7 @@ class RunOptions(NamedTuple):
 
 
 def _run(scenario: ScenarioLike, name: str | None, changes: list[str], options: RunOptions) -> None:
-    """Run a scenario into a run folder, with progress, figures and the table of its totals."""
+    """Run a scenario, write the run folder with figures, and print progress and totals."""
     out, data_dir, timing_only, quiet, profile, force, plots, track = options
     folder = out
 
@@ -222,7 +222,7 @@ def check(
     overrides: Overrides = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Validate a scenario, every run of a study, or the ends of a search, and print it with every default."""
+    """Validate a scenario, every run of a study, or the ends of a search space; print the file with all defaults."""
     with outcome():
         from fednet_emu.emulation.given import scenario_of
         from fednet_emu.emulation.load import warn
@@ -251,7 +251,7 @@ def check(
 
 
 def _print_outlook(outlook: Outlook) -> None:
-    """Print the cost of a run, its privacy, unknown quantities of its devices, and the evidence of the others."""
+    """Print the expected cost and the privacy of a run, and notes on the evidence for device power and speed."""
     from fednet_emu.emulation.hardware import notes
 
     ERRORS.print(str(outlook.cost))
@@ -283,7 +283,7 @@ def version(show: Annotated[bool, typer.Option("--version", help="Print the vers
 
 
 class PlainHelp(TyperCommand):
-    """A command whose help has no escaped brackets: Typer escapes them for Rich's markup, which is not used here."""
+    """A command whose help shows brackets without the backslashes that Typer adds for the markup of Rich."""
 
     @override
     def get_help(self, ctx: Context) -> str:
@@ -291,7 +291,7 @@ class PlainHelp(TyperCommand):
 
 
 def with_examples(app: typer.Typer) -> None:
-    """Complete the help of all commands: whole sentences in the list, and an example and a page for each command."""
+    """Add an example and a page to the help of each command, and a whole sentence to the list of commands."""
     for command in app.registered_commands:
         function = command.callback
         if function is not None:

@@ -1,6 +1,6 @@
 """Shell completion: names of scenarios and studies, slots, and keys and values of `--set`.
 
-Each function takes the typed text and returns its completions; only this imports the required modules.
+Each function takes the typed text, imports the modules that the completion needs, and returns completions.
 """
 
 from __future__ import annotations
@@ -12,38 +12,38 @@ if TYPE_CHECKING:
     from fednet_emu.scenario.library import Folder
 
 Completion = list[str] | list[tuple[str, str]]
-"""A completion, or a completion with its description."""
+"""Completions as texts, or as pairs of text and description."""
 
 
 def scenario_names(incomplete: str) -> Completion:
-    """Names of the library and of ./scenarios, and files below the working folder."""
+    """Return names of scenarios in the library and in ./scenarios; without a match, files below the working folder."""
     return _named("scenarios", incomplete) or _files(incomplete)
 
 
 def study_names(incomplete: str) -> Completion:
-    """Names of the studies in the library and in ./scenarios/studies, and files below the working folder."""
+    """Return names of studies in the library and in ./scenarios/studies; without a match, paths of files."""
     return _named("scenarios/studies", incomplete) or _files(incomplete)
 
 
 def channel_names(incomplete: str) -> Completion:
-    """Names of radio environments."""
+    """Return the names of radio environments."""
     return _named("channels", incomplete)
 
 
 def profile_names(incomplete: str) -> Completion:
-    """Names of device profiles."""
+    """Return the names of device profiles."""
     return _named("profiles", incomplete)
 
 
 def slot_names(incomplete: str) -> Completion:
-    """Slots, each with the key that holds it."""
+    """Return the names of slots, each with the first key at which the slot occurs."""
     from fednet_emu.scenario.slots import slots
 
     return [(name, place.keys[0]) for name, place in slots().items() if name.startswith(incomplete)]
 
 
 def settings(incomplete: str) -> Completion:
-    """Keys of a scenario, one level at a time, and possible values after the `=`."""
+    """Return keys of a scenario, one level at a time, or possible values after the `=`."""
     from fednet_emu.scenario.slots import choices, settings_below
 
     key, equals, value = incomplete.partition("=")

@@ -64,7 +64,7 @@ def profiles(
         typer.Argument(metavar="[PROFILE]...", help="Profile files; all by default.", autocompletion=profile_names),
     ] = None,
 ) -> None:
-    """List device, radio and station profiles with their powers and the evidence of each number."""
+    """List device, radio and station profiles with their powers and the evidence for each number."""
     with outcome():
         from fednet_emu.results.library import profile_rows
 
@@ -72,7 +72,7 @@ def profiles(
 
 
 def schema(study: Annotated[bool, typer.Option("--study", help="That of study files.")] = False) -> None:
-    """Print the JSON schema of scenario files, for editors that complete and check them."""
+    """Print the JSON schema of scenario files, for editors that complete and check such files."""
     with outcome():
         import fednet_emu as fe
 
@@ -117,13 +117,13 @@ algorithm:
 stop: {{rounds: 20}}            # or accuracy: 0.9, or simulated_s: 60; the first that is reached ends the run
 evaluation: {{every_rounds: 1}} # of the global model on the test data; takes no simulated time
 """
-"""The text of a new scenario, with its name, its title and its path to fill in."""
+"""Template for a new scenario file, with placeholders for name, title and path."""
 
 
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, or a path; `.yaml` is added.")],
 ) -> None:
-    """Write a commented scenario as a starting point; no file is overwritten."""
+    """Write a commented scenario file as a starting point; an existing file is not overwritten."""
     with outcome():
         bare = name.removesuffix(".yaml").removesuffix(".yml")
         path = Path(name if bare != name else f"{name}.yaml")
@@ -153,7 +153,7 @@ def cache(
     ] = None,
     empty: Annotated[bool, typer.Option("--empty", help="Delete all of it.")] = False,
 ) -> None:
-    """Print the size of stored learnt values; limit or empty the store."""
+    """Print the size of the store of learnt values; limit or empty this store."""
     with outcome():
         from fednet_emu.emulation.store import bound, cache_folder, entries_in, limit_of, set_limit, usable
 
@@ -173,10 +173,10 @@ def cache(
 
 
 def _bytes(text: str) -> int:
-    """The number of bytes of a size with its unit.
+    """Return the number of bytes of a size with unit, such as `500MB`.
 
     Raises:
-        FednetError: it is no size.
+        FednetError: the text is not a size.
     """
     number, unit = text[:-2].strip(), text[-2:]
     try:

@@ -77,12 +77,12 @@ Track = Annotated[
 
 
 def with_seed(overrides: list[str] | None, seed: int | None) -> list[str]:
-    """The changed settings, including the seed."""
+    """Return the overrides `KEY=VALUE` of a command, including an override of the seed if one is given."""
     return [*(overrides or ()), *(() if seed is None else (f"seed={seed}",))]
 
 
 def with_reuse(overrides: list[str] | None, reuse: bool) -> list[str]:
-    """The changed settings, including whether learnt values are reused."""
+    """Return the overrides `KEY=VALUE` of a command, including an override against reuse of learnt values."""
     return [*(overrides or ()), *(() if reuse else ("training.reuse=false",))]
 
 
@@ -93,7 +93,7 @@ def print_files(paths: Iterable[Path]) -> None:
 
 
 def device_numbers(text: str) -> list[int]:
-    """Numbers of devices from a list of numbers and ranges, such as `0,3,10-19`.
+    """Return the device indices in a list of indices and ranges, such as `0,3,10-19`.
 
     Raises:
         FednetError: the list is malformed.
@@ -110,7 +110,7 @@ def device_numbers(text: str) -> list[int]:
 
 
 def renamed(texts: list[str] | None) -> dict[str, str]:
-    """The new names of `--rename KEY=TEXT` by the old ones; a key may itself be `axis=level`.
+    """Return the new names from `--rename KEY=TEXT`, by old name; KEY may be `axis=level`.
 
     Raises:
         FednetError: a text is malformed.
@@ -123,7 +123,7 @@ def renamed(texts: list[str] | None) -> dict[str, str]:
 
 
 class Page(NamedTuple):
-    """Format of figures: see the options of `plot`."""
+    """Format of figures, as set by the options of `plot`."""
 
     formats: list[str] | None = None
     size: str | None = None
@@ -132,7 +132,7 @@ class Page(NamedTuple):
     latex: bool = False
 
     def write(self, figures: Mapping[str, Figure], folder: Path) -> list[Path]:
-        """Write figures, and their numbers, to a folder, and return the files."""
+        """Write figures, and tables of the plotted numbers on request, to a folder; return the paths of the files."""
         from fednet_emu.draw.figures.page import fit_to_page
         from fednet_emu.draw.figures.run_figures import save
 

@@ -22,7 +22,7 @@ from fednet_emu.screen.console import PlainConsole
 ERRORS = PlainConsole(stderr=True)
 
 NO_ROOM = {errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EDQUOT}
-"""Errors of the operating system that the user can resolve, whichever operation fails."""
+"""Error numbers of the operating system (full or read-only disk) that the user can resolve."""
 
 MISTAKE, INTERRUPTED, BUG, FAILED = 2, 130, 1, 1
 
@@ -32,7 +32,7 @@ def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[
     """Convert exceptions of a command to a message and an exit code; print warnings and log messages.
 
     Args:
-        interrupted: returns the message to print after Ctrl-C.
+        interrupted: function that returns the message to print after Ctrl-C.
     """
     try:
         with _log_printed(), _warnings_printed():
@@ -62,14 +62,14 @@ def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[
 
 
 PARAMETERS = {"formats": "picture", "labels": "label"}
-"""Parameters of commands with a name that differs from the argument in Python."""
+"""Names of command parameters, by the differing name of the Python argument."""
 
 
 def _with_option(error: FednetError) -> str:
-    """The text of an error, with the option of the command instead of the Python argument at its beginning."""
+    """Return the text of an error, with a Python argument at the beginning replaced by the option of the command."""
     text, context = str(error), click.get_current_context(silent=True)
     argument, colon, rest = text.partition(": ")
-    if context is None or not colon or type(error) is not FednetError:  # others begin with settings and files
+    if context is None or not colon or type(error) is not FednetError:  # other errors begin with settings or files
         return text
     name = PARAMETERS.get(argument, argument)
     options = (its.opts[0] for its in context.command.params if its.name == name and its.opts[0].startswith("--"))
@@ -83,14 +83,13 @@ def _bug() -> NoReturn:
 
 
 LOGGERS = ("fednet_emu.plugins", "fednet_emu.settings")
-"""The loggers whose messages a command prints: imported modules, before their import, as they run with the user's
-permissions; and settings that do not fit a changed kind.
-"""
+"""Loggers whose messages a command prints. `fednet_emu.plugins` reports modules before their import, because modules
+run with the user's permissions; `fednet_emu.settings` reports settings that do not fit a changed kind."""
 
 
 @contextmanager
 def _log_printed() -> Iterator[None]:
-    """Print the messages of the loggers, each line once."""
+    """Print the messages of `LOGGERS` inside the `with` block, each line once."""
     loggers, handler = [logging.getLogger(name) for name in LOGGERS], _LogPrinter(logging.INFO)
     before = [logger.level for logger in loggers]
     for logger in loggers:

@@ -88,9 +88,9 @@ def plot(
         bool, typer.Option("--animate", help="Also animate what an algorithm recorded over time, e.g. its graph.")
     ] = False,
 ) -> None:
-    """Draw runs: progress, the timeline of every device, latencies. Draw a study: means and bands over seeds.
+    """Plot runs (progress, the timeline of every device, latencies) or a study (means and bands over seeds).
 
-    With --data, draw the data split of a scenario or run: the labels and the number of samples of each device.
+    With --data, plot the data split of a scenario or run: the labels and the number of samples of each device.
     """
     page, changes = Page(picture, size, title, csv, latex), with_seed(overrides, seed)
     of_runs = label or animate or any(each is not None for each in (from_s, until_s, devices, sort))
@@ -122,7 +122,7 @@ def plot(
 
 
 def _plot_data(sources: list[Path], out: Path | None, changes: list[str], data_dir: Path | None, page: Page) -> None:
-    """Draw how the samples of a scenario or run are distributed over devices."""
+    """Plot how the samples of a scenario or run are distributed over devices."""
     if len(sources) != 1:
         raise FednetError(f"--data: shows the data of one run or scenario, got {len(sources)}; give one")
     from fednet_emu.results.scenarios import data_figures
@@ -141,7 +141,7 @@ def _plot_study(
     rename: list[str] | None,
     page: Page,
 ) -> None:
-    """Draw the figures of a study, and name the runs that are not in them."""
+    """Plot the figures of a study, and name the runs that are missing in the figures."""
     from fednet_emu.analysis.study import StudyRecords
     from fednet_emu.draw.figures.study_figures import study_figures
 
@@ -154,7 +154,7 @@ def _plot_study(
 def _plot_runs(
     runs: list[Path], out: Path | None, labels: list[str], timeline: Timeline, page: Page, animate: bool
 ) -> None:
-    """Draw the figures of runs, overlaid."""
+    """Plot the figures of runs, overlaid."""
     from fednet_emu.analysis.run import RunRecords
     from fednet_emu.draw.figures.papers.series import save_animations
     from fednet_emu.results.run import figures
@@ -172,7 +172,7 @@ def trace(
     devices: Devices = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
-    """Write a run as a Perfetto trace; open it in ui.perfetto.dev to zoom, search and follow a model."""
+    """Write a run as a Perfetto trace; open the trace in ui.perfetto.dev to zoom, search and follow a model."""
     with outcome():
         chosen = None if devices is None else device_numbers(devices)
         path, window = out or run / "run.pftrace", {"from_s": from_s, "until_s": until_s}
@@ -188,7 +188,7 @@ def report(
         Path | None, typer.Option("--out", help="The page. [default: report.html in the folder; of several, here]")
     ] = None,
 ) -> None:
-    """Write a page of a run or a study for any browser, without network access: zoomable figures and tables."""
+    """Write an HTML page about a run or a study, with tables and zoomable figures, which needs no network access."""
     with outcome():
         from fednet_emu.results.study import report as written
 
@@ -212,7 +212,7 @@ def compare(
         ),
     ] = None,
 ) -> None:
-    """Compare two settings that were chosen before the runs: differences paired by seed, with 95 % intervals."""
+    """Compare two settings that were chosen before the runs, by differences paired by seed, with 95 % intervals."""
     with outcome():
         import fednet_emu as fe
 
@@ -261,7 +261,7 @@ def best(
     csv: Csv = False,
     latex: Latex = False,
 ) -> None:
-    """Rank the settings of a study by the cost of the target, and name those that may be the best."""
+    """Rank the settings of a study by the cost to reach the target, and list those that may be the best."""
     with outcome():
         from fednet_emu.analysis.study import conditions
         from fednet_emu.results.study import Study
@@ -279,7 +279,7 @@ def explain(
     run: OneRun,
     replay: Annotated[bool, typer.Option("--replay/--no-replay", help="Also replay remedies.")] = True,
 ) -> None:
-    """Print the critical path of each round, the devices on it, and the gain of remedies."""
+    """Print the critical path of each round, the devices on this path, and the estimated gain of remedies."""
     with outcome():
         OUTPUT.out(str(_one_run(run).explain(replay=replay)))
 
@@ -297,7 +297,7 @@ def cite(
 
 
 def _one_run(folder: Path) -> Run:
-    """Open a run; the folder of a study is a mistake."""
+    """Open a run; raise an error for the folder of a study."""
     from fednet_emu.analysis.study import is_one_study
     from fednet_emu.results.run import Run
 

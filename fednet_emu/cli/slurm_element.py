@@ -1,4 +1,4 @@
-"""The program of an element of a job array: `python -m fednet_emu.cli.slurm_element FOLDER ELEMENT ELEMENTS`."""
+"""Program of one SLURM array element: `python -m fednet_emu.cli.slurm_element FOLDER ELEMENT ELEMENTS`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fednet_emu.study.slurm import run_element
 
 
 def main(folder: str, element: str, elements: str) -> None:
-    """Run the jobs of an element, and print their outcomes."""
+    """Execute the jobs of an array element, and print their outcomes."""
     for name, outcome in run_element(Path(folder), int(element), int(elements)):
         print(f"{name}: {outcome.status} {outcome.reason}".rstrip(), flush=True)
 

@@ -143,9 +143,9 @@ def reproduce(
     data_dir: DataDir = None,
     quiet: Quiet = False,
 ) -> None:
-    """Compare a paper's published numbers with ours; or run the library's studies that fit into an hour.
+    """Compare the published numbers of a paper with results of this package, or run the library's studies.
 
-    Studies are run shortest first, and their reference results are updated.
+    Studies run in ascending order of host time while they fit into --minutes; their reference results are updated.
     """
     if paper is not None:
         _compare(paper, clone, data_dir, out, quiet)
@@ -172,7 +172,7 @@ def reproduce(
 
 
 def _compare(paper: str, clone: Path | None, data_dir: Path | None, out: Path, quiet: bool) -> None:
-    """Write the table of a paper, and print how many rows are met."""
+    """Write a table that compares the numbers of a paper, and print the number of rows for each verdict."""
     with outcome(lambda: "interrupted; nothing was written"):
         from fednet_emu.results.published import NOT_MET, VERDICTS, Sources, write_compared
 
@@ -187,7 +187,7 @@ def _compare(paper: str, clone: Path | None, data_dir: Path | None, out: Path, q
 
 
 def _written(folder: Path, *, plots: bool) -> list[Path]:
-    """Write `cells.csv`, one row for each finished run, and the figures of a study if wanted, and return the files."""
+    """Write `cells.csv`, and the figures of the study if `plots` is True; return the paths of the files."""
     from fednet_emu.analysis.study import StudyRecords
     from fednet_emu.draw.figures.study_figures import study_figures
     from fednet_emu.study.reproduce import write_cells
@@ -202,7 +202,7 @@ def _written(folder: Path, *, plots: bool) -> list[Path]:
 def _runner(
     runs: Sequence[StudyRun], folder: Path, workers: int | None, ray: bool | str = False, collect: bool = False
 ) -> Runner:
-    """The runner of a study's jobs."""
+    """Return the function that executes the jobs of a study."""
     from fednet_emu.study.runners import runner_of
     from fednet_emu.study.slurm import collected
 
@@ -212,7 +212,7 @@ def _runner(
 def _to_slurm(
     runs: Sequence[StudyRun], folder: Path, collect: list[str], data_dir: Path | None, track: list[str] | None
 ) -> None:
-    """Write the unfinished runs as a job array and submit it, or print the commands where this is impossible."""
+    """Write the unfinished runs as a SLURM job array and submit the array; without `sbatch`, print the commands."""
     from fednet_emu.analysis.quantities import counted
     from fednet_emu.study.slurm import Slurm, submit
     from fednet_emu.study.sweep import sweep as run_sweep
@@ -240,7 +240,7 @@ def _options(
     track: list[str] | None,
     plots: bool,
 ) -> list[str]:
-    """The command that collects the results of a job array."""
+    """Return the command that collects the results of a job array."""
     command = [sys.executable, "-P", "-m", "fednet_emu", "sweep", study, "--out", str(folder), "--collect", "--quiet"]
     command += [word for setting in overrides or () for word in ("--set", setting)]
     command += [word for tracker in track or () for word in ("--track", tracker)]
@@ -256,7 +256,7 @@ def _swept(
     quiet: bool,
     track: list[str] | None = None,
 ) -> bool:
-    """Sweep a study with progress, and return whether all runs are done."""
+    """Execute the runs of a study with progress; return True if no run failed."""
     from fednet_emu.analysis.quantities import counted
     from fednet_emu.results.running import swept
 
@@ -275,7 +275,7 @@ def _swept(
 
 
 def _report(study: Study, folder: Path, quiet: bool) -> None:
-    """Write the page of a swept study; a failure leaves the tables intact."""
+    """Write the report of a study; an error is printed and leaves the tables intact."""
     if not quiet:
         ERRORS.print("writing the report")
     try:

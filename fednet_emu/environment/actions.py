@@ -1,4 +1,4 @@
-"""Actions: their spaces, and their translation into answers to a run. Every member of a space is legal."""
+"""Actions of agents: action spaces, all of whose members are valid, and answers of actions to questions of a run."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from fednet_emu.federation.cohort import draw
 from fednet_emu.federation.outside import Orders, Question
 from fednet_emu.network.planning.base import Grant, Planner
 
-WHO = ("scores", "invite", "subset")  # select the cohort; at most one of them
-GRANTS = ("share", "power", "clock")  # divide the band, the powers and the clocks
+WHO = ("scores", "invite", "subset")  # acts that select the cohort; at most one of these is allowed
+GRANTS = ("share", "power", "clock")  # acts that set shares of the band, powers and clock frequencies
 ACTS = (*WHO, *GRANTS, "deadline", "steps", "ratio")
 MOST_SUBSETS = 10_000
-LEAST = 1e-9  # smallest part of the band, of a power, of the local steps and of the entries
+LEAST = 1e-9  # minimum value of an act that is a fraction, such as a share of the band
 
 
 class Answer(NamedTuple):
-    """The answers of an action to the questions of a run."""
+    """The answers that an action gives to the questions of a run."""
 
     invited: list[int] = []  # noqa: RUF012  (never modified)
-    dropped: int = 0  # devices of the action that cannot be invited
-    filled: bool = False  # the action names no available device, so one is drawn
+    dropped: int = 0  # number of devices in the action that cannot be invited
+    filled: bool = False  # True if the action names no available device, so that one is drawn at random
     orders: Orders = Orders()
-    grants: Mapping[str, Array] = {}  # parts [devices] by act
+    grants: Mapping[str, Array] = {}  # fractions [devices] by act
 
     def to(self, planner: Planner, question: Question) -> Any:
-        """The answer to a question; for grants, the planner decides the parts without an act."""
+        """Return the answer to a question; for grants, the planner decides on quantities that have no act."""
         if question.name != "grants":
             return self.invited[0] if question.name == "dispatch" else self.invited
         numbers, round_ = question.known
@@ -51,14 +51,14 @@ class Answer(NamedTuple):
 
 
 class Actions(NamedTuple):
-    """The acts of an environment with `n` devices and cohorts of `k`; several acts make a `Dict`."""
+    """The acts of an environment with `n` devices and cohorts of `k` devices; several acts make a `Dict` space."""
 
     acts: tuple[str, ...]
-    alone: bool  # the act is a name, so that the action is no mapping
+    alone: bool  # True if a single act is given by its name, so that the action is not a mapping
     n: int
     k: int
-    strict: bool = False  # devices that cannot be invited are an error
-    deadline_range_s: tuple[float, float] | None = None  # deadlines of the positions 0 and 1
+    strict: bool = False  # True if the choice of a device that cannot be invited is an error
+    deadline_range_s: tuple[float, float] | None = None  # deadlines in s for the action values 0 and 1
 
     @property
     def space(self) -> Any:
@@ -74,10 +74,10 @@ class Actions(NamedTuple):
         return spaces.Box(-1.0 if act == "scores" else 0.0, 1.0, (n,), np.float32)
 
     def read(self, action: Any, view: ServerView) -> Answer:
-        """The answer of an action at a decision.
+        """Return the answers of an action at a decision.
 
         Raises:
-            FednetError: a wrong shape, a nan or a subset out of range; with `strict`, devices that cannot be invited.
+            FednetError: wrong shape, nan, or subset out of range; with `strict`, also a device that cannot be invited.
         """
         given = {self.acts[0]: action} if self.alone else action
         if not isinstance(given, Mapping) or set(given) != set(self.acts):
@@ -123,7 +123,7 @@ class Actions(NamedTuple):
         return Answer(able or draw(view.there, 1, view.rng), len(away), not able)
 
     def refusals(self) -> Iterator[str]:
-        """Errors of unknown acts and invalid combinations."""
+        """Yield errors about unknown acts and invalid combinations of acts."""
         acts, subsets = self.acts, math.comb(self.n, self.k)
         if not acts:
             yield "act: nothing is acted on, got none; give for example scores"

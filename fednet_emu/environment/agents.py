@@ -1,4 +1,4 @@
-"""Many agents in one run: devices that decide whether to take part, or base stations that divide their bands."""
+"""Several agents in one run: devices that decide whether to take part, or base stations that divide their bands."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from fednet_emu.errors import ScenarioError
 
 
 class Parallel(ParallelEnv):  # type: ignore[misc]
-    """The parallel interface of PettingZoo: devices that decide whether to take part, or stations that divide bands.
+    """A PettingZoo parallel environment, whose agents are devices that take part or stations that divide bands.
 
     Args:
-        env: the environment; its act is `invite` for devices, and `("share",)` for stations.
+        env: the environment, whose act is `invite` for devices, and `("share",)` for stations.
         agents: `devices` or `stations`.
         reward: functions of a `Step` by agent; None gives all agents the reward of the environment.
 
     Attributes:
-        keys: the names of the numbers that an agent observes: `action_mask`, the keys of devices, the keys of the run.
-            A device observes one number per key; a station one per device, 0 for devices of other cells.
+        keys: the keys that an agent observes: `action_mask`, the keys of devices, and the keys of the run. For
+            `action_mask` and each key of devices, a device observes its own number, and a station observes one number
+            per device, which is 0 for devices of other cells.
     """
 
     metadata: dict[str, Any] = {"name": "fednet_emu_rounds_v0", "render_modes": []}  # noqa: RUF012
@@ -66,11 +67,11 @@ class Parallel(ParallelEnv):  # type: ignore[misc]
             yield f"reward: not one for each agent, got {len(reward)}; give {self.possible_agents[0]}, ..."
 
     def observation_space(self, agent: str) -> Any:
-        """The numbers of `keys`."""
+        """Return the observation space of an agent, whose numbers belong to `keys`."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> Any:
-        """Whether a device takes part; or shares of all devices (a station uses the shares of its own devices)."""
+        """Return the action space: 1 for a device that takes part; or, for a station, shares of all devices."""
         return self.action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -79,7 +80,7 @@ class Parallel(ParallelEnv):  # type: ignore[misc]
         return self._seen(seen), {name: dict(info) for name in self.agents}
 
     def step(self, actions: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
-        """Play a round by the actions of all agents."""
+        """Play a round with the actions of all agents."""
         env, names = self._env, self.agents
         owners = np.arange(self._n) if self._devices else self._cells()
         given = [np.broadcast_to(np.asarray(actions.get(name, 0.0), float), self._n) for name in self.possible_agents]
@@ -93,7 +94,7 @@ class Parallel(ParallelEnv):  # type: ignore[misc]
         self._env.close()
 
     def _cells(self) -> NDArray[np.int64]:
-        """The station that serves each device now."""
+        """Return the index of the station that serves each device now."""
         return np.array([self._env.fed.network.serving_cell(k) for k in range(self._n)])
 
     def _seen(self, seen: Observation) -> dict[str, NDArray[np.float32]]:

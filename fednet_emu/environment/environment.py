@@ -1,4 +1,4 @@
-"""An environment of Gymnasium over runs: a step is a round, with the decisions of the agent."""
+"""A Gymnasium environment whose episodes are runs, and whose steps are rounds that follow the agent's decisions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ CHOICES = {"vary": ("all", "chance", "nothing"), "per": ("round", "answer"), "in
 
 
 class Known:
-    """A question with the server's knowledge, for policies in Python. It refers to the run, so its copies are None."""
+    """A question with the server's knowledge, for Python policies; copies are None, as a question refers to its run."""
 
     def __init__(self, question: Question) -> None:
         self.name, self.known = question
@@ -68,34 +68,34 @@ class Known:
 
 
 class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc]
-    """Runs of a scenario as episodes: `reset(seed=s)` begins the run with seed s, and a step is one of its rounds.
+    """Runs of a scenario as episodes: `reset(seed=s)` begins the run with seed s, and a step is a round of the run.
 
-    Events and losses equal a run by `fe.run` with the same decisions.
+    Events and losses are equal to those of `fe.run` with the same decisions.
 
     Args:
-        scenario: as `fe.run` takes it.
-        settings: changes, as `fe.run` takes them.
+        scenario: the scenario, as for `fe.run`.
+        settings: changed settings, as for `fe.run`.
         act: `scores`, `invite` or `subset` for the cohort; `share`, `power` and `clock` for the resources that a
-            planner divides; `deadline`, `steps` and `ratio` for the work of the round. A tuple makes a `Dict`.
+            planner divides; `deadline`, `steps` and `ratio` for the work of the round. A tuple makes a `Dict` space.
         observe: `server`, `oracle`, or names of keys; `action_mask` is always included.
         reward: a name, weights by name, or a function of a `Step`.
-        vary: the effect of a new seed: on `all`; `chance` keeps data, split, initial model, placement, speeds and
+        vary: what a new seed changes: `all`; `chance`, which keeps data, split, initial model, placement, speeds and
             shadowing (`scene_seed`); or `nothing`.
-        per: a step is a `round`; or, with an asynchronous algorithm, an `answer`: the invitation of the next device.
-        invalid: whether devices that cannot be invited are left out (`drop`) or an error (`error`).
-        timing_only: whether to leave out training.
+        per: `round` for a step per round; `answer`, with an asynchronous algorithm, for a step per invited device.
+        invalid: treatment of devices that cannot be invited: `drop` leaves them out, `error` raises an error.
+        timing_only: True for runs without training.
         data_dir: the folder with data sets.
-        deadline_range_s: the bounds in s of the act `deadline`.
-        proxy: accuracy by the number of updates in a timing-only environment; do not report results from it.
+        deadline_range_s: minimum and maximum deadline of the act `deadline`, in s.
+        proxy: accuracy by the number of updates in a timing-only environment; do not report results from a proxy.
 
     Raises:
-        ScenarioError: every problem of the scenario and of the arguments.
+        ScenarioError: the scenario or an argument is invalid; all problems are listed.
 
     Attributes:
         fed: the federation of the latest run.
         view: the server's knowledge at the latest decision.
         now: totals and scores of the run at the latest decision.
-        rule: the selection rule of the scenario, whose reports and polls remain.
+        rule: the selection rule of the scenario, whose reports and polls still take place.
         planner: the planner of the scenario; None if rounds are not planned.
     """
 
@@ -141,12 +141,12 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         self._outside = Outside(frozenset(asks), tuple(REPORTED[key] for key in self.keys if key in REPORTED))
         self._task: LearningTask | None = None
         self._seed: int | None = None
-        self._own: list[int] | None = None  # cohort of the scenario's rule, if no act selects one
+        self._own: list[int] | None = None  # cohort chosen by the scenario's rule, if no act selects a cohort
         self._error: Deadlock | Diverged | None = None
         self._ended, self._closed, self._pid = "closed", False, 0
 
     def _refusals(self, given: Mapping[str, Any]) -> Iterator[str]:
-        """Errors of unknown words, and of acts that the scenario does not support."""
+        """Yield errors about invalid arguments, and about acts that the scenario does not support."""
         for name, known in CHOICES.items():
             if given[name] not in known:
                 yield f"{name}: no such choice, got {given[name]!r}; choose of {', '.join(known)}"
@@ -174,7 +174,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
             yield f"act: steps does not go with {algorithm.kind}, got it; choose {scenario.users('steps')}"
 
     def _key_refusals(self) -> Iterator[str]:
-        """Errors of keys that the scenario does not support."""
+        """Yield errors about keys that the scenario does not support."""
         timing_only = self._timing_only
         for key in self.keys:
             if key not in observation.KNOWN:
@@ -186,7 +186,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
                 yield f"observe: {key} needs training, got timing_only; leave it out"
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Observation, dict[str, Any]]:
-        """Begin a run with this seed; without a seed, with the scenario's seed the first time, then with drawn ones."""
+        """Begin a run with `seed`; by default with the scenario's seed the first time, and with a random seed later."""
         self._refuse_closed("reset")
         first, own, kept = self._seed is None, self.scenario, self._vary != "all"
         super().reset(seed=seed)
@@ -206,7 +206,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         self.fed.outside, ledger, self._task = self._outside, self.fed.ledger, self.fed.task if kept else None
         self._tables: list[Table[Any]] = [ledger.transfers, ledger.receptions, ledger.computes, ledger.rounds]
         self._rows, self._ended, self._pid = [0] * len(self._tables), "", os.getpid()
-        before = self._totals()  # polls before the first decision are a part of the first step
+        before = self._totals()  # polls before the first decision count as part of the first step
         if not self._go(partial(self.fed.begin, own.algorithm)):
             what = f"the run ends before its first decision, got {own.algorithm.kind}"
             error = ScenarioError(f"algorithm: {what}; raise the limits of stop, or choose another algorithm")
@@ -216,13 +216,13 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         return self._seen()
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Answer the decision of a round, and run until the next one.
+        """Apply an action to the pending decision, and run until the next decision.
 
         `action` is a member of the action space, or a function that answers each question of the run, see `play`.
 
         Raises:
-            ResetNeeded: no run is open.
-            FednetError: the action is invalid; the run continues with the next action.
+            ResetNeeded: no run is in progress.
+            FednetError: the action is invalid; the decision stays pending, so that `step` can be called again.
         """
         self._refuse_closed("step")
         question, decide, answer = self.question, action, Answer()
@@ -247,17 +247,17 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
 
     @property
     def question(self) -> Question | None:
-        """The open question of the run; None before and after an episode."""
+        """The pending question of the run; None before and after an episode."""
         return None if self._ended else self.fed.question
 
     def close(self) -> None:
-        """End the run; the environment is then unusable."""
+        """End the run; the environment cannot be used afterwards."""
         if not self._ended and self._pid == os.getpid():
             self.fed.close()
         self._ended, self._closed = self._ended or "closed", True
 
     def run(self) -> Run:
-        """The results of the episode that has ended.
+        """Return the results of the episode that has ended.
 
         Raises:
             FednetError: no episode has ended.
@@ -281,7 +281,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         return Run.ended(Ended(summary, fed.ledger, model), scenario, None)
 
     def _seen(self) -> tuple[Observation, dict[str, Any]]:
-        """Observation and info; without an act for the cohort, the scenario's rule chooses it now."""
+        """Return observation and info; without an act for the cohort, the scenario's rule chooses the cohort now."""
         question, self._own = self.question, None
         info = {"seed": self._seed, "proxy": self._proxy is not None, "question": question and Known(question)}
         if question is not None:
@@ -291,7 +291,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         return observation.observed(self.view, self.keys, self._own if question else [], self.now), info
 
     def _step(self, answer: Answer) -> Step:
-        """The record since the last call."""
+        """Return the record of the run since the last call."""
         before = self._before
         sent, heard, work, rounds = (its.since(row) for its, row in zip(self._tables, self._rows, strict=True))
         self._rows, arrived = list(map(len, self._tables)), sum(rounds["arrived"].tolist())
@@ -331,7 +331,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         }
 
     def _go(self, run: Callable[[], bool]) -> bool:
-        """Continue until the next question (True) or the end; other errors than ends of a `Step` close the run."""
+        """Run until the next question (return True) or the end (return False); an unexpected error closes the run."""
         try:
             with nullcontext() if self._timing_only else self._settings():
                 if run():
@@ -348,7 +348,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
 
     @contextmanager
     def _settings(self) -> Iterator[None]:
-        """The settings of the process that training needs, inside the `with` block."""
+        """Set the process-wide PyTorch settings that training needs, inside the `with` block."""
         with none_left_behind(), torch.inference_mode(mode=False), torch.enable_grad():
             if self._threads and torch.get_num_threads() != self._threads:
                 torch.set_num_threads(self._threads)
@@ -360,23 +360,24 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
 
 
 def choice(rule: Selection, view: ServerView, streams: Streams) -> list[int]:
-    """The cohort of a rule, as in a normal run, where `uniform` draws from another stream."""
+    """Return the cohort that a rule chooses, as in a normal run, where `uniform` draws from its own stream."""
     if type(rule) is Uniform:
         return draw(view.there, view.size, streams("cohort", view.t))
     return sorted(int(number) for number in rule.choose(view))
 
 
 def space(keys: Iterable[str], n: int, largest: float = LARGEST) -> Any:
-    """The observation space: one-dimensional boxes by key, and the mask."""
+    """Return the observation space: a one-dimensional box for each key, and the mask."""
     own = {key: 1 if key in OF_RUN else n for key in keys}
     boxes = {key: spaces.Box(-largest, largest, (size,), np.float32) for key, size in own.items()}
     return spaces.Dict({MASK: spaces.MultiBinary(n), **boxes})
 
 
 def scaled(env: Environment) -> TransformObservation:
-    """The environment with observations divided by constants of the scenario, at most 10; no running statistics.
+    """Wrap an environment, so that observations are divided by constants of the scenario and clipped to [-10, 10].
 
-    The divisors are its attribute `constants`, by key: nominal times and rates in the first round of the scenario.
+    The attribute `constants` has the divisors by key: nominal times and rates in the first round of the scenario. There
+    are no running statistics.
     """
     inner: Environment = env.unwrapped
     how, battery = {"timing_only": True, "observe": "server", "reward": "time"}, inner.scenario.devices.battery
@@ -390,19 +391,19 @@ def scaled(env: Environment) -> TransformObservation:
 
 
 class Played(NamedTuple):
-    """The rewards of an episode, and its last info."""
+    """The rewards of an episode, and the info of the last step."""
 
     rewards: list[float]
     info: dict[str, Any]
 
 
 def play(env: Environment, *rules: Selection | Planner, seed: int | None = None) -> Played:
-    """Play an episode by a selection rule, a planner, or both; by default the scenario's own.
+    """Play an episode by a selection rule, a planner, or both; by default those of the scenario.
 
-    The event digest equals a normal run of the scenario with this rule and planner.
+    The event digest is equal to that of a normal run of the scenario with this rule and planner.
 
     Raises:
-        FednetError: the rule reads numbers that the scenario's own rule does not request from devices.
+        FednetError: the rule needs numbers that the scenario's own rule does not request from devices.
     """
     inner: Environment = env.unwrapped
     rule, own = next((its for its in rules if isinstance(its, Selection)), inner.rule), inner.rule
@@ -430,11 +431,11 @@ def play(env: Environment, *rules: Selection | Planner, seed: int | None = None)
 
 
 def vector(n: int, scenario: Any, *, wrap: Callable[[Environment], Any] | None = None, **how: Any) -> AsyncVectorEnv:
-    """Environments of a scenario in `n` processes, which start fast because their server has imported the package.
+    """Return environments of a scenario in `n` processes, forked from a server that has already imported the package.
 
-    They pay off with training; without training, `gymnasium.vector.SyncVectorEnv` is as fast. Environment i has the
-    seed `seed + i` at `reset(seed=seed)`, and each further episode a seed that its own `np_random` draws. `wrap` wraps
-    each environment, for example `scaled`; all other arguments are as in `Environment`.
+    Processes are faster only with training; without training, `gymnasium.vector.SyncVectorEnv` is as fast. Environment
+    i has the seed `seed + i` at `reset(seed=seed)`, and draws the seeds of further episodes from its own `np_random`.
+    `wrap` wraps each environment, for example `scaled`; all other arguments are those of `Environment`.
     """
 
     def made() -> Any:

@@ -1,4 +1,4 @@
-"""The record of a step, and rewards: functions of a `Step`, by name, as weighted sums, or made by functions."""
+"""The record of a step, and rewards, which are functions of a `Step`: named, weighted sums, or made by functions."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class Step:
     ended_s: float  #: simulated time of the next decision or of the end, in s
     energy_j: float  #: energy of the whole network in J, as in the summary of a run
     device_j: float  #: energy of the devices in J: computing, sending, receiving and idling
-    bits: int  #: bits on the air of all links
+    bits: int  #: number of bits on the air, on all links
     invited: int  #: number of invited devices
     arrived: int  #: number of arrived uploads
-    lost_transfers: Mapping[str, int]  #: numbers of lost transfers, by reason
-    dropped: int = 0  #: devices of the action that were away or have no samples
-    filled: bool = False  #: whether the action named no available device, so that one was drawn
+    lost_transfers: Mapping[str, int]  #: number of lost transfers by reason
+    dropped: int = 0  #: number of devices in the action that were absent or have no samples
+    filled: bool = False  #: True if the action named no available device, so that one was drawn at random
     accuracy: float = math.nan  #: accuracy of the latest evaluation; nan before the first
-    gained: float = 0.0  #: change of the accuracy; 0 without an evaluation
+    gained: float = 0.0  #: change of accuracy since the previous decision; 0 without an evaluation
     loss: float = math.nan  #: loss of the latest evaluation; nan before the first
-    ended: str = ""  #: empty, or the end of the run: stop, deadlock or diverged
+    ended: str = ""  #: reason for the end of the run: stop, deadlock or diverged; empty if the run continues
 
     @property
     def duration_s(self) -> float:
-        """Simulated time between the two decisions."""
+        """Simulated time between the two decisions, in s."""
         return self.ended_s - self.began_s
 
 
@@ -50,7 +50,7 @@ NAMED: dict[str, Reward] = {
 }
 
 
-def _weighted(weights: Mapping[str, float], step: Step) -> float:  # the cost of Zhan et al., INFOCOM 2020
+def _weighted(weights: Mapping[str, float], step: Step) -> float:  # as the cost in Zhan et al., INFOCOM 2020
     return sum(weight * NAMED[name](step) for name, weight in weights.items())
 
 
@@ -59,10 +59,10 @@ def _towards(target: float, base: float, step: Step) -> float:
 
 
 def towards(accuracy: float, base: float = 64.0) -> Reward:
-    """The reward base^(a - accuracy) - 1 for the accuracy a of a step; a is 0 before the first evaluation.
+    """Return the reward base^(a - accuracy) - 1, where a is the accuracy at a step, or 0 before the first evaluation.
 
-    The reward of FAVOR, whose experiments take the base 64 (Wang, Kaplan, Niu, Li: "Optimizing Federated Learning on
-    Non-IID Data with Reinforcement Learning", INFOCOM 2020).
+    This is the reward of FAVOR, whose experiments use the base 64 (Wang, Kaplan, Niu, Li: "Optimizing Federated
+    Learning on Non-IID Data with Reinforcement Learning", INFOCOM 2020).
     """
     return partial(_towards, accuracy, base)
 
@@ -72,18 +72,21 @@ def _within(energy_j: float, each: float, step: Step) -> float:
 
 
 def within(energy_j: float, each: float = 1.0) -> Reward:
-    """A penalty of `each` for every J by which a step exceeds `energy_j`."""
+    """Return a penalty of `each` for every joule by which the energy of a step exceeds `energy_j`."""
     return partial(_within, energy_j, each)
 
 
 def reward_of(given: str | Mapping[str, float] | Reward) -> Reward:
-    """The reward function of a name, weights or a function."""
+    """Return the reward function that a name, weights by name, or a function defines."""
     weights = {given: 1.0} if isinstance(given, str) else given
     return partial(_weighted, dict(weights)) if isinstance(weights, Mapping) else weights
 
 
 def refusals(reward: Any, *, trained: bool, every_rounds: int | None) -> Iterator[str]:
-    """Errors of unknown names, and of accuracies that are unknown, with `every_rounds` rounds between evaluations."""
+    """Yield errors about unknown names, and about rewards that need accuracies which the run does not provide.
+
+    `every_rounds` is the number of rounds between evaluations.
+    """
     function = getattr(reward, "func", None)
     names = reward.args[0] if function is _weighted else ()
     for name in filter(lambda name: name not in NAMED, names):
@@ -99,8 +102,8 @@ def refusals(reward: Any, *, trained: bool, every_rounds: int | None) -> Iterato
 class Curve(NamedTuple):
     """Accuracy as a function of the number of arrived updates, in place of training in timing-only runs.
 
-    It ignores the senders of the updates: on skewed data it praises policies that do harm. So it is for warming up and
-    debugging; do not report results from it. `updates` [n] increase.
+    A curve ignores which devices send the updates, and can reward harmful policies on skewed data. So a curve is only
+    for pre-training and debugging; do not report results that depend on a curve. `updates` [n] must increase.
     """
 
     updates: tuple[float, ...]
@@ -108,7 +111,7 @@ class Curve(NamedTuple):
 
     @classmethod
     def of(cls, run: Any) -> Curve:
-        """The curve of an `fe.Run` with training.
+        """Return the curve of an `fe.Run` with training.
 
         Raises:
             FednetError: the run has no accuracies.
@@ -121,5 +124,5 @@ class Curve(NamedTuple):
         return cls(tuple(total[places].tolist()), tuple(scores["accuracy"].tolist()))
 
     def __call__(self, updates: float) -> float:
-        """The accuracy after `updates` updates."""
+        """Return the accuracy after `updates` updates."""
         return float(np.interp(updates, *self))

@@ -1,4 +1,4 @@
-"""A trained agent as a selection rule: a file of its layers, and the rule that reads it. It needs no agent library."""
+"""Trained agents as selection rules: a file with the layers of an agent, and a rule that needs no agent library."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from fednet_emu.errors import DataError, FednetError, ScenarioError
 from fednet_emu.federation import Statistic
 from fednet_emu.files.writing import file_errors
 
-_ABOUT = "fednet_emu"  # entry of the file's metadata with the description of the agent
+_ABOUT = "fednet_emu"  # key of the agent's description in the metadata of the file
 _LAYERS: dict[str, Callable[..., Tensor]] = {"Linear": functional.linear, "Tanh": torch.tanh, "ReLU": torch.relu}
 
 
 class Trained(Selection):
-    """The devices with the highest scores of an agent that `export` has written; runs name it by its file's digest.
+    """The devices with the highest scores of an agent that `export` has written; records have the digest of the file.
 
-    The scores depend on the server's knowledge only. Ties are broken by number.
+    The scores depend only on the server's knowledge. Of equal scores, the lower device index comes first.
     """
 
     kind = "fednet_emu.environment.trained:Trained"
 
     file: str
-    """The file of the agent, a path."""
+    """Path of the file with the agent."""
     digest: str
-    """Digest of the file, by default computed; a file with another digest is refused."""
+    """Digest of the file, computed by default; a file with another digest is an error."""
 
     @model_validator(mode="before")
     @classmethod
@@ -55,7 +55,7 @@ class Trained(Selection):
 
     @cached_property
     def agent(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Description and weights of the agent; a `DataError` if the file has none."""
+        """Description and weights of the agent; raises `DataError` if the file contains no agent."""
         try:
             with safetensors.safe_open(self.file, "pt") as opened:
                 about, names = json.loads(opened.metadata()[_ABOUT]), opened.keys()
@@ -89,16 +89,16 @@ class Trained(Selection):
 
 
 def export(model: Any, env: Any, path: str | Path) -> Trained:
-    """Write a trained agent into a file, and return the selection rule that reads it.
+    """Write a trained agent to a file, and return the selection rule that reads the file.
 
     Args:
-        model: a model of Stable-Baselines3 with a `MultiInputPolicy`, or layers `nn.Sequential` of linear layers, tanh
-            and ReLU from the vector of all keys, in the order of the observation space, to the scores.
-        env: the environment in which it was trained, scaled or not.
-        path: the file.
+        model: a model of Stable-Baselines3 with a `MultiInputPolicy`; or an `nn.Sequential` of linear layers, tanh and
+            ReLU, which maps the vector of all keys, in the order of the observation space, to the scores.
+        env: the environment in which the agent was trained, with or without `scaled`.
+        path: the path of the file.
 
     Raises:
-        FednetError: the agent reads oracle keys or running statistics, draws at random, or has other layers.
+        FednetError: the agent reads oracle keys or running statistics, has random outputs, or has other layers.
     """
     inner, policy = env.unwrapped, getattr(model, "policy", None)
     layers = list(model) if policy is None else [*policy.mlp_extractor.policy_net, policy.action_net]
@@ -122,7 +122,7 @@ def export(model: Any, env: Any, path: str | Path) -> Trained:
 
 
 def _refusals(inner: Any, model: Any, policy: Any) -> Iterator[str]:
-    """Errors of agents that no server can follow."""
+    """Yield errors about agents that a server could not execute."""
     if inner.acts.acts != ("scores",):
         yield f"acts on more or else than scores, got {', '.join(inner.acts.acts)}; train it with act='scores'"
     hidden = [key for key in inner.keys if key in ORACLE]

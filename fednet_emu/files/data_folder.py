@@ -14,7 +14,7 @@ from fednet_emu.limits import is_unicode
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file exists at a path; False, not an error, for a name that no file can have."""
+    """Return True if a file exists at a path; False, not an error, for a name that no file can have."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -22,7 +22,7 @@ def is_file(path: Path) -> bool:
 
 
 def exists(path: Path) -> bool:
-    """Whether a file or folder exists at a path; devices and pipes, which may be endless, do not count."""
+    """Return True if a file or folder exists at a path; False for devices and pipes, which may be endless."""
     try:
         return path.is_file() or path.is_dir()
     except (OSError, ValueError):
@@ -41,7 +41,7 @@ def folder_to_write(path: Path | str, option: str) -> Path:
     """Return the folder for results at a user's path, with `~` replaced.
 
     Raises:
-        FednetError: no folder can have this name; the text begins with `option`.
+        FednetError: no folder can have this name; the message begins with `option`.
     """
     found = expanded(Path(path))
     if found is None:
@@ -58,11 +58,11 @@ def folder_to_write(path: Path | str, option: str) -> Path:
 
 
 DATA_VARIABLE = "FEDNET_DATA"
-"""The environment variable with the default data folder."""
+"""Name of the environment variable with the default data folder."""
 
 
 Read = dict[str, Path]
-"""Data files and folders that were read, by requested name."""
+"""Paths of the data files and folders that were read, by requested name."""
 
 _noted: ContextVar[Read | None] = ContextVar("noted", default=None)
 _LIBRARY = "channels"
@@ -70,7 +70,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def data_folder(data_dir: Path | str | None) -> Path | None:
-    """Return the folder of data files: `data_dir`, or the value of FEDNET_DATA, or None.
+    """Return the folder of data files: `data_dir`, or else the value of FEDNET_DATA; None without both.
 
     Raises:
         DataError: the folder begins with the `~user` of an unknown user.
@@ -85,12 +85,12 @@ def data_folder(data_dir: Path | str | None) -> Path | None:
 
 
 def locate(name: str, data_dir: Path | None) -> Path:
-    """Find the file or folder with this name: first in the data folder, then in the current folder.
+    """Return the path of the file or folder called `name`, in the data folder or else in the current folder.
 
-    Names that begin with `channels/` are also searched in the package's library and in the source checkout around it.
+    Names that begin with `channels/` are also looked up in the library of the package and in the source checkout.
 
     Raises:
-        DataError: the file or folder exists in none of these places.
+        DataError: the file or folder exists in none of these folders.
     """
     folder = data_folder(data_dir)
     wanted = expanded(Path(name)) or Path(name)
@@ -106,7 +106,7 @@ def locate(name: str, data_dir: Path | None) -> Path:
 
 @contextmanager
 def noting() -> Iterator[Read]:
-    """Context manager: collect the names and paths of all data that this thread reads inside the `with` block."""
+    """Collect the names and paths of all data that this thread reads inside the `with` block."""
     read: Read = {}
     before = _noted.set(read)
     try:
@@ -124,7 +124,7 @@ def note(name: str, path: Path) -> Path:
 
 
 def checksum(path: Path) -> str:
-    """BLAKE2b of a file, or of the names and contents of all files in a folder."""
+    """Return the BLAKE2b checksum of a file, or of the names and contents of all files in a folder."""
     digest = blake2b(digest_size=16)
     for file in [path] if path.is_file() else sorted(its for its in path.rglob("*") if its.is_file()):
         if file != path:

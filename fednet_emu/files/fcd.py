@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 _HOW = "write it with sumo --fcd-output, in metres (without --fcd-output.geo), with the attributes id, x and y"
 _OWNERS = ("vehicle_", "timestep_vehicle_", "", "person_", "timestep_person_", "container_", "timestep_container_")
-"""Prefixes of column names: SUMO takes the kind of the first road user of the run for all of them."""
+"""Prefixes of column names; SUMO names all columns after the kind of the first road user of the run."""
 _DEGREES_S = 0.01
-"""Fastest movement in degrees per s: a kilometre. In metres this is a standing vehicle."""
+"""Maximum speed in degrees per s, about 1 km/s; in m per s, vehicles below this speed stand still."""
 
 Columns = tuple[Array, list[Any], Array, Array]
-"""Time in s, id, x and y of each row; in a time step without vehicles the id is None, and x and y are NaN."""
+"""Time in s, id, x and y of each row; a row that is not a vehicle has the id None, and x and y may be NaN."""
 
 
 class Recording(NamedTuple):
-    """Rows of vehicles at time steps, in order of time.
+    """Positions of vehicles at time steps, in order of time.
 
     Attributes:
-        vehicle: Numbers [rows] of the vehicles, in the order of their appearance.
-        rows: Time in s since the first time step, x and y in m, [rows, 3].
-        step_s: The shortest time in s between time steps.
+        vehicle: Indices [rows] of the vehicles, numbered in the order of their first appearance.
+        rows: Array [rows, 3] of time in s since the first time step, x in m, and y in m.
+        step_s: Minimum time between two time steps, in s.
     """
 
     vehicle: IntArray
@@ -49,10 +49,10 @@ class Recording(NamedTuple):
 
 @remembered
 def read_fcd(path: Path) -> Recording:
-    """Read floating car data; the format follows from the name: .xml, .csv or .parquet, and .gz of the first two.
+    """Read floating car data from a file with the suffix .xml, .csv, .xml.gz, .csv.gz or .parquet.
 
     Raises:
-        DataError: The file has another form, or its positions cannot be metres.
+        DataError: The file has another format, or the positions cannot be in metres.
     """
     name = path.name.removesuffix(".gz")
     read = next((read for ending, read in _FORMATS.items() if name.endswith(ending)), None)
@@ -96,7 +96,7 @@ def _check(path: Path, time_s: Array, vehicle: IntArray, rows: Array) -> None:
 
 
 def _from_xml(path: Path) -> Columns:
-    """Columns of an XML file, which is read as a stream."""
+    """Return the columns of an XML file, which is read as a stream."""
     time_s, x_m, y_m, ids, now = array("d"), array("d"), array("d"), list[str | None](), [float("nan")]
     parser = expat.ParserCreate()
 
@@ -127,7 +127,7 @@ def _from_xml(path: Path) -> Columns:
 
 
 def _from_csv(path: Path) -> Columns:
-    """Columns of a CSV file, whose header determines the separator."""
+    """Return the columns of a CSV file, whose header determines the separator."""
     import pandas as pd
 
     text = read_text(path).rstrip("\n")
@@ -165,7 +165,7 @@ def _from_parquet(path: Path) -> Columns:
 
 
 def _chosen(names: list[str]) -> dict[str, str]:
-    """The columns time, id, x and y of a table, and lane and edge if present, by their content.
+    """Return the names of the columns with time, id, x and y, and with lane and edge if present, by their content.
 
     Raises:
         ValueError: A column is missing or duplicated.
@@ -181,10 +181,10 @@ def _chosen(names: list[str]) -> dict[str, str]:
 
 
 def _columns(table: pd.DataFrame, chosen: dict[str, str]) -> Columns:
-    """Columns of a table of SUMO; a row without an id is a time step.
+    """Return the columns of a table written by SUMO; rows that are not vehicles get the id None.
 
-    A vehicle has a lane, a person or container an edge instead; names of columns do not matter. A table with neither
-    has vehicles only.
+    A vehicle has a lane, whereas a person or container has an edge; the names of columns do not tell which. A table
+    without lanes and edges has only vehicles.
 
     Raises:
         ValueError: A value is not a number, or vehicles cannot be distinguished from persons.

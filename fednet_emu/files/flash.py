@@ -19,7 +19,7 @@ from fednet_emu.errors import DataError
 from fednet_emu.files.recordings import read_bytes
 
 BIT_PER_KILOBYTE = 8 * 1024
-"""FLASH divides a size in byte by 1024 and then by a speed: its "kb/s" are 1024 byte per second."""
+"""Bits in a kilobyte of FLASH, whose unit "kb/s" means 1024 bytes per second."""
 
 FEMNIST_BATCH_S = MappingProxyType(
     {
@@ -28,9 +28,8 @@ FEMNIST_BATCH_S = MappingProxyType(
         "Google Pixel 4": (0.179, 0.0023),
     }
 )
-"""Mean and standard deviation of FLASH's measured seconds per batch of its FEMNIST CNN, for the three phones to which
-it maps all others by score (the batch size is not stated; FLASH's default is 10).
-"""
+"""Mean and standard deviation of the measured time in s per batch of FLASH's FEMNIST CNN, for the three phones to which
+FLASH maps all other phones by score (the batch size is not stated; FLASH's default is 10)."""
 
 _UNKNOWN = "unknown"
 _REMEDY = "name the folder with the files of FLASH's device_util"
@@ -38,7 +37,7 @@ _REMEDY = "name the folder with the files of FLASH's device_util"
 
 @dataclass(frozen=True, eq=False)
 class LinkSpeeds:
-    """Normal distributions of users' link speeds in bit/s, arrays [users]; FLASH repeats negative draws."""
+    """Normal distributions of link speeds in bit/s, one per user, as arrays [users]; FLASH redraws negative speeds."""
 
     users: tuple[str, ...]
     down_mean_bps: Array
@@ -52,8 +51,8 @@ class LayerTimes:
     """Training times of one kind of layer on one phone.
 
     Attributes:
-        features: Input size, output size, batch size and sequence length, each divided by its maximum, [n, 4].
-        time_s: Seconds, [n].
+        features: Array [n, 4] of input size, output size, batch size and sequence length, each divided by its maximum.
+        time_s: Training times [n] in s.
     """
 
     features: Array
@@ -61,10 +60,10 @@ class LayerTimes:
 
 
 def link_speeds(folder: Path) -> LinkSpeeds:
-    """The speeds of `speed_distri.json`, whose unit is 1024 byte/s, in bit/s.
+    """Return the speeds in `speed_distri.json`, converted from 1024 byte/s to bit/s.
 
     Raises:
-        DataError: The file is missing or has another form.
+        DataError: The file is missing or has another format.
     """
     path = folder / "speed_distri.json"
     laws = _object(path)
@@ -78,10 +77,10 @@ def link_speeds(folder: Path) -> LinkSpeeds:
 
 
 def benchmark_scores(folder: Path) -> dict[str, float]:
-    """AI-Benchmark score of each phone of `benchmark2score.json`, fastest first.
+    """Return the AI-Benchmark score of each phone in `benchmark2score.json`, fastest first.
 
     Raises:
-        DataError: The file is missing or has another form.
+        DataError: The file is missing or has another format.
     """
     path = folder / "benchmark2score.json"
     scores = _object(path)
@@ -91,10 +90,10 @@ def benchmark_scores(folder: Path) -> dict[str, float]:
 
 
 def user_scores(folder: Path) -> dict[str, float]:
-    """Score of each phone model reported by real users, by `real2benchmark.json`, if the benchmark has it.
+    """Return the score of each phone model that real users reported, for models that `real2benchmark.json` maps.
 
     Raises:
-        DataError: A file is missing or has another form.
+        DataError: A file is missing or has another format.
     """
     scores = benchmark_scores(folder)
     names = _object(folder / "real2benchmark.json")
@@ -102,12 +101,12 @@ def user_scores(folder: Path) -> dict[str, float]:
 
 
 def layer_times(folder: Path, phone: str, layer: Literal["lstm", "embedding", "output"]) -> LayerTimes:
-    """Measured training times of a layer on a phone, from `regression/<phone>_<layer>.json.gz`.
+    """Return the measured training times of a layer on a phone, from `regression/<phone>_<layer>.json.gz`.
 
     Phones are "nexus6", "redmi_note8" and "sumsung_note10" (sic).
 
     Raises:
-        DataError: The file is missing or has another form.
+        DataError: The file is missing or has another format.
     """
     path = folder / "regression" / f"{phone}_{layer}.json.gz"
     content = _object(path)
@@ -123,15 +122,15 @@ def layer_times(folder: Path, phone: str, layer: Literal["lstm", "embedding", "o
 def batch_times_s(
     scores: Array, reference_scores: dict[str, float], rule: Literal["nearest", "interpolated"] = "nearest"
 ) -> Array:
-    """Seconds per batch of FLASH's FEMNIST CNN on phones with these scores [n].
+    """Return the times [n] in s per batch of FLASH's FEMNIST CNN, on phones with the given scores [n].
 
-    A score is not a speed: from the slowest to the fastest measured phone it grows 87-fold, the speed 9-fold.
+    A score is not a speed: from the slowest to the fastest measured phone, scores grow 87-fold and speeds 9-fold.
 
     Args:
         scores: AI-Benchmark scores.
         reference_scores: Scores by phone, as from `benchmark_scores`, including the three measured phones.
         rule: "nearest" takes the time of the measured phone with the nearest score, as FLASH does. "interpolated" is
-            linear in the logarithms between the three, and constant beyond them.
+            linear in the logarithms of score and time between the three phones, and constant beyond.
 
     Raises:
         DataError: A measured phone has no score.
@@ -149,7 +148,7 @@ def batch_times_s(
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file, or in its .gz version."""
+    """Return the JSON object in a file, or in the compressed file with the further suffix .gz."""
     zipped = path.with_name(f"{path.name}.gz")
     content = read_bytes(zipped if not path.exists() and zipped.exists() else path)
     try:

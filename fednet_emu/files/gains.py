@@ -1,6 +1,6 @@
-"""Gains of links between stations and grid points, from a ray tracer.
+"""Gains of links between stations and grid points, computed by a ray tracer.
 
-Two forms: an .npz file of this package, which `examples/trace_a_street.py` writes, and a folder of DeepMIMO 4.
+Two formats are read: an .npz file, as written by `examples/trace_a_street.py`, and a folder of DeepMIMO 4.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Gains(NamedTuple):
     """Gains on a grid of X by Y points at one height.
 
     Attributes:
-        x_m, y_m: Coordinates of its lines, [X] and [Y], increasing.
+        x_m, y_m: Coordinates [X] and [Y] of the grid lines, in ascending order.
         height_m: Height of all points.
-        gain_db: Power gain in dB, [stations, X, Y]; minus infinity without a path.
-        los: Line of sight, [stations, X, Y].
-        stations_m: Coordinates of the stations, [stations, 3].
-        carrier_hz: Carrier in Hz; None if unknown.
-        direct_db: Gains [paths] of direct paths, with their lengths in m [paths], for a check against free space.
+        gain_db: Power gains [stations, X, Y] in dB; minus infinity without a path.
+        los: True [stations, X, Y] for points in line of sight.
+        stations_m: Coordinates [stations, 3] of the stations.
+        carrier_hz: Carrier frequency in Hz; None if unknown.
+        direct_db: Gains [paths] of direct paths, and their lengths [paths] in m, for a check against free space.
     """
 
     x_m: Array
@@ -55,7 +55,7 @@ def read_gains(path: Path) -> Gains:
     """Read an .npz file of gains, or a folder of DeepMIMO.
 
     Raises:
-        DataError: It has another form, gains that are not numbers, or points that are not a full grid.
+        DataError: The file has another format, gains that are not numbers, or points that do not form a full grid.
     """
     return _from_deepmimo(path) if path.is_dir() else _from_npz(path)
 
@@ -88,7 +88,7 @@ def _on_grid(
     carrier_hz: float | None,
     direct_db: tuple[Array, Array],
 ) -> Gains:
-    """Arrange rows of points [n, 3], gains and line of sight [n, stations] on their grid."""
+    """Arrange points [n, 3], gains [n, stations] and line of sight [n, stations] on the grid of the points."""
     xyz_m, gain_db, los = rows
     if not len(xyz_m) or not len(stations_m):
         raise DataError(where, "has no places or no stations", how)
@@ -116,16 +116,16 @@ def _on_grid(
 
 
 def _lines(values_m: Array) -> tuple[Array, IntArray]:
-    """The lines of a grid on one axis, and the line of each value; values within a tenth of a millimetre are equal."""
+    """Return the grid lines on one axis, and the index of the line for each value; values are rounded to 0.1 mm."""
     _, first, line = np.unique(np.round(values_m, 4), return_index=True, return_inverse=True)
     return values_m[first], line
 
 
 def _from_deepmimo(path: Path) -> Gains:
-    """Read DeepMIMO: the set of receivers with the most points, from all transmitters.
+    """Read a DeepMIMO folder: the gains from all transmitters to the receiver set that has the most points.
 
     Raises:
-        DataError: Arrays are missing or have other shapes, or the receivers are not a full grid.
+        DataError: Arrays are missing or have other shapes, or the receivers do not form a full grid.
     """
     found = [(match, file) for file in sorted(path.iterdir()) if (match := _FILE.fullmatch(file.name))]
     if not found:
@@ -157,7 +157,7 @@ def _from_deepmimo(path: Path) -> Gains:
 
 
 def _paths(power: Path) -> Mapping[str, Array]:
-    """The arrays of the paths of one transmitter: power and inter [receivers, paths], rx_pos and tx_pos [.., 3]."""
+    """Return the arrays of one transmitter: power and inter [receivers, paths], rx_pos and tx_pos [.., 3]."""
     arrays: dict[str, Any] = {}
     for key in ("power", "inter", "rx_pos", "tx_pos"):
         file = power.with_name(power.name.replace("power", key, 1))

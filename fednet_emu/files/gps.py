@@ -1,4 +1,4 @@
-"""Fixes of GPS receivers: rows of time, id, latitude and longitude, and the formats GPX, GeoLife and T-Drive."""
+"""Position fixes of GPS receivers, from tables of time, id, latitude, longitude, or from GPX, GeoLife or T-Drive."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _HOW = (
     "of GeoLife, or the rows `id,time,lon,lat` of T-Drive"
 )
 _GEOLIFE_HEADER = 6
-"""Lines before the fixes of a .plt file."""
+"""Number of header lines in a .plt file."""
 
 
 class Fix(NamedTuple):
-    """A position of a receiver: line of the file, owner, time in s since 1970 or another start, and degrees."""
+    """A position fix: line in the file, owner, time in s since 1970 or another start, latitude, and longitude."""
 
     line: int
     owner: str
@@ -35,12 +35,12 @@ class Fix(NamedTuple):
 
 
 def read_tracks(path: Path, select: str = "*") -> dict[str, Array]:
-    """The fixes [rows, 3] of time in s, latitude and longitude in degrees, by file and owner, in order.
+    """Return position fixes [rows, 3] of time in s, latitude and longitude in degrees, for each file and owner.
 
-    Of several fixes at one time the first is taken. A receiver with one fix stays there for a second.
+    Of several fixes at the same time, the first is taken. A receiver with a single fix stays at this position for 1 s.
 
     Raises:
-        DataError: A file cannot be read, or a fix is malformed or out of order; the error names it.
+        DataError: A file cannot be read, or a fix is malformed or out of order; the error names the file or fix.
     """
     tracks: dict[str, Array] = {}
     for name, text in read_texts(path, select):
@@ -62,7 +62,7 @@ def read_tracks(path: Path, select: str = "*") -> dict[str, Array]:
 
 
 def _form(text: str) -> Callable[[str, str], Iterator[Fix]]:
-    """The reader of a text, by its first line."""
+    """Return the reader for the format of a text, which the first line shows."""
     first = next(lines(text), (0, ""))[1]
     if first.startswith("<"):
         return _gpx
@@ -72,7 +72,7 @@ def _form(text: str) -> Callable[[str, str], Iterator[Fix]]:
 
 
 def _moment_s(text: str) -> float:
-    """Seconds, or a UTC time as seconds since 1970."""
+    """Return a time in s from a number of seconds, or from a UTC time as seconds since 1970."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Lines of text files: strict numbers, rows and tables of all formats of recorded data.
+"""Strict parsing of numbers, rows and tables in text files with recorded data.
 
-Blank lines and lines that begin with `#` are comments. Other text that does not match the grammar of a format is
-refused with file, line, value and remedy.
+Blank lines and lines that begin with `#` are comments. Other text that does not match the grammar of a format raises
+an error with file, line, value and remedy.
 """
 
 from __future__ import annotations
@@ -18,26 +18,25 @@ from fednet_emu.arrays import Array
 from fednet_emu.errors import DataError
 
 LONGEST_S = 1e10
-"""Largest time in s, before or after 0: 317 years, enough for Unix time in seconds, but not in milliseconds."""
+"""Maximum absolute time in s: 317 years, which allows Unix time in seconds, but not in milliseconds."""
 MOST_BPS = 1e15
-"""Largest recorded rate in bit/s."""
+"""Maximum recorded rate in bit/s."""
 LEAST_BPS = 1e-9
-"""Smallest positive recorded rate in bit/s."""
+"""Minimum positive recorded rate in bit/s."""
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 _WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
 _CLOCK = re.compile(r"(?:(\d+):)?(\d+):(\d\d):(\d\d(?:\.\d+)?)", re.ASCII)
 
 Grammar = Callable[[str], Any]
-"""The grammar of a field, which returns the value of its text, or raises ValueError with the problem, such as "is no
-number".
-"""
+"""Function that returns the value of a field from the text of the field, or raises ValueError with the problem, such as
+"is no number"."""
 
 
 def number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
-    """A finite decimal number within bounds, without `nan`, decimal comma and underscores.
+    """Return a finite decimal number within bounds; `nan`, decimal commas and underscores are not allowed.
 
     Raises:
-        ValueError: The text is something else; the message is the problem.
+        ValueError: The text is not such a number; the message states the problem.
     """
     if not _NUMBER.fullmatch(text):
         raise ValueError("is no number")
@@ -50,7 +49,7 @@ def number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
 
 
 def whole(text: str, low: int = 0, high: int = 2**31 - 1) -> int:
-    """A whole number within bounds; see `number`."""
+    """Return an integer within bounds; see `number`."""
     if not _WHOLE.fullmatch(text):
         raise ValueError("is no whole number")
     if len(text) > 20 or not low <= int(text) <= high:
@@ -59,12 +58,12 @@ def whole(text: str, low: int = 0, high: int = 2**31 - 1) -> int:
 
 
 def seconds(text: str) -> float:
-    """A time in s, of at most `LONGEST_S`."""
+    """Return a time in s, whose absolute value is at most `LONGEST_S`."""
     return number(text, -LONGEST_S, LONGEST_S)
 
 
 def clock_s(text: str) -> float:
-    """A time in s, also as hours:minutes:seconds or days:hours:minutes:seconds, as SUMO writes it with `-H`."""
+    """Return a time in s from a number, or from [days:]hours:minutes:seconds, as SUMO writes times with `-H`."""
     found = _CLOCK.fullmatch(text)
     if found is None:
         return seconds(text)
@@ -72,7 +71,7 @@ def clock_s(text: str) -> float:
 
 
 def rate(unit_bps: float) -> Grammar:
-    """The grammar of a rate in a unit of bit/s, as bit/s: 0, or from `LEAST_BPS` to `MOST_BPS`."""
+    """Return the grammar of a rate in units of `unit_bps`; its value in bit/s is 0, or `LEAST_BPS` to `MOST_BPS`."""
 
     def value_bps(text: str) -> float:
         value = number(text) * unit_bps
@@ -86,22 +85,22 @@ def rate(unit_bps: float) -> Grammar:
 
 
 def lines(text: str) -> Iterator[tuple[int, str]]:
-    """Numbers, from 1 on, and stripped contents of the lines of a text, without blank lines and comments."""
+    """Yield the line number (from 1) and the stripped content of each line, without blank lines and comments."""
     for count, line in enumerate(text.split("\n"), 1):
         if (stripped := line.strip()) and not stripped.startswith("#"):
             yield count, stripped
 
 
 def refused(where: str, count: int, problem: str, got: str, how: str) -> DataError:
-    """The error of a line: `where:line: problem, got ...; how`."""
+    """Return the error about a line: `where:line: problem, got ...; how`."""
     return DataError(f"{where}:{count}", f"{problem}, got {got[:80]!r}", how)
 
 
 def parsed(where: str, count: int, fields: Mapping[str, Grammar], cells: Sequence[str], how: str) -> list[Any]:
-    """The values of the cells of a line.
+    """Return the values of the cells of a line.
 
     Raises:
-        DataError: A cell does not match the grammar of its field; the error names it.
+        DataError: A cell does not match the grammar of its field; the error names the field.
     """
     values = []
     for (name, field), cell in zip(fields.items(), cells, strict=True):
@@ -115,17 +114,17 @@ def parsed(where: str, count: int, fields: Mapping[str, Grammar], cells: Sequenc
 def rows(
     where: str, text: str, fields: Mapping[str, Grammar], how: str, *, more: bool = False
 ) -> Iterator[tuple[int, list[Any]]]:
-    """Line numbers, and the values of their fields, which blanks or tabs separate.
+    """Yield the line number and the field values of each line; fields are separated by blanks or tabs.
 
     Args:
         where: The name of the text, for errors.
         text: The text, without a header.
         fields: The grammar of each field, by name, in the order of the line.
         how: The remedy, for errors.
-        more: Whether further fields may follow, which are ignored.
+        more: True if further fields may follow, which are ignored.
 
     Raises:
-        DataError: A line does not match.
+            DataError: A line does not match the grammar of the fields.
     """
     for count, line in lines(text):
         cells = line.split()
@@ -135,9 +134,9 @@ def rows(
 
 
 def records(where: str, text: str, needed: Iterable[str], how: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Line numbers, and their cells by column, of a table with column names in its first line.
+    """Yield the line number and the cells by column of each line, for a table with column names in its first line.
 
-    Commas, semicolons or tabs separate.
+    Cells are separated by commas, semicolons or tabs.
 
     Raises:
         DataError: A required column is missing or duplicated, or a line has another number of fields.
@@ -159,7 +158,7 @@ def records(where: str, text: str, needed: Iterable[str], how: str) -> Iterator[
 
 
 def header_rows(where: str, text: str, fields: Mapping[str, Grammar], how: str) -> Iterator[tuple[int, list[Any]]]:
-    """Like `rows`, for a table of `records`; other columns are ignored."""
+    """Yield the line number and the field values of each line of a table as for `records`; ignore other columns."""
     for count, cells in records(where, text, fields, how):
         yield count, parsed(where, count, fields, [cells[name] for name in fields], how)
 
@@ -169,7 +168,7 @@ def _cells(line: str, separator: str) -> list[str]:
 
 
 def in_time(where: str, found: Iterator[tuple[int, list[Any]]], how: str) -> Array:
-    """The numbers [columns, rows] of rows that begin with a time.
+    """Return an array [columns, rows] of the numbers in rows that begin with a time.
 
     Raises:
         DataError: There are no rows, or time decreases; the error names the line.

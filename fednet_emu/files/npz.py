@@ -1,7 +1,7 @@
 """Arrays in .npz files: zip archives with an array in each member, as written by `np.savez`.
 
-The header of an array is parsed here and not by NumPy, which evaluates it as Python: a header of another form, or with
-another size than its member, is refused before memory is allocated.
+The header of an array is parsed here and not by NumPy, which evaluates the header as Python code. A header of another
+form, or a header that contradicts the size of its member, is refused before memory is allocated.
 
 Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 """
@@ -30,11 +30,11 @@ _HEADER = re.compile(
     rb"\s*'shape':\s*\(([\d,\s]*)\),?\s*\}\s*"
 )
 _LENGTH_BYTE = {1: 2, 2: 4, 3: 4}
-"""Bytes of a header's length, by the version of the format."""
+"""Size in bytes of the field that states the length of the header, by the version of the format."""
 _LONGEST_BYTE = 2_000
-"""Longest header; the header of an array of numbers has about 100 bytes, with 64 axes 1,500."""
+"""Maximum header length in bytes; the header of an array of numbers has about 100 bytes, or 1,500 with 64 axes."""
 _MAGIC_BYTE = 8
-"""Bytes at the start of a member: the name of the format, and its version."""
+"""Size in bytes of the start of a member, which has the name and the version of the format."""
 _BLOCK_BYTE = 1 << 20
 _BROKEN = (
     OSError,
@@ -43,7 +43,7 @@ _BROKEN = (
     OverflowError,
     TypeError,
     MemoryError,
-    RuntimeError,  # of encrypted members, and of unknown methods and versions
+    RuntimeError,  # raised for encrypted members, and for unknown methods and versions
     zipfile.BadZipFile,
     zlib.error,
     lzma.LZMAError,
@@ -61,13 +61,13 @@ class _Header(NamedTuple):
 def read_arrays(
     path: Path, how: str, names: Collection[str] | None = None, *, limited: bool = False
 ) -> dict[str, NDArray[Any]]:
-    """The writable arrays of an .npz, .npz.gz or .npz.xz file by name, in order.
+    """Return the arrays of an .npz, .npz.gz or .npz.xz file by name, in the order of the file and writable.
 
     Args:
         path: the file.
         how: the remedy, for the error.
-        names: the requested arrays; None for all. Missing ones are left out.
-        limited: whether the file is a recording, with the limit of unpacked size.
+        names: the names of the requested arrays; None for all arrays. Missing arrays are left out.
+        limited: True for a recording, whose unpacked size is limited.
 
     Raises:
         DataError: the file is damaged, or contains other data than arrays of plain types.
@@ -80,7 +80,7 @@ def read_arrays(
 
 
 def read_shapes(path: Path, how: str) -> dict[str, tuple[int, ...]]:
-    """The shapes of the arrays of a file by name, from their headers; see `read_arrays`."""
+    """Return the shapes of the arrays of a file by name, from the headers of the arrays; see `read_arrays`."""
     shapes = {}
     with _archive(path, how) as archive:
         for member in archive.infolist():
@@ -91,7 +91,7 @@ def read_shapes(path: Path, how: str) -> dict[str, tuple[int, ...]]:
 
 @contextmanager
 def _archive(path: Path, how: str) -> Iterator[zipfile.ZipFile]:
-    """Open an archive; every error in it becomes a DataError."""
+    """Open an archive, and convert every read error inside the `with` block to a DataError."""
     try:
         packed = path.name.endswith((".gz", ".xz"))
         with zipfile.ZipFile(io.BytesIO(read_bytes(path)) if packed else path) as archive:
@@ -111,7 +111,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
 
 
 def _header(stream: IO[bytes], member: zipfile.ZipInfo) -> _Header:
-    """The header of a member, after which the stream is positioned; a ValueError if it needs pickle or is damaged."""
+    """Return the header of a member, and leave the stream at the data; ValueError for a damaged or pickled array."""
     magic = stream.read(_MAGIC_BYTE)
     version = magic[6] if len(magic) == _MAGIC_BYTE and magic.startswith(np.lib.format.MAGIC_PREFIX) else 0
     length_byte = _LENGTH_BYTE.get(version, 0)

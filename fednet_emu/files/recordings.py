@@ -24,10 +24,10 @@ _UNPACKS: Mapping[str, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {".
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file; gzip content, and files named .gz or .xz, are unpacked.
+    """Return the content of a file; gzip content, and files named .gz or .xz, are unpacked.
 
     Raises:
-        DataError: It cannot be read or unpacked, or is too large.
+        DataError: The file cannot be read or unpacked, or is too large.
     """
     try:
         with path.open("rb") as stream:
@@ -37,13 +37,13 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_texts(path: Path, select: str = "*") -> Iterator[tuple[str, str]]:
-    """Names and texts of the selected files of a folder or archive (.zip, .tar, .tar.gz, .tar.xz), by name.
+    """Yield the names and texts of the selected files of a folder or archive (.zip, .tar, .tar.gz, .tar.xz), by name.
 
-    A single file, plain, gzip or .xz, is one text; `select` does not apply. `select` is a pattern of the names inside,
-    with / between folders; `*` matches any characters, including /. `decoded` decodes the texts.
+    `select` is a pattern for the names inside the folder or archive, with / between folders; `*` matches any
+    characters, including /. A single file (plain, gzip or .xz) is one text, without selection. See also `decoded`.
 
     Raises:
-        DataError: A file cannot be read, is no text or too large, or no file is selected.
+        DataError: A file cannot be read, is not text or is too large, or no file is selected.
     """
     found = False
     for name, content in _contents(path, select):
@@ -54,19 +54,19 @@ def read_texts(path: Path, select: str = "*") -> Iterator[tuple[str, str]]:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, plain, gzip or .xz; see `decoded`.
+    """Return the text of a file (plain, gzip or .xz); see `decoded`.
 
     Raises:
-        DataError: It cannot be read, is no text, or is too large.
+        DataError: The file cannot be read, is not text, or is too large.
     """
     return decoded(str(path), read_bytes(path))
 
 
 def decoded(where: str, content: bytes) -> str:
-    r"""A text in UTF-8, or in UTF-16 with a byte order mark, without that mark, and with lines that end in `\n`.
+    r"""Return text from UTF-8, or from UTF-16 with a byte order mark; remove the mark, and end lines with `\n`.
 
     Raises:
-        DataError: The content is no such text.
+        DataError: The content is not text in these encodings.
     """
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
@@ -77,10 +77,10 @@ def decoded(where: str, content: bytes) -> str:
 
 
 def check_size(path: Path, size_byte: int) -> None:
-    """Check the content of a file or archive against the limit: a few kilobytes may unpack to any size.
+    """Check the unpacked size of a file or archive against a limit, as a few kilobytes may unpack to any size.
 
     Raises:
-        DataError: It is too large.
+        DataError: The unpacked size exceeds the limit.
     """
     if size_byte > MAX_RECORDING_BYTE:
         problem = f"holds more than {MAX_RECORDING_BYTE / 2**30:g} GiB when unpacked"
@@ -88,13 +88,13 @@ def check_size(path: Path, size_byte: int) -> None:
 
 
 class _Reader:
-    """Reads the content of one file or archive, up to the limit for all of it."""
+    """Reads the content of one file or archive, up to a limit on the total unpacked size."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._read_byte = path, 0
 
     def read(self, name: str, stream: Any) -> bytes:
-        """Read a stream to its end, unpacked when it is gzip or its name ends in .gz or .xz."""
+        """Return the content of a stream, unpacked if the content is gzip or the name ends in .gz or .xz."""
         packed = stream.peek(2).startswith(_GZIP)
         unpacks = gzip.open if packed else _UNPACKS.get(name[-3:], nullcontext)
         with unpacks(stream) as unpacked:
@@ -131,11 +131,11 @@ def _tar_contents(path: Path, select: str, reader: _Reader) -> Iterator[tuple[st
         members, whole_byte = {}, 0
         for member in archive:
             whole_byte += member.size
-            check_size(path, whole_byte)  # before the next member is looked for, which unpacks this one
+            check_size(path, whole_byte)  # before the search for the next member, which unpacks this member
             if member.isfile():
                 members[member.name] = member
         wanted = set(_selected(list(members), select))
-        # in the order of the archive: a compressed one cannot be read out of order without starting again
+        # in the order of the archive: a compressed archive cannot be read out of order without starting again
         contents = {}
         for name, member in members.items():
             if name in wanted and (stream := archive.extractfile(member)) is not None:
@@ -144,7 +144,7 @@ def _tar_contents(path: Path, select: str, reader: _Reader) -> Iterator[tuple[st
 
 
 def _selected(names: list[str], select: str) -> list[str]:
-    """The names that match, without folders and additions of macOS."""
+    """Return the names that match `select`, without folders, hidden files and additions of macOS."""
     return [
         name
         for name in names

@@ -13,7 +13,7 @@ Content = TypeVar("Content")
 
 
 def remembered(read: Callable[[Path], Content]) -> Callable[[Path], Content]:
-    """Keep the result of the function for the latest file until the file changes; callers must not modify it."""
+    """Cache the result of `read` for the latest file until the file changes; callers must not modify the result."""
 
     @lru_cache(maxsize=1)
     def kept(path: Path, _size_byte: int, _changed_ns: int) -> Content:
@@ -21,7 +21,7 @@ def remembered(read: Callable[[Path], Content]) -> Callable[[Path], Content]:
 
     @wraps(read)
     def reading(path: Path) -> Content:
-        if not is_file(path):  # a folder does not show when a file in it changes
+        if not is_file(path):  # the state of a folder does not show a change of a file inside
             return read(path)
         state = path.stat()
         return kept(path, state.st_size, state.st_mtime_ns)

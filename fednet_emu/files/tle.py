@@ -28,7 +28,7 @@ _FORMS = {
     "1": re.compile(rf"1 .{{5}}. .{{8}} \d\d[ \d]{{2}}\d\.\d{{8}} [ +-]\.\d{{8}} {_SMALL} {_SMALL} . [ \d]{{4}}\d"),
     "2": re.compile(rf"2 .{{5}} {_ANGLE} {_ANGLE} \d{{7}} {_ANGLE} {_ANGLE} [ \d]\d\.\d{{8}}[ \d]{{5}}\d"),
 }
-"""Columns of the two lines."""
+"""Patterns of the two lines, by the first character of the line."""
 _HOW_OMM = "give OMM in CSV, JSON or XML, as CelesTrak serves it with FORMAT=csv, json or xml"
 
 
@@ -36,8 +36,8 @@ class Elements(NamedTuple):
     """The elements of a satellite.
 
     Attributes:
-        content: The two lines; or, of an OMM, the fields for `sgp4.omm`.
-        where: The file and line, or the number of the satellite in it.
+        content: The two lines; or, from an OMM, the fields for `sgp4.omm`.
+        where: The file with the line, or with the number of the satellite in the file.
     """
 
     content: tuple[str, str] | Mapping[str, str]
@@ -45,10 +45,10 @@ class Elements(NamedTuple):
 
 
 def read_elements(path: Path) -> list[Elements]:
-    """The satellites of a file, in order; the format follows from the content.
+    """Return the elements of the satellites in a file, in order; the format follows from the content.
 
     Raises:
-        DataError: The file cannot be read, or a line or satellite is malformed; the error names it.
+        DataError: The file cannot be read, or is malformed; the error names the malformed line or satellite.
     """
     text = read_text(path).rstrip()
     if text.lstrip()[:1] in ("{", "[", "<"):
@@ -94,7 +94,7 @@ def _check(where: str, line: str) -> None:
 
 
 def _messages(path: Path, text: str) -> Iterator[Mapping[str, Any]]:
-    """The fields of each satellite in JSON or XML, as texts."""
+    """Yield the fields of each satellite in JSON or XML, as texts."""
     try:
         if text.lstrip()[0] == "<":
             for segment in ElementTree.fromstring(text).iter():
@@ -140,7 +140,7 @@ _FIELDS: dict[str, Grammar] = {
     "MEAN_ANOMALY": _DEGREES,
     "BSTAR": number,
 }
-"""The fields that SGP4 needs; mean motion in revolutions a day, angles in degrees."""
+"""The fields that SGP4 needs, with mean motion in revolutions per day and angles in degrees."""
 _ASIDE = {
     "CLASSIFICATION_TYPE": "U",
     "OBJECT_ID": "",
@@ -149,12 +149,12 @@ _ASIDE = {
     "ELEMENT_SET_NO": "0",
 }
 _ASIDE |= {"REV_AT_EPOCH": "0", "MEAN_MOTION_DOT": "0", "MEAN_MOTION_DDOT": "0"}
-"""Further fields of `sgp4.omm` without effect on the orbit; its catalogue numbers end at 339999."""
+"""Further fields of `sgp4.omm`, which do not affect the orbit; `sgp4` refuses catalogue numbers above 339999."""
 _STATED = {"MEAN_ELEMENT_THEORY": "SGP4", "REF_FRAME": "TEME", "TIME_SYSTEM": "UTC", "EPHEMERIS_TYPE": "0"}
 
 
 def _from_omm(where: str, fields: Mapping[str, Any]) -> Elements:
-    """Elements from the fields of a message.
+    """Return elements from the fields of an OMM.
 
     Raises:
         DataError: A field is missing or invalid.

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PART = ".fednet-part"
-"""Ending of the names of files that are being written; remaining ones after a kill may be deleted."""
+"""Suffix of files that are being written; such files that remain after a killed run may be deleted."""
 FORMULA = ("=", "+", "-", "@", "'", "\t", "\r")
-"""Beginnings of texts in CSV files that a spreadsheet does not show verbatim; some are run as formulas."""
+"""First characters of texts in CSV files that a spreadsheet does not show verbatim, or runs as a formula."""
 RETRY = "make room, or make the folder writable, and give the same command again"
 
 
@@ -37,7 +37,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def write_table(path: Path, parts: Iterable[pd.DataFrame]) -> None:
-    """Write a Parquet table atomically; its rows come in one or more parts with equal columns."""
+    """Write a Parquet table atomically, from one or more parts with equal columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -52,16 +52,16 @@ def write_table(path: Path, parts: Iterable[pd.DataFrame]) -> None:
 
 
 def csv_text(table: pd.DataFrame, digits: int) -> str:
-    """Return a table as CSV, with `digits` significant digits; `read_csv` reads it back.
+    """Return a table as CSV, with `digits` significant digits; `read_csv` reads the table back.
 
-    A text that a spreadsheet would take for a formula begins with an apostrophe; one that reads as a number does not.
+    A text that a spreadsheet would take for a formula gets an apostrophe in front, unless the text is a number.
     """
     safe = _mapped(table, _shown)
     return str(safe.to_csv(index=False, float_format=f"%.{digits}g", lineterminator="\n"))
 
 
 def read_csv(path: Path, **options: Any) -> pd.DataFrame:
-    """Read a file of `csv_text`; the options are passed to `pandas.read_csv`."""
+    """Read a file with the text of `csv_text`; the options are passed to `pandas.read_csv`."""
     import pandas as pd
 
     found = pd.read_csv(path, **options)
@@ -69,7 +69,7 @@ def read_csv(path: Path, **options: Any) -> pd.DataFrame:
 
 
 def _mapped(table: pd.DataFrame, change: Callable[[Any], Any]) -> pd.DataFrame:
-    """Change the names of the columns, and the content of non-numeric columns."""
+    """Apply `change` to the names of the columns, and to the values in non-numeric columns."""
     texts = {
         str(name): table[name].astype(object).map(change).astype(object)
         for name in table
@@ -91,7 +91,7 @@ def _is_number(text: str) -> bool:
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file under another name, wait until the disk has it, and rename it: it is complete or unchanged.
+    """Write a file under a temporary name, wait for the disk, and rename the file, which is thus complete or unchanged.
 
     Raises:
         DataError: the file cannot be written, for example because the disk is full.
@@ -115,7 +115,7 @@ def file_errors(path: Path, what: str) -> Iterator[None]:
     """Convert an error of the operating system inside the `with` block to one sentence about a path.
 
     Raises:
-        DataError: it cannot be `what`: written, replaced, ...
+        DataError: the file cannot be `what` (written, replaced, ...).
     """
     try:
         yield
@@ -124,7 +124,7 @@ def file_errors(path: Path, what: str) -> Iterator[None]:
 
 
 def flaw(path: Path, expected: str | None) -> str:
-    """Return the problem of a file, empty without one: it is missing, or has another checksum, if that is known."""
+    """Return the problem of a file that is missing or differs from the checksum `expected`, if known; else empty."""
     if not path.is_file():
         return "no such file"
     if expected is None:

@@ -3,8 +3,8 @@
 Beutel, Topal, Mathur, Qiu, Fernandez-Marques, Gao, Sani, Li, Parcollet, de Gusmão, Lane: "Flower: A Friendly Federated
 Learning Framework", 2020, https://arxiv.org/abs/2007.14390; interface of https://flower.ai, version 1.26 and later.
 
-The app runs without changes. Its messages travel over the emulated network, its clients compute at the speed of their
-devices, and its `time.sleep` and `time.time` are simulated time.
+The app runs without changes. Messages of the app travel over the emulated network, clients compute at the speed of
+their devices, and `time.sleep` and `time.time` in the app use simulated time.
 """
 
 from __future__ import annotations
@@ -32,53 +32,51 @@ class FlowerApp(Algorithm):
     own_learning: ClassVar[bool] = True
     movable: ClassVar[bool] = True
     run_config: dict[str, Any] = Field(default_factory=dict)
-    """Changes of the app's run configuration, as with `flwr run --run-config`."""
+    """Overrides of the app's run configuration, as with `flwr run --run-config`."""
     work: FlowerWork = FlowerWork()
-    """Operations of a client per message, which determine its computing time."""
+    """Operations of a client per message, which determine the computing time of the client."""
     lost: Literal["error", "silence"] = "error"
-    """Effect of a lost message or reply on the server app. error: Flower's `Error` as the reply, at once;
-    silence: no reply, so it waits until its timeout, or until the message expires.
-    """
+    """Effect of a lost message or reply on the server app. error: the server app gets Flower's `Error` as reply at
+    once; silence: the server app gets no reply, and waits until its timeout, or until the message expires."""
     control: AnyControl = NoControl()
-    """The polling loops of a deployment, in which its processes find messages; none omits them."""
+    """The polling loops with which the processes of a deployment find messages; none omits these loops."""
     deadline_s: float | None = Field(None, gt=0)
-    """Longest time that the server waits for replies (simulated s), if the app has no shorter timeout; late devices are
-    cancelled. Null leaves it to the app.
-    """
+    """Maximum time that the server waits for replies, in simulated s, if the app has no shorter timeout; late devices
+    are cancelled. Null means that only the timeout of the app applies."""
 
     @abstractmethod
     def config(self) -> Config:
-        """The run configuration of the app, with the changes."""
+        """Return the run configuration of the app, with the overrides in `run_config`."""
 
     @abstractmethod
     def home(self) -> AbstractContextManager[None]:
-        """Context of the app's modules while it runs."""
+        """Return a context manager that provides the modules of the app during a run."""
 
     @abstractmethod
     def load_server(self) -> Any:
-        """The `ServerApp`."""
+        """Return the `ServerApp`."""
 
     @abstractmethod
     def load_client(self) -> Any:
-        """The `ClientApp`."""
+        """Return the `ClientApp`."""
 
     def files(self) -> list[Path]:
-        """The files with the app's code and configuration, in order."""
+        """Return the files with the app's code and configuration, in order."""
         return []
 
     def run(self, fed: Federation) -> Process:
-        """The `ServerApp`, with the devices as its nodes."""
+        """Return the process that runs the `ServerApp`, with the devices as nodes."""
         from fednet_emu.flower.running import played
 
         return played(self, fed)
 
     @property
     def events_depend_on_learning(self) -> bool:
-        """Always true: any decision of an app may depend on learning."""
+        """Always true, because any decision of an app may depend on learning."""
         return True
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        """An error if Flower is missing."""
+        """Yield an error if `lost` contradicts `control`, or if Flower is missing."""
         yield from super().conflicts(scenario)
         if self.lost == "silence" and not isinstance(self.control, NoControl):
             what = f"{self.control.kind} defines when the server learns of a loss, got silence"
@@ -91,29 +89,29 @@ class FlowerApp(Algorithm):
 
 
 class Flower(FlowerApp):
-    """An app of the framework Flower in its own folder, with its own data, partition and model."""
+    """An app of the framework Flower, given by its folder, with its own data, partition and model."""
 
     app: str = Field(min_length=1)
-    """The folder of the app with its `pyproject.toml`; a path from the current folder."""
+    """The folder of the app, which contains `pyproject.toml`; a path relative to the current folder."""
 
     def config(self) -> Config:
-        """The run configuration of the folder, with the changes."""
+        """Return the run configuration in the folder, with the overrides in `run_config`."""
         return AppFolder.read(self.app).fused(self.run_config)
 
     def home(self) -> AbstractContextManager[None]:
-        """Modules are imported from the folder again in each run."""
+        """Return a context manager with which each run imports the modules of the folder again."""
         from fednet_emu.flower.loading import importable
 
         return importable(AppFolder.read(self.app).path)
 
     def load_server(self) -> Any:
-        """The `ServerApp` of `pyproject.toml`."""
+        """Return the `ServerApp` that `pyproject.toml` names."""
         from fednet_emu.flower.loading import part_of
 
         return part_of(AppFolder.read(self.app), "server")
 
     def load_client(self) -> Any:
-        """The `ClientApp` of `pyproject.toml`."""
+        """Return the `ClientApp` that `pyproject.toml` names."""
         from fednet_emu.flower.loading import part_of
 
         return part_of(AppFolder.read(self.app), "client")
@@ -123,7 +121,7 @@ class Flower(FlowerApp):
         return AppFolder.read(self.app).sources()
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        """Errors for a missing app, unknown settings, and missing Flower."""
+        """Yield errors for a missing app, for unknown settings, and for a missing Flower package."""
         try:
             folder = AppFolder.read(self.app)
         except NoApp as problem:
@@ -134,7 +132,7 @@ class Flower(FlowerApp):
 
 
 class GivenFlower(FlowerApp):
-    """An app as Python objects; a YAML scenario cannot name it."""
+    """A Flower app given as Python objects, which a YAML scenario cannot name."""
 
     movable: ClassVar[bool] = False
     server_app: Any
@@ -143,11 +141,11 @@ class GivenFlower(FlowerApp):
     """A `flwr.clientapp.ClientApp`."""
 
     def config(self) -> Config:
-        """The complete run configuration."""
+        """Return `run_config`, which is the complete run configuration."""
         return dict(flat(self.run_config))
 
     def home(self) -> AbstractContextManager[None]:
-        """Empty: the modules are loaded."""
+        """Return an empty context manager, because the modules are already loaded."""
         return nullcontext()
 
     @override
@@ -160,7 +158,7 @@ class GivenFlower(FlowerApp):
 
     @field_serializer("server_app", "client_app")
     def _described(self, given: Any) -> str:
-        """Description for the records of a run, since a scenario file cannot name a Python object."""
+        """Return a description of the object for the records of a run."""
         return f"a {type(given).__name__}"
 
 
@@ -169,7 +167,7 @@ def flower(server_app: Any, client_app: Any, **settings: Any) -> GivenFlower:
 
     Args:
         server_app: a `flwr.serverapp.ServerApp`.
-        client_app: a `flwr.clientapp.ClientApp`; it trains on the device whose number is the `partition-id`.
-        settings: the settings of the algorithm `flower` in scenario files except `app`; `run_config` is complete.
+        client_app: a `flwr.clientapp.ClientApp`, which trains on the device whose index is the `partition-id`.
+        settings: settings of the algorithm `flower` in scenario files, except `app`. `run_config` must be complete.
     """
     return GivenFlower(server_app=server_app, client_app=client_app, **settings)

@@ -1,8 +1,8 @@
-"""Flower's classic interface: `flwr.server.strategy`, `Client` and `NumPyClient`, through its own compatibility layer.
+"""Flower's classic interface: `flwr.server.strategy`, `Client` and `NumPyClient`, by Flower's compatibility layer.
 
-That layer sends one message per client from a pool of threads, and registers clients from another thread. Here the
-clients of a round run in greenlets, whose messages are sent together, and register when the server asks for them; all
-conversions are Flower's.
+The compatibility layer sends one message per client from a pool of threads, and registers clients from another thread.
+Here, clients of a round run in greenlets, whose messages are sent together, and clients register when the server asks
+for clients. All conversions are done by Flower.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from fednet_emu.flower.grid import EmulatedGrid
 from fednet_emu.flower.host import StandIn, StandIns
 
 LOOK_S = 1.0
-"""Simulated polling interval for awaited clients, as in the strategies of the message interface."""
+"""Polling interval for awaited clients in simulated s, as in the strategies of the message interface."""
 
 
 def at_once(grid: EmulatedGrid, calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Return results or exceptions of these calls; each may send and wait once, and messages are sent together."""
+    """Return the results or exceptions of `calls`; each call may send and wait once, and all send together."""
     branches = [greenlet(_ended(call)) for call in calls]
     grid.together = _handed_up
     try:
@@ -40,13 +40,13 @@ def at_once(grid: EmulatedGrid, calls: Sequence[Callable[[], Any]]) -> list[Any]
 
 
 def _handed_up(messages: list[Message]) -> list[Message]:
-    """Hand the messages of a branch to its parent, and wait for the replies."""
+    """Hand the messages of a greenlet to the parent greenlet, and return the replies."""
     replies: list[Message] = getcurrent().parent.switch(messages)
     return replies
 
 
 def _ended(call: Callable[[], Any]) -> Callable[[], Any]:
-    """The call with its exception returned instead of raised."""
+    """Return a function that returns the exception of `call` instead of raising the exception."""
 
     def end() -> Any:
         try:
@@ -58,7 +58,7 @@ def _ended(call: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _sorted_out(grid: EmulatedGrid, clients: Sequence[Any], calls: Sequence[Callable[[], Any]]) -> tuple[Any, Any]:
-    """Results and failures, in the form of Flower's server."""
+    """Return the results and failures of `calls` in the format of Flower's server."""
     results: list[Any] = []
     failures: list[Any] = []
     grid.scores.in_strategy = True
@@ -71,7 +71,7 @@ def _sorted_out(grid: EmulatedGrid, clients: Sequence[Any], calls: Sequence[Call
 
 
 def _asking(what: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """Replacement of `fit_clients` or `evaluate_clients`, which send `what` to many clients."""
+    """Return a replacement for `fit_clients` or `evaluate_clients`, which send `what` to many clients."""
 
     def ask(client_instructions: Any, max_workers: int | None, timeout: float | None, group_id: int) -> Any:
         clients = [client for client, _ in client_instructions]
@@ -91,7 +91,7 @@ def _asking(what: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _registering(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """Replacement of `start_update_client_manager_thread`: an update at each access instead of a thread."""
+    """Return a replacement for `start_update_client_manager_thread`, with an update at each access, not a thread."""
 
     def register(grid: Any, client_manager: Any, *args: Any, **options: Any) -> Any:
         if not isinstance(grid, EmulatedGrid):
@@ -113,7 +113,7 @@ class _Register:
         self._proxies: dict[int, Any] = {}
 
     def watch(self) -> None:
-        """Update now, and at each access to the manager."""
+        """Update the client manager now and at each access."""
         self._look()
         for name in ("num_available", "all"):
             setattr(self._manager, name, self._looking(getattr(self._manager, name)))
@@ -158,7 +158,7 @@ class _Register:
 
 
 def _noting(evaluate_round: Callable[..., Any]) -> Callable[..., Any]:
-    """Replacement of `Server.evaluate_round`, which also records the aggregated metrics of the strategy."""
+    """Return a replacement for `Server.evaluate_round` that also records the aggregated metrics of the strategy."""
 
     def noting(self: Any, server_round: int, timeout: float | None) -> Any:
         result = evaluate_round(self, server_round, timeout)
@@ -170,7 +170,7 @@ def _noting(evaluate_round: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _noting_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Replacement of `Server.fit`, whose strategy also records its own evaluations."""
+    """Return a replacement for `Server.fit` that also records the evaluations by the strategy."""
 
     def noting(self: Any, num_rounds: int, timeout: float | None) -> Any:
         strategy, own = self.strategy, {key: its for key, its in vars(self.strategy).items() if key == "evaluate"}
@@ -200,7 +200,7 @@ def _tell(server: Any, what: str, loss: float | None, metrics: dict[str, Any]) -
 
 
 def _classic() -> Iterator[StandIn]:
-    """The replaced parts of Flower's classic server."""
+    """Yield the patches of Flower's classic server."""
     from flwr.server import server
     from flwr.server.compat import app
 
@@ -213,4 +213,4 @@ def _classic() -> Iterator[StandIn]:
 
 
 CLASSIC = StandIns(_classic)
-"""The replacements of the classic interface."""
+"""The patches for the classic interface."""

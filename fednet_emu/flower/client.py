@@ -1,4 +1,4 @@
-"""A client's answer to a message, in any process: the `ClientApp` with the device's state and random numbers."""
+"""Execution of the `ClientApp` for one message, with the state and random numbers of the device, in any process."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from fednet_emu.flower.versions import RUN_ID, identity
 from fednet_emu.learning.models.flops import FlopCount
 
 App = Any
-"""A `FlowerApp`, whose file imports `running`."""
+"""A `FlowerApp`; the class is not imported, because its module imports `running`."""
 
 _KINDS = {"metrics": MetricRecord, "config": ConfigRecord}
 
 
 class Task(NamedTuple):
-    """A message for a device, and all inputs of its reply.
+    """A message for a device, and all inputs for the reply.
 
     Attributes:
         where: the device and the message, for errors.
-        node: Flower's number of the device.
-        seed: the seed of the random generators, 64 bits.
-        now_ns: arrival of the message, in simulated time.
+        node: Flower's node ID of the device.
+        seed: the 64-bit seed of the random generators.
+        now_ns: simulated time in ns at which the message arrives.
         message: the message.
-        content: its records.
+        content: the records of the message.
         node_config: the configuration of the device.
         run_config: the configuration of the run.
-        state: the state of the device, in the form of `records`.
-        counts: whether the operations are counted.
+        state: the state of the device, in the format of `records`.
+        counts: True if floating-point operations are counted.
     """
 
     where: str
@@ -54,10 +54,10 @@ class Done(NamedTuple):
     """The result of a task, as plain values.
 
     Attributes:
-        reply: the reply, in the form of `plain`.
-        counted: its floating-point operations, if they were counted.
-        slept_s: time that the client has slept in simulated time, in s.
-        state: the new state of the device, in the form of `records`.
+        reply: the reply, in the format of `plain`.
+        counted: number of floating-point operations; None if operations were not counted.
+        slept_s: simulated time that the client has slept, in s.
+        state: the new state of the device, in the format of `records`.
     """
 
     reply: tuple[str, Any]
@@ -67,18 +67,18 @@ class Done(NamedTuple):
 
 
 Result = Callable[[], Done]
-"""Waits for the result of a task, and raises `AppFailed` if the `ClientApp` fails."""
+"""Function that waits for the result of a task, and raises `AppFailed` if the `ClientApp` fails."""
 
 
 def done(app: ClientApp, task: Task) -> Done:
-    """Run a client.
+    """Run the `ClientApp` on a task, and return the result.
 
     Raises:
         AppFailed: the `ClientApp` fails.
     """
     slept_s: list[float] = []
     own, state = copy(task.message), content_of(task.state)
-    own.content = deepcopy(task.content)  # records of its own
+    own.content = deepcopy(task.content)  # the app may change these records
     context = Context(RUN_ID, task.node, dict(task.node_config), state, dict(task.run_config))
     counter = FlopCount() if task.counts else None
     with ExitStack() as inside:
@@ -100,25 +100,25 @@ def done(app: ClientApp, task: Task) -> Done:
 
 
 def plain(reply: Message) -> tuple[str, Any]:
-    """A reply: its kind, and its records or its error."""
+    """Return the kind of a reply, and the records or the error of the reply as plain values."""
     if reply.has_content():
         return "content", records(reply.content)
     return "error", (int(reply.error.code), str(reply.error.reason or ""))
 
 
 def reply_of(kept: Sequence[Any], message: Message) -> Message:
-    """The reply to a message from the values of `plain`."""
+    """Return the reply to a message from the values of `plain`."""
     kind, value = kept
     return Message(content_of(value) if kind == "content" else Error(*value), reply_to=message)
 
 
 def records(content: RecordDict) -> list[Any]:
-    """Records by their names: arrays as bytes, metrics and configurations as they are."""
+    """Return records as plain values with names and kinds; arrays become bytes."""
     return [(name, *_record(record)) for name, record in content.items()]
 
 
 def content_of(kept: Sequence[Any]) -> RecordDict:
-    """The records from the values of `records`."""
+    """Return the records from the values of `records`."""
     return RecordDict({name: _made(kind, value) for name, kind, value in kept})
 
 
@@ -147,7 +147,7 @@ def _bytes(data: bytes) -> Any:
 
 
 def _value(value: Any) -> Any:
-    """A value of a configuration; bytes, and lists of them, as arrays."""
+    """Return a value of a configuration, in which arrays replace bytes."""
     if isinstance(value, bytes):
         return _bytes(value)
     return list(map(_value, value)) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""The devices of an app: each has a state, and answers messages with the `ClientApp`."""
+"""The devices of a Flower app, which have states and answer messages with the `ClientApp`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fednet_emu.flower.work import FlowerWork, Toll
 
 
 class Answer(NamedTuple):
-    """The answer of a device: its reply, its operations, and its sleeping time, in s."""
+    """The answer of a device: the reply, the number of operations, and the time in s that the client has slept."""
 
     reply: Message
     flop: float
@@ -29,8 +29,8 @@ class Answering(NamedTuple):
     """A device that answers a message.
 
     Attributes:
-        answer: waits for the answer and returns it; raises `AppFailed` if the `ClientApp` fails.
-        flop: its operations, if they are known before the reply.
+        answer: function that waits for and returns the answer; raises `AppFailed` if the `ClientApp` fails.
+        flop: number of operations, if known before the reply; otherwise None.
     """
 
     answer: Callable[[], Answer]
@@ -41,8 +41,9 @@ class Answering(NamedTuple):
 class Clients:
     """The devices of a run.
 
-    The host waits for a reply only where simulated time needs it, so that several clients train in parallel: when the
-    device begins to compute, or, if the operations are known from an earlier message, when it has computed.
+    The host waits for a reply only when simulated time requires the reply, so that several clients train in parallel.
+    That is when the device begins to compute, or, if the number of operations is known from an earlier message, when
+    the device has computed.
     """
 
     def __init__(self, fed: Federation, config: Config, work: FlowerWork, executor: Executor) -> None:
@@ -53,7 +54,7 @@ class Clients:
         self._toll = Toll(work)
 
     def begin(self, device: Device, message: Message, content: RecordDict) -> Answering:
-        """Start the answer of a device to a message now; its previous answer is completed first.
+        """Start the answer of a device to a message now, after the previous answer of the device is complete.
 
         Random numbers depend on the device, the type of the message, and the number of earlier messages of this type.
 
@@ -87,7 +88,7 @@ class Clients:
         return begun
 
     def _kept(self, key: str, result: Result) -> Result:
-        """The result, which is stored for a resumed run when it is available."""
+        """Return a function that waits for the result, and stores the result for a resumed run."""
 
         def waited_for() -> Done:
             done = result()

@@ -1,4 +1,4 @@
-"""Execution of clients: in this process, one after the other, or in several processes in parallel."""
+"""Execution of Flower clients, either one by one in this process, or in parallel in several processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fednet_emu.host import Beside, clean_context, end_with_parent
 
 @final
 class InProcess:
-    """This process: a started client is complete.
+    """Executes each client in this process, as soon as the client is started.
 
     Attributes:
         app: the `ClientApp`, set after its import.
@@ -33,7 +33,7 @@ class InProcess:
     app: ClientApp
 
     def start(self, task: Task) -> Result:
-        """Run a client. Its exception is raised where the answer is awaited, as with other processes."""
+        """Run a client now; an exception is raised when the result is requested, as with other processes."""
         try:
             its = done(self.app, task)
         except AppFailed as failed:
@@ -41,11 +41,11 @@ class InProcess:
         return lambda: its
 
     def close(self) -> None:
-        """Do nothing."""
+        """Do nothing, because there are no processes to end."""
 
 
 class _Outcome(NamedTuple):
-    """The result of a task in a process, and its log, as levels and texts."""
+    """The result of a task in a worker process, and log records as levels and texts."""
 
     result: Done | AppFailed
     log: list[tuple[int, str]]
@@ -53,16 +53,16 @@ class _Outcome(NamedTuple):
 
 @final
 class WorkerProcesses:
-    """Processes with the modules of the app. A task goes to the process with the fewest awaited results.
+    """Processes with the modules of the app; each task goes to the process with the fewest awaited results.
 
-    So the process of a client depends on the simulated order, not on the host's speed.
+    So the assignment of clients to processes depends on the simulated order, not on the speed of the host.
 
     Args:
         source: the app.
         count: number of processes.
 
     Raises:
-        ScenarioError: the app is given as objects that other processes cannot have.
+        ScenarioError: the app is given as Python objects, and this host cannot copy the process that has the objects.
     """
 
     def __init__(self, source: App, count: int) -> None:
@@ -74,7 +74,7 @@ class WorkerProcesses:
         """Start a client in one of the processes."""
         if not self._workers:
             self._workers = [_Worker(self._context, self._source) for _ in range(self._count)]
-        worker = min(self._workers, key=lambda its: its.awaited)  # the first of several
+        worker = min(self._workers, key=lambda its: its.awaited)  # the first of several equal ones
         return worker.start(task, self._workers)
 
     def close(self) -> None:
@@ -87,11 +87,11 @@ class WorkerProcesses:
 
 @final
 class _Worker:
-    """A process with the app, as seen from the main process.
+    """A worker process with the app, as seen from the main process.
 
     Attributes:
-        awaited: number of results that are not collected yet.
-        connection: the connection to it.
+        awaited: number of results that are not yet collected.
+        connection: the connection to the worker process.
     """
 
     def __init__(self, context: ForkContext | ForkServerContext | SpawnContext, source: App) -> None:
@@ -102,7 +102,7 @@ class _Worker:
         self._under_way: tuple[Task, list[_Outcome]] | None = None
 
     def start(self, task: Task, workers: list[_Worker]) -> Result:
-        """Queue a task. Tasks are sent one at a time, so that neither side blocks on writing."""
+        """Queue a task; tasks are sent one at a time, so that neither process blocks on writing."""
         outcomes: list[_Outcome] = []
         self.awaited += 1
         self._waiting.append((task, outcomes))
@@ -128,11 +128,11 @@ class _Worker:
 
     @property
     def busy(self) -> bool:
-        """Whether a client is training there."""
+        """True while the worker process executes a task."""
         return self._under_way is not None
 
     def receive(self) -> None:
-        """Take the sent results, and send the next task."""
+        """Receive the result of the current task, and send the next task."""
         assert self._under_way is not None, "only what is busy sends"
         task, outcomes = self._under_way
         self._under_way = None
@@ -157,26 +157,26 @@ class _Worker:
         return _Outcome(AppFailed(task.where, what), [])
 
     def dismiss(self) -> None:
-        """End the process: at once if a client is training."""
+        """Ask the process to end; kill a process that is executing a task."""
         self._process.dismiss(at_once=self.busy)
 
     def end(self) -> None:
-        """Wait for its end."""
+        """Wait until the process has ended."""
         self._process.end()
 
 
 def _receive(workers: list[_Worker]) -> None:
-    """Wait for one or more results."""
+    """Wait for results of the busy workers, and receive them."""
     busy = {worker.connection: worker for worker in workers if worker.busy}
     for ready in connection.wait(list(busy)):
         busy[ready].receive()  # type: ignore[index]
 
 
 def _context(source: App) -> ForkContext | ForkServerContext | SpawnContext:
-    """The context for starting processes with the app.
+    """Return the multiprocessing context that starts processes with the app.
 
     Raises:
-        ScenarioError: there is none.
+        ScenarioError: the app is given as Python objects, and this process cannot be forked.
     """
     if source.movable:
         return clean_context(__name__)
@@ -197,20 +197,20 @@ def _raises(failed: AppFailed) -> Result:
 
 
 Executor = InProcess | WorkerProcesses
-"""Runs the clients of an app."""
+"""Executes the clients of an app."""
 
 
 # ---- in the processes ------------------------------------------------------------------------------------------------
 
 
 def _threads() -> tuple[int, int | None]:
-    """Numbers of threads within operations of torch and NumPy, which determine the last bits of their results."""
+    """Return the numbers of intra-op threads of torch and NumPy, which affect the last bits of results."""
     blas = (its["num_threads"] for its in threadpool_info() if its["user_api"] == "blas")
     return torch.get_num_threads(), max(blas, default=None)
 
 
 class _Collected(logging.Handler):
-    """Collects log records, as levels and texts."""
+    """Collects log records as levels and texts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -221,7 +221,7 @@ class _Collected(logging.Handler):
 
 
 def _serve(tasks: Any, source: App, threads: tuple[int, int | None]) -> None:
-    """Run tasks until the run has ended; this is the main function of a process."""
+    """Execute tasks until the run has ended; this is the main function of a worker process."""
     end_with_parent()
     handler = _Collected()
     OURS.handlers, OURS.propagate = [handler], False

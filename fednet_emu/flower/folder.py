@@ -1,4 +1,4 @@
-"""The folder of a Flower app and its `pyproject.toml`. Neither the app nor Flower is imported."""
+"""The folder of a Flower app, and the file `pyproject.toml` inside; neither the app nor Flower is imported."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from fednet_emu.errors import did_you_mean, visible
 PROJECT = "pyproject.toml"
 TABLE = "tool.flwr.app.components"
 NOT_SOURCES = {"__pycache__", "build", "node_modules", "site-packages"}
-"""Folders without code of the app, in addition to hidden ones."""
+"""Names of folders without code of the app; hidden folders do not contain code of the app either."""
 
 Config = dict[str, bool | int | float | str]
 """A run configuration: keys of nested tables are joined by dots, as in Flower."""
 
 
 class NoApp(ValueError):  # noqa: N818  (a property of the folder)
-    """A folder without a Flower app; the text follows the name of the setting."""
+    """A folder has no Flower app; the text of the error follows the name of the setting."""
 
 
 class AppFolder(NamedTuple):
     """A Flower app.
 
     Attributes:
-        path: its folder.
+        path: the folder of the app.
         server: the `ServerApp`, as `package.module:name`.
-        client: the `ClientApp`, likewise.
+        client: the `ClientApp`, as `package.module:name`.
         config: the default run configuration.
-        nodes: the number of nodes of its own simulation, if stated.
+        nodes: the number of nodes in the app's own simulation, if stated; otherwise None.
     """
 
     path: Path
@@ -61,7 +61,7 @@ class AppFolder(NamedTuple):
         return cls(path.resolve(), str(parts["serverapp"]), str(parts["clientapp"]), config, _nodes(project))
 
     def sources(self) -> list[Path]:
-        """The files with the app's code and configuration, in order, without a virtual environment in it."""
+        """Return the files with the app's code and configuration, sorted; virtual environments are left out."""
         found = []
         for place, folders, names in os.walk(self.path):
             folders[:] = [name for name in folders if not name.startswith(".") and name not in NOT_SOURCES]
@@ -69,11 +69,11 @@ class AppFolder(NamedTuple):
         return sorted(found)
 
     def fused(self, changes: Mapping[str, Any]) -> Config:
-        """Return the run configuration with some settings changed."""
+        """Return the run configuration with the overrides in `changes`."""
         return {**self.config, **dict(flat(changes))}
 
     def problems(self, changes: Mapping[str, Any]) -> Iterator[str]:
-        """The changes of the run configuration that the app does not know, or that have invalid values."""
+        """Yield a problem for each override in `changes` whose key is unknown to the app or whose value is invalid."""
         for key, value in flat(changes):
             if key not in self.config:
                 known = did_you_mean(key, self.config) or f"; its settings are: {', '.join(self.config) or 'none'}"
@@ -99,7 +99,7 @@ def _table(project: Mapping[str, Any], path: str) -> Mapping[str, Any]:
 
 
 def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The settings of a table, with the keys of nested tables joined by dots; an empty table is a value."""
+    """Yield the settings of a table, with keys of nested tables joined by dots; an empty table is a value."""
     for key, value in table.items():
         if isinstance(value, Mapping) and value:
             yield from flat(value, f"{prefix}{key}.")
@@ -108,7 +108,7 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def _nodes(project: Mapping[str, Any]) -> int | None:
-    """The number of supernodes of the app's default federation, which older templates of Flower state."""
+    """Return the number of supernodes in the app's default federation, as stated by older templates of Flower."""
     federations = _table(project, "tool.flwr.federations")
     options = _table(federations, f"{federations.get('default')}.options")
     nodes = options.get("num-supernodes")

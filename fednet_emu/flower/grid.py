@@ -1,7 +1,7 @@
-"""Flower's `Grid` on the emulated network, through which a `ServerApp` sends and waits.
+"""Flower's `Grid` on the emulated network, by which a `ServerApp` sends messages and waits.
 
-The app runs in a greenlet: where it would block, it hands a process to the engine by `wait` and continues with the
-result of that process. There are no threads, so nothing depends on the host's scheduling.
+The app runs in a greenlet. When the app would block, `wait` hands a process to the engine, and the app continues with
+the result of this process. There are no threads, so that results do not depend on the host's scheduling.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from fednet_emu.flower.scores import Scores
 from fednet_emu.flower.versions import FIRST_NODE, empty_run
 
 WARNINGS = 10
-"""Number of ignored requests to end after which a program is abandoned."""
+"""Number of requests to end that a program may ignore, before the program is abandoned."""
 POLL_S = 0.1
-"""Simulated time of a repeated pull at one instant, as in Flower's own in-memory Grid."""
+"""Simulated time in s that a repeated pull at the same instant takes, as in Flower's own in-memory Grid."""
 LOOKS = 1000
-"""Number of queries at one simulated time from which an app counts as polling, which takes simulated time."""
+"""Number of queries for nodes at one instant, beyond which every query takes the simulated time `POLL_S`."""
 VAIN_WAITS = 1000
-"""Number of waits without active messages and absent devices from which an app has no end."""
+"""Number of waits after which an app counts as endless, if no message is active and no device is absent."""
 VAIN_WAITS_FOR_SOMEBODY = 100_000
-"""The same number with absent devices: a day, with the second that Flower's strategies wait each time."""
+"""Number of such waits if devices are absent: about a day, with the second that Flower's strategies wait each time."""
 
 
 @final
 class Program:
-    """A blocking program.
+    """A blocking program that runs in simulated time.
 
     Args:
-        main: the program; it calls `wait` wherever it blocks.
-        inside: makes the context of each of its steps.
+        main: the function of the program, which calls `wait` to block.
+        inside: function that returns a context manager for each step of the program.
     """
 
     def __init__(self, main: Callable[[], Any], inside: Callable[[], AbstractContextManager[Any]]) -> None:
@@ -48,20 +48,20 @@ class Program:
 
     @property
     def is_here(self) -> bool:
-        """Whether the caller is the program."""
+        """True if the program itself calls."""
         return getcurrent() is self._greenlet
 
     def wait(self, process: Process) -> Any:
-        """Called by the program: run a process, and return its result. The program ends here if the run is over."""
+        """Run a process for the calling program, and return the result; end the program if the run is over."""
         if self._closing:
             self._told_to_end += 1
             if self._told_to_end > WARNINGS:
-                self._greenlet.parent.switch(None)  # a bare `except` in a loop; the program does not return here
+                self._greenlet.parent.switch(None)  # the program has a bare `except` in a loop, and is not resumed
             raise GreenletExit
         return self._greenlet.parent.switch(process)
 
     def process(self) -> Process:
-        """Run the program to its end. An exception of an awaited process ends it, and is raised here."""
+        """Run the program to its end; an exception of an awaited process ends the program, and is raised."""
         answer: Any = None
         try:
             while True:
@@ -74,7 +74,7 @@ class Program:
             self.close()
 
     def close(self) -> None:
-        """End the program where it waits; its `finally` blocks run, and cannot wait."""
+        """End a waiting program; `finally` blocks of the program run, but cannot wait."""
         self._closing = True
         if self._greenlet and not self._greenlet.dead:
             with self._inside():
@@ -83,12 +83,12 @@ class Program:
 
 @final
 class EmulatedGrid(Grid):  # type: ignore[misc]
-    """The nodes are the available devices; sending and waiting take simulated time.
+    """A `Grid` whose nodes are the available devices; sending and waiting take simulated time.
 
     Attributes:
-        scores: records the metrics of clients and strategies.
-        program: the server app, set before it runs.
-        together: replaces sending while several callers send together; None otherwise.
+        scores: recorder of the metrics of clients and strategies.
+        program: the server app, set before the app runs.
+        together: function that replaces sending while several callers send together; None otherwise.
     """
 
     def __init__(self, fed: Federation, post: Post, scores: Scores) -> None:
@@ -116,11 +116,11 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
         group_id: str,
         ttl: float | None = None,
     ) -> Message:
-        """A message of Flower's constructor."""
+        """Return a message made by Flower's constructor."""
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> list[int]:
-        """The nodes of the available devices, in order."""
+        """Return the node IDs of the available devices, in order."""
         self._looks = self._looks + 1 if self._looked_ns == self._fed.clock.now else 1
         self._looked_ns = self._fed.clock.now
         if self._looks > LOOKS:
@@ -128,12 +128,12 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
         return [int(device) + FIRST_NODE for device in self._fed.presence.present(self._fed.clock.now)]
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        """Send messages; their replies are pulled later."""
+        """Send messages, whose replies are pulled later, and return the IDs of the messages."""
         self._vain = 0
         return list(self._wait(self._post.push(self._post.letters(list(messages)))))
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """The replies to these messages that have arrived."""
+        """Return the replies that have arrived for the messages with these IDs."""
         numbers = list(message_ids)
         replies: list[Message] = self._wait(self._post.pull(numbers))
         if replies:
@@ -159,7 +159,7 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
         return replies
 
     def sleep(self, duration_s: float) -> None:
-        """Let simulated time pass."""
+        """Let `duration_s` seconds of simulated time pass."""
         self._wait_in_vain()
         self._wait(self._asleep(duration_s))
 

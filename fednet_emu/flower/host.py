@@ -1,9 +1,9 @@
 """Resources that an app shares with the emulator's process: attributes, clocks, random generators, folder, exceptions.
 
-Simulated time replaces the host's where code calls `time.sleep`, `time.time`, `time.monotonic`, `time.perf_counter` or
-Flower's clock: the replacements read the simulated clock in a thread that is inside `simulated`, and the host's clock
-elsewhere. Code may keep a replacement. The standard library's own waiting, for threads, processes and coroutines, uses
-the host's clock; simulated time does not advance meanwhile.
+Patches of `time.sleep`, `time.time`, `time.monotonic`, `time.perf_counter` and Flower's clock use the simulated clock
+in a thread that is inside `simulated`, and the host's clock elsewhere. Code may keep a reference to a patched function.
+The standard library waits for threads, processes and coroutines by the host's clock, and simulated time does not
+advance meanwhile.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from fednet_emu.errors import AppFailed, FednetError
 
 NS_PER_S = 1_000_000_000
 DATES = ("flwr.supercore.date", "flwr.common.date")
-"""Modules of Flower's own clock, in newer and older versions."""
+"""Modules with Flower's own clock, in newer and older versions of Flower."""
 _GENERATORS = threading.RLock()
-"""Lock of the random generators, which all threads of the process share."""
+"""Lock for the global random generators, which all threads of the process share."""
 _HERE = str(Path(__file__).parent)
 
 
@@ -49,10 +49,10 @@ class StandIn(NamedTuple):
 
 @final
 class StandIns:
-    """Attributes that are replaced while at least one run needs it.
+    """Attributes that are patched while at least one run needs the patches.
 
     Args:
-        find: returns the replacements, when the first run begins.
+        find: function that returns the patches, called when the first run begins.
     """
 
     def __init__(self, find: Callable[[], Iterable[StandIn]]) -> None:
@@ -62,7 +62,7 @@ class StandIns:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Replace the attributes in this block; the last of several blocks restores them."""
+        """Patch the attributes inside the `with` block; the last of several blocks restores the attributes."""
         with self._lock:
             self._users += 1
             if self._users == 1:
@@ -83,11 +83,11 @@ class StandIns:
 
 
 class SimulatedTime(NamedTuple):
-    """The replacement of the host's clock.
+    """A clock that replaces the host's clock.
 
     Attributes:
-        now_ns: returns the simulated time in ns.
-        sleep: advances simulated time by a duration in s.
+        now_ns: function that returns the simulated time in ns.
+        sleep: function that advances simulated time by a duration in s.
     """
 
     now_ns: Callable[[], int]
@@ -101,12 +101,12 @@ class _Here(threading.local):
 _here = _Here()
 
 _host_sleep, host_time_s = time.sleep, time.time
-"""The host's own clock, for log lines."""
+"""The unpatched functions of the host's clock."""
 
 
 @contextmanager
 def simulated(clock: SimulatedTime) -> Iterator[None]:
-    """Code in this block, in this thread, reads simulated time."""
+    """Make code of this thread read simulated time inside the `with` block."""
     before, _here.clock = _here.clock, clock
     try:
         yield
@@ -116,7 +116,7 @@ def simulated(clock: SimulatedTime) -> Iterator[None]:
 
 @contextmanager
 def at(now_ns: int) -> Iterator[None]:
-    """Code in this block, in this thread, reads this simulated time; it must not sleep."""
+    """Make code of this thread read the fixed time `now_ns` inside the `with` block; the code must not sleep."""
     with simulated(SimulatedTime(lambda: now_ns, _awake)):
         yield
 
@@ -134,7 +134,7 @@ def _awake(_seconds: float) -> None:
 
 
 def _read(real: Callable[[], Any], by_ns: Callable[[int], Any]) -> Callable[[], Any]:
-    """The replacement of a function that reads a clock, by its conversion of simulated time."""
+    """Return the patch of a function that reads a clock; `by_ns` converts simulated time to its return value."""
 
     def stand_in() -> Any:
         clock = _here.clock
@@ -165,12 +165,12 @@ _WAITING = (
     "concurrent.futures._base",
     *(f"multiprocessing.{part}" for part in ("connection", "managers", "pool", "queues", "synchronize")),
 )
-"""Modules that use `time` to wait for the host."""
+"""Modules of the standard library that use `time` to wait on the host."""
 _HOST = SimpleNamespace(**vars(time))
 
 
 def _clocks() -> Iterator[StandIn]:
-    """The clocks in the module `time`, in modules of Flower that import them by name, and Flower's own."""
+    """Yield patches of the clocks in `time`, in Flower modules that import clocks by name, and of Flower's clock."""
     for module in map(import_module, _WAITING):
         yield StandIn(module, "time", _HOST)
     theirs = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "flwr"]
@@ -181,11 +181,11 @@ def _clocks() -> Iterator[StandIn]:
     for module in theirs:
         for name, real in list(vars(module).items()):
             if getattr(real, "__qualname__", "") == "now" and getattr(real, "__module__", "") in DATES:
-                yield StandIn(module, name, _read(real, _date))  # its messages have their `created_at` from it
+                yield StandIn(module, name, _read(real, _date))  # messages of Flower take `created_at` from this clock
 
 
 CLOCKS = StandIns(_clocks)
-"""The replacements of the host's clocks."""
+"""The patches of the host's clocks."""
 
 
 # ---- random numbers, the current folder, exceptions ------------------------------------------------------------------
@@ -193,10 +193,10 @@ CLOCKS = StandIns(_clocks)
 
 @final
 class Generators:
-    """A stream of random numbers for the global generators while a block of code runs.
+    """A stream of random numbers that the global generators use inside `with` blocks.
 
     Args:
-        key: the seed, 64 bits.
+        key: the 64-bit seed.
     """
 
     def __init__(self, key: int) -> None:
@@ -205,7 +205,7 @@ class Generators:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Code in this block draws from this stream, which continues from the previous block."""
+        """Make global generators draw from this stream inside the `with` block; later blocks continue the stream."""
         with _GENERATORS:
             host = _state()
             if self._state is None:
@@ -243,14 +243,14 @@ def _restore(state: Any) -> None:
 
 @final
 class CurrentFolder:
-    """The current folder of an app; it begins at the emulator's."""
+    """The current folder of an app, which starts as the current folder of the emulator."""
 
     def __init__(self) -> None:
         self._own: str | None = None
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Code in this block has the folder of the previous block; the emulator's folder is restored."""
+        """Use the app's current folder inside the `with` block, and restore the emulator's folder afterwards."""
         host = _folder()
         if self._own is not None:
             os.chdir(self._own)
@@ -266,7 +266,7 @@ class CurrentFolder:
 
 
 def _folder() -> str | None:
-    """The current folder; None if it has been removed."""
+    """Return the current folder; None for a folder that has been removed."""
     try:
         return os.getcwd()
     except FileNotFoundError:
@@ -275,16 +275,16 @@ def _folder() -> str | None:
 
 @contextmanager
 def app_code(where: str) -> Iterator[None]:
-    """Run code of the app in this block.
+    """Convert exceptions of app code inside the `with` block.
 
     Raises:
-        AppFailed: it raises, or leaves by `sys.exit`; the text is its traceback.
+        AppFailed: the app code raises an exception or calls `sys.exit`; the text is the traceback of the app.
     """
     try:
         yield
     except (FednetError, GreenletExit, GeneratorExit, KeyboardInterrupt):
         raise
-    except BaseException as error:  # Flower has some that are no Exception
+    except BaseException as error:  # some exceptions of Flower are not derived from Exception
         steps = traceback.extract_tb(error.__traceback__)
         theirs = traceback.StackSummary.from_list([step for step in steps if not step.filename.startswith(_HERE)])
         text = "".join([*theirs.format(), *traceback.format_exception_only(error)])

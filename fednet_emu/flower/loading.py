@@ -1,4 +1,4 @@
-"""Import the parts of an app from its folder, and remove its modules after the run."""
+"""Import the `ServerApp` and `ClientApp` of an app from its folder, and remove the modules after the run."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from fednet_emu.flower.folder import AppFolder
 
 LOG = logging.getLogger("fednet_emu.plugins")
 _ALONE = threading.RLock()
-"""Lock of the modules, which all threads of the process share: apps in several threads run one after the other."""
+"""Lock for the loaded modules, which all threads of the process share, so that apps in several threads run in turn."""
 
 
 @contextmanager
 def importable(folder: Path) -> Iterator[None]:
-    """Modules of this folder can be imported in this block, before others of the same name, and again in each run.
+    """Make modules of `folder` importable inside the `with` block, ahead of other modules of the same name.
 
-    No bytecode is written: Python would use it for a file that is edited within a second and keeps its size.
+    Each block imports the modules again. No bytecode is written, because Python would use outdated bytecode for a file
+    that is edited within a second and keeps its size.
     """
     with _ALONE:
         sys.path.insert(0, str(folder))
@@ -66,20 +67,20 @@ def part_of(folder: AppFolder, part: Literal["server", "client"]) -> Any:
 
 
 def _names_of(folder: Path) -> list[str]:
-    """Names of loaded modules for which an import would find a module of the folder."""
+    """Return the names of loaded modules for which an import would find a module of the folder."""
     entries = {path.stem if path.suffix == ".py" else path.name for path in folder.iterdir()}
     own = {name for name in entries & set(sys.modules) if _found_in(folder, name)}
     return [name for name in sys.modules if name.partition(".")[0] in own]
 
 
 def _found_in(folder: Path, name: str) -> bool:
-    """Whether an import finds this module in the folder, and not, for example, a package with such a data folder."""
+    """Return True if an import of `name` finds a module in the folder; a data folder called `name` is not enough."""
     specs = (finder.find_spec(name, None) for finder in sys.meta_path)
     spec = next(filter(None, specs), None)
     return spec is not None and _is_from(folder, spec.origin, spec.submodule_search_locations or ())
 
 
 def _is_from(folder: Path, file: str | None, places: Iterable[str]) -> bool:
-    """Whether a module belongs to the folder; packages of a virtual environment inside the folder do not."""
+    """Return True if a module belongs to the folder; packages of a virtual environment inside the folder do not."""
     paths = [Path(file)] if file is not None else [Path(place) for place in list(places)[:1]]
     return any(path.is_relative_to(folder) and "site-packages" not in path.parts for path in paths)

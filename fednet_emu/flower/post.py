@@ -1,6 +1,6 @@
-"""The messages of an app as processes of simulated time: downlink, computing, uplink; and its rounds.
+"""Messages of a Flower app as processes of simulated time (downlink, computing, uplink), and rounds of the app.
 
-A round begins with messages that request training, and ends at the next ones.
+A round begins with messages that request training, and ends when later messages request training.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fednet_emu.flower.versions import FIRST_NODE, LOST_MESSAGE, LOST_REPLY, sta
 Lost = Literal["error", "silence"]
 
 ERROR_BYTE = 8
-"""Size of the code of an error; its reason is added, a byte per character in UTF-8."""
+"""Size of an error code in bytes; the size of the reason in UTF-8 is added."""
 
 
 class Over(Exception):  # noqa: N818  (an event)
@@ -35,7 +35,7 @@ class Turns:
     """Counts the rounds of an app and records them.
 
     Attributes:
-        going_on: whether a round is active.
+        going_on: True while a round is active.
     """
 
     def __init__(self, fed: Federation) -> None:
@@ -46,16 +46,16 @@ class Turns:
 
     @property
     def number(self) -> int:
-        """The active round, or the last one; 0 before the first."""
+        """Number of the active round, or else of the last round; 0 before the first round."""
         return self._fed.round + self.going_on
 
     def begin(self, invited: int) -> None:
-        """Messages that request training from this many devices are about to be sent.
+        """Start a round, or extend the active round, for training messages to `invited` devices that are sent next.
 
-        Messages sent one by one at the same instant belong to the same round.
+        Messages that are sent one by one at the same instant belong to the same round.
 
         Raises:
-            Over: the round before them has ended, and a stop rule ends the run.
+            Over: the previous round has ended, and a stop rule ends the run.
         """
         if self.going_on and (self._fed.clock.now > self._began_ns or self._arrived):
             self.end()
@@ -66,7 +66,7 @@ class Turns:
         self._invited += invited
 
     def arrived(self, count: int) -> None:
-        """The app has received this many replies to training messages."""
+        """Count replies to training messages that the app has received."""
         self._arrived += count
 
     def end(self) -> None:
@@ -78,7 +78,7 @@ class Turns:
 
 
 class Letter(NamedTuple):
-    """A message in transit: metadata, a copy of its records, and the transmitted payload."""
+    """A message in transit: metadata, a copy of the records, and the transmitted payload."""
 
     message: Message
     content: RecordDict
@@ -86,7 +86,7 @@ class Letter(NamedTuple):
 
     @property
     def device(self) -> int:
-        """The number of the receiving device."""
+        """Index of the receiving device."""
         return int(self.message.metadata.dst_node_id) - FIRST_NODE
 
 
@@ -97,10 +97,10 @@ class Post:
     Args:
         fed: the federation.
         clients: the devices of the app.
-        turns: the app's rounds.
+        turns: the rounds of the app.
         lost: the effect of a lost message on the server.
-        deadline_s: longest time that it waits for replies; None for the app's own limit.
-        loops: the polling loops; None without.
+        deadline_s: maximum time that the server waits for replies, in s; None for only the limit of the app.
+        loops: the polling loops; None without polling.
     """
 
     def __init__(
@@ -114,27 +114,27 @@ class Post:
     ) -> None:
         self._fed, self._clients, self._turns, self._lost, self._deadline_s = fed, clients, turns, lost, deadline_s
         self._loops = loops
-        self._announced_ns: dict[str, int] = {}  # replies that are being sent, or have arrived
+        self._announced_ns: dict[str, int] = {}  # announcement times of replies in transmission or already arrived
         self._sent = 0
         self._ready: dict[str, Message] = {}
         self.under_way = 0
 
     def letters(self, messages: Sequence[Message]) -> list[Letter]:
-        """Number messages, and copy their content; messages with equal records can be one broadcast.
+        """Give numbers to messages, and copy their content; messages with equal records can share one broadcast.
 
         Raises:
             ValueError: a node does not exist.
         """
         before = copied = mark = None
         groups: dict[tuple[bytes | None, int], Shared] = {}
-        seen: Counter[tuple[bytes | None, int]] = Counter()  # a receiver of two equal messages receives both
+        seen: Counter[tuple[bytes | None, int]] = Counter()  # two equal messages to one receiver stay two
         made = []
         for message in messages:
             node, content = int(message.metadata.dst_node_id), message.content
             if not FIRST_NODE <= node < FIRST_NODE + self._fed.n_devices:
                 known = f"{FIRST_NODE} to {FIRST_NODE + self._fed.n_devices - 1}, as from get_node_ids"
                 raise ValueError(f"dst_node_id: there is no such node, got {node}; those are {known}")
-            if content is not before:  # strategies send the same records to many
+            if content is not before:  # strategies send the same records to many nodes
                 before, copied, mark = content, copy.deepcopy(content), fingerprint(content)
             seen[mark, node] += 1
             payload = groups.setdefault((mark, seen[mark, node]), self._fed.shared(copied))
@@ -144,10 +144,10 @@ class Post:
         return made
 
     def exchange(self, letters: Sequence[Letter], timeout_s: float | None) -> Process:
-        """Send messages, wait for the replies, and return those in time.
+        """Send messages, wait for the replies, and return the replies that arrive in time.
 
-        Late devices are cancelled. If losses are silent, the server also waits for lost replies. A reply missing at the
-        expiry of its message is an error.
+        Late devices are cancelled. If losses are silent, the server also waits for lost replies. A reply that is
+        missing when its message expires is replaced by an error.
         """
         if self._loops is not None:
             return (yield from self._collected(letters, timeout_s))
@@ -163,7 +163,7 @@ class Post:
         return self._handed([self._reply(letter, its, expired) for letter, its in zip(letters, results, strict=True)])
 
     def push(self, letters: Sequence[Letter]) -> Process:
-        """Send messages without waiting; return their numbers."""
+        """Send messages without waiting, and return the IDs of the messages."""
         self._begin(letters)
         for letter in letters:
             self.under_way += 1
@@ -172,9 +172,9 @@ class Post:
         yield
 
     def pull(self, numbers: Sequence[str]) -> Process:
-        """Return the replies to these messages that have arrived and were not pulled before.
+        """Return the replies to the messages `numbers` that have arrived and were not pulled before.
 
-        With loops, it waits for announced replies.
+        With polling loops, the pull waits for announced replies.
         """
         there = [number for number in numbers if number in self._ready or number in self._announced_ns]
         for number in there:
@@ -184,7 +184,7 @@ class Post:
         return self._handed([self._ready.pop(number) for number in there])
 
     def _collected(self, letters: Sequence[Letter], timeout_s: float | None) -> Process:
-        """Send messages, and collect the replies repeatedly until all have arrived, or time is over."""
+        """Send messages, and collect replies repeatedly until all replies have arrived, or until the time limit."""
         limits = [limit for limit in (timeout_s, self._deadline_s) if limit is not None]
         end_s = self._fed.now_s + min(limits, default=math.inf)
         numbers: list[str] = yield from self.push(letters)
@@ -208,7 +208,7 @@ class Post:
         return handed
 
     def _carry_alone(self, letter: Letter) -> Process:
-        """Carry a message whose reply the app pulls."""
+        """Carry a message whose reply the app pulls later."""
         lives_s = float(letter.message.metadata.ttl)
         limit_s = lives_s if self._deadline_s is None or self._loops else min(lives_s, self._deadline_s)
         began_s = self._fed.now_s
@@ -224,7 +224,7 @@ class Post:
             self._ready[number] = reply
 
     def _carry(self, letter: Letter) -> Process:
-        """Carry a message to its device, which computes its reply and sends it."""
+        """Carry a message to its device, which computes and sends the reply."""
         if self._loops is None:
             return (yield from self._carry_through(letter, None))
         yield from self._loops.fetch(letter.device)
@@ -243,7 +243,7 @@ class Post:
             yield from loops.start(letter.device)
         answering = self._clients.begin(device, message, letter.content)
         if answering.flop is None:
-            yield fed.sleep(0.0)  # so that all whose messages arrive at this instant have begun
+            yield fed.sleep(0.0)  # so that all devices whose messages arrive at this instant have begun
         flop = answering.answer().flop if answering.flop is None else answering.flop
         yield device.compute(Work(flop, None))
         answer = answering.answer()
@@ -258,7 +258,7 @@ class Post:
         return sent
 
     def _reply(self, letter: Letter, result: Delivery, expired: bool) -> Message | None:
-        """The server's result of a message: the reply, an error, or none."""
+        """Return what the server receives for a message: the reply, an error, or None."""
         if not result.lost:
             reply: Message = result.payload
             return reply
@@ -275,9 +275,9 @@ class Post:
 
 
 def size_bit(message: Message) -> int:
-    """Size of a message: of its records, counted as in `flwr.clientapp.mod.message_size_mod`, or of its error.
+    """Return the size in bits of the records (see `flwr.clientapp.mod.message_size_mod`) or the error of a message.
 
-    The metadata of a message and the framing of the transport are not included; `network.overhead` can add them.
+    Metadata of the message and framing of the transport are not included; `network.overhead` can add such bits.
     """
     if not message.has_content():
         return 8 * (ERROR_BYTE + len((message.error.reason or "").encode()))
@@ -285,7 +285,7 @@ def size_bit(message: Message) -> int:
 
 
 def _byte(record: Any) -> int:
-    """Size of a record; empty texts, bytes and lists, which Flower cannot count, have the size of their name."""
+    """Return the size of a record in bytes; empty values, which Flower cannot count, have the size of their name."""
     try:
         return int(record.count_bytes())
     except (ValueError, IndexError):
@@ -295,12 +295,12 @@ def _byte(record: Any) -> int:
 
 
 def is_training(message: Message) -> bool:
-    """Whether a message requests training: its type is `train`, or `train.<action>`."""
+    """Return True if a message requests training, which means the type `train` or `train.<action>`."""
     return str(message.metadata.message_type).partition(".")[0] == "train"
 
 
 def fingerprint(content: RecordDict) -> bytes:
-    """A hash that is equal for equal records."""
+    """Return a hash that is equal for equal records."""
     whole = blake2b(digest_size=16)
     for key, record in content.items():
         whole.update(repr((key, type(record).__name__)).encode())

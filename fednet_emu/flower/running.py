@@ -1,4 +1,4 @@
-"""Run a Flower app: its `ServerApp` as a program of simulated time, its `ClientApp` on the devices."""
+"""Run a Flower app: the `ServerApp` as a program in simulated time, and the `ClientApp` on the devices."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from fednet_emu.host import frozen_before
 
 
 def played(app: App, fed: Federation) -> Process:
-    """The app as a process: it ends when the `ServerApp` returns, or by a stop rule."""
+    """Run the app as a process, which ends when the `ServerApp` returns, or by a stop rule."""
     config, turns = app.config(), Turns(fed)
     here = InProcess()
-    alone = fed.workers == 1 or parent_process() is not None  # a run of a sweep is such a process already
+    alone = fed.workers == 1 or parent_process() is not None  # a run of a sweep is already in its own process
     executor = here if alone else WorkerProcesses(app, fed.workers)
     clients = Clients(fed, config, app.work, executor)
     loops = Loops(app.control, fed) if isinstance(app.control, Flower141) else None
@@ -57,7 +57,7 @@ def played(app: App, fed: Federation) -> Process:
 
 @contextmanager
 def _at_home(home: AbstractContextManager[None]) -> Iterator[None]:
-    """Contexts of the whole run: the app's modules, replacements of the host's clock, the log, short collections."""
+    """Provide the app's modules, patches of clocks and of Flower, the log, and short garbage collections for a run."""
     with ExitStack() as stack:
         stack.enter_context(home)
         stack.enter_context(CLOCKS.installed())

@@ -1,4 +1,4 @@
-"""Metrics of clients and strategies, as evaluations, tables of devices, and series."""
+"""Records of the metrics of clients and strategies: evaluations, tables of devices, and series."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fednet_emu.records.rows import DeviceEvaluationRow
 _PLACES = ("", "eval_", "test_", "val_", "valid_", "validation_", "evaluate_", "centralized_", "central_", "server_")
 ACCURACY = frozenset(f"{place}{name}" for place in _PLACES for name in ("accuracy", "acc"))
 LOSS = frozenset(f"{place}loss" for place in _PLACES)
-"""Usual names of the two scores, in lower case with underscores."""
+"""Usual names of accuracy and loss, in lower case with underscores."""
 
 Metrics = Mapping[str, Any]
 
@@ -30,7 +30,7 @@ class Scores:
     """Records the metrics of an app.
 
     Attributes:
-        in_strategy: whether a strategy of Flower is active, which aggregates the clients' metrics.
+        in_strategy: True while a strategy of Flower is active, which aggregates the metrics of clients.
     """
 
     def __init__(self, fed: Federation, turns: Turns) -> None:
@@ -39,7 +39,7 @@ class Scores:
         self._central = False
 
     def replies(self, replies: Sequence[Message]) -> None:
-        """Record replies of clients."""
+        """Record the metrics in replies of clients."""
         evaluated = []
         for reply in replies:
             if reply.has_content():
@@ -53,7 +53,7 @@ class Scores:
             self._report(_mean(evaluated))
 
     def summed_up(self, what: str, metrics: Metrics | None) -> None:
-        """Record aggregated metrics of a strategy (`train` or `evaluate`), or of its own evaluation (`central`)."""
+        """Record the metrics that a strategy aggregates (`train`, `evaluate`) or measures on the server (`central`)."""
         if not metrics:
             return
         self._series("server_metrics", metrics, source=what)
@@ -81,7 +81,7 @@ class Scores:
 
 
 def found(metrics: Metrics, names: frozenset[str]) -> float | None:
-    """The first metric with one of these names, ignoring case and hyphens; None if there is none."""
+    """Return the first metric with one of these names, ignoring case and hyphens; None without such a metric."""
     return next(
         (
             float(value)
@@ -93,19 +93,19 @@ def found(metrics: Metrics, names: frozenset[str]) -> float | None:
 
 
 def _metrics(reply: Message) -> dict[str, Any]:
-    """The metrics of a reply, including those in a `ConfigRecord` of the classic interface."""
+    """Return the metrics of a reply, including metrics in a `ConfigRecord` of the classic interface."""
     records = reply.content.items()
     parts = [its for key, its in records if key.endswith("res.metrics") or isinstance(its, MetricRecord)]
     return {key: value for part in parts for key, value in part.items()}
 
 
 def _examples(metrics: Metrics) -> float:
-    """The number of examples of metrics; 0 if unknown."""
+    """Return the number of examples that metrics state; 0 if unknown."""
     return next((float(metrics[name]) for name in EXAMPLES if name in metrics), 0.0)
 
 
 def _mean(each: Sequence[Metrics]) -> dict[str, float]:
-    """The mean of common metrics, weighted by the number of examples if all state it."""
+    """Return the mean of each common metric, weighted by the numbers of examples if all metrics state a number."""
     weights = list(map(_examples, each))
     if not all(weights):
         weights = [1.0] * len(each)
@@ -121,7 +121,7 @@ def _mean(each: Sequence[Metrics]) -> dict[str, float]:
 
 
 def _observed(start: Callable[..., Any]) -> Callable[..., Any]:
-    """`Strategy.start`, which also records aggregated and own evaluations in the scores of the grid."""
+    """Return a patch of `Strategy.start` that also records all evaluations in the scores of the grid."""
     signature = inspect.signature(start)
 
     def observed_start(self: Any, grid: Any, *args: Any, **options: Any) -> Any:
@@ -140,7 +140,7 @@ def _observed(start: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _telling(strategy: Any, scores: Scores) -> Iterator[None]:
-    """Make a strategy record its aggregated metrics."""
+    """Make a strategy record its aggregated metrics inside the `with` block."""
     tellers: dict[str, Callable[[Any], None]] = {
         "aggregate_train": lambda result: scores.summed_up("train", result[1]),
         "aggregate_evaluate": lambda result: scores.summed_up("evaluate", result),
@@ -168,4 +168,4 @@ def _recorded(function: Callable[..., Any], record: Callable[[Any], None]) -> Ca
 
 
 STRATEGIES = StandIns(lambda: [StandIn(Strategy, "start", _observed(Strategy.start))])
-"""The replacement of `Strategy.start`."""
+"""The patch of `Strategy.start`."""

@@ -1,4 +1,4 @@
-"""Differences between Flower's versions, 1.26 and later, and non-public parts, in one file."""
+"""Differences between versions of Flower (1.26 and later), and use of parts of Flower that are not public."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from fednet_emu.flower.host import host_time_s
 
 RUN_ID = 1
 SERVER_NODE = 1
-"""Flower's own number of the server; device k is node k + 2."""
+"""Flower's node ID of the server; device k has the node ID k + 2."""
 FIRST_NODE = 2
 LOST_MESSAGE, LOST_REPLY = 3, 4
-"""Codes of `Error`: the message, or the reply to it, is not available."""
+"""Codes of Flower's `Error` for a lost message and for a lost reply."""
 
 OURS = logging.getLogger("fednet_emu")
 
 
 def stamp(message: Message, number: int) -> None:
-    """Set the number and endpoints of a message of the server, as Flower's server does."""
+    """Set the ID, the run and the source of a message, as Flower's server does."""
     message.metadata.__dict__.update(_message_id=str(number), _run_id=RUN_ID, _src_node_id=SERVER_NODE)
 
 
 @contextmanager
 def identity(node: int) -> Iterator[None]:
-    """Messages made in this block have this node as source (Flower 1.37 and later read it from a class)."""
+    """Make `node` the source of messages made inside the `with` block (a class attribute since Flower 1.37)."""
     known = _task_identity()
     if known is None:
         yield
@@ -52,7 +52,7 @@ def _task_identity() -> Any:
 
 
 def empty_run() -> Any:
-    """Flower's description of a run; an app may read the number of the run in it."""
+    """Return Flower's description of a run, in which an app may read the ID of the run."""
     for place in ("flwr.supercore.run", "flwr.common.typing"):
         try:
             return import_module(place).Run.create_empty(RUN_ID)
@@ -63,7 +63,7 @@ def empty_run() -> Any:
 
 @contextmanager
 def logged() -> Iterator[None]:
-    """Redirect Flower's log to the log of the run."""
+    """Redirect Flower's log to the log of the run inside the `with` block."""
     theirs = logging.getLogger("flwr")
     before = list(theirs.handlers), theirs.propagate
     theirs.handlers, theirs.propagate = [_Forward()], False
@@ -74,7 +74,7 @@ def logged() -> Iterator[None]:
 
 
 class _Forward(logging.Handler):
-    """Forwards records with the host's time instead of the simulated one."""
+    """Forwards log records with the host's time in place of simulated time."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.INFO and OURS.isEnabledFor(record.levelno):

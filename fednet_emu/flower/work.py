@@ -1,4 +1,4 @@
-"""Floating-point operations of an app's answers: given per example, counted by PyTorch, or estimated."""
+"""Number of floating-point operations per message of an app: given per example, counted by PyTorch, or estimated."""
 
 from __future__ import annotations
 
@@ -16,30 +16,28 @@ if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
 
 EXAMPLES = ("num-examples", "num_examples")
-"""The metrics with the number of examples of a reply; the classic interface uses the second name."""
+"""Names of the metric with the number of examples of a reply; the classic interface uses the second name."""
 
 
 FLOP_PER_PARAMETER = {"train": 6.0, "evaluate": 2.0}
-"""Operations per parameter and example without a count: a multiply-add forward, and two backward."""
+"""Estimated operations per parameter and example: a multiply-add in the forward pass, and two in the backward pass."""
 
 
 class FlowerWork(Component):
-    """Operations of a client per message."""
+    """Number of floating-point operations of a client per message."""
 
     flop_per_example: float | None = Field(None, ge=0)
-    """Floating-point operations of training for each of the `num-examples` of its reply, over all local epochs. null
-    counts the operations of the first message of each type at each device, with PyTorch's FLOP counter; an app that
-    trains without PyTorch is assumed to need 6 per parameter and example, and 2 in evaluation.
-    """
+    """Floating-point operations of training, over all local epochs, for each of the `num-examples` that the reply
+    states. null counts the operations of the first message of each type at each device with PyTorch's FLOP counter; an
+    app that trains without PyTorch is assumed to need 6 per parameter and example in training, and 2 in evaluation."""
     evaluate_flop_per_example: float | None = Field(None, ge=0)
-    """Floating-point operations of evaluation per example; null takes a third of `flop_per_example`, as there is no
-    backward pass.
-    """
+    """Floating-point operations of evaluation per example; null takes a third of `flop_per_example`, because evaluation
+    has no backward pass."""
 
 
 @final
 class Toll:
-    """Computes the operations of messages."""
+    """Computes the number of floating-point operations for each message."""
 
     def __init__(self, work: FlowerWork) -> None:
         self._work = work
@@ -48,11 +46,11 @@ class Toll:
         self._warned = False
 
     def counts(self, device: Device, kind: str) -> bool:
-        """Whether the operations of this message are counted: only for the first message of its type at the device."""
+        """Return True if the operations of a message are counted, as for the first message of a type at a device."""
         return self._work.flop_per_example is None and (device.index, kind) not in self._counted
 
     def learn(self, device: Device, kind: str, counted: int | None) -> None:
-        """Record the counted operations of a message of this type at a device, if they were counted."""
+        """Record the operations counted for a message of type `kind` at a device; None if nothing was counted."""
         if counted is None:
             return
         self._counted[device.index, kind] = counted
@@ -60,17 +58,17 @@ class Toll:
             self._most_in_training = max(counted, self._most_in_training or 0)
 
     def before(self, device: Device, kind: str) -> float | None:
-        """The operations of a message of this type, if they are known before the reply."""
+        """Return the number of operations of a message of type `kind` if known before the reply; otherwise None."""
         if self._work.flop_per_example is None:
             counted = self._counted.get((device.index, kind))
             return None if counted == 0 and self._is_estimated(kind) else counted
         return None if self._per_example(kind) else 0.0
 
     def flop(self, device: Device, kind: str, content: RecordDict, reply: Message) -> float:
-        """The operations of a message of this type, with these records.
+        """Return the number of operations of a message of type `kind` with the records `content`.
 
         Raises:
-            ScenarioError: they are unknown.
+            ScenarioError: the number is unknown.
         """
         per_example = self._per_example(kind)
         if per_example is None:
@@ -91,15 +89,15 @@ class Toll:
         return 0.0
 
     def _is_estimated(self, kind: str) -> bool:
-        """Whether the operations of messages of this type without a count are estimated: the app does not use PyTorch.
+        """Return True if messages of type `kind` for which PyTorch counts no operations get an estimate.
 
-        An evaluation without counted operations needs none if PyTorch does count the training.
+        If PyTorch counts operations in training, an evaluation without counted operations is assumed to need none.
         """
         category = _category(kind)
         return category == "train" or (category == "evaluate" and self._most_in_training == 0)
 
     def _estimate(self, device: Device, kind: str, n_parameters: int) -> float:
-        """The operations per example of an app without PyTorch, with a warning the first time."""
+        """Return the estimated operations per example of an app without PyTorch; warn the first time."""
         category, uncounted = _category(kind), f"PyTorch has counted no operation in the training of {device.name}"
         if category == "train" and not n_parameters:
             raise ScenarioError(
@@ -122,16 +120,16 @@ def _category(kind: str) -> str:
 
 
 def _n_parameters(content: RecordDict) -> int:
-    """The number of real numbers in the arrays of these records."""
+    """Return the number of real numbers in the arrays of the records."""
     arrays = (array for record in content.array_records.values() for array in record.values())
     return sum(math.prod(array.shape) for array in arrays if "float" in array.dtype)
 
 
 def _examples(device: Device, kind: str, reply: Any) -> float:
-    """The number of examples in a reply.
+    """Return the number of examples that a reply states.
 
     Raises:
-        ScenarioError: the reply does not state it.
+        ScenarioError: the reply does not state a number of examples.
     """
     if not reply.has_content():
         return 0.0

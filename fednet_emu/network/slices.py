@@ -1,4 +1,4 @@
-"""Slices of a band: guaranteed, largest and weighted parts, and priorities, for the federation and for other users."""
+"""Slices of a band, with guaranteed, maximum and weighted resource shares, for the federation and other users."""
 
 from __future__ import annotations
 
@@ -17,27 +17,29 @@ from fednet_emu.network.air.sharing import Active, Allocation, RateInputs, Shari
 from fednet_emu.network.air.transfer import FileTransfer, Transfer
 
 FEDERATION, OTHERS = "fl", "others"
-"""Slices of the federation, and of traffic without a slice."""
+"""Names of the slice of the federation, and of the slice for traffic without a slice."""
 _NOISE = 1e-12
 
 
 class Slice(Component):
-    """A part of the uplink and of the downlink, with the attributes of RRMPolicyRatio (3GPP TS 28.541, 4.3.36).
+    """A share of the uplink and of the downlink, with the attributes of RRMPolicyRatio (3GPP TS 28.541, 4.3.36).
 
-    Parts are fractions of the band, not of bits. Transmissions of one slice share its part equally.
-    Ignored here: admission control, and rates in bit/s instead of parts.
+    Shares are fractions of the band, not of bits. Transmissions of a slice divide the share of the slice equally.
+    Ignored here: admission control, and rates in bit/s in place of shares.
     """
 
     priority: int = Field(0, ge=0, le=100)
-    """Order in which slices receive the band beyond guarantees; 0 is first. With access tdma, the order of turns."""
+    """Priority of the slice, of which 0 is the highest, for the band beyond the guarantees. With access tdma, the order
+    of turns."""
     weight: float = Field(1.0, gt=0, le=1e6)
-    """Weight among slices of one priority: parts are proportional to weights, from the guarantee to `max`."""
+    """Weight of the slice; with equal priority, shares are proportional to weights, from the guarantee to `max`."""
     dedicated: float = Field(0.0, ge=0, le=1)
-    """Part that is reserved for the slice, even while it sends nothing."""
+    """Share of the band that is reserved for the slice, even while the slice sends nothing."""
     min: float = Field(0.0, ge=0, le=1)
-    """Part that is guaranteed while the slice sends, else available to other slices; at least `dedicated`."""
+    """Share of the band that is guaranteed while the slice sends; other slices may use it at other times. The guarantee
+    is at least `dedicated`."""
     max: float = Field(1.0, gt=0, le=1)
-    """Largest part, even while the rest of the band is free."""
+    """Maximum share of the band, even while other parts of the band are free."""
 
     @model_validator(mode="after")
     def _is_in_order(self) -> Self:
@@ -47,7 +49,7 @@ class Slice(Component):
 
     @property
     def guaranteed(self) -> float:
-        """The larger of `min` and `dedicated`."""
+        """Guaranteed share of the band while the slice sends: the larger of `min` and `dedicated`."""
         return max(self.min, self.dedicated)
 
 
@@ -66,18 +68,18 @@ class Slices:
         self.given = bool(given)
 
     def of(self, transfer: Transfer) -> int:
-        """Number of the slice of a transfer."""
+        """Return the index of the slice that carries a transfer."""
         return transfer.slice if type(transfer) is FileTransfer else self._own
 
     def level(self, transfer: Transfer) -> int:
-        """Priority of a transfer."""
+        """Return the priority of the slice that carries a transfer."""
         return self._all[self.of(transfer)].priority
 
     def parts(self, active: Sequence[bool]) -> list[float]:
-        """Part of the band of each slice; `active` slices have transmissions on the air.
+        """Return the share of the band for each slice; `active` slices have transmissions on the air.
 
-        Each active slice has its guarantee. The rest, without the dedicated parts of inactive slices, is given in order
-        of priority. Parts of one priority are proportional to weights, within guarantees and largest parts.
+        Each active slice gets its guarantee. The remaining band, without the dedicated shares of inactive slices, is
+        given in order of priority. With equal priority, shares follow the weights, from the guarantee to the maximum.
         """
         own = [(number, its) for number, its in enumerate(self._all) if active[number]]
         part = [0.0] * len(self._all)
@@ -94,7 +96,7 @@ class Slices:
         return part
 
     def taken(self, own: int, files: Mapping[int, int]) -> float:
-        """Part of its band that the federation loses, by its bursts (`own`) and `files` by slice on the air."""
+        """Return the fraction of its share that the federation loses, with `own` bursts and `files` on the air."""
         if not self.given:
             others = sum(files.values())
             return others / (own + others) if others else 0.0
@@ -107,7 +109,7 @@ class Slices:
 
 
 def _shared(level: Sequence[Slice], room: float) -> list[float]:
-    """Parts clamp(weight t, guaranteed, max) of slices, with t such that their sum is `room`, or else all are `max`."""
+    """Return the shares clamp(weight t, guaranteed, max), with t such that the shares sum to `room`, or else `max`."""
     for edge in sorted({edge / its.weight for its in level for edge in (its.guaranteed, its.max)}):
         if sum(min(max(its.weight * edge, its.guaranteed), its.max) for its in level) >= room - _NOISE:
             free = [its for its in level if its.guaranteed / its.weight < edge <= its.max / its.weight]
@@ -121,10 +123,10 @@ def _shared(level: Sequence[Slice], room: float) -> list[float]:
 
 @final
 class Sliced(Sharing):
-    """Sharing of a band whose parts follow from slices.
+    """Sharing of a band by slices.
 
     Args:
-        access: the access scheme; without slices it divides the band equally.
+        access: the access scheme, which divides the band equally without slices.
     """
 
     overlapping: ClassVar[bool] = False
@@ -133,7 +135,7 @@ class Sliced(Sharing):
         self._access, self._slices = access, slices
 
     def _part(self, active: Active) -> Array:
-        """Part of the band of each burst [bursts]."""
+        """Return the shares [bursts] of the band."""
         of = active.slice_of
         assert of is not None, "an air with slices knows them"
         counts = np.bincount(of, minlength=len(self._slices.names))
@@ -141,14 +143,14 @@ class Sliced(Sharing):
         return part
 
     def power(self, inputs: RateInputs) -> Array:
-        """Power of each burst; a burst without a part of the band draws none."""
+        """Return the power of each burst, which is 0 for a burst without a share of the band."""
         own = self._access.power(inputs)
         return (inputs.active.part[:, None] if own is None else own) * (self._part(inputs.active) > 0)[:, None]
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Equal parts within each slice; a transmission without a part stays on the air and carries no bits."""
+        """Return equal shares within each slice; a transmission without a share stays on the air without bits."""
         active, part = inputs.active, self._part(inputs.active)
-        share = np.where(part > 0, part, 1.0 / len(part))[active.burst]  # a part of 0 would have an infinite SINR
+        share = np.where(part > 0, part, 1.0 / len(part))[active.burst]  # a share of 0 would have an infinite SINR
         carries = np.broadcast_to((part > 0)[active.burst][:, None], inputs.own.shape)
         if self._access.wired:
             return Allocation(inputs.own, share[:, None], inputs.own, carries)
@@ -156,7 +158,7 @@ class Sliced(Sharing):
 
 
 def problems(slices: Mapping[str, Slice], scenario: Any) -> Iterator[tuple[str, str]]:
-    """Find slices that are invalid or cannot be combined with the scenario: (key, error)."""
+    """Yield the key and the error of each slice that is invalid or contradicts the scenario."""
     classes = scenario.traffic
     for place, its in enumerate(classes):
         if its.slice is not None and its.slice not in {*slices, OTHERS, FEDERATION}:

@@ -1,4 +1,4 @@
-"""One direction of the air for packets: queues, turns, and departures at exact instants of scenario time."""
+"""The air in one direction for packets: queues, turns, and departures at exact instants of scenario time."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from fednet_emu.kernel.work import BIT, done_ns
 from fednet_emu.realtime.pace import Pace
 
 CONTROL_BYTE = 200
-"""Largest packet that does not wait for a turn: acknowledgements and handshakes are sent between packets of others."""
+"""Maximum size in bytes of packets that need no turn, such as acknowledgements; they go between packets of others."""
 TURN_NS = 100_000_000
-"""Time that a link keeps its turn after its last larger packet. Others use the air meanwhile; it is longer than the
-wait of a sender for a processor on a busy host.
-"""
+"""Time in ns that a link keeps its turn after its last packet above `CONTROL_BYTE`. Other links use the air meanwhile.
+A sender on a busy host waits for a processor for less than this time."""
 
 
 class Departure(NamedTuple):
-    """A packet that has left the air: its link, content, and the instants (ns) of its arrival, first bit and last bit.
+    """A packet that has left the air: link, content, and the instants in ns of its arrival, first bit and last bit.
 
-    `power_ns` is the integral, over its time on the air, of the share of the sender's power.
+    `power_ns` is the sender's fraction of full power, integrated over the time on the air in ns.
     """
 
     link: int
@@ -35,22 +34,22 @@ class Departure(NamedTuple):
 
 
 class _Link:
-    """A link with its queue; the packet at its head is on the air while the link is."""
+    """A link with a queue of packets; while the link is on the air, the packet at the head of the queue is sent."""
 
     def __init__(self, number: int) -> None:
         self.number, self.cell = number, 0
-        self.queue: deque[tuple[bytes, int]] = deque()  # packets and their arrivals
+        self.queue: deque[tuple[bytes, int]] = deque()  # packets and their arrival times
         self.queued_byte = 0
-        self.left = 0  # work of the head at `since_ns`
+        self.left = 0  # remaining work of the packet at the head, at `since_ns`
         self.since_ns = self.started_ns = 0
         self.per_ns, self.power, self.power_ns = 0, 0.0, 0.0
         self.on_air = False
-        self.turn_ns = -TURN_NS  # request of its turn
-        self.data_ns = -TURN_NS  # departure of its last packet that was no control packet
-        self.dry_ns = FOREVER_NS  # start of its empty queue while it is on the air
+        self.turn_ns = -TURN_NS  # time at which the link requested its turn
+        self.data_ns = -TURN_NS  # departure of the last packet that was not a control packet
+        self.dry_ns = FOREVER_NS  # time since which the queue is empty while the link is on the air
 
     def claim(self) -> tuple[int, int, int]:
-        """Rank a new head: control packets first, then turns in order; a turn is requested if necessary."""
+        """Return the rank of a new head: control packets first, then in order of turns; request a turn if needed."""
         packet, arrived_ns = self.queue[0]
         if len(packet) <= CONTROL_BYTE:
             return 0, arrived_ns, self.number
@@ -63,7 +62,7 @@ _number = attrgetter("number")
 
 
 class _Cell:
-    """The places of a cell: the number of free ones, and a heap of waiting links."""
+    """The capacity of a cell: the number of links that may still send, and a heap of waiting links."""
 
     def __init__(self, free: int) -> None:
         self.free = free
@@ -73,24 +72,24 @@ class _Cell:
 class LiveAir:
     """The packets of one direction, whose links share a band by the access scheme.
 
-    Without a limit of places, a link with packets is on the air until its queue has been empty for the hold time. With
-    a limit, links take turns in the order of their requests; the link with the first turn sends whenever it has
-    packets, and keeps the turn for `TURN_NS` after its last one. A packet on the air is never interrupted, and one of
-    at most `CONTROL_BYTE` precedes all others.
+    If `places` is None, a link with packets is on the air until its queue has been empty for the hold time. Otherwise,
+    links take turns in the order of their requests. The link with the first turn sends whenever packets are queued, and
+    keeps the turn for `TURN_NS` after its last packet. A packet on the air is never interrupted. A packet of at most
+    `CONTROL_BYTE` precedes all larger packets.
 
-    All times are scenario time in ns. A departure follows from the arrivals of packets and from the rates, not from the
-    instant of the call: a late caller gets the same departures.
+    All times are scenario time in ns. A departure depends on the arrivals of packets and on the rates, not on the
+    instant of the call, so that a late caller gets the same departures.
 
     Args:
         pace: the rates.
-        places: largest number of simultaneous links of a cell on the air; None for no limit.
-        queue_byte: capacity of the queue of each link; further packets are dropped.
-        hold_ns: time that a link counts as on the air after its queue became empty, without a limit of places.
+        places: maximum number of links of a cell that are on the air at once; None for no limit.
+        queue_byte: capacity in bytes of the queue of each link; further packets are dropped.
+        hold_ns: time that a link counts as on the air after its queue became empty, if `places` is None.
 
     Attributes:
-        next_ns: the instant of the next departure or change of rates; `departures` must be called before the next `put`
-            after it.
-        awaited_ns: `next_ns` while a packet is on the air; without one no packet can leave before the next `put`.
+        next_ns: instant of the next departure or change of rates. A `put` after this instant must be preceded by a call
+            of `departures`.
+        awaited_ns: `next_ns` while a packet is on the air. Otherwise no packet can leave before the next `put`.
     """
 
     def __init__(self, pace: Pace, *, places: int | None, queue_byte: int, hold_ns: int) -> None:
@@ -98,15 +97,15 @@ class LiveAir:
         self._links: dict[int, _Link] = {}
         self._cells: dict[int, _Cell] = {}
         self._on_air: list[_Link] = []
-        self._ends: list[tuple[int, int, _Link]] = []  # heap of the ends of all heads on the air
+        self._ends: list[tuple[int, int, _Link]] = []  # heap of the departure times of all packets on the air
         self._holds: deque[tuple[int, _Link]] = deque()  # instants at which links with empty queues leave
         self._edge_ns = FOREVER_NS
         self.next_ns = self.awaited_ns = FOREVER_NS
 
     def put(self, link: int, packet: bytes, now_ns: int) -> bool:
-        """Queue an arriving packet; False if its queue is full and it is dropped.
+        """Queue an arriving packet; return False if the packet is dropped because the queue of the link is full.
 
-        `departures` must have been called for this instant, or for an earlier one with `next_ns` in the future.
+        `departures` must have been called for `now_ns`, or for an earlier instant with `next_ns` after `now_ns`.
         """
         its = self._links.get(link)
         if its is None:
@@ -124,7 +123,7 @@ class LiveAir:
         return True
 
     def departures(self, until_ns: int) -> list[Departure]:
-        """Advance time to an instant; return the packets that have left by then, in order."""
+        """Advance time to `until_ns`; return the packets that have left the air by then, in order."""
         gone: list[Departure] = []
         while self.next_ns <= until_ns:
             now_ns = self.next_ns
@@ -151,7 +150,7 @@ class LiveAir:
             self.awaited_ns = FOREVER_NS
 
     def _begin(self, link: _Link, now_ns: int, done: int) -> None:
-        """Put the head of a queue on the air; `done` work of it is complete."""
+        """Put the packet at the head of a queue on the air, of which the work `done` is already complete."""
         link.left = len(link.queue[0][0]) * 8 * BIT - done
         link.since_ns = link.started_ns = now_ns
         link.dry_ns, link.power_ns = FOREVER_NS, 0.0
@@ -159,12 +158,12 @@ class LiveAir:
             heappush(self._ends, (now_ns + done_ns(link.left, link.per_ns), link.number, link))
 
     def _depart(self, now_ns: int) -> Departure:
-        """Remove the packet with the first end; its link continues, gives its place to another, or becomes silent."""
+        """Remove the packet that departs first; its link continues, lets another link send, or becomes silent."""
         link = heappop(self._ends)[2]
         packet, arrived_ns = link.queue.popleft()
         link.queued_byte -= len(packet)
         span_ns = now_ns - link.since_ns
-        surplus = link.per_ns * span_ns - link.left  # less than a nanosecond's work, which the next packet gets
+        surplus = link.per_ns * span_ns - link.left  # less than a nanosecond's work, credited to the next packet
         power_ns = link.power_ns + link.power * span_ns
         left = Departure(link.number, packet, arrived_ns, link.started_ns, now_ns, power_ns)
         if self._places is not None:
@@ -179,7 +178,7 @@ class LiveAir:
     # ---- turns -------------------------------------------------------------------------------------------------------
 
     def _ask(self, link: _Link, now_ns: int) -> None:
-        """Request a place for the link's head."""
+        """Request that a link may send the packet at the head of its queue."""
         link.cell = self._pace.cell(link.number, now_ns)
         if self._places is None:
             self._enter(link, now_ns)
@@ -192,7 +191,7 @@ class LiveAir:
             self._rate(now_ns)
 
     def _take_turns(self, link: _Link, gone: bytes, now_ns: int, surplus: int) -> None:
-        """After a packet of a link with a place: the link continues, unless it is silent or another has priority."""
+        """After a packet, let the link continue, unless its queue is empty or another link has priority."""
         if len(gone) > CONTROL_BYTE:
             link.data_ns = now_ns
         waiting = self._cells[link.cell].waiting
@@ -207,13 +206,13 @@ class LiveAir:
         self._rate(now_ns)
 
     def _fill(self, cell: _Cell, now_ns: int) -> None:
-        """Give free places to waiting links."""
+        """Let waiting links of a cell send, up to the capacity of the cell."""
         while cell.free and cell.waiting:
             cell.free -= 1
             self._enter(heappop(cell.waiting)[1], now_ns)
 
     def _enter(self, link: _Link, now_ns: int) -> None:
-        insort(self._on_air, link, key=_number)  # in one order, so that known rates are found again
+        insort(self._on_air, link, key=_number)  # always in the same order, so that cached rates are found
         link.on_air, link.per_ns, link.power = True, 0, 0.0
         self._begin(link, now_ns, 0)
 
@@ -226,7 +225,7 @@ class LiveAir:
     # ---- rates -------------------------------------------------------------------------------------------------------
 
     def _rate(self, now_ns: int) -> None:
-        """Subtract the completed work of the heads, and update the rates."""
+        """Subtract the completed work of the packets on the air, and update the rates."""
         on_air = self._on_air
         for link in on_air:
             span_ns = now_ns - link.since_ns

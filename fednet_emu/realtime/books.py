@@ -1,4 +1,4 @@
-"""Records of a live run: its messages as rows of the ledger, predictions, and the delays of the host."""
+"""Records of a live run: messages as rows of the ledger, predictions for the messages, and delays of the host."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS, TransferRow
 
 LATE_NS = 5_000_000
-"""Delay of writing from which a packet counts as late."""
+"""Delay of writing in ns above which a packet counts as late."""
 MOST_LATE = 0.01
-"""Largest share of late packets of a run that is not doubtful."""
+"""Maximum share of late packets; a run with a larger share is doubtful."""
 MOST_WAITING = 0.1
-"""Largest share of its time that a program of such a run may have waited for a processor."""
+"""Maximum share of time that a program waits for a processor; a run with a larger share is doubtful."""
 STARVED = 0.02
-"""Share of a message's time with an empty queue, beyond TCP's predicted gaps, from which it has starved."""
+"""Share of a message's duration with an empty queue, beyond TCP's predicted gaps, above which a message has starved."""
 
 
 class Ran(NamedTuple):
-    """Duration of a program, its wait for a processor, in ns, and its exit.
+    """Times in ns for which a program ran and waited for a processor, and the exit code of the program.
 
-    `code` is its exit code, minus the signal that killed it; 0 if the end of the run ended it.
+    `code` is minus the signal number for a killed program, and 0 for a program that the end of the run ended.
     """
 
     node: int
@@ -45,10 +45,10 @@ class Ran(NamedTuple):
 def write_messages(
     fed: Federation, messages: Sequence[Message], predictions: Sequence[Prediction | None]
 ) -> list[float]:
-    """Add a row of `transfers` and one of `live_messages` for each message, in order of their ends.
+    """Add a row of `transfers` and a row of `live_messages` for each message, in order of the ends of messages.
 
     Returns:
-        The relative errors of the predictions, of messages that did not starve.
+        The relative errors of the predictions for messages that did not starve.
     """
     errors: list[float] = []
     order = sorted(range(len(messages)), key=lambda place: messages[place].ended_ns)
@@ -76,7 +76,7 @@ def write_messages(
 
 
 def _write_transfer(fed: Federation, message: Message) -> None:
-    """Add the row of a message; its size is the transmitted one, with headers and retransmissions."""
+    """Add the row of a message to `transfers`; the size includes headers and retransmissions."""
     ledger, network, kind = fed.ledger, fed.network, KINDS.index("uplink" if message.upwards else "downlink")
     medium = network.uplink if message.upwards else network.downlink
     sender, receiver = (message.device, SERVER) if message.upwards else (SERVER, message.device)
@@ -97,7 +97,7 @@ def _write_transfer(fed: Federation, message: Message) -> None:
 
 
 def _away_ns(presence: Presence, message: Message) -> int:
-    """Time that the device of a message was absent during the message."""
+    """Return the time in ns for which the device was absent during the message."""
     if presence.always:
         return 0
     now_ns, away_ns, own = message.arrived_ns, 0, presence.only(np.array([message.device]))
@@ -115,7 +115,7 @@ def _receive_j(radios: Radios, receiver: int, message: Message) -> float:
 
 
 def write_host(ledger: Ledger, late_ns: Mapping[int, array[int]], programs: Sequence[Ran]) -> dict[str, Any]:
-    """Add the table `live_host`, with a row per second, and `live_programs`; return entries of the summary."""
+    """Add the tables `live_host`, with a row per second, and `live_programs`; return entries for the summary."""
     for second, late in sorted(late_ns.items()):
         half, most = np.quantile(np.frombuffer(late, np.int64), (0.5, 0.99)) / NS_PER_S
         ledger.record("live_host", simulated_s=second, packets=len(late), late_p50_s=half, late_p99_s=most)
@@ -133,7 +133,7 @@ def write_host(ledger: Ledger, late_ns: Mapping[int, array[int]], programs: Sequ
 
 
 def doubts(host: Mapping[str, Any], programs: Sequence[Ran]) -> str:
-    """Reasons why the host was too busy for valid times; empty if there are none."""
+    """Return the reasons why the host was too busy for valid times; empty without such reasons."""
     found = []
     if host["late_share"] > MOST_LATE:
         found.append(f"{host['late_share']:.1%} of the packets were written more than {LATE_NS / 1e6:g} ms late")

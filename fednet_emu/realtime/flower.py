@@ -1,4 +1,4 @@
-"""A Flower app in a live run: its SuperLink, SuperNodes and run as programs, and the records of its actions."""
+"""A Flower app in a live run: SuperLink, SuperNodes and `flwr run` as programs, and records of the app's actions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fednet_emu.records.rows import KINDS, ComputeRow, EvaluationRow, RoundRow
 from fednet_emu.scenario.model import Scenario
 
 OLDEST = (1, 41)
-"""The first version of Flower whose SuperLink uses HTTP."""
+"""First version of Flower whose SuperLink uses HTTP."""
 PORT = 8000
 _REGISTERED = b"SuperNode ID: "
 _HOOK = Path(__file__).parent / "hook"
@@ -39,12 +39,12 @@ class FlowerPrograms:
     """The programs of an app: a SuperLink, a SuperNode on each device, and `flwr run` next to the SuperLink.
 
     Args:
-        fed: network and devices.
-        scenario: its algorithm is the app.
-        folder: the run folder, in which Flower has a folder of its own until `close`.
+        fed: the federation, for network and devices.
+        scenario: the scenario, whose algorithm is the app.
+        folder: the run folder, in which Flower has a separate folder until `close`.
 
     Raises:
-        ScenarioError: the app cannot be played live.
+            ScenarioError: the app cannot be played live.
     """
 
     def __init__(self, fed: Federation, scenario: Scenario, folder: Path) -> None:
@@ -56,7 +56,7 @@ class FlowerPrograms:
         _refuse(self._app, scenario, self._bin)
 
     def prepare(self) -> None:
-        """Make Flower's folders, which belong to the user of the programs."""
+        """Make the folders for Flower, and give them to the user who runs the programs."""
         self.close()
         for device in range(SERVER, self._fed.n_devices):
             home = self._scratch / f"home-{device}"
@@ -66,13 +66,13 @@ class FlowerPrograms:
             os.chown(place, *programs_user())
 
     def close(self) -> None:
-        """Remove Flower's folders."""
+        """Remove the folders for Flower."""
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     # ---- programs ----------------------------------------------------------------------------------------------------
 
     def filled(self, device: int, devices: int) -> tuple[list[str], dict[str, str]]:
-        """The command of a device, or of the server, and the variables of its environment."""
+        """Return the command of a device or of the server, and the environment variables for the command."""
         if device == SERVER:
             where = ["--host", address(SERVER_NODE), "--port", str(PORT)]
             command = ["flower-superlink", "--insecure", *where, "--disable-runtime-dependency-installation"]
@@ -82,7 +82,7 @@ class FlowerPrograms:
         return [str(self._bin / command[0]), *command[1:]], self._environment(device)
 
     def run(self) -> tuple[list[str], dict[str, str]]:
-        """The command that submits the app and ends with its run, and the variables of its environment."""
+        """Return the command that submits the app and waits for its end, and the environment variables for it."""
         settings = " ".join(f"{key}={json.dumps(value)}" for key, value in self._app.run_config.items())
         how = ["--run-config", settings] if settings else []
         app = str(Path(self._app.app).expanduser().resolve())
@@ -100,7 +100,7 @@ class FlowerPrograms:
         }
 
     def _work(self, device: int) -> dict[str, Any]:
-        """Computing times of a device in the scenario."""
+        """Return the quantities from which a device's computing times in the scenario follow."""
         work, processors = self._app.work, self._fed.processors
         training, evaluation = work.flop_per_example, work.evaluate_flop_per_example
         if training is not None and evaluation is None:
@@ -116,11 +116,11 @@ class FlowerPrograms:
     # ---- notes -------------------------------------------------------------------------------------------------------
 
     def registered(self, outputs: list[Path]) -> bool:
-        """Whether all SuperNodes report in their outputs that they are registered."""
+        """Return True if all SuperNodes report in their outputs that they are registered."""
         return all(path.exists() and _REGISTERED in path.read_bytes() for path in outputs)
 
     def look(self) -> None:
-        """Read the new notes of the server."""
+        """Read new notes of the server."""
         path = self._file(SERVER)
         if path.exists() and path.stat().st_size > self._read:
             with path.open("rb") as file:
@@ -131,12 +131,12 @@ class FlowerPrograms:
 
     @property
     def began_ns(self) -> int | None:
-        """The start of the `ServerApp`, by the host's monotonic clock; None before."""
+        """Start of the `ServerApp` in ns of the host's monotonic clock; None before the start."""
         return next((note["ns"] for note in self._notes if note["what"] == "begin"), None)
 
     @property
     def error(self) -> str | None:
-        """The exception of the `ServerApp`, empty without one; None before it has ended."""
+        """Exception of the `ServerApp`; empty without an exception, and None until the `ServerApp` has ended."""
         return next((note["error"] for note in self._notes if note["what"] == "end"), None)
 
     def _file(self, device: int) -> Path:
@@ -148,8 +148,8 @@ class FlowerPrograms:
         """Add rows of `computes`, `rounds` and `evaluations`, and series of metrics.
 
         Returns:
-            Mean start time of processes, in s: the `start_s` of `algorithm.control` on this machine. It is the time
-            from a message to the start of its computation, minus half of SuperExec's period.
+            Mean time in s to start a process, which is `start_s` of `algorithm.control` for this machine: the time from
+            the arrival of a message to the start of its computation, minus half of SuperExec's polling interval.
         """
         self.look()
         files = [(device, self._file(device)) for device in range(self._fed.n_devices)]
@@ -186,7 +186,7 @@ class FlowerPrograms:
 
 
 class _Rounds:
-    """Rounds and scores from the notes. A round begins with messages that request training, and ends with others."""
+    """Rounds and scores from notes; a round lasts from messages that request training to the next such messages."""
 
     def __init__(self, fed: Federation) -> None:
         self._fed = fed
@@ -195,7 +195,7 @@ class _Rounds:
         self._central = False
 
     def add(self, note: Mapping[str, Any], now_ns: int) -> None:
-        """Add a note."""
+        """Add a note to the rounds and scores."""
         what = note["what"]
         if what in ("sent", "end") and (what == "end" or note["count"].get("train")):
             self._end(now_ns)
@@ -242,10 +242,10 @@ def _link() -> str:
 
 
 def _refuse(app: Flower, scenario: Scenario, programs: Path) -> None:
-    """Refuse parts of an app that cannot be played live.
+    """Check that an app can be played live.
 
     Raises:
-        ScenarioError: names the part.
+        ScenarioError: a part of the app cannot be played live; the error names the part.
     """
     found = version("flwr")
     if tuple(map(int, found.split(".")[:2])) < OLDEST:

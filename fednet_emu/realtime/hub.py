@@ -19,25 +19,25 @@ _IPV4 = 4
 
 
 class Hub:
-    """Reads packets from the nodes, passes each through the air, and writes it to its receiver at its due time.
+    """Reads packets from the nodes, passes each packet through the air, and writes the packet to its receiver when due.
 
-    Departures are computed in scenario time from arrivals; a late host delays the writing of one packet, and delays do
-    not accumulate.
+    Departures are computed in scenario time from arrivals. A late host delays the writing of single packets, and these
+    delays do not accumulate.
 
     Args:
-        clock: scenario time in ns, of the host's clock.
-        ports: the file descriptor of each node, read and written one packet at a time without blocking.
+        clock: function that returns scenario time in ns, from the host's clock.
+        ports: the file descriptor of each node, for reading and writing single packets without blocking.
         uplink: the air from devices to the server.
         downlink: the air from the server to devices.
         latency_ns: one-way delay of each packet in addition to the air.
-        is_there: returns whether a device is available at an instant; packets to and from absent devices are dropped.
-            None: always.
+        is_there: function that returns True if a device is available at an instant. Packets to and from absent devices
+            are dropped. None means that all devices are always available.
 
     Attributes:
-        traffic: the passed packets.
-        vanished: packets of absent devices, uplink and downlink.
-        strays: packets without a receiver, or from device to device.
-        late_ns: for each second of scenario time, the delay of each written packet.
+        traffic: the packets that have passed.
+        vanished: numbers of dropped packets of absent devices, uplink and downlink.
+        strays: number of packets without a receiver, or from device to device.
+        late_ns: for each second of scenario time, the delays of the written packets.
     """
 
     def __init__(
@@ -57,29 +57,29 @@ class Hub:
             port: {way(node, other): other for other in ports if (other == SERVER_NODE) != (node == SERVER_NODE)}
             for node, port in ports.items()
         }
-        self._due: deque[tuple[int, int, bytes]] = deque()  # arrivals of packets that have left the air, in order
+        self._due: deque[tuple[int, int, bytes]] = deque()  # due times of packets that have left the air, in order
         self._is_there = is_there
         self.traffic, self.strays, self.vanished = Traffic(), 0, [0, 0]
         self.late_ns: dict[int, array[int]] = defaultdict(lambda: array("q"))
 
     def play(self, longest_s: float, *also: int) -> list[int]:
-        """Pass packets until one of these other file descriptors is readable, or for `longest_s`.
+        """Pass packets for `longest_s` seconds, or until one of the file descriptors `also` is readable.
 
-        Each pass waits for the next packet, from a node or from the air, writes due packets, and reads new ones.
+        Each iteration waits for the next packet from a node or from the air, writes due packets, and reads new packets.
 
         Returns:
-            The readable ones of `also`.
+            The file descriptors in `also` that are readable.
         """
         clock, waited, (up, down) = self._clock, [*self._waited, *also], self._airs
         end_ns = clock() + to_ns(longest_s)
         while True:
-            next_ns = min(up.awaited_ns, down.awaited_ns) + self._latency_ns  # no packet is due before
+            next_ns = min(up.awaited_ns, down.awaited_ns) + self._latency_ns  # no packet on the air is due earlier
             if self._due and self._due[0][0] < next_ns:
                 next_ns = self._due[0][0]
             wait_ns = (next_ns if next_ns < end_ns else end_ns) - clock()
             ready, _, _ = select.select(waited, [], [], wait_ns / NS_PER_S if wait_ns > 0 else 0.0)
             now_ns = clock()
-            self._advance(now_ns)  # a packet must not arrive at links that are behind the time
+            self._advance(now_ns)  # links must be at the current time before a packet arrives
             news = []
             for port in ready:
                 if port in self._node:
@@ -110,7 +110,7 @@ class Hub:
                 self.traffic.dropped[downwards] += 1
 
     def _packets(self, port: int) -> list[tuple[bytes, int]]:
-        """The new packets of a node, up to a number, and their receivers, without strays."""
+        """Return up to `_AT_ONCE` new packets of a node with their receivers, without packets that have no receiver."""
         receivers, found = self._receivers[port], []
         try:
             for _ in range(_AT_ONCE):
@@ -125,7 +125,7 @@ class Hub:
         return found
 
     def _advance(self, now_ns: int) -> None:
-        """Advance time to now in both directions, in order, and write the due packets."""
+        """Advance both directions to `now_ns`, in order of their events, and write the due packets."""
         up, down = self._airs
         while up.next_ns <= now_ns or down.next_ns <= now_ns:
             downwards = down.next_ns < up.next_ns
@@ -140,7 +140,7 @@ class Hub:
                 late_ns.append(now_ns - due_ns)
 
     def _depart(self, air: LiveAir, until_ns: int, *, downwards: bool) -> None:
-        """Advance time in one direction; departing packets go to their receivers, if these are available."""
+        """Advance one direction to `until_ns`, and schedule departed packets for receivers that are available."""
         ports, latency_ns, is_there, passed = self._ports, self._latency_ns, self._is_there, self.traffic.passed
         for gone in air.departures(until_ns):
             if is_there is not None and not is_there(gone.link, gone.ended_ns):

@@ -1,10 +1,11 @@
-"""The process that keeps the namespaces of a live run, and starts the programs in them.
+"""The keeper: the process that keeps the namespaces of a live run, and starts the programs in the namespaces.
 
-It communicates with the command over a socket, in JSON. The started process only enters a user, a mount and a PID
-namespace; its child is the first process there, makes a network namespace with a TUN device for each node, and starts
-the programs. All processes end with the command, however it ends: the kernel kills the first when its parent dies, the
-child with it, and all processes of a PID namespace when its first process dies. The child also ends when the socket is
-closed. Namespaces and TUN devices have no names, so the kernel removes them.
+The keeper communicates with the `fednet` command over a socket, in JSON. The started process only enters a user, a
+mount and a PID namespace. Its child is the first process of the PID namespace, makes a network namespace with a TUN
+device for each node, and starts the programs. All processes end when the command ends for any reason: the kernel kills
+the keeper when its parent dies, the child together with the keeper, and all processes of a PID namespace when the first
+one dies. The child also ends when the socket is closed. Namespaces and TUN devices have no names, so that the kernel
+removes them.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ _MOST_BYTE = 1 << 17
 
 
 def main() -> None:
-    """Keep namespaces for the command behind the socket whose number is the first argument."""
+    """Keep namespaces for the command; the first argument is the file descriptor of the socket to the command."""
     os.set_inheritable(int(sys.argv[1]), False)
     control = socket.socket(fileno=int(sys.argv[1]))
-    with suppress(ConnectionError):  # the command is gone: there is no receiver
+    with suppress(ConnectionError):  # the command has ended, so that there is no receiver
         _keep(control)
 
 
@@ -41,7 +42,7 @@ def _keep(control: socket.socket) -> None:
     host_net = os.readlink("/proc/self/ns/net")
     try:
         linux.unshare(linux.NEW_USERS | linux.NEW_MOUNTS | linux.NEW_PIDS)
-        linux.die_with_parent()  # not before: new credentials reset it
+        linux.die_with_parent()  # only now, because new credentials reset this setting
         _say(control, unshared=True)
         _heard(control)
         child = os.fork()
@@ -58,7 +59,7 @@ def _keep(control: socket.socket) -> None:
 
 
 def _heard(control: socket.socket) -> dict[str, Any]:
-    """The next request of the command.
+    """Return the next request of the command.
 
     Raises:
         ConnectionError: the command has ended.
@@ -86,12 +87,12 @@ class _Keeper:
     def __init__(self, control: socket.socket, plan: dict[str, Any], host_net: str) -> None:
         self._control, self._plan, self._host_net = control, plan, host_net
         self._nets: list[int] = []
-        self._program: dict[int, int] = {}  # the number of the program of each process that was started here
-        self._watched: int | None = None  # the node that is expected to listen
+        self._program: dict[int, int] = {}  # number of the program, by process ID
+        self._watched: int | None = None  # node in which a program is expected to listen
         self._glances = 0
 
     def serve(self) -> NoReturn:
-        """Make the nodes, and serve requests of the command until it ends."""
+        """Make the nodes, and serve requests of the command until the command ends."""
         step = "proc"
         with suppress(ConnectionError):
             try:
@@ -127,7 +128,7 @@ class _Keeper:
     def _start(
         self, program: int, node: int, command: list[str], more: dict[str, str], output: str, *, watch: bool
     ) -> None:
-        """Start a program in the namespace of a node; `watch` requests a report when a program listens there."""
+        """Start a program in the namespace of a node; `watch` requests a report once a program in it listens."""
         process = os.fork()
         if process:
             self._program[process] = program
@@ -148,7 +149,7 @@ class _Keeper:
         os._exit(_NOT_STARTED)
 
     def _look(self) -> None:
-        """Report ended programs, whether the server listens, and waits for a processor."""
+        """Report ended programs, a listening server, and the times that programs have waited for a processor."""
         while True:
             try:
                 process, status = os.waitpid(-1, os.WNOHANG)
@@ -166,7 +167,7 @@ class _Keeper:
             _say(self._control, waited={str(own): _waited_ns(process) for process, own in self._program.items()})
 
     def _listens(self, node: int) -> bool:
-        """Whether a program listens at a TCP port in the namespace of a node."""
+        """Return True if a program listens at a TCP port in the namespace of a node."""
         linux.enter(self._nets[node])
         sockets = [line for name in ("tcp", "tcp6") for line in _lines(Path("/proc/thread-self/net") / name)]
         return any(line.split()[3] == _LISTENS for line in sockets)
@@ -177,7 +178,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _waited_ns(process: int) -> int:
-    """Time that the threads of a process have waited for a processor, in ns; 0 if it has ended."""
+    """Return the time in ns that the threads of a process have waited for a processor; 0 for an ended process."""
     total = 0
     try:
         for thread in Path(f"/proc/{process}/task").iterdir():

@@ -1,6 +1,6 @@
 """Linux calls of live mode that Python 3.11 lacks: namespaces, TUN devices, privileges.
 
-Imports only the standard library, so that the process that keeps the namespaces starts quickly.
+This module imports only the standard library, so that the process that keeps the namespaces starts quickly.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ def _call(name: str, *arguments: int | bytes | None) -> None:
 
 
 def unshare(which: int) -> None:
-    """Enter new namespaces of these kinds; the next child is the first process of a new PID namespace."""
+    """Enter new namespaces of the kinds `which`; the next child is the first process of a new PID namespace."""
     _call("unshare", which)
 
 
 def enter(namespace: int) -> None:
-    """Enter the network namespace behind this file descriptor."""
+    """Enter the network namespace to which the file descriptor `namespace` refers."""
     _call("setns", namespace, NEW_NET)
 
 
 def mount_proc() -> None:
-    """Mount /proc again, so that it shows only the processes of this PID namespace."""
+    """Mount /proc again, so that /proc shows only the processes of this PID namespace."""
     _call("mount", b"none", b"/", None, _PRIVATE, None)
     _call("mount", b"proc", b"/proc", b"proc", _NO_SUID_DEV_EXEC, None)
 
@@ -61,7 +61,7 @@ def forbid_settings() -> None:
     for place in ("/proc", "/sys"):
         _call("mount", place.encode(), place.encode(), None, _BIND_ALL, None)
         below = [point for point in _mount_points() if point.startswith(f"{place}/")]
-        for point in [place, *sorted(below, key=len)]:  # a mount that another one hides is then part of a parent
+        for point in [place, *sorted(below, key=len)]:  # a hidden mount is then part of a read-only parent
             if os.path.exists(point) and not os.statvfs(point).f_flag & os.ST_RDONLY:
                 _call("mount", None, os.fsencode(point), None, _READ_ONLY | _NO_SUID_DEV_EXEC, None)
 
@@ -82,7 +82,7 @@ def wake_exactly() -> None:
 
 
 def give_up_privileges(user: int, group: int) -> None:
-    """Become this user, without any capability now or after another `exec`."""
+    """Become the given user and group, without any capability now or after another `exec`."""
     _call("prctl", _NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
     for capability in range(min(last + 1, _CAPABILITIES)):
@@ -94,7 +94,7 @@ def give_up_privileges(user: int, group: int) -> None:
 
 
 def map_users(process: int, users: Iterable[int], groups: Iterable[int]) -> None:
-    """Map these users and groups to themselves in the user namespace of a process, without others."""
+    """Map only the given users and groups, to themselves, in the user namespace of a process."""
     folder = Path("/proc") / str(process)
     if os.geteuid() != 0:
         (folder / "setgroups").write_text("deny")
@@ -103,7 +103,7 @@ def map_users(process: int, users: Iterable[int], groups: Iterable[int]) -> None
 
 
 def open_tun() -> int:
-    """A new TUN device of this network namespace; it exists while the file descriptor is open in any process."""
+    """Make a TUN device in this network namespace, which exists while any process has the file descriptor open."""
     tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
     try:
         fcntl.ioctl(tun, _SET_INTERFACE, struct.pack("16sH22x", INTERFACE.encode(), _TUN_WITHOUT_HEADER))
@@ -114,7 +114,7 @@ def open_tun() -> int:
 
 
 def configure(address: str, congestion: str | None) -> str:
-    """Set address (in a /16) and congestion control of the TUN device of this network namespace; return the latter.
+    """Set the address (in a /16) and the congestion control for the TUN device of this namespace; return the latter.
 
     Raises:
         OSError: the host does not allow the congestion control `congestion` in namespaces.
@@ -127,7 +127,7 @@ def configure(address: str, congestion: str | None) -> str:
         for name in ("lo", INTERFACE):
             fcntl.ioctl(control, _SET_FLAGS, struct.pack("16sH22x", name.encode(), _UP))
     net = Path("/proc/sys/net")
-    if (net / "ipv6").exists():  # its solicitations would take airtime
+    if (net / "ipv6").exists():  # solicitations of IPv6 would take airtime
         for name in ("all", "default"):
             (net / "ipv6/conf" / name / "disable_ipv6").write_text("1")
     (net / "ipv4/tcp_no_metrics_save").write_text("1")  # connections start without cached metrics

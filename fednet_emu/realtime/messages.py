@@ -1,9 +1,9 @@
 """Messages of programs, reconstructed from packets.
 
-On each TCP connection, a message is a longest run of payload in one direction. Answers of at most `ANSWER_BYTE` in
-total (window updates and pings of HTTP/2, in TLS records) do not end it, unless they are messages of HTTP/1 in clear. A
-part of less than `LEAST_BYTE` before the first or after the last such answer is cut off. Only lengths are used, so
-encryption is no obstacle.
+On each TCP connection, a message is an uninterrupted sequence of payload in one direction. Answers of at most
+`ANSWER_BYTE` in total (window updates and pings of HTTP/2, in TLS records) do not end a message, unless an answer is an
+unencrypted HTTP/1 message. A part of less than `LEAST_BYTE` before the first or after the last such answer is cut off.
+Only lengths of packets are used, so that messages may be encrypted.
 """
 
 from __future__ import annotations
@@ -15,31 +15,32 @@ from fednet_emu.realtime.air import Departure
 from fednet_emu.realtime.packets import Segment, segment
 
 ANSWER_BYTE = 200
-"""Largest total payload of an answer that does not end a message."""
+"""Maximum total payload in bytes of an answer that does not end a message."""
 LEAST_BYTE = 2000
-"""Smallest payload of a message; the rest is control traffic."""
+"""Minimum payload of a message in bytes; anything smaller is control traffic."""
 _ROUND = 1 << 32
 _UNDER_WAY_NS = 1_000_000_000
-"""Largest time from the departure of the last packet of an active message until the kill of its program."""
+"""Maximum time in ns between the last packet of an active message and the kill of the program that sends it."""
 
 
 @dataclass(slots=True)
 class Message:
-    """A message, or a part of one between two answers.
+    """A message, or a part of a message between two answers.
 
     Attributes:
-        upwards: whether it is on the uplink.
-        device: the device that sends or receives it.
-        first, after: numbers of its first byte in the stream, and of the first byte after it.
-        arrived_ns: arrival of its first packet in the queue.
-        started_ns: transmission of its first bit.
-        ended_ns: departure of its last packet.
-        packets: number of its packets that have left.
-        repeated_byte: retransmitted payload.
+        upwards: True for a message on the uplink.
+        device: the device that sends or receives the message.
+        first, after: TCP sequence numbers of the first byte, and of the byte that follows the last byte.
+        arrived_ns: time at which the first packet arrived in the queue.
+        started_ns: time at which the first bit was sent.
+        ended_ns: departure time of the last packet.
+        packets: number of packets that have left.
+        repeated_byte: retransmitted payload in bytes.
         air_byte: transmitted bytes, with headers and retransmissions.
-        starved_ns: time with an empty queue between its packets; `gap_ns` is this time before its first packet.
-        power_ns: integral over time of the share of its sender's power.
-        lost: reason of an incomplete message, in the words of `records/reasons.py`; empty for others.
+        starved_ns: time with an empty queue between packets.
+        gap_ns: time with an empty queue before the first packet.
+        power_ns: the sender's fraction of full power, integrated over time in ns.
+        lost: reason why the message is incomplete, as in `records/reasons.py`; empty for a complete message.
     """
 
     upwards: bool
@@ -59,11 +60,11 @@ class Message:
 
     @property
     def payload_byte(self) -> int:
-        """Its bytes of the stream."""
+        """Payload of the message, in bytes."""
         return (self.after - self.first) % _ROUND
 
     def add(self, packet: Departure, its: Segment) -> None:
-        """Add a packet that has left."""
+        """Add a packet that has left the air to the message."""
         end = (its.sequence + its.size_byte) % _ROUND
         if (new := (end - self.after) % _ROUND) < _ROUND // 2:
             self.repeated_byte += max(its.size_byte - new, 0)
@@ -77,7 +78,7 @@ class Message:
 
 
 def _whole(parts: Sequence[Message]) -> Message:
-    """The message of these consecutive parts."""
+    """Return the message that consists of consecutive parts."""
     first, last = parts[0], parts[-1]
     return Message(
         first.upwards,
@@ -97,15 +98,15 @@ def _whole(parts: Sequence[Message]) -> Message:
 
 
 class _Connection:
-    """The runs of one TCP connection, in the order in which packets leave the air."""
+    """The messages of one TCP connection, from packets in the order in which packets leave the air."""
 
     def __init__(self) -> None:
-        self._run: list[Message] = []  # parts of the present run
+        self._run: list[Message] = []  # parts of the current message
         self._answer: Message | None = None
-        self._next: dict[bool, int] = {}  # by direction, the number of the next new byte
+        self._next: dict[bool, int] = {}  # by direction, the sequence number of the next new byte
 
     def add(self, packet: Departure, its: Segment, *, upwards: bool) -> Sequence[Message]:
-        """Add a packet with payload; return the message that it ends, if any."""
+        """Add a packet with payload; return the message that this packet ends, if any."""
         run, answer = self._run, self._answer
         ended: Sequence[Message] = ()
         if not run or upwards == run[0].upwards:
@@ -132,7 +133,7 @@ class _Connection:
         return Message(upwards, packet.link, first, first, *times_ns, gap_ns=gap_ns)
 
     def end(self) -> Sequence[Message]:
-        """End the current run; return its message, if it has one."""
+        """End the current sequence of payload; return the message in the sequence, if any."""
         run, self._run, self._answer = self._run, [], None
         large = [place for place, part in enumerate(run) if part.payload_byte >= LEAST_BYTE]
         if large:
@@ -146,10 +147,10 @@ class Traffic:
     """The traffic of both directions.
 
     Attributes:
-        messages: the ended messages, in the order of their detection.
-        air_byte: bytes on the air, uplink and downlink, with headers.
-        dropped: packets dropped by full queues, uplink and downlink.
-        died_ns: kill of the program of a device.
+        messages: the ended messages, in the order in which their ends were detected.
+        air_byte: bytes on the air with headers, uplink and downlink.
+        dropped: numbers of packets dropped by full queues, uplink and downlink.
+        died_ns: time at which the program of a device was killed, by device.
     """
 
     def __init__(self) -> None:
@@ -177,7 +178,7 @@ class Traffic:
         self.messages += connection.add(packet, its, upwards=upwards)
 
     def close(self) -> None:
-        """End all messages; active, unanswered messages of a killed program are lost."""
+        """End all messages; an active message of a killed program counts as lost."""
         for (device, *_), connection in self._connections.items():
             for message in connection.end():
                 died_ns = self.died_ns.get(device)

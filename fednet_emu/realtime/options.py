@@ -1,4 +1,4 @@
-"""Programs and options of a live run, and features of scenarios that it does not support."""
+"""Programs and options of a live run, and features of scenarios that live runs do not support."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _WAY_S = 0.0005
 class Commands:
     """The commands of the server and of the clients, as lists of arguments.
 
-    In both, `{server}` is the server's address, `{device}` the number of the device (-1 for the server), `{devices}`
-    their count and `{role}` `server` or `client`. The environment has the same values: FEDNET_SERVER, FEDNET_DEVICE,
-    FEDNET_DEVICES and FEDNET_ROLE.
+    In both commands, `{server}` stands for the address of the server, `{device}` for the index of the device (-1 for
+    the server), `{devices}` for the number of devices, and `{role}` for `server` or `client`. The environment variables
+    FEDNET_SERVER, FEDNET_DEVICE, FEDNET_DEVICES and FEDNET_ROLE have the same values.
     """
 
     server: tuple[str, ...]
@@ -40,7 +40,7 @@ class Commands:
 
     @classmethod
     def of(cls, server: str | None, client: Sequence[str]) -> Commands:
-        """The commands from text; without a command of the server, the command of the clients is used.
+        """Parse commands; if `server` is None, the command of the clients is also the command of the server.
 
         Raises:
             FednetError: the command of the clients is missing, or the command of the server cannot be parsed.
@@ -58,7 +58,7 @@ class Commands:
         return cls(words, tuple(client))
 
     def filled(self, device: int, devices: int) -> tuple[list[str], dict[str, str]]:
-        """The command of a device, or of the server, and the variables of its environment."""
+        """Return the command of a device or of the server, and the environment variables for the command."""
         role, command = ("server", self.server) if device == SERVER else ("client", self.client)
         known = {"server": address(SERVER_NODE), "device": str(device), "devices": str(devices), "role": role}
         words = list(command)
@@ -72,12 +72,12 @@ class LiveOptions:
     """Options of a live run that are not in the scenario.
 
     Attributes:
-        latency_s: one-way delay in addition to the air, for the core network; None takes half of the round trip of the
-            scenario's transport, or 0.0005 s.
-        queue_byte: capacity of the queue of each link.
-        hold_s: time that a link counts as on the air after its queue became empty.
-        tcp: congestion control; None takes the host's.
-        boot_s: longest wait for the server to listen.
+        latency_s: one-way delay of the core network in s, in addition to the air; None takes half of the round-trip
+            time of the scenario's transport, or 0.0005 s.
+        queue_byte: capacity of the queue of each link, in bytes.
+        hold_s: time in s that a link counts as on the air after its queue became empty.
+        tcp: congestion control of TCP; None takes that of the host.
+        boot_s: maximum time in s until the server listens.
     """
 
     latency_s: float | None = None
@@ -87,20 +87,20 @@ class LiveOptions:
     boot_s: float = 60.0
 
     def way_s(self, transport: Transport) -> float:
-        """One-way delay in s in addition to the air of a scenario with this transport."""
+        """Return the one-way delay in s, in addition to the air, for a scenario with this transport."""
         if self.latency_s is not None:
             return self.latency_s
         return transport.rtt_s / 2 if isinstance(transport, Tcp) else _WAY_S
 
 
 def beneath(scenario: Scenario) -> Scenario:
-    """The scenario without transport and session, which its programs and the host provide."""
+    """Return the scenario without transport and session, which the programs and the host provide."""
     update = {"transport": NoTransport(), "session": Session()}
     return scenario.model_copy(update={"network": scenario.network.model_copy(update=update)})
 
 
 def unfit(scenario: Scenario) -> Iterator[Problem]:
-    """Yield the key path of each unsupported setting and the problem."""
+    """Yield the key path and the problem of each setting that live runs do not support."""
     if scenario.devices.count > MOST_DEVICES:
         what = f"each device is a namespace of this machine, got {scenario.devices.count}; {MOST_DEVICES} are the most"
         yield ("devices", "count"), what

@@ -1,4 +1,4 @@
-"""Rates of simultaneous links: the interface of live mode to the simulator's radio.
+"""Rates of simultaneous links, by which live mode uses the simulator's radio.
 
 `LiveAir` uses only the protocol `Pace`; `RatedPace` implements it with the simulator's classes.
 """
@@ -24,9 +24,9 @@ class Paced(NamedTuple):
     """Rates of simultaneous links.
 
     Attributes:
-        per_ns: [links] work of each per ns, in units of `kernel.work`.
-        power: [links] share of its full power that each sender uses.
-        until_ns: end of validity of both, while the same links are on the air.
+        per_ns: work [links] of each link per ns, in units of `kernel.work`.
+        power: fraction [links] of full power that each sender uses.
+        until_ns: instant until which both are valid, as long as the same links are on the air.
     """
 
     per_ns: tuple[int, ...]
@@ -35,23 +35,24 @@ class Paced(NamedTuple):
 
 
 class Pace(Protocol):
-    """The rates of one direction, uplink or downlink; a link has the number of its device."""
+    """The rates of one direction, uplink or downlink; a link has the index of its device."""
 
     def rates(self, links: tuple[int, ...], now_ns: int) -> Paced:
-        """Rates from now on of these links, one or more, if exactly these are on the air."""
+        """Return the rates from `now_ns` on, if exactly the given links (at least one) are on the air."""
 
     def cell(self, link: int, now_ns: int) -> int:
-        """The current cell of a link."""
+        """Return the cell of a link at `now_ns`."""
 
 
 class RatedPace:
     """Rates of an access scheme, from its SINRs and shares of the band.
 
-    They are computed for several fading blocks at once, and kept, because links that only acknowledge change often.
+    Rates are computed for several fading blocks at once and cached, because the set of links that send only
+    acknowledgements changes often.
 
     Args:
-        medium: the medium of one direction without transmissions; its access scheme is not a planned one.
-        clock: the clock of its links.
+        medium: the medium of one direction, without transmissions; its access scheme must not plan transmissions.
+        clock: the clock of the links in the medium.
         cells: number of cells.
     """
 
@@ -69,10 +70,10 @@ class RatedPace:
     def _clear(self) -> None:
         self._on_air = ActiveSet(self._band, self._links, self._cells)
         self._there: list[int] = []
-        self._known: dict[tuple[int, ...], list[Paced]] = {}  # of the next blocks, the last one first
+        self._known: dict[tuple[int, ...], list[Paced]] = {}  # rates of the next fading blocks, last block first
 
     def rates(self, links: tuple[int, ...], now_ns: int) -> Paced:
-        """Rates from now on of these links; moving devices have the links of the current period."""
+        """Return the rates of the links from `now_ns` on; moving devices have the links of the current period."""
         self._look_at(now_ns)
         known = self._known.get(links)
         if known is None or known[0].until_ns <= now_ns:
@@ -84,12 +85,12 @@ class RatedPace:
         return known[-1]
 
     def cell(self, link: int, now_ns: int) -> int:
-        """The cell with the strongest station."""
+        """Return the cell whose station is strongest for the link."""
         self._look_at(now_ns)
         return cell_of(self._links.now().station_of(link))
 
     def _look_at(self, now_ns: int) -> None:
-        """With moving devices, set their clock to this instant, and discard all rates in a new period."""
+        """If devices move, advance their clock to `now_ns`, and discard cached rates in a new movement period."""
         if not self._moving:
             return
         if now_ns > self._clock.now:
@@ -99,7 +100,7 @@ class RatedPace:
             self._clear()
 
     def _rated(self, links: tuple[int, ...], now_ns: int) -> list[Paced]:
-        """Rates of the next blocks, last one first."""
+        """Return the rates of the next fading blocks, last block first."""
         self._show(links, now_ns)
         edges_ns, numbers = self._band.blocks(now_ns, _BLOCKS)
         rated = rate_cells(self._on_air, self._sharing, self._band, numbers)
@@ -114,7 +115,7 @@ class RatedPace:
         return blocks[::-1]
 
     def _show(self, links: tuple[int, ...], now_ns: int) -> None:
-        """Put exactly these links on the air of the active set, each as an endless transmission."""
+        """Make the active set contain exactly the given links, each with an endless transmission."""
         wanted, there = set(links), self._there
         gone = [place for place, link in enumerate(there) if link not in wanted]
         if gone:

@@ -1,4 +1,4 @@
-"""Addresses of nodes, and headers of packets."""
+"""IP addresses of nodes, and headers of IPv4 packets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 from typing import NamedTuple
 
 SERVER_NODE = 0
-"""The server's number among the nodes; device k is node k + 1."""
+"""Number of the server among the nodes; device k is node k + 1."""
 _NETWORK = b"\x0a\x4d"  # 10.77
 _TCP = 6
 _SYN = 2
@@ -16,24 +16,24 @@ _HTTP = (b"HTTP/1.", b"GET ", b"POST ", b"PUT ")
 
 
 def address(node: int) -> str:
-    """IPv4 address of a node: the server is 10.77.0.1, device 0 is 10.77.0.2."""
+    """Return the IPv4 address of a node; the server has 10.77.0.1, device 0 has 10.77.0.2."""
     return f"10.77.{(node + 1) >> 8}.{(node + 1) & 255}"
 
 
 def way(sender: int, receiver: int) -> bytes:
-    """Bytes 12 to 19 of the header of an IPv4 packet from one node to another."""
+    """Return bytes 12 to 19 of an IPv4 header: the addresses of sender and receiver."""
     return b"".join(_NETWORK + (node + 1).to_bytes(2) for node in (sender, receiver))
 
 
 class Segment(NamedTuple):
-    """A TCP packet.
+    """The TCP segment of a packet.
 
     Attributes:
-        ports: the ports of its sender and of its receiver.
-        sequence: number of its first byte in the stream.
-        size_byte: its payload.
-        opens: whether it opens a connection.
-        http: whether its payload begins like a message of HTTP/1.
+        ports: the ports of the sender and of the receiver.
+        sequence: TCP sequence number of the first byte.
+        size_byte: size of the payload in bytes.
+        opens: True if the segment opens a connection.
+        http: True if the payload begins like an HTTP/1 message.
     """
 
     ports: tuple[int, int]
@@ -44,7 +44,7 @@ class Segment(NamedTuple):
 
 
 def segment(packet: bytes) -> Segment | None:
-    """The TCP segment of an IPv4 packet; None for other packets and pure acknowledgements."""
+    """Return the TCP segment of an IPv4 packet; None for other packets and for pure acknowledgements."""
     header = (packet[0] & 15) * 4
     if packet[9] != _TCP or len(packet) < header + 20 or (packet[6] << 8 | packet[7]) & _FRAGMENT:
         return None

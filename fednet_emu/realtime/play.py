@@ -1,4 +1,4 @@
-"""Play a scenario live: programs in namespaces, their packets on the scenario's air, and the records."""
+"""Play a scenario live: run programs in namespaces, pass their packets through the emulated air, and keep records."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ def play_live(
     force: bool = False,
     on_start: Callable[[str], None] = lambda _what: None,
 ) -> dict[str, Any]:
-    """Play a scenario live into a run folder; return its summary, as in summary.json.
+    """Play a scenario live, with records in a run folder; return the summary of the run, as in summary.json.
 
     Args:
         outlook: the scenario and the location of its data.
-        name: its name, for the records.
+        name: the name of the run in the records.
         out: the run folder.
         commands: the programs; None for the programs of the Flower app that is the scenario's algorithm.
         options: options of the live run.
-        force: whether to replace an existing run of the folder, once the new one is done.
-        on_start: receives a sentence for each step of the start.
+        force: True to replace an existing run in the folder when the new run has ended.
+        on_start: function that receives a sentence for each step of the start.
 
     Raises:
         ScenarioError: a part of the scenario cannot be played live.
-        Missing: this machine lacks a requirement.
+        Missing: this machine does not meet a requirement of live runs.
         AppFailed: a program has ended with an error.
         DataError: the folder cannot be used.
     """
@@ -96,10 +96,10 @@ def play_live(
 
 
 def able() -> list[str]:
-    """Return the capabilities of this machine for live runs, in sentences.
+    """Return sentences about the capabilities of this machine for live runs.
 
     Raises:
-        Missing: it cannot play scenarios live.
+        Missing: this machine cannot play scenarios live.
     """
     with Programs(2) as programs, exactly() as first:
         before = "runs before all other processes" if first else "has no priority here, root would give it"
@@ -112,7 +112,7 @@ def able() -> list[str]:
 
 
 class _Live:
-    """An active live run."""
+    """A live run in progress."""
 
     def __init__(
         self,
@@ -126,8 +126,8 @@ class _Live:
     ) -> None:
         self._fed, self._scenario, self._programs, self._folder = fed, scenario, programs, folder
         self._commands, self._options, self._tell = commands, options, on_start
-        self._origin_ns: int | None = None  # of scenario time, on the host's clock
-        self._begun_ns: dict[int, int] = {}  # on the host's clock
+        self._origin_ns: int | None = None  # start of scenario time, on the host's clock
+        self._begun_ns: dict[int, int] = {}  # start of each program, on the host's clock
         self._ran: dict[int, Ran] = {}
         self._busy_s = 0.0
         self._way_s = options.way_s(scenario.network.transport)
@@ -149,7 +149,7 @@ class _Live:
     # ---- phases of a run ---------------------------------------------------------------------------------------------
 
     def play(self) -> None:
-        """Start the server, the clients when it listens, and pass packets until the run is over.
+        """Start the server, start the clients once the server listens, and pass packets until the run is over.
 
         Raises:
             AppFailed: a program has ended with an error.
@@ -173,7 +173,7 @@ class _Live:
                     until_ns = min(until_ns, self._now_ns() + to_ns(left_s))
 
     def _zero_ns(self) -> int:
-        """The start of scenario time, on the host's clock."""
+        """Return the start of scenario time, in ns of the host's clock."""
         return time.monotonic_ns()
 
     def _await_server(self) -> None:
@@ -200,7 +200,7 @@ class _Live:
         return (self._folder.path / self._outputs[program]).resolve()
 
     def _look(self) -> float | None:
-        """Process events; return the remaining time, in s, after the server or all clients have ended, None before."""
+        """Process events; return the remaining time in s once the server or all clients have ended, and None before."""
         for ended in self._programs.news():
             self._end(ended)
         if not self._server_runs():
@@ -228,7 +228,7 @@ class _Live:
     # ---- records -----------------------------------------------------------------------------------------------------
 
     def account(self, data_dir: Path | str | None) -> dict[str, Any]:
-        """Write the passed traffic into the ledger, and return entries of the summary."""
+        """Write the traffic that has passed to the ledger, and return entries for the summary."""
         fed, hub, options = self._fed, self._hub, self._options
         if self._origin_ns is not None and (now_ns := self._now_ns()) > fed.clock.now:
             fed.clock.run(until=now_ns)
@@ -263,9 +263,9 @@ class _Live:
 
 
 class _LiveFlower(_Live):
-    """A live run of a Flower app, from the start of its `ServerApp`, when all SuperNodes are registered, to its end.
+    """A live run of a Flower app, which begins with the `ServerApp`, after all SuperNodes have registered.
 
-    A SuperNode that is killed is recorded, and the app continues without it.
+    If a SuperNode is killed, its end is recorded, and the app continues without this SuperNode.
     """
 
     def __init__(
@@ -278,10 +278,10 @@ class _LiveFlower(_Live):
         app.prepare()
 
     def _zero_ns(self) -> int:
-        """Pass packets without delay until the `ServerApp` begins.
+        """Pass packets without delay until the `ServerApp` begins, and return this instant.
 
         Raises:
-            AppFailed: it does not begin in time.
+            AppFailed: the `ServerApp` does not begin in time.
         """
         end_ns, submitted = time.monotonic_ns() + to_ns(self._options.boot_s), False
         nodes = [self._output(device + 1) for device in range(self._fed.n_devices)]
@@ -318,7 +318,7 @@ class _LiveFlower(_Live):
             self._hub.traffic.died_ns[ended.program - 1] = self._now_ns()
 
     def account(self, data_dir: Path | str | None) -> dict[str, Any]:
-        """Write the passed traffic and the actions of the app; return entries of the summary."""
+        """Write the traffic and the actions of the app to the ledger; return entries for the summary."""
         try:
             entries = super().account(data_dir)
             self._programs.end()
@@ -331,7 +331,7 @@ class _LiveFlower(_Live):
 
 @contextmanager
 def exactly() -> Iterator[bool]:
-    """Set exact timers for this thread, and real-time priority if the host permits it; yield whether it does."""
+    """Give this thread exact timers, and real-time priority if the host permits; yield True if it has priority."""
     linux.wake_exactly()
     before = os.sched_getscheduler(0), os.sched_getparam(0)
     try:

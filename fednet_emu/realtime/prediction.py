@@ -1,4 +1,4 @@
-"""Predictions of the simulator for the messages of a live run."""
+"""Predictions by the simulator for the messages of a live run."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.model import Scenario
 
 WIRE = Packets(headers="tcp-ipv4-timestamps")
-"""Headers of live packets: 52 of 1500 bytes."""
+"""Headers of live packets, which take 52 of 1500 bytes."""
 
 
 class Prediction(NamedTuple):
     """The predicted transfer of a message.
 
     Attributes:
-        took_s: time from its request until its last bit has left the air.
-        ended_s: that instant.
-        gap_s: part of this time in which TCP waits for acknowledgements without data.
-        lost: reason of a loss, in the words of `records/reasons.py`; empty without.
+        took_s: time from the request until the last bit has left the air, in s.
+        ended_s: instant at which the last bit has left the air, in s.
+        gap_s: part of `took_s` in which TCP has nothing to send and waits for acknowledgements.
+        lost: reason of a loss, as in `records/reasons.py`; empty without a loss.
     """
 
     took_s: float
@@ -41,7 +41,7 @@ class Prediction(NamedTuple):
 
     @classmethod
     def of(cls, transfer: Transfer) -> Prediction:
-        """The prediction from an ended transfer."""
+        """Return the prediction from a simulated transfer that has ended."""
         delivery: Any = transfer.value
         phases = transfer.phases
         tail_s, gap_s = (0.0, 0.0) if phases is None else (phases.tail_ns / NS_PER_S, phases.gap_ns / NS_PER_S)
@@ -49,7 +49,7 @@ class Prediction(NamedTuple):
 
 
 class Standing(Tcp):
-    """TCP after its handshakes: messages of live programs are known from the first packet with payload."""
+    """TCP without handshakes, because messages of live programs are detected at the first packet with payload."""
 
     handshakes: ClassVar[int] = 0
 
@@ -57,11 +57,11 @@ class Standing(Tcp):
 def predicted(
     scenario: Scenario, messages: Sequence[Message], data_dir: Path | str | None, way_s: float = 0.0
 ) -> list[Prediction | None]:
-    """Simulate transfers of the payload of messages, requested when their first packets arrived; None for endless ones.
+    """Simulate the transfer of each message, requested when its first packet arrived; None for a transfer without end.
 
-    Only the payload and the start of each message are taken from the live run. A message on the downlink is for one
-    device: programs do not broadcast, and `downlink.mode` does not act. Data of a session are in the payload. `way_s`
-    is the one-way delay of the live run in addition to the air, for a transport.
+    Only the payload and the start of each message are taken from the live run. Each message on the downlink is for one
+    device, because programs do not broadcast, so that `downlink.mode` has no effect. Data of a session are part of the
+    payload. `way_s` is the one-way delay of the live run in s, in addition to the air, for a transport.
     """
     bare, transport = beneath(scenario), scenario.network.transport
     if has_headers := isinstance(transport, Tcp):

@@ -1,4 +1,4 @@
-"""The programs of a live run in namespaces: start, end, and missing requirements of this machine."""
+"""Programs of a live run in namespaces: their start and end, and requirements that this machine does not meet."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _KEEPER = "import sys; sys.path.insert(0, sys.argv[2]); from fednet_emu.realtime
 
 
 class Missing(FednetError):  # noqa: N818  (a property of the machine)
-    """This machine cannot play scenarios live; the text names the missing requirement."""
+    """This machine cannot play scenarios live; the text names the requirement that is not met."""
 
 
 class Ended(NamedTuple):
-    """An ended program: its number, and its exit code, which is minus the signal that killed it."""
+    """An ended program: the number of the program, and its exit code, or minus the signal that killed the program."""
 
     program: int
     code: int
 
 
 class Programs:
-    """The namespaces of a number of nodes, and the programs in them; all end with the `with` block, or this process.
+    """Namespaces of nodes, with programs inside; all of them end with the `with` block, or with this process.
 
     Attributes:
-        ports: the TUN device of each node, as a file descriptor.
+        ports: the file descriptor of the TUN device of each node.
         congestion: the congestion control of TCP in the namespaces.
-        listening: the watched nodes that listen.
-        waited_ns: time that each program has waited for a processor.
+        listening: the watched nodes in which a program listens.
+        waited_ns: time in ns that each program has waited for a processor.
     """
 
     def __init__(self, nodes: int, congestion: str | None = None) -> None:
@@ -87,7 +87,7 @@ class Programs:
         self.ports = {}
 
     def fileno(self) -> int:
-        """The file descriptor that is readable when there are events."""
+        """Return the file descriptor that is readable when there are events."""
         return self._control.fileno()
 
     def start(
@@ -100,9 +100,9 @@ class Programs:
         watch: bool,
         node: int | None = None,
     ) -> None:
-        """Start a program in the namespace of a node, with these variables in its environment.
+        """Start a program in the namespace of a node, with the environment variables `more`.
 
-        The node has the number of the program unless `node` is given. `watch` requests a report of a listening program.
+        `node` is the number of the program by default. `watch` requests an event once a program in the node listens.
         """
         where = program if node is None else node
         self._tell(program=program, node=where, command=list(command), more=more, output=str(output), watch=watch)
@@ -111,7 +111,7 @@ class Programs:
         """Process events of the keeper; return the programs that have ended.
 
         Raises:
-            FednetError: the namespaces are gone.
+            FednetError: the process that keeps the namespaces has ended.
         """
         ended: list[Ended] = []
         self._control.setblocking(False)
@@ -165,13 +165,13 @@ class Programs:
         return FednetError(f"live: the process that keeps the namespaces has ended, got {code}; start the run again")
 
     def _hear(self, what: str) -> tuple[dict[str, Any], int]:
-        """The next message, which must have the kind `what`, and its file descriptor, or -1."""
+        """Return the next message, which must have the key `what`, and the file descriptor sent with it, or -1."""
         body, ports = b"", list[int]()
         try:
             body, ports, _, _ = socket.recv_fds(self._control, _MOST_BYTE, 1)
         except TimeoutError:
             raise _silent() from None
-        except ConnectionError:  # it has ended before it read the request
+        except ConnectionError:  # the keeper has ended before it read the request
             pass
         message = json.loads(body or b'{"missing": "keeper", "errno": 0, "why": "it has ended"}')
         if what not in message:
@@ -185,20 +185,20 @@ def _silent() -> FednetError:
 
 
 def _given_environment() -> dict[bytes, bytes]:
-    """The environment that this process received, without its own changes; programs get the same."""
+    """Return the environment with which this process was started, which the programs get, too."""
     pairs = (pair.partition(b"=") for pair in Path("/proc/self/environ").read_bytes().split(b"\0"))
     return {name: value for name, sign, value in pairs if sign}
 
 
 def programs_user() -> tuple[int, int]:
-    """User and group of the programs: of the caller of `sudo`, else of this process."""
+    """Return the user and group for the programs: those of the caller of `sudo`, or else of this process."""
     if os.geteuid() == 0 and "SUDO_UID" in os.environ:
         return int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID", os.environ["SUDO_UID"]))
     return os.getuid(), os.getgid()
 
 
 def _missing(step: str, number: int, why: str, congestion: str | None) -> Missing:
-    """The missing requirement of this machine, from the step that failed."""
+    """Return the error for a failed `step`, which names the requirement that this machine lacks, and a remedy."""
     if step == "tun" and congestion is not None and number in (errno.EPERM, errno.ENOENT, errno.EINVAL):
         known = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
         if congestion not in known:

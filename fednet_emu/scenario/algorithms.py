@@ -1,4 +1,4 @@
-"""The algorithms by their names in scenario files."""
+"""Table of all algorithms, by their names in scenario files."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -95,7 +95,7 @@ AnyAlgorithm = Annotated[Algorithm, _SLOT]
 
 
 def brings_own_learning(algorithm: Any) -> bool:
-    """Whether an algorithm, given as an object, by its kind or as settings, has its own data and model."""
+    """Return True if an algorithm (an object, a kind, or a mapping of settings) has its own data and model."""
     kind = algorithm.get("kind") if isinstance(algorithm, Mapping) else algorithm
     found = _SLOT.get(kind) if isinstance(kind, str | type) else type(kind)
     return bool(getattr(found, "own_learning", False))

@@ -1,9 +1,9 @@
-"""Read a scenario file with its includes and `--set` overrides into one document that knows each value's file and line.
+"""Documents: scenario files with their includes and `--set` overrides, and with the file and line of each value.
 
     document = apply_overrides(load("cyclic-fedavg"), ["algorithm.lr=0.05"])
     scenario = validate(Scenario, document)
 
-It combines `yaml_text`, `library`, `includes` and `overrides`.
+This module combines the modules `yaml_text`, `library`, `includes` and `overrides`.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from fednet_emu.scenario.tree import KeyPath, Node, Place, file_text, merge, nod
 from fednet_emu.scenario.yaml_text import parse
 
 SHORT_FORMS: ShortForms = {"channel": "channels", "profile": "profiles", "traffic": "traffic"}
-"""Settings whose value may be the name of a file, each with the folder in which the name is searched."""
+"""Settings whose value may be a file name, each with the folder in which the file is looked up."""
 
 CHANNEL, PROFILE = "urban-micro", "phone-2019-mid"
-"""The channel of a scenario without one, and the profile of devices without profile and speed."""
+"""Default channel of a scenario, and default profile of devices without a profile and a speed."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """A scenario as it was written, not yet validated.
+    """The settings of a scenario as they were written, before validation.
 
     Attributes:
-        root: the settings as a tree of values, each with its place.
-        path: the file; None for a scenario that comes from text or from a mapping.
-        short_forms: settings whose value may be the name of a file.
+        root: the settings as a tree of values, each with its file and line.
+        path: the scenario file; None for a scenario that comes from text or from a mapping.
+        short_forms: settings whose value may be a file name, each with the folder in which the file is looked up.
     """
 
     root: Node
@@ -55,11 +55,11 @@ class Document:
 
     @cached_property
     def places(self) -> dict[KeyPath, Place]:
-        """The place (file and line) of every mapping, list and scalar, by key path; `()` is the whole document."""
+        """File and line of every mapping, list and scalar, by key path; the key path `()` is the whole document."""
         return dict(self.root.walk())
 
     def place(self, path: KeyPath) -> Place:
-        """The place of a setting; if it was not written, the place of the nearest written mapping or list around it."""
+        """Return the file and line of a setting; for an omitted setting, of the nearest enclosing mapping or list."""
         while path not in self.places:
             path = path[:-1]
         return self.places[path]
@@ -69,7 +69,7 @@ def load(name: str | Path, folder: Folder = "scenarios", short_forms: ShortForms
     """Read a scenario by path or name, together with its included files.
 
     Raises:
-        ScenarioError: The file does not exist, or the text of it or of an included file has problems; all are listed.
+        ScenarioError: the file does not exist, or the file or an included file is invalid; all problems are listed.
     """
     path = find(str(name), folder)
     root = parse(read_text(path), file_text(path))
@@ -79,10 +79,10 @@ def load(name: str | Path, folder: Folder = "scenarios", short_forms: ShortForms
 
 
 def with_includes(root: Node, path: Path | None = None, short_forms: ShortForms = SHORT_FORMS) -> Document:
-    """Return the document of a tree, from a file or without one, with its includes.
+    """Return the document of a tree, with its includes; `path` is the file of the tree, if any.
 
     Raises:
-        ScenarioError: there are problems in the included files; all are listed.
+        ScenarioError: an included file is invalid; all problems are listed.
     """
     reader = Reader(short_forms, [], () if path is None else (path,))
     whole = reader.expand(root, ())
@@ -92,15 +92,15 @@ def with_includes(root: Node, path: Path | None = None, short_forms: ShortForms 
 
 
 def from_text(text: str, source: str = "scenario", short_forms: ShortForms = SHORT_FORMS) -> Document:
-    """Like `load`, but from text; relative includes start at the working folder, and errors call the text `source`."""
+    """Read a scenario from text; relative includes start at the working folder, and errors call the text `source`."""
     return with_includes(parse(text, source), None, short_forms)
 
 
 def from_mapping(settings: Mapping[str, Any], source: str, short_forms: ShortForms = SHORT_FORMS) -> Document:
-    """Like `from_text`, but from a mapping with the same keys; values may be component objects.
+    """Read a scenario from a mapping with the keys of a scenario file; values may be component objects.
 
     Raises:
-        ScenarioError: a key is not text, or there are problems in included files.
+        ScenarioError: a key is not text, or an included file is invalid.
     """
     return with_includes(node_of(settings, Place(source, 0)), None, short_forms)
 
@@ -109,15 +109,15 @@ def apply_overrides(document: Document, overrides: Iterable[str | Setting]) -> D
     """Return the document with some settings changed, each given as `key.path=value`; see `overrides` for the rules.
 
     Raises:
-        ScenarioError: One line for each override that is malformed or does not fit the document.
+        ScenarioError: an override is malformed, or does not fit the document; one line for each such override.
     """
     return replace(document, root=overridden(document.root, document.short_forms, overrides))
 
 
 def filled(document: Document) -> Document:
-    """Return the document of a scenario with the channel and the profile of the library where it has none.
+    """Return the document of a scenario, completed by the default channel and the default profile of the library.
 
-    A channel or profile without a required key overrides keys of the library's channel or profile.
+    A channel or profile that lacks a required key only replaces the keys that it states in the default one.
     """
     root, reader = document.root, Reader(document.short_forms, [])
     if not isinstance(root.value, dict):
@@ -140,7 +140,7 @@ def filled(document: Document) -> Document:
 
 
 def _states_speed(devices: Mapping[str, Node]) -> bool:
-    """Whether the speed of devices is given in FLOP/s, rather than as a spread around the profile's speed."""
+    """Return True if the speed of devices is given in FLOP/s, rather than as a spread around the profile's speed."""
     speed = devices["speed"].value if "speed" in devices else None
     if isinstance(speed, dict) and "median_flop_per_s" not in speed:
         return "kind" in speed and speed["kind"].value != LogNormalSpeed.kind

@@ -1,8 +1,8 @@
 """Includes: a mapping takes its missing keys from another file.
 
-Any mapping may contain `include: NAME`; its own keys override keys of the file. For the keys in a table of short
-forms a plain text does the same: `channel: urban-micro` means `channel: {include: urban-micro}`. For `profile`,
-names with shares mean a list of files: `{pi-4b: 0.5, jetson-nano: 0.5}` is `[{include: pi-4b, share: 0.5}, ...]`.
+Any mapping may contain `include: NAME`; keys of the mapping override keys of the included file. Some keys accept the
+name alone as a short form: `channel: urban-micro` means `channel: {include: urban-micro}`. For `profile`, names with
+shares mean a list of files: `{pi-4b: 0.5, jetson-nano: 0.5}` is `[{include: pi-4b, share: 0.5}, ...]`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from fednet_emu.scenario.yaml_text import parse
 
 INCLUDE = "include"
 MIXED, SHARE = "profile", "share"
-"""The setting that may be a mixture of files, and the key of the share of each."""
+"""The setting that may be a mixture of files, and the key for the share of each file."""
 _TABLES = "keep large tables in files of data"
 
 ShortForms = Mapping[str, Folder]
-"""Keys whose text value names a file, each with the folder in which names without a path are searched."""
+"""Keys whose value may be a file name, each with the folder in which a file name without a path is looked up."""
 
 
 def read_tree(path: Path, problems: list[str], *, quoted: bool = True) -> Node | None:
-    """Read a file into a tree without its includes; None if it has problems, which are appended.
+    """Read a file as a tree, without its includes; None for an invalid file, whose problems are appended to `problems`.
 
-    They quote the content of a file that is no scenario only if `quoted`.
+    Problems quote the content of a file that is not a scenario only if `quoted` is True.
     """
     try:
         return parse(read_text(path, quoted=quoted), file_text(path), quoted=quoted)
@@ -43,7 +43,7 @@ def read_text(path: Path, *, quoted: bool = True) -> str:
     """Read the text of a file of settings.
 
     Raises:
-        ScenarioError: it cannot be read, is too large, or is no text.
+        ScenarioError: the file cannot be read, is too large, or is not UTF-8 text.
     """
     source = file_text(path)
     try:
@@ -61,7 +61,7 @@ def read_text(path: Path, *, quoted: bool = True) -> str:
 
 
 class Spent:
-    """Used parts of the limits: followed includes and read values."""
+    """Number of includes followed and values read so far, which are limited."""
 
     def __init__(self) -> None:
         self.files = 0
@@ -73,10 +73,10 @@ class Reader:
     """Reads one file and all its includes.
 
     Attributes:
-        short_forms: keys whose text value names a file.
+        short_forms: keys whose value may be a file name.
         problems: the list to which problems are appended.
         files: the chain of including files, innermost last.
-        spent: used parts of the limits, shared with the readers of the other files.
+        spent: number of includes and values so far, shared by the readers of all files of a scenario.
     """
 
     short_forms: ShortForms
@@ -85,17 +85,17 @@ class Reader:
     spent: Spent = field(default_factory=Spent)
 
     def read(self, path: Path, at: KeyPath = ()) -> Node | None:
-        """Return the tree of a file with its includes merged in; None if it has problems, which are collected."""
+        """Return the tree of a file, merged with its includes; None for an invalid file. Problems are collected."""
         tree = read_tree(path, self.problems, quoted=not self.files)
         if tree is None:
             return None
         return Reader(self.short_forms, self.problems, (*self.files, path), self.spent).expand(tree, at)
 
     def expand(self, node: Node, at: KeyPath) -> Node:
-        """Return a tree with its includes merged in; `at` is its key path in the whole scenario.
+        """Return a tree, merged with its includes; `at` is the key path of the tree in the whole scenario.
 
         Raises:
-            ScenarioError: with its includes, the scenario exceeds a limit.
+            ScenarioError: the scenario exceeds a limit together with its includes.
         """
         self.spent.values += 1
         if self.spent.values > MAX_VALUES:
@@ -122,7 +122,7 @@ class Reader:
         return merge(base, Node(own, node.place)) if base else Node(own, node.place)
 
     def include(self, name: Node, at: KeyPath, key: KeyPath) -> Node | None:
-        """Return the tree of a file included at `at`; None if there is a problem, which names `key`."""
+        """Return the tree of a file that is included at the key path `at`; None after a problem, which names `key`."""
         folder: Folder = next(
             (self.short_forms[str(its)] for its in reversed(at) if its in self.short_forms), "scenarios"
         )
@@ -153,7 +153,7 @@ class Reader:
 
 
 def _mixture(node: Node) -> Node | None:
-    """Write names with shares as a list of files; None for a mapping with keys of the setting itself."""
+    """Convert a mapping from file names to shares to a list of includes; None for a mapping with keys of a profile."""
     shares: dict[str, Node] = node.value
     numbers = all(isinstance(share.value, int | float) for share in shares.values())
     if not shares or not numbers or shares.keys() & Profile.model_fields.keys():

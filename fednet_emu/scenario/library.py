@@ -1,4 +1,4 @@
-"""Find settings by name: next to the including file, in the working folder, in the library."""
+"""Lookup of settings files by name: next to the including file, in the working folder, and in the library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Folder = Literal["scenarios", "channels", "profiles", "traffic", "scenarios/stud
 
 STUDIES: Folder = "scenarios/studies"
 CELLS = "scenarios/cells"
-"""Existing networks, which scenarios include: settings of channel and network."""
+"""Folder with settings of existing networks, which scenarios can include."""
 _ONE = {
     "scenarios": "scenario",
     "channels": "channel",
@@ -25,22 +25,22 @@ _ONE = {
 }
 
 SUFFIXES = (".yaml", ".yml")
-"""Endings of the files that are searched; a name may be given without its ending."""
+"""Suffixes of settings files; a file name may be given without suffix."""
 
 MAX_NAME = 4096
-"""Length in characters beyond which a name is not searched."""
+"""Maximum length of a file name in characters; longer names are not looked up."""
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def find(name: str, folder: Folder = "scenarios", beside: Path | None = None) -> Path:
-    """Return the file that has a name, given with or without its ending.
+    """Return the path of the settings file called `name`, which may lack the suffix.
 
     The name is tried as a path (relative to the folder of the file `beside`, else to the working folder), then in
-    `./<folder>`, in the library inside the package, and in the source checkout around it.
+    `./<folder>`, in the library inside the package, and in the source checkout around the package.
 
     Raises:
-        ScenarioError: There is no such file; the message suggests similar names.
+        ScenarioError: no file has this name; the message suggests similar names.
     """
     path = locate(name, folder, beside)
     if path is None:
@@ -49,22 +49,22 @@ def find(name: str, folder: Folder = "scenarios", beside: Path | None = None) ->
 
 
 def locate(name: str, folder: Folder, beside: Path | None = None) -> Path | None:
-    """Like `find`, but return None for an unknown name; the file `beside` is the result only if no other file fits."""
+    """Like `find`, but return None for an unknown name; return the file `beside` only if no other file has the name."""
     if len(name) > MAX_NAME or problem_of(name):
         return None
     inside = name.removeprefix(f"{folder}/")
     tries = [*_as_path(name, beside), *(place / inside for place in _places(folder))]
     named = [path.with_name(path.name + suffix) if path.name else path for path in tries for suffix in ("", *SUFFIXES)]
     files = (path for path in named if path.suffix in SUFFIXES and is_file(path))
-    found = [path for path in files if path.resolve().suffix in SUFFIXES]  # a link must lead to a file of settings
+    found = [path for path in files if path.resolve().suffix in SUFFIXES]  # a link must lead to a settings file
     others = [path for path in found if beside is None or not path.samefile(beside)]
     return next(iter(others or found), None)
 
 
 def names(folder: Folder = "scenarios") -> list[str]:
-    """Return the sorted names that `find` finds in the search folders; names in a subfolder are `subfolder/name`.
+    """Return the sorted names of all settings files of a kind; a file in a subfolder is called `subfolder/name`.
 
-    The names of scenarios include neither studies nor networks, which are in subfolders.
+    Studies and networks, which are in subfolders of `scenarios`, are left out.
     """
     known = {
         path.relative_to(place).with_suffix("").as_posix()
@@ -77,7 +77,7 @@ def names(folder: Folder = "scenarios") -> list[str]:
 
 
 def no_such(name: str, folder: Folder, beside: Path | None = None) -> str:
-    """Return the message about an unknown name: `no such channel, got 'x'; did you mean 'y'?`."""
+    """Return the message about an unknown name, such as `no such channel, got 'x'; did you mean 'y'?`."""
     one = _ONE[folder]
     if len(name) > MAX_NAME:
         return f"no such {one}, got {show(name)}; give a name or path of at most {MAX_NAME} characters"
@@ -97,7 +97,7 @@ def no_such(name: str, folder: Folder, beside: Path | None = None) -> str:
 
 
 def another_kind(name: str, what: str) -> str:
-    """Return the message about a study instead of a scenario (`what` is "study"), or the reverse."""
+    """Return the error for a study given as a scenario (`what` is "study"), or for a scenario given as a study."""
     file = shortened(name)
     if what == "study":
         remedy = f"fednet sweep {file}, or fe.sweep; for one of its runs, fednet run {file} --where AXIS=LEVEL"
@@ -106,12 +106,12 @@ def another_kind(name: str, what: str) -> str:
 
 
 def is_study(root: Node) -> bool:
-    """Whether a file contains a study, which has a base, rather than a scenario."""
+    """Return True if a file contains a study, which has the key `base`, rather than a scenario."""
     return isinstance(root.value, dict) and "base" in root.value
 
 
 def run_name(path: Path) -> str:
-    """Return the name of a file without its ending, for records and folders; `..` would be another folder."""
+    """Return the file name as a name for a run, without suffix unless the rest would not be a valid folder name."""
     return path.name if path.stem in ("", ".", "..") else path.stem
 
 

@@ -1,4 +1,4 @@
-"""The scenario: the configuration of a run, whose fields are the keys of a scenario file."""
+"""The scenario, which is the configuration of a run; its fields are the keys of a scenario file."""
 
 from __future__ import annotations
 
@@ -42,47 +42,44 @@ from fednet_emu.radio.energy import AnyComputeEnergy
 from fednet_emu.scenario.algorithms import ALGORITHMS, AnyAlgorithm, brings_own_learning
 
 Problem = tuple[tuple[str, ...], str]
-"""The key path of a setting, and its problem."""
+"""The key path of a setting, and the problem with the setting."""
 
 LEARNING = ("data", "partition", "model", "groups", "feature_noise", "attack")
-"""Settings that are null if the algorithm has its own learning; otherwise they are required or not null."""
+"""Settings of data and model, which must be null for an algorithm that has its own data and model."""
 
 
 class Devices(Component):
     """The devices of the federation."""
 
     filled: ClassVar[frozenset[str]] = frozenset({"profile"})
-    """As in `Scenario`."""
+    """Settings that a document takes from the library if they are missing, or completes if keys are missing."""
 
     count: int = Field(20, gt=0)
     """Number of devices; they are numbered from 0."""
     placement: AnyPlacement = Disc(radius_m=100.0, inner_radius_m=10.0)
-    """Initial positions of devices, unless `mobility` is a trace that defines them."""
+    """Initial positions of devices, unless `mobility` is a trace that states the positions."""
     mobility: AnyMobility = Static()
     region: AnyRegion | None = None
-    """Area in which devices move; null takes the disc around the origin with the extent of the placement."""
+    """Area in which devices move; null takes the smallest disc around the origin that contains the placement."""
     profile: Profile | tuple[Profile, ...] | None = None
-    """Existing devices, by the name of a file in profiles/, or a mixture: names with shares. A profile states speed,
-    time and power; other settings override it.
-    """
+    """Hardware of the devices: the name of a file in profiles/, or a mixture of names with shares. A profile states
+    computing speed, time per computation, and power; `speed`, `overhead_s` and `compute_energy` take precedence."""
     speed: AnySpeeds | None = None
     """Computing speed of devices; null takes the speed of `profile`."""
     overhead_s: float | None = Field(None, ge=0, le=1e6)
-    """Fixed time in s of each computation, added to operations over speed; null takes the time of `profile`, or 0."""
+    """Fixed time of each computation in s, added to operations / speed; null takes the time of `profile`, or 0."""
     slowdown: Slowdowns = Field(default_factory=dict)
-    """Factors on the computing time of single devices, by number or name: `{0: 10, dev-3: 2}`. They apply to speed and
-    `overhead_s` of any kind or profile; below 1 a device is faster. Measured powers are drawn for the longer time.
-    """
+    """Factors on the computing time of single devices, by index or name: `{0: 10, dev-3: 2}`. A factor applies to speed
+    and `overhead_s` of any kind or profile; a factor below 1 makes a device faster. Measured power lasts for the
+    changed time."""
     frequency: Frequency = Frequency()
-    """Clock frequency of the processors, as a part of the full speed."""
+    """Clock frequency of the processors, relative to the clock frequency of the nominal speed."""
     compute_energy: AnyComputeEnergy | None = None
-    """Energy of computations; null takes the power of `profile`. Without either it is not counted."""
+    """Energy of computations; null takes the power of `profile`. Without both, the energy is not counted."""
     straggler: AnyStraggler = NoStraggler()
     availability: AnyAvailability = Always()
     battery: Battery | None = None
-    """The battery of each device, which supplies `compute_energy` and the radios of `channel`; null for unlimited
-    energy.
-    """
+    """Battery of each device, which supplies the energy of computations and radio; null for unlimited energy."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -92,13 +89,13 @@ class Devices(Component):
 
     @property
     def profiles(self) -> tuple[Profile, ...]:
-        """The profiles; none if there is no profile."""
+        """The profiles as a tuple; empty without a profile."""
         if self.profile is None or isinstance(self.profile, tuple):
             return self.profile or ()
         return (self.profile,)
 
     def where_they_roam(self) -> Region:
-        """Return the given region, or the smallest disc around the origin that contains the placement, at least 1 m."""
+        """Return the given region, or the smallest disc around the origin, of radius >= 1 m, with the placement."""
         if self.region is not None:
             return self.region
         reach_m = getattr(self.placement, "radius_m", None)
@@ -108,18 +105,16 @@ class Devices(Component):
 
 
 class Server(Component):
-    """The server at the base station. It takes its samples from the training data before the devices."""
+    """The server at the base station; its samples are taken from the training data before those of the devices."""
 
     flop_per_s: float | None = Field(None, gt=1e-3, le=1e21)
-    """Computing speed in FLOP/s; null for a server that does not compute. Algorithms that train on the server need it.
-    The energy of its computations is not counted.
-    """
+    """Computing speed of the server in FLOP/s; null for a server that does not compute. Algorithms that train on the
+    server need a speed. The energy of the server's computations is not counted."""
     samples: int = Field(0, ge=0)
-    """Number of training samples of the server, for algorithms that train on them; some give them to devices, too."""
+    """Number of training samples of the server, for algorithms that train on the server or send samples to devices."""
     validation_samples: int = Field(0, ge=0)
-    """Number of training samples for `stop.patience`, and for algorithms that choose models by validation error.
-    Validation takes no simulated time.
-    """
+    """Number of training samples that the server keeps for validation, used by `stop.patience` and by algorithms that
+    choose models by validation error. Validation takes no simulated time."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -138,44 +133,40 @@ class Server(Component):
 
 
 class Training(Component):
-    """Execution of the training on this host, without effect on simulated time."""
+    """Execution of the training on this host, which does not affect simulated time."""
 
     engine: Literal["by-rule", "serial", "batched", "ray"] = "by-rule"
-    """serial: trains one job after the other; batched: trains all ready jobs at once; by-rule: chooses by a fixed rule
-    from model, batch size and device, so that a run repeats bit for bit on the same machine; ray: sends the jobs to
-    actors of a Ray cluster, each with an engine by rule (needs the extra `ray`).
-    """
+    """serial: trains one job after the other; batched: trains all ready jobs at once; by-rule: chooses serial or
+    batched by a fixed rule from model, batch size and device, so that a run repeats bit for bit on the same machine;
+    ray: sends the jobs to actors of a Ray cluster, which choose in the same way (needs the extra `ray`)."""
     ray_address: str | None = None
-    """With engine: ray, host:port of the cluster, or auto for the one on this machine. null starts one on this machine
-    for the time of the run.
-    """
+    """With engine: ray, host:port of the cluster, or auto for the cluster on this machine. null starts a cluster on
+    this machine for the duration of the run."""
     device: Literal["cpu", "cuda"] = "cpu"
     """Device that trains models and stores data: cpu is the processor, cuda a GPU. With engine: ray, cuda gives each
     actor a GPU of the cluster; models are then evaluated on the processor."""
     tf32: bool = False
-    """Whether a GPU may round the factors of products to TF32 (10 bits of mantissa). This is faster, but results of
-    different engines then agree to three digits instead of five."""
+    """Whether a GPU may round the factors of matrix products to TF32 (10 bits of mantissa). TF32 is faster, but results
+    of different engines then agree to three digits instead of five."""
     threads: int | None = Field(None, gt=0, le=1024)
-    """Number of processor threads, and with workers: auto of processes. A large model that trains alone uses the
-    threads within one operation. null takes all available cores. With engine: ray it is the number of threads of each
-    actor, and null is 1.
-    """
+    """Number of processor threads; with workers: auto, also the number of processes. A large model that trains alone
+    uses the threads as intra-op threads. null takes all available cores. With engine: ray, the number of threads of
+    each actor, for which null means 1."""
     workers: Literal["auto"] | Annotated[int, Field(gt=0, le=1024)] = "auto"
-    """Number of processes that train several jobs in parallel; learnt numbers are the same with any number. 1 trains in
-    the main process, which also trains jobs that are too small to send, jobs of a sweep, and jobs on a GPU. auto takes
-    one process per thread, in sufficiently long runs; with engine: serial it is 1.
-    With engine: ray it is the number of actors; auto takes the capacity of the cluster. Clients of a Flower app train
-    in these processes if they have messages at the same instant, or if their operations are known; there auto is 1.
+    """Number of processes that train several jobs in parallel, which does not change the learnt values. 1 trains in the
+    main process, which also trains jobs that are too small to send, jobs of a sweep, and jobs on a GPU. auto takes one
+    process per thread in sufficiently long runs, and 1 with engine: serial.
+    With engine: ray, the number of actors; auto takes the capacity of the cluster. Clients of a Flower app train in
+    these processes if several have messages at the same instant, or if their operations are known; auto is 1 for apps.
     """
     checkpoint_s: float | None = Field(2.0, gt=0)
-    """Least host time between two checkpoints, in seconds; null saves none. A run that was killed continues from the
-    last one. They are written at the ends of rounds, and less often where they would take more than 1/64 of the host
-    time."""
+    """Minimum host time between two checkpoints, in seconds; null saves no checkpoints. A run that was killed continues
+    from the last checkpoint. Checkpoints are written at the ends of rounds, and less often if writing would take more
+    than 1/64 of the host time."""
 
     reuse: bool = True
-    """Whether the run reuses values that earlier runs have learnt by the same computations, and stores its own for
-    later ones; results are the same to the last bit. false computes everything.
-    """
+    """Whether the run reuses values that earlier runs have learnt by the same computations, and stores its own values
+    for later runs; results are the same to the last bit. false computes every value."""
 
     @field_validator("engine", mode="before")
     @classmethod
@@ -198,29 +189,28 @@ class Training(Component):
 
 
 class Scenario(Component):
-    """A scenario: the network, the data, the model, the algorithm, and when to stop."""
+    """A scenario: the network, the data, the model, the algorithm, and the stop conditions."""
 
     waived: ClassVar[Mapping[str, Sequence[str]]] = {
         "algorithm": [kind for kind, its in ALGORITHMS.items() if its.own_learning]
     }
-    """Required settings that are null if a setting has one of some kinds, and that setting with its kinds."""
+    """For a setting, the kinds with which other required settings may be null."""
     filled: ClassVar[frozenset[str]] = frozenset({"channel"})
-    """Settings that a document takes from the library if they are missing, or changes if keys are missing."""
+    """Settings that a document takes from the library if they are missing, or completes if keys are missing."""
 
     title: str = ""
-    """A readable title; it does not affect the run."""
+    """Readable title, which does not affect the run."""
     seed: int = Field(0, ge=0)
     """Seed of all random numbers of the run; runs with equal seeds have equal channels, stragglers and data."""
     scene_seed: int | None = Field(None, ge=0)
-    """Seed of the scene: data, split, initial model, placement, speeds, profiles and shadowing. null takes `seed`; with
-    a number, runs with different seeds have different random events in one scene.
-    """
+    """Seed of the scene: data, split, initial model, placement, speeds, profiles and shadowing. null takes `seed`. With
+    a fixed `scene_seed`, runs with different `seed` have different random events in the same scene."""
     devices: Devices = Devices()
     server: Server = Server()
     channel: Channel
     network: NetworkSettings = NetworkSettings()
     traffic: tuple[Traffic, ...] = ()
-    """Other users, whose files share the uplink and the downlink with the federation."""
+    """Other users, whose file transfers share the uplink and the downlink with the federation."""
     data: AnyDataset | None = Digits()
     partition: AnyPartition | None = Iid()
     """Assignment of the samples to the devices; null only if the algorithm has its own data and model."""
@@ -229,12 +219,12 @@ class Scenario(Component):
     feature_noise: FeatureNoise | None = None
     """Noise of the inputs that grows from device to device; null for none."""
     model: AnyModel | None
-    """The trained model; null only if the algorithm has its own."""
+    """The trained model; null only if the algorithm has its own model."""
     algorithm: AnyAlgorithm
     attack: AnyAttack | None = None
     """The attack of malicious devices; null for none."""
     carbon: Carbon | None = None
-    """The power grid, for the grams of CO2 of a run; null without."""
+    """Power grid of devices and base stations, for CO2 emissions of the run in grams; null to leave out this result."""
     stop: Stop = Stop(rounds=50)
     evaluation: Evaluation = Evaluation()
     training: Training = Training()
@@ -242,7 +232,7 @@ class Scenario(Component):
     @model_validator(mode="before")
     @classmethod
     def _algorithms_may_bring_their_own(cls, given: Any) -> Any:
-        """Set missing settings of the learning to null if the algorithm has its own data and model."""
+        """Set missing settings of data and model to null if the algorithm has its own data and model."""
         if isinstance(given, Mapping) and brings_own_learning(given.get("algorithm")):
             return {**dict.fromkeys(LEARNING), **given}
         return given
@@ -253,10 +243,10 @@ class Scenario(Component):
         return Streams(self.seed, self.scene_seed)
 
     def learning(self) -> tuple[Dataset, Partition, Model]:
-        """The data, their partition and the model.
+        """Return the data, the partition of the data, and the model.
 
         Raises:
-            ScenarioError: one of them is null.
+            ScenarioError: the data, the partition or the model is null.
         """
         data, partition, model = self.data, self.partition, self.model
         if data is None or partition is None or model is None:
@@ -265,7 +255,7 @@ class Scenario(Component):
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        """Yield data, partition and model that are given although the algorithm has its own, and missing ones."""
+        """Yield problems of missing or superfluous data and model settings, and of traffic, slices and metrics."""
         kind, own = self.algorithm.kind, self.algorithm.own_learning
         for key in LEARNING:
             value, default = getattr(self, key), type(self).model_fields[key].default
@@ -283,7 +273,7 @@ class Scenario(Component):
             yield "evaluation.metrics", f"{what}; leave them out"
 
     def untimed(self) -> Iterator[Problem]:
-        """Yield the reasons against a timing-only run."""
+        """Yield the reasons why a run of the scenario without training (timing-only) is impossible."""
         if self.algorithm.own_learning:
             kind = self.algorithm.kind
             what = f"the sizes and numbers of messages are known only when the clients run, got {kind}"
@@ -291,7 +281,7 @@ class Scenario(Component):
 
     @property
     def events_depend_on_learning(self) -> bool:
-        """Whether events or the end of the run can depend on learnt values, which a timing-only run does not have."""
+        """True if events or the end of the run can depend on learnt values, which a timing-only run does not have."""
         links = self.network.uplink, self.network.downlink
         return (
             self.algorithm.events_depend_on_learning
@@ -300,19 +290,19 @@ class Scenario(Component):
         )
 
     def contradictions(self) -> Iterator[Problem]:
-        """Yield valid settings that cannot be combined: the key path of a setting, and the problem."""
+        """Yield the key path and the problem of each setting that is valid alone, but contradicts another setting."""
         for place, part in _parts(self):
             for key, what in part.conflicts(self):
                 yield (*place, *filter(None, key.split("."))), what
 
     def users(self, part: str) -> str:
-        """List the algorithms whose `uses` contain this."""
+        """Return the names of the algorithms whose `uses` contain `part`, as one text."""
         return ", ".join(kind for kind, its in ALGORITHMS.items() if part in its.uses)
 
     def unless_used(self, part: str, without: str, got: str, key: str = "") -> Iterator[tuple[str, str]]:
-        """Yield the error that `key` is given although the algorithm does not use it: (key, problem).
+        """Yield (key, problem) if the algorithm does not use the setting `key`.
 
-        `part` is the name in the `uses` of algorithms; `without` describes an algorithm without it.
+        `part` is the name of the setting in the `uses` of algorithms; `without` describes an algorithm without `part`.
         """
         algorithm = self.algorithm
         if part not in algorithm.uses:
@@ -321,12 +311,12 @@ class Scenario(Component):
             yield key, f"the algorithm {algorithm.kind} {without}, got {got}; leave it out, or {remedy}"
 
     def privacy(self, rounds: int) -> Privacy | None:
-        """Privacy of one device after this number of rounds; None without a bound."""
+        """Return the privacy bound of one device after `rounds` rounds; None without a bound."""
         always = isinstance(self.devices.availability, Always) and self.devices.battery is None
         return self.algorithm.privacy(rounds, self.devices.count, always_there=always)
 
     def losses(self) -> list[str]:
-        """The settings that can cause losses of messages, as `key: value`."""
+        """Return the settings that can cause losses of messages, as `key: value`."""
         there, battery = self.devices.availability, self.devices.battery
         away = [] if isinstance(there, Always) else [f"devices.availability: {there.kind}"]
         empty = [] if battery is None else [f"devices.battery: {battery.capacity_j:g} J"]
@@ -334,7 +324,7 @@ class Scenario(Component):
 
 
 def _parts(whole: Component, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Component]]:
-    """Yield a component and all components in it, each with its key path."""
+    """Yield a component and all components inside, each with its key path."""
     yield place, whole
     for name in type(whole).model_fields:
         part = getattr(whole, name)

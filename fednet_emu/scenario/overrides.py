@@ -4,11 +4,11 @@ The value is YAML (`3`, `rayleigh`, `[1, 2]`, `{kind: fixed, rate_bps: 1e6}`) an
 are numbered from 0: `groups.2.size=5` or `groups[2].size=5`. Missing mappings are created. Options apply from left to
 right.
 
-- `x.kind=NEW` changes the kind of a component: its other settings are marked as written for the old kind, so that
-  `swaps` keeps those that fit the new one. Text in place of a component, `x=NEW`, does the same.
-- A component that is an object reads as a mapping: `x.field=value` changes one field of it.
-- `x.include=NAME` replaces the file that `x` includes by another one.
-- Text in place of a mapping is the short form of a component: if a file says `fading: rician`, `fading.k_db=3` works.
+- `x.kind=NEW` changes the kind of a component. The other settings of the component are marked as written for the old
+  kind, so that `swaps` keeps the settings that fit the new kind. The short form `x=NEW` does the same.
+- A component given as a Python object acts as a mapping: `x.field=value` changes one field of the component.
+- `x.include=NAME` replaces the file that `x` includes by the file NAME.
+- A component may be given by its kind alone: if a file says `fading: rician`, `fading.k_db=3` works.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from fednet_emu.scenario.yaml_text import parse_value
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting to change: its key path as text, and its new value; problem messages start with the value's place."""
+    """A change of one setting: the key path as text, and the new value with its file and line for error messages."""
 
     name: str
     value: Node
@@ -49,10 +49,10 @@ class Setting:
     @staticmethod
     @lru_cache(maxsize=256)
     def parse(text: str) -> Setting:
-        """Parse `key.path=value`; the place of the value is `--set key.path`.
+        """Parse `key.path=value`; errors locate the value at `--set key.path`.
 
         Raises:
-            ScenarioError: the text has no key, or its value is not valid YAML.
+            ScenarioError: the text has no key, or the value is not valid YAML.
         """
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not all(_keys(name)):
@@ -64,7 +64,7 @@ def overridden(root: Node, short_forms: ShortForms, overrides: Iterable[str | Se
     """Return the tree with some settings changed, each given as `key.path=value` or as a `Setting`.
 
     Raises:
-        ScenarioError: One line for each override that is malformed or does not fit the tree.
+        ScenarioError: an override is malformed, or does not fit the tree; one line for each such override.
     """
     problems: list[str] = []
     for override in overrides:
@@ -94,7 +94,7 @@ def _applied(root: Node, short_forms: ShortForms, override: str | Setting) -> No
         base = reader.include(value, path[:-1], path)
         path, value = path[:-1], base or value
         old = _get(root, path)
-        own = _own(old, old.place.source) if old else None  # without its previous include
+        own = _own(old, old.place.source) if old else None  # without values of the previous include
         value = merge(value, own) if own else value
     else:
         value = reader.expand(value, path)
@@ -105,7 +105,7 @@ def _applied(root: Node, short_forms: ShortForms, override: str | Setting) -> No
 
 
 def _refuse_a_part(old: Node | None, path: KeyPath, value: Node) -> None:
-    """Refuse a mapping without a kind for a component that has one: it would replace all its settings."""
+    """Raise an error for a mapping without a kind that would replace all settings of a component with a kind."""
     own, new = _opened(old).value if old else None, value.value
     if isinstance(own, dict) and "kind" in own and isinstance(new, dict) and new and "kind" not in new:
         one, was = next(iter(new)), kind_text(own["kind"].value)
@@ -115,7 +115,7 @@ def _refuse_a_part(old: Node | None, path: KeyPath, value: Node) -> None:
 
 
 def _resolve(root: Node, keys: list[str], place: Place) -> KeyPath:
-    """Return the key path of an override, with list positions as numbers; refuse an invalid one."""
+    """Return the key path of an override, with list indices as numbers; raise an error for an invalid key path."""
     path: KeyPath = ()
     node: Node | None = root
     for key in keys:
@@ -164,7 +164,7 @@ def _set(node: Node, path: KeyPath, value: Node) -> Node:
 
 
 def _opened(node: Node) -> Node:
-    """Return a component object as the mapping of its given settings; its kind is its class."""
+    """Return a component object as a mapping of the settings it was given, with the class as `kind`."""
     component = node.value
     if not isinstance(component, Component):
         return node
@@ -173,10 +173,10 @@ def _opened(node: Node) -> Node:
 
 
 def _with_kind(settings: dict[str, Node], kind: Node) -> dict[str, Node]:
-    """Set another kind of a component, and mark the settings that were written for the previous one.
+    """Change the kind of a component, and mark the settings that were written for the previous kind.
 
-    Settings of an option before the first change are meant for the new kind. Without a kind the settings were written
-    for the default, which is known only with the class: see `swaps`.
+    Settings from options that precede the first change of the kind count as written for the new kind. Settings without
+    a kind were written for the default kind, which only the class defines: see `swaps`.
     """
     before = settings.get("kind", Node(THE_DEFAULT, Place("", 0)))
     if before.value == kind.value:

@@ -1,7 +1,6 @@
-"""Validate a document, with one readable sentence for each problem in it.
+"""Validation of a document, with one readable sentence for each problem.
 
-One error lists all problems of the document, in the order of the file, each as
-`file:line  key.path: problem, got VALUE; remedy`.
+An error lists all problems, in the order of the file, each as `file:line  key.path: problem, got VALUE; remedy`.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ def validate(model_class: type[Model], document: Document, tell: Callable[[str],
     """Return the validated model of a document.
 
     Args:
-        model_class: its class.
-        document: the settings; after a change of kind, settings of the old kind that fit the new one are kept.
-        tell: receives one line for each changed kind, with the settings that do not fit it and are left out.
+        model_class: the class of the model.
+        document: the settings; after a change of kind, settings of the old kind that fit the new kind are kept.
+        tell: function that receives one line for each changed kind, with the settings that do not fit and are dropped.
 
     Raises:
-        ScenarioError: One line for each problem, in the order of the file; only the first hundred are explained.
+            ScenarioError: the document is invalid; one line for each problem, of which the first hundred are explained.
     """
     document, left_out = settled(model_class, document)
     for line in left_out:
@@ -62,7 +61,7 @@ def _sentences(model_class: type[BaseModel], document: Document, details: list[E
 
 
 def _settled(model_class: type[BaseModel], details: list[ErrorDetails]) -> Iterator[tuple[Spot, ErrorDetails]]:
-    """Reduce the errors that pydantic reports for the members of a union to the helpful ones.
+    """Reduce the errors that pydantic reports for the members of a union to the helpful errors.
 
     If the value has the right type for one member of the union, only that member's error is kept; otherwise one error
     about the union replaces the errors of all members.
@@ -84,7 +83,7 @@ def _settled(model_class: type[BaseModel], details: list[ErrorDetails]) -> Itera
 
 
 def _pointed(detail: ErrorDetails) -> ErrorDetails:
-    """Let an error about a boolean inside a list refer to the entry; other errors are returned unchanged."""
+    """Make an error about a boolean inside a list refer to the list entry; return other errors unchanged."""
     path = _path_to_boolean(detail["input"]) if detail["type"] == "not_a_boolean" else None
     value = detail["input"]
     for index in path or ():

@@ -1,11 +1,12 @@
 """The JSON schema of scenario and study files, with which editors complete and check the YAML while it is written.
 
-It is derived from the component classes, and also accepts forms that are resolved before validation: the short form of
-a component, `include` in any mapping, and file names. Each mapping has two versions: the complete one, and
+The schema is derived from the component classes, and also accepts forms that are resolved before validation: the short
+form of a component, `include` in any mapping, and file names. Each mapping has a complete version and the version
 `<name>.partial`, in which no key is required, because a mapping with `include` may omit keys of the included file.
 
 Where a value may have one of several forms, `if` and `then` select the form by the value's type or its `kind`, so that
-an editor reports a problem at the exact key. With `anyOf` it would report the whole mapping as "not valid under any".
+an editor reports a problem at the exact key. With `anyOf`, an editor would report the whole mapping as "not valid under
+any".
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def documented_fields(model_class: type[BaseModel]) -> dict[str, FieldInfo]:
 
 @cache
 def docstrings(owner: type) -> dict[str, str]:
-    """Return the docstrings of the fields that a class declares; none if its source is unknown."""
+    """Return the docstrings of the fields that a class declares; empty if the source code of the class is unknown."""
     try:
         source = textwrap.dedent(inspect.getsource(owner))
     except (OSError, TypeError):
@@ -64,7 +65,7 @@ Choice = tuple[frozenset[str], Schema]
 """The names of the JSON types that a value may have, and the value's schema."""
 
 _SHARES = {"type": "object", "minProperties": 1, "additionalProperties": {"type": "number"}}
-"""A mixture: names of files with their shares."""
+"""Schema of a mixture, which maps file names to shares."""
 _EVERY_TYPE = frozenset({"object", "array", "string", "number", "boolean", "null"})
 _INCLUDE_SCHEMA = {
     "type": "string",
@@ -99,7 +100,7 @@ class _Builder:
     ) -> Schema:
         """Return a reference to the definition of a class, and add the definition if it is missing.
 
-        With `kind`, the key `kind` must have this value; of the `partial` version no key is required.
+        If `kind` is given, the key `kind` must have this value. The `partial` version requires no keys.
         """
         if name not in self.definitions:
             self.definitions |= {name: {}, f"{name}.partial": {}}  # ends the recursion for a class that contains itself
@@ -146,7 +147,7 @@ class _Builder:
     def _value(self, shape: Shape, *, partial: bool, filled: bool = False) -> Choice:
         """Return the JSON types and the schema of the values of a shape.
 
-        A value that is `filled` from the library may be a change of it, without required keys.
+        If `filled` is True, the value may omit required keys, which are then taken from the library.
         """
         if shape.members:
             members = (replace(member, default=shape.default) for member in shape.members)
@@ -167,7 +168,7 @@ class _Builder:
         return _either(choices) if len(choices) > 1 else choices[0]
 
     def _part(self, shape: Shape, *, partial: bool) -> Choice:
-        """Like `_value`, for a list, a mapping with arbitrary keys, or a scalar."""
+        """Return the JSON types and the schema of a list, a mapping with arbitrary keys, or a scalar."""
         origin, entries = get_origin(shape.annotation), shape.entries
         if not entries:
             plain = dict(_plain_schema(shape.annotation, shape.metadata))
@@ -228,9 +229,9 @@ class _Builder:
         }
 
     def _without_kind(self, slot: str, kinds: Mapping[str, type[BaseModel]], kind: str | None, default: Any) -> Schema:
-        """Describe a mapping without a kind, as `Slot.meant` takes it; `kind` is the kind of the default, if any."""
+        """Return the schema of a mapping without a kind, as defined by `Slot.meant`; `kind` is the default kind."""
         required = {"required": ["kind"]}
-        if kind and kind not in kinds:  # of another package, which has no kind of this name
+        if kind and kind not in kinds:  # the default comes from another package, and has no kind in this table
             return {"type": "object"}
         if kind and kinds[kind].model_fields:
             return self.reference(f"{slot}.{kind}", kinds[kind], kind, partial=True)
@@ -242,7 +243,7 @@ class _Builder:
         return {"if": only, "then": {"allOf": chosen}, "else": {"maxProperties": 0} if kind else required}
 
     def _of_any_kind(self, kinds: Iterable[type[BaseModel]]) -> Schema:
-        """Describe a mapping whose kind comes from the included file: it may have the settings of any kind."""
+        """Return the schema of a mapping whose kind comes from an included file, with the settings of all kinds."""
         found: dict[str, list[Schema]] = {}
         for its in kinds:
             for name, setting in self._mapping(its, partial=True)["properties"].items():
@@ -254,7 +255,7 @@ class _Builder:
 
 
 def _required(names: Sequence[str], nullable: Sequence[str], waived: Mapping[str, Sequence[str]]) -> Schema:
-    """Require these settings; nullable ones only where no setting has a kind that waives them."""
+    """Return the schema that requires the settings `names`; a kind in `waived` makes those in `nullable` optional."""
     if not (names and waived):
         return {"required": list(names)} if names else {}
     ((by, kinds),) = waived.items()
@@ -285,7 +286,7 @@ def _plain_schema(annotation: Any, metadata: tuple[Any, ...]) -> Schema:
 
 
 def _name_of_kind(kinds: list[str]) -> Schema:
-    """Allow one of these names, or the import path `package.module:Class` of a class with unknown settings."""
+    """Return the schema of the name of a kind: one of `kinds`, or an import path `package.module:Class`."""
     return {"examples": kinds, **_when({"not": {"pattern": ":"}}, {"enum": kinds})}
 
 

@@ -1,7 +1,7 @@
 """The valid content of each setting of a scenario, read from the type annotations of the component classes.
 
 Pydantic locates a problem by a path of keys mixed with tags (the kind of a component, the member of a union). Following
-the annotations along that path separates keys from tags, and yields the settings, kinds and bounds allowed there.
+the annotations along that path separates keys from tags, and yields the settings, kinds and bounds that are allowed.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Shape:
     """An unwrapped annotation: the bare type, and the metadata that `Annotated` and `Field` attach to it.
 
     Attributes:
-        annotation: The type; it is a union only if the union has at least two members besides None.
+        annotation: The bare type; a union only if there are at least two members besides None.
         metadata: Slots and bounds.
-        slot: For a component class, the slot that lists it as a kind.
-        entered: For a union, whether the path has already passed the tag of one member.
-        optional: Whether null is allowed, too.
-        default: For a setting, its default; `PydanticUndefined` for one that is required, and for entries of lists.
+        slot: For a component class, the slot that lists the class as a kind.
+        entered: True for a union if the path has already passed the tag of one member.
+        optional: True if null is allowed.
+        default: The default value of a setting; `PydanticUndefined` for required settings and for entries of lists.
     """
 
     annotation: Any
@@ -91,25 +91,25 @@ class Shape:
 
     @property
     def model(self) -> type[BaseModel] | None:
-        """The class, if it is a component; otherwise None."""
+        """The component class; None for other types."""
         return self.annotation if isinstance(self.annotation, type) and issubclass(self.annotation, BaseModel) else None
 
     @property
     def entries(self) -> tuple[Any, ...]:
-        """The types of the entries of a list or mapping, as in its annotation; empty for other types."""
+        """The types of the entries of a list or mapping; empty for other types."""
         origin = get_origin(self.annotation)
         is_container = isinstance(origin, type) and issubclass(origin, Mapping | Sequence | Set)
         return get_args(self.annotation) if is_container else ()
 
     @property
     def literals(self) -> tuple[Any, ...]:
-        """The choices of a Literal, or of the Literals inside a union."""
+        """The values that a Literal, or the Literals inside a union, allow; empty for other types."""
         if get_origin(self.annotation) is Literal:
             return get_args(self.annotation)
         return tuple(choice for member in self.members for choice in member.literals)
 
     def chosen(self, given: Any) -> type[BaseModel] | None:
-        """The class of the kind that a value of a slot names, or of the changed default; None if unknown."""
+        """Return the component class for a value of a slot, by the kind in `given` or by default; None if unknown."""
         if self.choice is None:
             return None
         if isinstance(given, Mapping):
@@ -117,10 +117,10 @@ class Shape:
         return self.choice.get(given)
 
     def step(self, element: str | int) -> tuple[bool, Shape] | None:
-        """Follow one element of a location of pydantic.
+        """Follow one element of a pydantic location.
 
         Returns:
-            Whether `element` is a key (rather than a tag), and the shape that it leads to; None if it leads nowhere.
+            True for a key or False for a tag, and the shape to which `element` leads; None if there is no such shape.
         """
         if self.choice is not None:
             component = self.choice.get(str(element))
@@ -145,7 +145,7 @@ class Shape:
         return entries[element] if fixed and element < len(entries) else entries[0]
 
     def describe(self) -> str:
-        """Return the expected value in words: `a number`, `a list`, `a kind of fading`."""
+        """Return the expected value in words, such as `a number`, `a list` or `a kind of fading`."""
         if self.choice is not None:
             return f"a kind of {self.choice.name}"
         if self.members:
@@ -193,9 +193,9 @@ def _flat(metadata: Iterable[Any]) -> Iterator[Any]:
 
 
 def short_default(value: Any) -> Any:
-    """Return a default value in its shortest form in a file.
+    """Return a default value in the shortest form that a file may use.
 
-    Settings of a component with default values are left out; if only `kind` remains, its name is returned.
+    Settings of a component that have default values are left out. If only `kind` remains, the kind alone is returned.
     """
     if isinstance(value, list | tuple):
         return [short_default(part) for part in value]
@@ -212,13 +212,13 @@ def short_default(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Spot:
-    """The setting at a location of pydantic.
+    """The setting at a pydantic location, which is a path of keys and tags.
 
     Attributes:
         path: The keys of the location, without the tags.
-        shape: The expected value; None if the classes do not define it.
-        parent: The expected value one key above.
-        union: The path and shape of the outermost union along the location; None if there is none.
+        shape: The shape of the setting; None if the classes do not define the setting.
+        parent: The shape of the mapping or list that contains the setting.
+        union: The path and shape of the outermost union along the location; None without a union.
     """
 
     path: KeyPath
@@ -228,7 +228,7 @@ class Spot:
 
 
 def walk(model_class: type[BaseModel], location: tuple[str | int, ...]) -> Spot:
-    """Follow a location of pydantic through the annotations of a model class."""
+    """Return the setting at a pydantic location, from the annotations of a model class."""
     path: KeyPath = ()
     shape: Shape | None = Shape(model_class)
     parent: Shape | None = None
@@ -247,7 +247,7 @@ def walk(model_class: type[BaseModel], location: tuple[str | int, ...]) -> Spot:
 
 
 def homes(shape: Shape, data: Any, key: str, path: KeyPath = ()) -> Iterator[KeyPath]:
-    """Find the paths of all settings with the name `key`, given the kinds that the data chooses."""
+    """Yield the key paths of all settings with the name `key`, given the kinds that `data` chooses."""
     settings = data if isinstance(data, Mapping) else {}
     for name, inner in shape.settings.items():
         value = settings.get(name)

@@ -1,6 +1,6 @@
-"""The keys of a scenario, their possible values, and the slots with their kinds.
+"""The keys of a scenario, their possible values, and the slots, which are settings that take one of several kinds.
 
-All are read from the annotations of the component classes, so plug-ins and new settings need no entry here.
+All are read from the annotations of the component classes, so that plug-ins and new settings need no entry here.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _SENTENCE = re.compile(r".+?(?<!et al)[.!?](?=\s+[^\sa-z]|\s*$)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Place:
-    """A slot and its keys in a scenario.
+    """A slot, and the keys of a scenario at which the slot occurs.
 
     Attributes:
         slot: the slot.
-        keys: the key paths of the settings that hold one of its kinds, for example `network.uplink.access`.
+        keys: the key paths of the settings that take a kind of the slot, for example `network.uplink.access`.
     """
 
     slot: Slot
     keys: tuple[str, ...]
 
     def described(self) -> dict[str, str]:
-        """Return each kind with the first sentence of its docstring, or with the error of its import."""
+        """Return each kind with the first sentence of its docstring, or with the error that its import raises."""
         return {kind: _described(self.slot, kind) for kind in self.slot.names()}
 
 
@@ -52,7 +52,7 @@ def slots() -> Mapping[str, Place]:
 
 
 def slot_of(name: str) -> Place:
-    """Return the slot of a name, or of a key of a scenario.
+    """Return the slot that has a name, or that occurs at a key of a scenario.
 
     Raises:
         ScenarioError: the slot or key does not exist.
@@ -73,7 +73,7 @@ def _called(name: str) -> Place | None:
 
 
 def described(name: str) -> tuple[str, dict[str, str]]:
-    """Describe a slot by its kinds, or one kind, `path_loss.log-distance`, or the component at a key by its settings.
+    """Describe the kinds of a slot, or the settings of one kind (`path_loss.log-distance`) or of a component at a key.
 
     Returns:
         A heading, and a text for each kind or setting.
@@ -98,7 +98,7 @@ def described(name: str) -> tuple[str, dict[str, str]]:
 
 
 def _settings_in_words(component: type[BaseModel]) -> dict[str, str]:
-    """The settings of a component: possible values, unit, default and description."""
+    """Return a text for each setting of a component: possible values, unit, default, and description."""
     shapes, found = Shape(component).settings, dict[str, str]()
     for name, field in documented_fields(component).items():
         shape, unit = shapes[field.alias or name], unit_of(name)
@@ -113,7 +113,7 @@ def _settings_in_words(component: type[BaseModel]) -> dict[str, str]:
 
 
 def settings_below(keys: Sequence[str]) -> Mapping[str, Sequence[Shape]]:
-    """Return the settings below a key path, each with its shapes, one for each kind that has it."""
+    """Return the settings below a key path; each setting has one shape for each kind in which the setting occurs."""
     shapes: Sequence[Shape] = [Shape.of(Scenario)]
     for key in keys:
         shapes = _inside(shapes).get(key, [])
@@ -122,7 +122,7 @@ def settings_below(keys: Sequence[str]) -> Mapping[str, Sequence[Shape]]:
 
 
 def choices(shapes: Iterable[Shape]) -> list[str]:
-    """Return the possible words of a setting: kinds, literals, true and false; empty for numbers."""
+    """Return the words that a setting allows (kinds, literals, true and false); empty for numbers."""
     found: list[Any] = []
     for shape in shapes:
         found += shape.choice.names() if shape.choice is not None else shape.literals
@@ -166,7 +166,7 @@ def _slots_of(shape: Shape) -> list[Slot]:
 
 
 def _inside(shapes: Iterable[Shape]) -> dict[str, list[Shape]]:
-    """The settings inside values of these shapes: for a slot the settings of every kind in its table."""
+    """Return the settings inside values of the given shapes; for a slot, the settings of every kind."""
     found: dict[str, list[Shape]] = {}
     for shape in shapes:
         for part in _classes(shape):

@@ -1,7 +1,7 @@
-"""Settings that were written for another kind of a component: those that fit the new kind stay, others are removed.
+"""Settings that were written for a previous kind of a component: settings that fit the new kind stay, others go.
 
-A setting fits if the new kind has one of the same name that allows its value. If both kinds have different bounds, the
-settings share only their name.
+A setting fits if the new kind has a setting of the same name that allows the value. Settings of equal name with
+different bounds are different settings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fednet_emu.scenario.tree import THE_DEFAULT, KeyPath, Node, kind_text, path
 
 
 def settled(model_class: type[BaseModel], document: Document) -> tuple[Document, list[str]]:
-    """Return a document without the settings that do not fit a changed kind, and a line for each such change."""
+    """Return a document without the settings that do not fit a changed kind, and one line for each changed kind."""
     told: list[str] = []
     if not _has_swaps(document.root):
         return document, told
@@ -44,7 +44,7 @@ def _settled(node: Node, shape: Shape, path: KeyPath, told: list[str]) -> Node:
     settings: dict[str, Node] = node.value
     slot = shape.choice
     if slot is None and any(part.written_for == THE_DEFAULT for part in settings.values()):
-        return settings["kind"]  # a text instead of a mapping that is no component
+        return settings["kind"]  # a text in place of a mapping that is not a component
     if slot is not None:
         kind = settings["kind"].value if "kind" in settings else None
         component = shape.chosen(settings if kind is None else kind)
@@ -65,7 +65,7 @@ def _below(node: Node, shape: Shape, path: KeyPath, key: str | int, told: list[s
 
 
 def _unfit(settings: dict[str, Node], slot: Slot, component: type[BaseModel], kind: Any) -> list[str]:
-    """Return the settings, in order, that were written for another kind and do not fit this one."""
+    """Return the names of the settings that were written for another kind and do not fit `component`."""
     old = {name: its for name, its in settings.items() if its.written_for not in (None, kind)}
     alike = {name: its.plain() for name, its in old.items() if _is_alike(name, slot.get(its.written_for), component)}
     wrong: set[Any] = set()
@@ -73,13 +73,13 @@ def _unfit(settings: dict[str, Node], slot: Slot, component: type[BaseModel], ki
         component.model_validate(alike)
     except ValidationError as error:
         wrong = {detail["loc"][0] for detail in error.errors(include_url=False) if detail["loc"]}
-    except ScenarioError:  # errors of all settings together, which are checked once they are complete
+    except ScenarioError:  # a problem of several settings together, which the complete document may not have
         pass
     return [name for name in old if name not in alike or name in wrong]
 
 
 def _is_alike(name: str, old: type[BaseModel] | None, new: type[BaseModel]) -> bool:
-    """Whether a kind has a setting of this name, with the bounds that it has in the old kind if both have any."""
+    """Return True if `new` has a setting called `name`, with bounds equal to those in `old` if both have bounds."""
     if name not in new.model_fields:
         return False
     before = old.model_fields[name].metadata if old and name in old.model_fields else []

@@ -1,7 +1,7 @@
-"""The tree of scenario text: plain values, each with the place where it was written.
+"""The tree of a scenario: plain values, each with the place (file and line) where the value was written.
 
-Trees are immutable: merging two trees and setting a value both return a new one. Every value keeps its place, so that
-an error about a setting can name its file and line.
+Trees are immutable: merging two trees and setting a value both return a new tree. Every value keeps its place, so that
+an error about a setting can name the file and line.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.limits import MAX_NESTING, problem_of
 
 KeyPath = tuple[str | int, ...]
-"""The keys and list positions that lead from the top of a scenario to one value."""
+"""The keys and list indices that lead from the top of a scenario to one value."""
 
 MAX_SHOWN = 60
-"""Length in characters beyond which an error message shortens a value."""
+"""Maximum length of a value in an error message, in characters; longer values are shortened."""
 
 
 THE_DEFAULT = "the default"
-"""The kind of the settings of a mapping without a kind."""
+"""Placeholder for the default kind, for settings in a mapping that states no kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value was written: a line of a file (from 1), a Python mapping (line 0), or an option (line None)."""
+    """The place where a value was written: a line of a file (from 1), a mapping (line 0), or an option (line None)."""
 
     source: str
     line: int | None = None
@@ -40,18 +40,18 @@ class Place:
 
     @property
     def in_file(self) -> bool:
-        """Whether the value is part of the scenario as written, rather than an option that overrides it."""
+        """True if the value is part of the scenario as written; false for an option that overrides the scenario."""
         return self.line is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One value and its place; the values of a mapping (with text keys) and the entries of a list are nodes again.
+    """One value with its place; the values of a mapping (with text keys) and the entries of a list are nodes again.
 
     Attributes:
         value: the value.
-        place: where it was written.
-        written_for: for a setting that was written before the kind of its component was changed, the kind it had then.
+        place: where the value was written.
+        written_for: the previous kind of the component, if the setting was written before the kind changed; else None.
     """
 
     value: Any
@@ -59,7 +59,7 @@ class Node:
     written_for: Any = None
 
     def plain(self) -> Any:
-        """The value without places: nested dicts, lists and scalars."""
+        """Return the value without places, as nested dicts, lists and scalars."""
         if isinstance(self.value, dict):
             return {key: child.plain() for key, child in self.value.items()}
         if isinstance(self.value, list):
@@ -67,7 +67,7 @@ class Node:
         return self.value
 
     def walk(self, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Place]]:
-        """Yield the key path and the place of this value and of everything inside it."""
+        """Yield the key path and the place of this value and of all values inside."""
         yield path, self.place
         if isinstance(self.value, dict | list):
             parts = self.value.items() if isinstance(self.value, dict) else enumerate(self.value)
@@ -100,10 +100,10 @@ def node_of(value: Any, place: Place, path: KeyPath = ()) -> Node:
 
 
 def merge(base: Node, own: Node) -> Node:
-    """Merge the tree `own` over the tree `base`: mappings are merged key by key, other values of `own` win.
+    """Merge the tree `own` over the tree `base`: mappings are merged key by key, other values of `own` replace `base`.
 
     A mapping with a different `kind` replaces the mapping of `base` completely, because the old settings belong to the
-    old kind. Text in `base` where `own` has a mapping is the short form `{kind: TEXT}`.
+    old kind. If `base` has text where `own` has a mapping, the text means `{kind: TEXT}`.
     """
     if not isinstance(own.value, dict):
         return own
@@ -134,7 +134,7 @@ def problem_text(place: Place, path: KeyPath, what: str) -> str:
 
 
 def kind_text(kind: Any) -> str:
-    """Return the kind of a component as text; it may be a class."""
+    """Return the kind of a component, a name or a class, as text."""
     return kind.__name__ if isinstance(kind, type) else str(kind)
 
 

@@ -38,14 +38,14 @@ _TYPE_ENDINGS = ("_type", "_parsing", "_parsing_size", "_sub_type")
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem of a document.
+    """One problem in a document.
 
     Attributes:
         path: The key path of the setting.
         what: The problem, printed after the path.
         written: The key path whose file and line are printed.
-        missing: Whether a required setting is absent.
-        rival: The probably intended setting of a misspelt key.
+        missing: True if a required setting is absent.
+        rival: The key path that was probably meant by a misspelt key.
     """
 
     path: KeyPath
@@ -56,12 +56,12 @@ class Problem:
 
 
 def is_type_error(kind: str) -> bool:
-    """Return whether a pydantic error type means a wrong type or an unknown choice."""
+    """Return True if a pydantic error type means a wrong type or an unknown choice."""
     return kind in _TYPES or kind.endswith(_TYPE_ENDINGS)
 
 
 def problem_of(model_class: type[BaseModel], data: Any, spot: Spot, detail: ErrorDetails) -> Problem:
-    """Return the problem of one pydantic error; `data` contains the settings of the whole document."""
+    """Convert one pydantic error to a problem; `data` contains the settings of the whole document."""
     path, kind = spot.path, detail["type"]
     if kind == "extra_forbidden":
         return _unknown_setting(model_class, data, spot)
@@ -106,7 +106,7 @@ def _unknown_setting(model_class: type[BaseModel], data: Any, spot: Spot) -> Pro
 
 
 def _value_at(data: Any, path: KeyPath) -> Any:
-    """Return the value at a key path; empty if a short form, or an object, is above it."""
+    """Return the mapping at a key path; empty if the path leads into a short form or an object."""
     for key in path:
         inside = isinstance(data, list) if isinstance(key, int) else isinstance(data, Mapping) and key in data
         data = data[key] if inside else {}
@@ -134,7 +134,7 @@ def _unknown_kind(slot: Slot, path: KeyPath, value: Any) -> Problem:
 
 
 def _described(slot: Slot, word: str) -> str:
-    """Return a hint for a file, or a choice of some kind, that is given instead of the kind; otherwise empty."""
+    """Return a hint if a file, or the value of a setting of some kind, is given in place of a kind; otherwise empty."""
     ending = PurePath(word).suffix.removeprefix(".")
     if ending in slot.table and "path" in slot.table[ending].model_fields:
         return f"; write {{kind: {ending}, path: {word}}}"
@@ -172,7 +172,7 @@ def _own_words(message: str) -> str:
 
 
 def _remedy(shape: Shape, value: Any) -> str:
-    """Return a hint on how to correct a value of the wrong type; empty if that is obvious."""
+    """Return a hint on how to correct a value of the wrong type; empty if the correction is obvious."""
     if isinstance(value, str) and shape.literals:
         return did_you_mean(value, shape.literals)
     if shape.annotation is str and isinstance(value, int | float):

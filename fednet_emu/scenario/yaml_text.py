@@ -1,4 +1,4 @@
-"""Parse YAML text into a tree of values and their places.
+"""Parse YAML text into a tree of values, each with its place (file and line).
 
 The rules of YAML 1.2 apply: `1e6` is a number, `on` and `12:30` are text. Dates are text too. Duplicate keys, keys
 that are not text, tags and merge keys `<<` are errors; anchors and aliases are allowed, as long as the text with all
@@ -30,14 +30,14 @@ _TAG = "tag:yaml.org,2002:"
 _SCALARS = frozenset(_TAG + name for name in ("null", "bool", "int", "float"))
 _TEXTS = frozenset(_TAG + name for name in ("str", "timestamp"))
 _DIGITS = 100
-"""Number of characters beyond which an integer is not read."""
+"""Maximum number of characters in an integer; a longer integer is an error."""
 
 
 @lru_cache(maxsize=32)  # trees are immutable, and runs of one scenario include the same files
 def parse(text: str, source: str, *, quoted: bool = True) -> Node:
-    """Parse the text of a whole file, whose top level must be a mapping; problems name it `source`.
+    """Parse the text of a whole file, whose top level must be a mapping; errors call the file `source`.
 
-    They quote a text that is no scenario only if `quoted`.
+    Errors quote a text that is not a scenario only if `quoted` is True.
 
     Raises:
         ScenarioError: The text is not valid YAML (only the first problem is listed), or breaks the rules above (all
@@ -54,7 +54,7 @@ def parse(text: str, source: str, *, quoted: bool = True) -> Node:
 
 
 def parse_value(text: str, place: Place) -> Node:
-    """Parse one value, a scalar or a flow collection such as `[1, 2]`; all of its nodes get the same place."""
+    """Parse one value, a scalar or a flow collection such as `[1, 2]`; all nodes of the tree have the place `place`."""
     root = _compose(text, lambda line: place)
     return Node(None, place) if root is None else _convert(root, lambda line: place)
 
@@ -96,9 +96,9 @@ class _Composer(Composer):
         self._inside, self._count = 0, 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """Compose one node and everything inside it."""
+        """Compose one node and all nodes inside."""
         self._inside += 1
-        self._count += index is not None  # the keys of a mapping are no values
+        self._count += index is not None  # the keys of a mapping do not count as values
         if self._inside > MAX_NESTING + 1 or self._count > MAX_VALUES:
             what = _TOO_DEEP if self._inside > MAX_NESTING else _TOO_MANY
             raise _TooMuchError(what, self.parser.peek_event().start_mark.line + 1)
@@ -112,7 +112,7 @@ _TOO_MANY = f"holds more than {MAX_VALUES} values, with aliases written out; kee
 
 
 def _unquoted(what: str) -> str:
-    """Return a message of the YAML library without quoted content, except for single characters and its own words."""
+    """Return a message of the YAML library without quoted text, except single characters and names in `<>`."""
     return re.sub(r"'(<[^']*>|[^'])'|'[^']*'", lambda found: found[0] if found[1] else "'...'", what)
 
 
@@ -235,7 +235,7 @@ def dump(model: BaseModel) -> str:
 
 @lru_cache(maxsize=512)
 def _written(settings: str) -> str:
-    """Write a mapping, given as JSON; writing takes milliseconds, and runs of a study have most parts in common."""
+    """Return a mapping, given as JSON, as YAML; cached, because runs of a study have most parts in common."""
     yaml = YAML(typ="safe", pure=True)
     yaml.Representer = _Representer
     yaml.width = LINE_WIDTH
@@ -257,7 +257,7 @@ class _Representer(SafeRepresenter):
         return self.represent_sequence(f"{_TAG}seq", data, flow_style=not _has_mapping(data))
 
     def represent_str(self, data: str) -> Any:
-        # ruamel writes unusual line breaks unescaped, which are read as blanks; in double quotes it escapes them
+        # ruamel escapes unusual line breaks only in double quotes; without escapes they would be read as blanks
         return self.represent_scalar(f"{_TAG}str", data, style=None if data.isprintable() else '"')
 
     def represent_float(self, data: float) -> Any:
@@ -275,7 +275,7 @@ def _has_mapping(value: Any) -> bool:
 
 
 def float_text(value: float) -> str:
-    """Return the shortest YAML text that reads back as the same number; large and small ones look like `2.0e+7`."""
+    """Return the shortest YAML text that reads back as the same number; large and small numbers look like `2.0e+7`."""
     number = Decimal(repr(value))
     if not number.is_finite():
         return ".nan" if number.is_nan() else ".inf" if value > 0 else "-.inf"

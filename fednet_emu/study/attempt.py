@@ -1,4 +1,4 @@
-"""One attempt to run a run in its own process; it always has an outcome, even if the process crashes or is killed."""
+"""Execution of a run in its own process, with an outcome even if the process crashes or is killed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fednet_emu.tracking.tracker import trackers_of
 
 POLL_S = 0.05
 GRACE_S = 5.0
-"""Seconds of host time for a run to write its records after a request to stop."""
+"""Host time that a run has to write its records after a request to stop, in seconds."""
 SUMMARY = "summary.json"
 LOG = logging.getLogger("fednet_emu")
 
@@ -41,41 +41,41 @@ class Job:
     scenario: Scenario
     """The scenario to run."""
     name: str
-    """Its name in the records."""
+    """Name of the run in the records."""
     folder: Path
     """The run folder."""
     data_dir: Path | None
-    """The folder with data sets; None takes it from the environment variable FEDNET_DATA."""
+    """Folder with data sets; if None, the environment variable FEDNET_DATA names the folder."""
     timing_only: bool
-    """Whether to leave out training."""
+    """True for a run without training."""
     limits: Limits
-    """Limits of time and memory."""
+    """Limits on the host time, memory and GPUs of the run."""
     track: tuple[str, ...] = ()
     """Names of the trackers of the run."""
     study: tuple[str, Path] | None = None
-    """For trackers, the name and the folder of the study."""
+    """Name and folder of the study, for trackers; None for a run outside a study."""
     store: Path | None = None
-    """The store of values that the runs of the study learn."""
+    """Folder with learnt values that the runs of the study share; None for the folder of the user."""
     group: str = ""
-    """Runs of one group probably learn the same: the first one runs before the others. Empty for a separate run."""
+    """Group of runs that probably learn equal values, of which the first ends before others start; may be empty."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The state of an attempt to run a run."""
+    """The outcome of an attempt to execute a run."""
 
     status: Literal["begun", "done", "failed", "stopped"]
-    """`begun`, `done`, `failed`, or `stopped` because the sweep was stopped."""
+    """`begun` (no outcome yet), `done`, `failed`, or `stopped` because the sweep was stopped."""
     reason: str = ""
-    """Why the attempt failed, in one line."""
+    """Reason for a failure, in one line."""
     details: str = ""
-    """The traceback of a failure, if there is one."""
+    """Traceback of a failure; empty without a traceback."""
     host_s: float = 0.0
     """Host time of the attempt, in seconds."""
 
 
 class Attempt:
-    """A run in its own process; `poll` returns its outcome, and enforces its limits."""
+    """A run in its own process; `poll` returns the outcome of the run, and enforces the limits of the run."""
 
     def __init__(self, job: Job) -> None:
         context = clean_context("fednet_emu.study.fork_server")
@@ -90,30 +90,30 @@ class Attempt:
         self._patience_s = float("inf")
 
     def poll(self, wait_s: float = 0.0) -> Outcome | None:
-        """Wait at most `wait_s` seconds for the outcome; return None if the run is still running."""
+        """Return the outcome of the run after a wait of at most `wait_s` seconds; None if the run continues."""
         outcome = self._received(wait_s)
         if outcome is None and self._process.is_alive():
             self._watch()
             return None
         outcome = outcome or self._received(0.0)
-        if outcome is None:  # it ended without reporting one
+        if outcome is None:  # the process ended without reporting an outcome
             code = self._process.exitcode or 0
             outcome = Outcome("failed", f"its process {ending(code)}{' before the run did' if code >= 0 else ''}")
         self._process.join(GRACE_S)
-        if self._process.is_alive():  # it has reported its outcome, but hangs in an exit handler
+        if self._process.is_alive():  # the process has reported an outcome, but hangs in an exit handler
             self._process.kill()
             self._process.join()
         self.results.close()
         if self._verdict is not None and outcome.status != "done":
             outcome = self._verdict
-        elif outcome.status == "stopped":  # not by this sweep, which continues and has to report it
+        elif outcome.status == "stopped":  # not stopped by this sweep, which continues and reports the run as failed
             outcome = Outcome("failed", "its process was stopped from outside")
         return replace(outcome, host_s=max(0.0, time.monotonic() - self._started_s))
 
     def stop(self, verdict: Outcome | None = None) -> None:
-        """Request the run to stop between two events; it is killed if it has not ended `GRACE_S` seconds later.
+        """Ask the run to stop between two events; `poll` kills a run that has not ended `GRACE_S` seconds later.
 
-        The outcome is `verdict`, by default `stopped`.
+        The outcome of the attempt is then `verdict`, by default `stopped`.
         """
         if self._verdict is None:
             self._verdict = verdict or Outcome("stopped")
@@ -131,7 +131,7 @@ class Attempt:
         return outcome
 
     def _watch(self) -> None:
-        """Stop or kill the run if it exceeds its limits."""
+        """Stop a run at its time limit; kill a run that exceeds its memory limit or ignores a request to stop."""
         now_s, limits = time.monotonic(), self.limits
         if now_s > self._patience_s:
             self._process.kill()
@@ -146,7 +146,7 @@ class Attempt:
 
 
 def complete(job: Job) -> Outcome:
-    """Run a run and wait for its outcome."""
+    """Execute a job in its own process, wait for the end, and return the outcome."""
     attempt = Attempt(job)
     while (outcome := attempt.poll(POLL_S)) is None:
         pass
@@ -164,7 +164,7 @@ def resident_mb(pid: int | None) -> float:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """Processes that are started inside the `with` block use one thread within an operation."""
+    """Make each process that is started inside the `with` block use a single intra-op thread."""
     before = {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, "1"))
     try:
@@ -178,7 +178,7 @@ def _one_thread_each() -> Iterator[None]:
 
 
 def _run(job: Job, results: Connection) -> None:
-    """Run a run and send its outcome; this is the main function of an attempt's process."""
+    """Execute a job and send the outcome; this is the main function of the process of an attempt."""
     end_with_parent()
     results.send(Outcome("begun"))  # the start of the process does not count towards the limits
     results.send(attempted(job))
@@ -186,11 +186,10 @@ def _run(job: Job, results: Connection) -> None:
 
 
 def finished(folder: Path) -> dict[str, Any] | None:
-    """Return the summary of the finished run in a folder.
+    """Return the summary of the finished run in a folder; None if the run is not finished.
 
-    Returns:
-        None if the run is not finished, or, with a warning that names the file, if one of its files is missing or
-        damaged, so that the run has to be repeated.
+    If a file of a finished run is missing or damaged, the function logs a warning with the file name and returns None,
+    so that the run is repeated.
     """
     manifest = read_manifest(folder)
     if manifest is None or manifest["status"] not in FINISHED:
@@ -205,12 +204,12 @@ def finished(folder: Path) -> dict[str, Any] | None:
 
 
 def attempted(job: Job) -> Outcome:
-    """Run a run in this process and return its outcome."""
-    if finished(job.folder) is not None:  # another process has finished it already
+    """Execute a job in this process and return the outcome."""
+    if finished(job.folder) is not None:  # another process has already finished the run
         return Outcome("done")
     damaged = RunFolder.status(job.folder) in FINISHED
     try:
-        refuse(unaffordable(Outlook(job.scenario, job.data_dir)))  # this host may have less memory
+        refuse(unaffordable(Outlook(job.scenario, job.data_dir)))  # the study may come from a host with more memory
         summary = play(
             job.scenario,
             job.name,

@@ -1,4 +1,4 @@
-"""The study file: the fields of the class `StudyFile` are its keys; and the search for such files."""
+"""Study files: the class `StudyFile`, whose fields are the keys of a study file, and the search for study files."""
 
 from __future__ import annotations
 
@@ -24,74 +24,68 @@ from fednet_emu.study.grid import Axis, axes_of
 
 
 class Target(Component):
-    """The target of a study; time, bits and energy are reported for the first evaluation at which a run reaches it."""
+    """Target of a study; time, bits and energy are reported for the first evaluation that reaches the target."""
 
     _one_measure = exactly_one("accuracy", "loss")
 
     accuracy: float | None = Field(None, gt=0, le=1)
-    """Lowest pooled test accuracy that reaches the target, from 0 to 1; null if the target is a loss."""
+    """Pooled test accuracy from which on the target is reached, from 0 to 1; null if the target is a loss."""
     loss: float | None = Field(None, gt=0)
-    """Highest test loss that reaches the target; null if the target is an accuracy."""
+    """Maximum test loss that reaches the target; null if the target is an accuracy."""
 
 
 class Limits(Component):
-    """Resources of the host that one run may use; a run that exceeds its time or memory fails."""
+    """Limits on the host resources of one run; a run that exceeds its time limit or memory limit fails."""
 
     time_s: float | None = Field(None, gt=0)
-    """Longest host time of one attempt, in seconds; null for no limit. The next attempt continues from the last
-    checkpoint."""
+    """Maximum host time of one attempt at a run, in seconds; null for no limit. The next attempt continues from the
+    last checkpoint."""
     memory_mb: float | None = Field(None, gt=0)
-    """Most resident memory, in 10^6 bytes; null for no limit. A Ray cluster also reserves this amount for each run."""
+    """Maximum resident memory, in 10^6 bytes; null for no limit. A Ray cluster reserves this memory for each run."""
     gpus: float = Field(0, ge=0)
     """Number of GPUs that a Ray cluster reserves for each run."""
 
 
 Cost = Literal["time", "bits", "energy", "device-energy", "rounds"]
-"""The costs that can be minimised and limited: simulated seconds, bits of all links, joules of all devices, joules per
-device on average, and rounds.
-"""
+"""The costs that can be minimised and limited: simulated time in seconds, bits of all links, energy of devices and base
+stations in joules, this energy divided by the number of devices, and number of rounds."""
 
 
 class Search(Component):
-    """Search of settings instead of a grid."""
+    """Search for the best settings, in place of a grid."""
 
     space: dict[str, Any] = Field(min_length=1)
-    """The varied settings. An entry is an axis as in `grid`, or a range of numbers, `{low: 0.01, high: 1, log: true}`,
-    of integers if both ends are and `step` is not set otherwise. `when: {ENTRY: LEVEL}` next to low and high, or to
-    `choices`, varies it only if an entry above it has that level, or one of a list of levels.
-    """
+    """The varied settings. An entry is an axis as in `grid`, or a range of numbers, `{low: 0.01, high: 1, log: true}`.
+    The range has only integers if `low`, `high` and `step` (if set) are integers. `when: {ENTRY: LEVEL}` next to `low`
+    and `high`, or next to `choices`, limits an entry to settings in which the earlier entry ENTRY has the given level;
+    a list allows several levels."""
     minimise: Cost | tuple[Cost, ...] = "time"
-    """The minimised cost of the target, or several, for which a Pareto front is searched. Without a target, the cost of
-    the whole run.
-    """
+    """Cost to reach the target that the search minimises, or a list of costs, for which the search finds a Pareto
+    front. Without a target, the search minimises the cost of the whole run."""
     maximise: Literal["accuracy"] | None = None
-    """`accuracy` searches for the highest test accuracy within the limits, at the last evaluation within them."""
+    """`accuracy` maximises the test accuracy at the last evaluation within the limits; null minimises costs."""
     within: dict[Cost, Annotated[float, Field(gt=0)]] = Field({})
-    """The limits of costs of a run, as `time: 60`."""
+    """Maximum costs of a run, for example `time: 60` for 60 simulated seconds."""
     trials: int = Field(40, gt=0, le=MAX_RUNS)
-    """Number of tried settings."""
+    """Number of settings to try."""
     batch: int = Field(4, gt=0)
-    """Number of settings that are proposed together, before the outcome of any of them is known. The results depend on
-    it, but not on the number of workers.
-    """
+    """Number of settings that are proposed together, before any of their outcomes is known. The results depend on this
+    number, but not on the number of workers."""
     trial_seeds: int = Field(2, gt=0)
-    """Number of the study's seeds with which each setting is tried, at most all; only the finalists get the others."""
+    """Number of seeds of the study with which each setting is tried; only finalists run with the remaining seeds."""
     finalists: int = Field(8, gt=0)
-    """Number of the cheapest settings that take part in the race over the other seeds."""
+    """Number of finalists, the settings of lowest cost, which take part in the race over the remaining seeds."""
     cap: float | None = Field(2.0, ge=1)
-    """A trial ends when it has cost this multiple of the cost of the best setting so far with the same seed; null for
-    no such end. Only for a single minimised cost.
-    """
+    """A trial ends when its cost reaches this multiple of the cost of the best setting so far with the same seed; null
+    for no cap. Only for a single minimised cost."""
     behind: float | None = Field(None, gt=0, le=0.5)
-    """A trial also ends if, after a quarter, a half or three quarters of its cap, its accuracy is below this quantile
-    of the accuracies of earlier settings; null for no such end. Only for a target accuracy.
-    """
+    """A trial also ends if its accuracy at 1/4, 1/2 or 3/4 of its cap is below this quantile of the accuracies of
+    earlier settings; null to leave out this comparison. Only for a target accuracy."""
     least_rounds: int = Field(1, gt=0)
-    """Smallest number of rounds in which a setting could reach the target. Their cost is computed without training, and
-    a setting that exceeds a limit by then is dropped.
-    """
+    """Minimum number of rounds in which a setting could reach the target. The cost of these rounds is computed without
+    training, and a setting whose cost exceeds a limit is dropped."""
     seed: int = Field(0, ge=0)
-    """Seed of the proposals."""
+    """Seed of the random numbers in proposals of settings."""
 
     @model_validator(mode="after")
     def _one_aim(self) -> Self:
@@ -107,37 +101,35 @@ class Search(Component):
 
     @property
     def costs(self) -> tuple[str, ...]:
-        """The minimised costs."""
+        """Names of the minimised costs."""
         return (self.minimise,) if isinstance(self.minimise, str) else self.minimise
 
 
 class StudyFile(Component):
-    """A study: a base scenario, the settings that are varied, and how often each combination is repeated."""
+    """A study: a base scenario, the varied settings, and the seeds with which each combination of settings runs."""
 
     title: str = ""
-    """A readable title; it does not affect the runs."""
+    """Readable title, which does not affect the runs."""
     base: str
     """The scenario that the study varies: a path relative to the study file, or a name in scenarios/."""
     set: dict[str, Any] = Field({})
-    """Settings of every run, as `key.path: value`; the grid overrides them."""
+    """Settings of every run, as `key.path: value`; settings of the grid take precedence."""
     grid: dict[str, Any] = Field({})
     """The axes; every combination of their levels is run. An axis is a list of values for one key, a mapping of named
-    variants, or a mapping of lists of equal length whose entries are used together."""
+    variants, or a mapping from keys to lists of equal length, whose entries at the same index are used together."""
     search: Search | None = None
-    """Search of settings by `fednet search`, instead of `grid`."""
+    """Search for the best settings by `fednet search`, in place of `grid`; null for no search."""
     seeds: int | tuple[int, ...] = 5
-    """The number of seeds, counted from 0, or a list of seeds; every combination is run once with each seed."""
+    """Number of seeds (5 means the seeds 0 to 4), or a list of seeds; every combination is run once with each seed."""
     target: Target | None = None
     limits: Limits = Limits()
     minutes: float | None = Field(None, gt=0)
-    """Host time in minutes of the whole study on two cores; null if unknown. `make reproduce` runs only studies that
-    state it.
-    """
+    """Host time of the whole study on two cores, in minutes; null if unknown. `make reproduce` runs only studies with a
+    known host time."""
 
     figures: tuple[str, ...] | None = None
-    """Names of the figures that `make reproduce` keeps, for example `bits-to-target`; null for all except those against
-    rounds.
-    """
+    """Names of the figures that `make reproduce` keeps, for example `bits-to-target`; null for all figures except plots
+    against the number of rounds."""
 
     _name: str = PrivateAttr()
     _text: str = PrivateAttr()
@@ -174,7 +166,7 @@ class StudyFile(Component):
         """Read a study by path, or by the name of a file in scenarios/studies/.
 
         Raises:
-            ScenarioError: every problem of the file itself, or its base is not there.
+            ScenarioError: the study file is invalid (all problems are listed), or the base scenario does not exist.
         """
         path = find(str(name), STUDIES)
         text = read_text(path)
@@ -194,17 +186,16 @@ class StudyFile(Component):
 
     @classmethod
     def of(cls, name: str, scenario: Document, keys: Mapping[str, Any]) -> Self:
-        """Return the study that a file with these keys would be, whose `base` is only used as a name.
+        """Create a study from the keys of a study file; `scenario` replaces the file that the key `base` names.
 
         Raises:
-            ScenarioError: every problem of the keys.
+            ScenarioError: the keys are invalid; all problems are listed.
         """
         root = node_of(keys, Place("study", 0))
         study = validate(cls, Document(root, None, {}))
         return study._from(name, dump(study), scenario, root)
 
     def _from(self, name: str, text: str, scenario: Document, root: Node) -> Self:
-        """Store the source of the study."""
         self._name, self._text, self._scenario, self._root = name, text, scenario, root
         return self
 
@@ -215,17 +206,17 @@ class StudyFile(Component):
 
     @property
     def text(self) -> str:
-        """The text of its file; for a study made in Python, the text that such a file would have."""
+        """Text of the study file; for a study made in Python, the text of an equivalent file."""
         return self._text
 
     @property
     def scenario(self) -> Document:
-        """The scenario that the study varies, before any change."""
+        """The base scenario of the study, before any change of settings."""
         return self._scenario
 
     @property
     def root(self) -> Node:
-        """The content of the file, with the places of all values."""
+        """Content of the study file as a tree, with the file and line of each value."""
         return self._root
 
     @property
@@ -238,12 +229,12 @@ class StudyFile(Component):
         """The axes of the grid, in the order of the file.
 
         Raises:
-            ScenarioError: every malformed axis, with its place.
+            ScenarioError: an axis is malformed; all such axes are listed, with their lines.
         """
         return axes_of(self.root.value.get("grid"))
 
     def unfit_aims(self, scenario: Scenario) -> Iterator[Problem]:
-        """Yield the key paths and problems of aims that a run of this scenario cannot reach."""
+        """Yield the key path and the problem of each target that a run of this scenario cannot reach."""
         target, search = self.target, self.search
         if scenario.data is None or not scenario.data.regression:
             return
@@ -254,7 +245,7 @@ class StudyFile(Component):
 
     @property
     def extent(self) -> str:
-        """Number and kind of runs: `6 runs, 2 access x 3 seeds: all possible`, or the number of trials of a search."""
+        """Text with the number of runs, such as `6 runs, 2 access x 3 seeds: all possible`, or the number of trials."""
         if self.search is not None:
             return f"{self.search.trials} trials of {', '.join(self.search.space)}; the ends of all are possible"
         axes = [*((len(axis.levels), axis.name) for axis in self.axes), (len(self.all_seeds), "seeds")]
@@ -263,10 +254,10 @@ class StudyFile(Component):
 
 
 def opened(name: str | Path) -> Document | StudyFile:
-    """Read a scenario or a study by path or name, one without the key `base` as a scenario, which takes precedence.
+    """Read a scenario or a study by path or name; of two files with one name, the scenario is read.
 
     Raises:
-        ScenarioError: there is no such file, or all problems of the file, for a scenario with its includes.
+        ScenarioError: the file does not exist, or the file or an included file is invalid; all problems are listed.
     """
     path = locate(str(name), "scenarios") or locate(str(name), STUDIES) or find(str(name))
     text = read_text(path)

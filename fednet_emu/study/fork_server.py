@@ -1,8 +1,8 @@
-"""Imports of the fork server before it forks the first run: all runs share the memory, and none repeats the imports.
+"""Imports of the fork server before the first run, so that all runs share the memory of the imported modules.
 
-The late imports of runs, such as PyTorch's compiler, take longer than a short run, as does the search for versions of
-code and packages. Frozen objects are excluded from the garbage collections of the runs, which would otherwise copy
-their pages (see `gc.freeze` in Python's manual).
+The late imports of a run, such as PyTorch's compiler, take longer than a short run. So does the search for the versions
+of code and packages. Frozen objects are left out of garbage collection in the runs, which would otherwise copy the
+memory pages of these objects (see `gc.freeze` in Python's manual).
 """
 
 from __future__ import annotations

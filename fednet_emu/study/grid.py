@@ -1,8 +1,8 @@
-"""The axes of a study: the names of their levels, and the settings that each level changes.
+"""Axes of a study, with the labels of their levels and the settings that each level changes.
 
 devices.count: [10, 20]                      # one key, a list of values
 access: {tdma: {...}, ofdma: {...}}          # named variants: name -> settings
-size: {devices.count: [10, 20], algorithm.cohort: [5, 10]}    # lists that go together
+size: {devices.count: [10, 20], algorithm.cohort: [5, 10]}    # lists whose entries are used together
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ RESERVED = frozenset(
     {"cell", "status", "reason", "data_set", "device_count", "seed", "rounds", "simulated_s", "total_bit"}
     | {*EvaluationRow._fields}
 )
-"""Columns of the result tables, whose names an axis must not have."""
+"""Names of columns in the result tables, which an axis must not use as its name."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """One choice on an axis: its name in file names, its value in each column, and its settings."""
+    """One level of an axis: the label for file names, the values in table columns, and the changed settings."""
 
     label: str
     columns: Mapping[str, Any]
@@ -36,22 +36,22 @@ class Level:
 
 @dataclass(frozen=True)
 class Axis:
-    """A varied quantity with its levels in order."""
+    """A varied quantity, with an ordered list of levels."""
 
     name: str
     levels: tuple[Level, ...]
 
 
 def settings_of(node: Node) -> tuple[Setting, ...]:
-    """Return the settings of a mapping from key paths to values, each with its place."""
+    """Return the settings in a mapping from key paths to values, each with the line of the value."""
     return tuple(Setting(key, as_option(child)) for key, child in (node.value or {}).items())
 
 
 def axes_of(grid: Node | None) -> list[Axis]:
-    """Return the axes of a grid, in its order.
+    """Return the axes of a grid, in the order of the file.
 
     Raises:
-        ScenarioError: every malformed axis, with its place.
+        ScenarioError: an axis is malformed; all such axes are listed, with their lines.
     """
     axes: list[Axis] = []
     problems: list[str] = []
@@ -80,7 +80,7 @@ def option_text(value: Any) -> str:
 
 
 def reserved(name: str) -> str | None:
-    """Return the reason why an axis must not have a name; None if it may."""
+    """Return the reason why `name` is not allowed as the name of an axis; None if the name is allowed."""
     if name not in RESERVED:
         return None
     remedy = "give the seeds under 'seeds'" if name == "seed" else "choose another name"
@@ -88,7 +88,7 @@ def reserved(name: str) -> str | None:
 
 
 def axis_problem(node: Node) -> str | None:
-    """Return the problem of the levels of an axis; None without one."""
+    """Return the problem in the levels of an axis; None if the levels are valid."""
     if isinstance(node.value, list):
         return None if node.value else "varies nothing, got an empty list; give at least one value"
     parts = list(node.value.values()) if isinstance(node.value, dict) else []
@@ -102,7 +102,7 @@ def axis_problem(node: Node) -> str | None:
 
 
 def levels_of(name: str, node: Node) -> Iterator[Level]:
-    """Yield the levels of an axis in their order."""
+    """Yield the levels of an axis, in the order of the file."""
     if isinstance(node.value, list):
         given = [entry.plain() for entry in node.value]
         column = column_of(given)
@@ -124,7 +124,7 @@ def levels_of(name: str, node: Node) -> Iterator[Level]:
 def column_of(values: list[Any]) -> list[Any]:
     """Convert values to one common type for a table column: all numbers, all booleans, or all text.
 
-    Numbers become text if two of them differ in their type only, as the count 1 and the share 1.0 do.
+    Numbers become text if two numbers differ only in their type, such as the count 1 and the share 1.0.
     """
     if all(isinstance(value, bool) for value in values):
         return values
@@ -134,7 +134,7 @@ def column_of(values: list[Any]) -> list[Any]:
 
 
 def _labels(given: list[Any], column: list[Any]) -> list[str]:
-    """Return the labels of levels: numbers as given, with all digits if six do not distinguish them."""
+    """Return the labels of levels; numbers have six digits, or all digits if six do not distinguish the levels."""
     short = [level_label(value if _is_number(value) else entry) for value, entry in zip(given, column, strict=True)]
     if len({*short}) == len({*map(repr, given)}):
         return short
@@ -146,9 +146,10 @@ def _is_number(value: Any) -> bool:
 
 
 def level_label(value: Any) -> str:
-    """Return a value as short text: the kind of a component without other settings, six digits of a number.
+    """Return a value as short text.
 
-    A whole float has a decimal point. An object is named by its representation.
+    A component without other settings is named by its kind. A float has six significant digits and a decimal point.
+    Any other object is named by its `repr`.
     """
     if isinstance(value, dict):
         if set(value) == {"kind"}:
@@ -177,7 +178,7 @@ def _varied_twice(axes: list[Axis]) -> Iterator[str]:
 
 
 def as_option(node: Node) -> Node:
-    """Mark a value of a study file as a command-line option, which overrides all files; its line stays in its place."""
+    """Turn a value of a study file into a command-line option, which overrides all files; errors name the same line."""
     value = node.value
     if isinstance(value, dict):
         value = {key: as_option(child) for key, child in value.items()}

@@ -1,4 +1,4 @@
-"""Reference results: choose the library's studies that fit into a given time, and write small tables and figures."""
+"""Reference results: choice of the library's studies that fit into a given time, and files with tables and figures."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from fednet_emu.scenario.library import STUDIES, names
 from fednet_emu.study.file import StudyFile
 
 LEFT_OUT = ("-rounds",)
-"""Endings of the names of figures that are not part of a reference: a number of rounds is not a cost."""
+"""Suffixes of figure names that are left out of reference results, because a number of rounds is not a cost."""
 DIGITS = 6
-"""Significant digits of the tables; results of different hosts may differ in further digits."""
+"""Number of significant digits in tables; further digits may differ between hosts."""
 
 
 def fitting_studies(minutes: float) -> dict[str, float]:
-    """Choose the library's studies with a known host time, shortest first, as long as they fit into `minutes`.
+    """Choose studies of the library with a known host time, shortest first, while their total time fits into `minutes`.
 
     Returns:
-        The host time of each chosen study in minutes, by name; at least one.
+        The host time of each chosen study, in minutes, by the name of the study; at least one study.
 
     Raises:
-        FednetError: no study fits.
+        FednetError: no study fits into `minutes`.
     """
     studies = {name: StudyFile.read(name) for name in names(STUDIES)}
     swept = {name: study.minutes for name, study in studies.items() if study.search is None}
@@ -43,18 +43,18 @@ def fitting_studies(minutes: float) -> dict[str, float]:
 def write_reference(
     view: StudyRecords, figures: Mapping[str, Figure], folder: Path, wanted: Sequence[str] | None = None
 ) -> list[Path]:
-    """Write `cells.csv`, one row for each run, and the wanted figures; nothing in them depends on the host's speed."""
+    """Write `cells.csv`, with one row per run, and the reference figures; no value depends on the speed of the host."""
     chosen = {name: figure for name, figure in figures.items() if is_reference(name, wanted)}
     return [write_cells(view, folder), *save(chosen, folder, ["png"])]
 
 
 def is_reference(name: str, wanted: Sequence[str] | None) -> bool:
-    """Whether a figure is part of a study's reference results; `wanted` are the figures named by its file, if any."""
+    """Return True if a figure belongs to the reference results; `wanted` has the names in the study file, if any."""
     return not name.endswith(LEFT_OUT) if wanted is None else name in wanted
 
 
 def write_cells(view: StudyRecords, folder: Path) -> Path:
-    """Write `cells.csv`, one row for each finished run of a study, without columns that are empty, and return it."""
+    """Write `cells.csv`, with one row per finished run and without empty columns, and return the path of the file."""
     folder.mkdir(parents=True, exist_ok=True)
     cells = view.cells.drop(columns=["cell", "status", "reason"], errors="ignore")
     table = cells.loc[:, (cells.notna() & (cells != "")).any()]

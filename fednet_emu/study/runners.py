@@ -1,4 +1,4 @@
-"""Run the runs of a study: in processes of this machine, on a Ray cluster, or in this process one after the other."""
+"""Execution of the runs of a study: in processes of this machine, on a Ray cluster, or one by one in this process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WAIT_S = 0.2
 
 
 class Queue:
-    """Waiting jobs: the first of a group runs alone, so that the others find its learnt values."""
+    """Waiting jobs; the first job of a group runs alone, so that later jobs of the group reuse its learnt values."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._jobs, self._waiting = jobs, list(range(len(jobs)))
@@ -29,7 +29,7 @@ class Queue:
         return bool(self._waiting)
 
     def next(self) -> int | None:
-        """The place of the next job that may start; None while all wait for the first of their groups."""
+        """Return the index of the next job that may start; None while every job waits for the first of its group."""
         for place in self._waiting:
             group = self._jobs[place].group
             if group in self._led or group not in self._leading:
@@ -44,18 +44,18 @@ class Queue:
 
 
 class Event(NamedTuple):
-    """The outcome of the job number `place`, counted from 0; None if the job has just started."""
+    """Start or end of the job at index `place`; `outcome` is None at the start."""
 
     place: int
     outcome: Outcome | None
 
 
 Runner = Callable[[Sequence[Job]], Generator[Event, None, None]]
-"""Runs jobs, and yields an event when a job starts or ends."""
+"""Function that executes jobs, and yields an event whenever a job starts or ends."""
 
 
 def runner_of(scenarios: Iterable[Scenario | None], workers: int | None, ray: bool | str) -> Runner:
-    """The runner of jobs: processes of this machine, a Ray cluster, or this process if only it has the classes."""
+    """Return the function that executes jobs: on Ray, in processes, or here if no other process can import a class."""
     if ray:
         return lambda jobs: run_on_ray(jobs, ray if isinstance(ray, str) else None, workers)
     if any(map(_lives_here, scenarios)):
@@ -64,7 +64,7 @@ def runner_of(scenarios: Iterable[Scenario | None], workers: int | None, ray: bo
 
 
 def _lives_here(part: object) -> bool:
-    """Whether a component, or an object in it, is of a class that only this process has."""
+    """Return True if a component, or an object inside the component, has a class that only this process can import."""
     made_by = part if isinstance(part, type) or callable(part) else type(part)
     if getattr(made_by, "__module__", "") == "__main__" or "<" in getattr(made_by, "__qualname__", ""):
         return True
@@ -76,9 +76,9 @@ def _lives_here(part: object) -> bool:
 
 
 def run_here(jobs: Sequence[Job]) -> Generator[Event, None, None]:
-    """Run jobs one by one in this process, for scenarios with objects that no other process could import.
+    """Execute jobs one by one in this process, for scenarios with objects that no other process could import.
 
-    Limits of time and memory are ignored, because they need a separate process for each job.
+    Limits on time and memory are ignored, because a limit needs a separate process for each job.
     """
     for place, job in enumerate(jobs):
         yield Event(place, None)
@@ -92,7 +92,7 @@ def run_here(jobs: Sequence[Job]) -> Generator[Event, None, None]:
 def run_locally(jobs: Sequence[Job], workers: int) -> Generator[Event, None, None]:
     """Run jobs on this machine, `workers` at a time, each in its own process.
 
-    Closing the generator early stops the running jobs; each stores its learnt values and can continue later.
+    Closing the generator early stops the running jobs. A stopped job stores its learnt values and can continue later.
     """
     waiting, running = Queue(jobs), dict[int, Attempt]()
     try:
@@ -122,15 +122,15 @@ def _ended(running: dict[int, Attempt]) -> Generator[Event, None, None]:
 
 
 def run_on_ray(jobs: Sequence[Job], address: str | None, workers: int | None) -> Generator[Event, None, None]:
-    """Run jobs on Ray, each on one CPU and with the memory and GPUs of its limits.
+    """Run jobs on Ray, each with one CPU and with the memory and GPUs that the limits of the job state.
 
-    Ray does not report when a job starts, so all jobs count as started once they are submitted. Each of its tasks
-    supervises a process of its own, as on a single machine, so that limits have the same meaning.
+    Ray does not report when a job starts, so a job counts as started when it is submitted. Each Ray task supervises a
+    separate process, so that limits have the same meaning as on a single machine.
 
     Args:
         jobs: the jobs; their folders must be on a file system that the whole cluster shares.
-        address: address of an existing cluster, `auto` for the one on this machine; None starts one here.
-        workers: number of CPUs of a cluster that is started here; None takes all.
+        address: address of an existing cluster, `auto` for the cluster on this machine; None starts a cluster here.
+        workers: number of CPUs of a cluster that is started here; None takes all CPUs.
 
     Raises:
         FednetError: Ray is not installed, or the cluster cannot be reached.

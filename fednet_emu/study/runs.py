@@ -1,4 +1,4 @@
-"""Make the runs of a study: each scenario of the product of axes and seeds is checked before the first one runs."""
+"""The runs of a study: every combination of levels and seeds is checked before the first run starts."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from fednet_emu.study.grid import Axis, Level, option_text, settings_of
 
 NAME_LENGTH, DIGEST_LENGTH = 100, 12
 MOST_NAMED = 5
-"""Largest number of methods in a warning."""
+"""Maximum number of methods that a warning names."""
 _REACH = ("seed", "devices", "channel", "network")
-"""Sections of a scenario that determine reachability; runs with equal ones are checked once."""
+"""Sections of a scenario that determine whether messages can arrive; runs with equal sections share one check."""
 
 
 _LEARNT = ("seed", "scene_seed", "data", "partition", "groups", "feature_noise", "attack", "model")
-"""Sections of a scenario that determine learning, independently of the network."""
+"""Sections of a scenario that determine the learnt values, independently of the network."""
 _MAYBE_LEARNT = ("deadline_s", "retries")
-"""Settings of an algorithm that only determine which replies arrive."""
+"""Settings of an algorithm that affect learning only through the choice of replies that arrive."""
 
 
 @dataclass(frozen=True)
@@ -44,25 +44,26 @@ class StudyRun:
     """One run of a study."""
 
     study: StudyFile
-    """The study."""
+    """The study to which the run belongs."""
     label: str
-    """The levels and the seed as readable text."""
+    """Levels and seed of the run, as readable text."""
     columns: Mapping[str, Any]
     """The varied keys and their values."""
     scenario: Scenario
     """The scenario to run, including its seed."""
     digest: str
-    """Fingerprint of the resolved scenario and of whether it is timing-only."""
+    """Fingerprint of the resolved scenario and of `timing_only`."""
     settings: tuple[Setting, ...]
-    """The study's changes of its base scenario, apart from the seed."""
+    """Settings of the base scenario that the study changes, apart from the seed."""
     timing_only: bool
-    """Whether training is left out."""
+    """True for a run without training."""
 
     @property
     def program(self) -> str:
-        """Fingerprint of all that certainly changes the learning program; empty for a run that shares none.
+        """Fingerprint of the settings that change the learning program, the sequence of computations that train models.
 
-        Deadlines and lost messages may cause further programs.
+        Runs with equal fingerprints may still differ in their learning programs, because of deadlines or lost messages.
+        The fingerprint is empty for a run that shares no learnt values.
         """
         scenario = self.scenario
         if self.timing_only or scenario.algorithm.own_learning:
@@ -74,12 +75,12 @@ class StudyRun:
 
     @property
     def group(self) -> str:
-        """The program of a run whose rounds do not depend on the network; empty if the network orders its updates."""
+        """Fingerprint `program` of a synchronous run; empty for an asynchronous run, as the network orders updates."""
         return "" if self.scenario.algorithm.asynchronous else self.program
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The command that runs the same scenario alone; empty for a scenario without a file."""
+        """The command that executes only this run; empty for a scenario without a file."""
         if self.study.scenario.path is None:
             return ()
         command = ["fednet", "run", file_text(self.study.scenario.path)]
@@ -89,7 +90,7 @@ class StudyRun:
 
     @property
     def name(self) -> str:
-        """The name of its run folder."""
+        """Name of the run folder."""
         readable = re.sub(r"[^\w.=+-]+", "-", self.label.replace(", ", "__"), flags=re.ASCII)[:NAME_LENGTH]
         return f"{readable}__{self.digest}"
 
@@ -104,14 +105,14 @@ def runs_of(
     """Make the runs of a study with a grid, in the order of the file, and check them.
 
     Args:
-        study: the study; or its path, or the name of a file in scenarios/studies/.
-        overrides: settings of every run, for example as `key.path=value`; they override those under `set` in the study,
-            and must not be varied by its grid.
+        study: the study, the path of a study file, or the name of a file in scenarios/studies/.
+        overrides: settings of every run, for example as `key.path=value`, which replace settings under `set` in the
+            study. The grid must not vary these settings.
         data_dir: the folder of data sets and stored models.
-        timing_only: whether the runs leave out training.
+        timing_only: True for runs without training.
 
     Raises:
-        ScenarioError: every problem of the study and of its scenarios, each with its line.
+            ScenarioError: the study or one of its scenarios is invalid; all problems are listed, with their lines.
     """
     study, axes = _swept(study)
     seeds, maker = study.all_seeds, RunMaker(study, overrides, axes, data_dir=data_dir, timing_only=timing_only)
@@ -137,9 +138,9 @@ def runs_of(
 
 
 def unlike_rounds(scenarios: Iterable[Scenario]) -> str:
-    """Return the warning that scenarios with a limit of rounds have different kinds of rounds; empty if not.
+    """Return a warning if scenarios that end after a number of rounds have rounds of unequal size; else empty text.
 
-    A step of an asynchronous server may take one update, while a cohort has many.
+    A round of an asynchronous server may take one update, while a round with a cohort takes many updates.
     """
     ended = [its for its in scenarios if its.stop.rounds is not None and its.stop.simulated_s is None]
     sizes: dict[str, set[int]] = {}
@@ -154,10 +155,10 @@ def unlike_rounds(scenarios: Iterable[Scenario]) -> str:
 
 
 def try_levels(runs: Iterable[StudyRun], data_dir: Path | str | None = None) -> None:
-    """Try the first run of each level of each axis, as `tried` does.
+    """Try the first run of each level of each axis with `tried`, which builds a run and plays a round without training.
 
     Raises:
-        ScenarioError: every problem, each after its run.
+        ScenarioError: a run is invalid; all problems are listed, each after the label of its run.
         Deadlock: a run waits for an impossible event.
     """
     seen, problems = set[tuple[str, str]](), list[str]()
@@ -185,12 +186,12 @@ def run_of(
     """Make one run of a study with a grid.
 
     Args:
-        study: the study; or its path, or the name of a file in scenarios/studies/.
-        levels: the label of a level, in any case, on each axis that has several.
-        overrides: settings of the run; they override settings of the study and of the levels.
-        seed: the seed, also one that the study does not use; None for the first of the study.
+        study: the study, the path of a study file, or the name of a file in scenarios/studies/.
+        levels: the label of the chosen level, by axis, in upper or lower case; needed for axes with several levels.
+        overrides: settings of the run, which replace settings of the study and of the levels.
+        seed: the seed of the run, not necessarily a seed of the study; None for the first seed of the study.
         data_dir: as in `runs_of`.
-        timing_only: whether the run leaves out training.
+        timing_only: True for a run without training.
 
     Raises:
         ScenarioError: an axis or level does not exist, a level is missing, or the scenario has problems.
@@ -219,7 +220,7 @@ def run_of(
 
 
 def _swept(study: StudyFile | str | Path) -> tuple[StudyFile, list[Axis]]:
-    """A study that has a grid, and its axes."""
+    """Return a study that has a grid, and the axes of the grid."""
     study = study if isinstance(study, StudyFile) else StudyFile.read(study)
     if study.search is not None:
         name = study.name
@@ -235,29 +236,30 @@ def _same_number(one: str, other: str) -> bool:
 
 
 def _cell(axes: Sequence[Axis], levels: Sequence[Level]) -> tuple[str, dict[str, Any], list[Setting]]:
-    """The label of a combination of levels, the values of its columns, and its settings."""
+    """Return the label, the column values and the settings of a combination of levels."""
     label = ", ".join(f"{axis.name}={level.label}" for axis, level in zip(axes, levels, strict=True))
     columns = {name: value for level in levels for name, value in level.columns.items()}
     return label, columns, [its for level in levels for its in level.settings]
 
 
 class RunMaker:
-    """Makes the runs of settings; settings with equal devices, channel and network are checked once for reachability.
+    """Makes runs from settings; reachability is checked once for runs with equal devices, channel and network.
 
-    All runs share the settings that make them repeatable, the settings of the study, and the overrides.
+    All runs share the settings under `set` in the study, the overrides, and a fixed number of threads, so that results
+    are repeatable.
 
     Args:
         study: the study.
         overrides: settings of all runs, for example as `key.path=value`.
         axes: the varied quantities.
         data_dir: the folder of data sets and stored models.
-        timing_only: whether the runs leave out training.
+        timing_only: True for runs without training.
 
     Attributes:
-        example: the scenario of the first run; None before.
+            example: the scenario of the first run; None before the first run is made.
 
     Raises:
-        ScenarioError: one of the settings is a seed, or is both overridden and varied.
+            ScenarioError: a setting is the seed, or is both overridden and varied.
     """
 
     def __init__(
@@ -276,7 +278,7 @@ class RunMaker:
         _check(own, asked, axes)
         training = study.scenario.data.get("training")
         threads_given = isinstance(training, dict) and training.get("threads") is not None
-        repeatable = () if threads_given else (Setting("training.threads", Node(1, Place("study"))),)  # bit by bit
+        repeatable = () if threads_given else (Setting("training.threads", Node(1, Place("study"))),)  # bit-identical
         self._common = (*repeatable, *own, *asked)
         self._reached: set[str] = set()
         self._warned: set[str] = set()
@@ -284,10 +286,10 @@ class RunMaker:
     def runs(
         self, label: str, columns: Mapping[str, Any], settings: Iterable[Setting], seeds: Sequence[int]
     ) -> Iterator[StudyRun]:
-        """Yield the run of a setting, of the varied keys `columns`, with each seed.
+        """Yield one run for each seed, with the given settings; `columns` has the varied keys and their values.
 
         Raises:
-            ScenarioError: every problem of the scenario.
+            ScenarioError: the scenario is invalid; all problems are listed.
         """
         changed = (*self._common, *settings)
         document = apply_overrides(self.study.scenario, changed)
@@ -297,14 +299,14 @@ class RunMaker:
             if reach not in self._reached:
                 refuse(unreachable(Outlook(scenario, self.data_dir)), document)
                 self._reached.add(reach)
-            content["training"].pop("reuse")  # it changes no result
+            content["training"].pop("reuse")  # reuse changes no result
             digest = _digest([content, self.timing_only])
             where = ", ".join(part for part in (label, f"seed={scenario.seed}") if part)
             self.example = self.example or scenario
             yield StudyRun(self.study, where, columns, scenario, digest, changed, self.timing_only)
 
     def _seeded(self, document: Document, seeds: Sequence[int]) -> Iterator[Scenario]:
-        """Yield the scenario of a document with each seed; parts without seeds are validated once."""
+        """Yield the scenario of a document with each seed; only the scenario with the first seed is validated."""
         seeded = apply_overrides(document, [Setting("seed", Node(seeds[0], Place("seeds")))])
         first = validate(Scenario, seeded, self._warn)
         refuse_contradictions(Outlook(first, self.data_dir), seeded)
@@ -314,7 +316,7 @@ class RunMaker:
             yield first.model_copy(update={"seed": seed})
 
     def _warn(self, line: str) -> None:
-        """Report the settings of the base that a changed kind leaves out, once for all runs."""
+        """Log a warning about settings that do not fit a changed kind, once for all runs."""
         if line not in self._warned:
             self._warned.add(line)
             LOG.warning(line)
@@ -325,7 +327,7 @@ def _parsed(overrides: Iterable[str | Setting]) -> tuple[Setting, ...]:
 
 
 def _check(own: Iterable[Setting], asked: Iterable[Setting], axes: Iterable[Axis]) -> None:
-    """Raise a ScenarioError with every setting that is `seed`, or is both overridden and varied."""
+    """Raise a ScenarioError if a setting is `seed`, or is both overridden and varied."""
     varied = {setting.name: axis.name for axis in axes for level in axis.levels for setting in level.settings}
     problems = [
         problem_text(setting.value.place, (setting.name,), "the study has 'seeds' for that")

@@ -1,10 +1,10 @@
-"""Run a study as a job array of SLURM: a file for each run, a script for all of them, and a last job for the tables.
+"""Run a study as a SLURM job array: a file for each run, a script for all runs, and a last job for the tables.
 
-Nothing waits while they run: each element of the array runs its share as a sweep does, and writes the outcomes to
-files, which `collected` reads.
+No process waits for the runs. Each element of the array executes a part of the runs like a sweep, and writes outcomes
+to files, which `collected` reads.
 
-    fednet sweep STUDY --slurm        # writes and submits
-    fednet sweep STUDY --collect      # as the last job: writes tables, figures and the report
+    fednet sweep STUDY --slurm        # write and submit the job array
+    fednet sweep STUDY --collect      # command of the last job: write tables, figures and the report
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ from fednet_emu.study.file import Limits
 from fednet_emu.study.runners import Event
 
 MOST_ELEMENTS = 1000
-"""Largest array; SLURM's own limit (`MaxArraySize`) is 1001 by default. With more runs each element runs several."""
+"""Maximum number of array elements (by default, SLURM's `MaxArraySize` is 1001); more runs share the elements."""
 SPARE_MB, SPARE_S = 1000, 300
-"""Resources of a job in addition to the limits of its runs: memory of the supervising process, and time to start."""
+"""Resources in addition to the limits of the runs: memory in MB for the supervising process, start-up time in s."""
 OUTCOMES = "outcomes"
 ELEMENT = "fednet_emu.cli.slurm_element"
-"""The program of an element."""
+"""Module that executes the runs of an array element."""
 
 
 class Jobs(NamedTuple):
     """The scripts of a job array."""
 
     array: Path
-    """The script whose elements run the study."""
+    """Script of the array, whose elements execute the runs."""
     last: Path
-    """The script that writes the tables when all have ended."""
+    """Script that writes the tables after all elements have ended."""
     runs: int
     """Number of runs."""
 
 
 class Slurm:
-    """A runner that writes the tasks of a sweep as a job array of SLURM, and runs nothing.
+    """A runner that writes the jobs of a sweep as a SLURM job array, without executing any job.
 
     Args:
         out: the folder of the study, on a file system that all nodes share.
-        collect: the command of the last job.
+        collect: the command that the last job executes.
 
     Attributes:
-        jobs: the written jobs; None if all runs are finished.
+            jobs: the scripts of the job array; None if all runs are finished.
     """
 
     def __init__(self, out: Path, collect: Sequence[str]) -> None:
@@ -64,14 +64,14 @@ class Slurm:
         self.jobs: Jobs | None = None
 
     def __call__(self, tasks: Sequence[Job]) -> Generator[Event, None, None]:
-        """Write the files of the tasks; there are no events yet."""
+        """Write the files of the job array; yield no events."""
         if tasks:
             self.jobs = write_jobs(tasks, self._out, self._collect)
         yield from ()
 
 
 def write_jobs(tasks: Sequence[Job], out: Path, collect: Sequence[str]) -> Jobs:
-    """Write the files of a job array of at least one job into a new folder in `slurm/` of a study's folder."""
+    """Write a job array for at least one task, into a new numbered folder inside `slurm/` in the folder `out`."""
     with file_errors(out / "slurm", "made"):
         (out / "slurm" / OUTCOMES).mkdir(parents=True, exist_ok=True)
         number = 1 + max((int(path.name) for path in (out / "slurm").iterdir() if path.name.isdecimal()), default=0)
@@ -92,13 +92,13 @@ def write_jobs(tasks: Sequence[Job], out: Path, collect: Sequence[str]) -> Jobs:
 
 
 def submit(jobs: Jobs) -> tuple[str, str] | None:
-    """Submit a job array, and the last job to run after it.
+    """Submit a job array, and the last job, which starts after the array.
 
     Returns:
-        The numbers of both jobs; None without `sbatch`.
+        The job IDs of the array and of the last job; None without the command `sbatch`.
 
     Raises:
-        FednetError: SLURM refuses them.
+        FednetError: SLURM refuses a job.
     """
     if shutil.which("sbatch") is None:
         return None
@@ -107,7 +107,7 @@ def submit(jobs: Jobs) -> tuple[str, str] | None:
 
 
 def collected(tasks: Sequence[Job], out: Path) -> Generator[Event, None, None]:
-    """Run nothing; yield the outcomes of failed jobs. Finished runs are found by their folders."""
+    """Yield the outcomes of failed jobs from the files of a job array; finished runs are found by their folders."""
     for place, task in enumerate(tasks):
         with suppress(OSError, ValueError, TypeError):
             text = (out / "slurm" / OUTCOMES / f"{task.folder.name}.json").read_text(encoding="utf-8")
@@ -117,7 +117,7 @@ def collected(tasks: Sequence[Job], out: Path) -> Generator[Event, None, None]:
 
 
 def run_element(folder: Path, element: int, elements: int) -> Iterator[tuple[str, Outcome]]:
-    """Run the jobs of one element of an array, every n-th file of its folder for n elements; yield their outcomes."""
+    """Execute every job whose index is `element` modulo `elements`, and yield the name and outcome of each job."""
     runs = folder / "cells"
     for place in range(element, sum(1 for _ in runs.iterdir()), elements):
         task = _task((runs / f"{place}.json").read_text(encoding="utf-8"))
@@ -127,13 +127,13 @@ def run_element(folder: Path, element: int, elements: int) -> Iterator[tuple[str
 
 
 def _text(task: Job) -> str:
-    """A task as JSON."""
+    """Return a task as JSON."""
     limits, scenario = task.limits.model_dump(), task.scenario.model_dump(mode="json")
     return json.dumps({**vars(task), "scenario": scenario, "limits": limits}, default=str)
 
 
 def _task(text: str) -> Job:
-    """The task of a text by `_text`."""
+    """Return the task from the JSON text that `_text` returns."""
     found = json.loads(text)
     name, out = found["study"]
     data_dir = found["data_dir"] and Path(found["data_dir"])
@@ -144,7 +144,7 @@ def _task(text: str) -> Job:
 
 
 def _needs(limits: Limits, runs: int) -> list[str]:
-    """The reservation of an element that runs `runs` runs one after the other."""
+    """Return the `sbatch` options that reserve resources for an element that executes `runs` runs one by one."""
     needs = []
     if limits.time_s is not None:
         needs.append(f"--time={math.ceil((limits.time_s * runs + SPARE_S) / 60)}")
@@ -156,7 +156,7 @@ def _needs(limits: Limits, runs: int) -> list[str]:
 
 
 def _script(name: str, folder: Path, options: Sequence[str], command: str) -> str:
-    """A script for `sbatch`, which starts in the folder from which it was written."""
+    """Return the text of a script for `sbatch`, which starts in the current working folder."""
     log = "%a" if any(option.startswith("--array") for option in options) else "tables"
     every = [f"--job-name={name}", "--ntasks=1", "--cpus-per-task=1", f"--output={folder}/logs/{log}.txt", *options]
     head = ["#!/bin/bash", *(f"#SBATCH {option}" for option in every)]
@@ -164,7 +164,7 @@ def _script(name: str, folder: Path, options: Sequence[str], command: str) -> st
 
 
 def _sbatch(*arguments: str | Path) -> str:
-    """Submit a job, and return its number."""
+    """Submit a job, and return the job ID."""
     command = ["sbatch", "--parsable", *map(str, arguments)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode:

@@ -1,4 +1,4 @@
-"""A sweep: execute the unfinished runs of a study, and write its tables with one row per run."""
+"""Sweeps, which execute the unfinished runs of a study and write tables with one row per run."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from fednet_emu.study.runners import Runner
 from fednet_emu.study.runs import StudyRun
 
 TABLES = ("study.parquet", "cells.parquet")
-"""The tables of figures and comparisons; the separate host times differ from sweep to sweep."""
+"""Files of the tables for figures and comparisons; host times, which differ between sweeps, are in another file."""
 KEYS = ("seed", "cell")
-"""Columns that identify a run, in addition to the axes."""
+"""Columns that identify a run, together with the columns of the axes."""
 TOTALS = ("rounds", "simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j")
 BACKHAUL = ("backhaul_bit", "backhaul_j")
-"""Totals of runs that use a backhaul; its energy is part of `energy_j`, its bits are not part of `total_bit`."""
+"""Totals of runs with a backhaul. `energy_j` includes backhaul energy; `total_bit` does not include backhaul bits."""
 
 PRIVACY = ("epsilon", "sample_epsilon", "sample_epsilon_as_poisson")
-"""Privacy of a device, or of a sample, in runs with a bound on it."""
+"""Privacy bounds of a device or of a sample, in runs that have such a bound."""
 
 
 def write_tables(
@@ -48,11 +48,11 @@ def write_tables(
     failures: Mapping[int, str],
     target: Target | None,
 ) -> None:
-    """Write the tables of a study into its folder.
+    """Write the tables of a study into the folder of the study.
 
-    These are `study.parquet` with all evaluations, `cells.parquet` with one row for each run, and, separate from them,
-    `hosts.parquet` with host times. The rows are in the order of the study, not in the order in which runs finished.
-    `finished` has the run folders, and `failures` the reasons, by the run's position in `runs`.
+    `study.parquet` has all evaluations, `cells.parquet` one row per run, and `hosts.parquet` the host times. Rows are
+    in the order of the study, not in the order in which runs finished. `finished` has the folders of finished runs, and
+    `failures` the reasons of failed runs, both by the index of the run in `runs`.
     """
     summaries: dict[int, dict[str, Any]] = {
         place: json.loads((finished[place] / "summary.json").read_text(encoding="utf-8")) for place in sorted(finished)
@@ -89,14 +89,14 @@ def _status(summary: Mapping[str, Any] | None, failure: str | None) -> dict[str,
 
 
 def _per_run(summary: Mapping[str, Any]) -> dict[str, float]:
-    """Costs of a whole run, see `scales.PER_RUN`, of runs that have them."""
+    """Return the costs in `scales.PER_RUN` that the summary of a run contains."""
     delays = [its["p95_s"] for its in summary.get("traffic", {}).values() if its["p95_s"] is not None]
     found = {"neighbours_p95_s": max(delays)} if delays else {}
     return {**found, **{name: summary[name] for name in ("carbon_g",) if name in summary}}
 
 
 def aim(target: Target | None) -> tuple[Measure | None, float]:
-    """Return the measure of a target and its level; None and NaN without a target."""
+    """Return the measure and the level of a target; None and NaN without a target."""
     if target is None:
         return None, math.nan
     if target.accuracy is not None:
@@ -118,7 +118,7 @@ def _totals(summary: Mapping[str, Any], metrics: Sequence[str]) -> dict[str, flo
 
 
 def _evaluations(runs: Sequence[StudyRun], finished: Sequence[tuple[int, Path]]) -> pd.DataFrame:
-    """Return the evaluations of the finished runs as one table, whose first columns are the keys of each run."""
+    """Return a table with the evaluations of all finished runs, whose first columns identify the run."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -136,40 +136,40 @@ STUDY = "study.json"
 
 @dataclass
 class Sweep:
-    """The runs of a study and their state."""
+    """The runs of a study, with the state of each run."""
 
     study: StudyFile
     """The study."""
     out: Path
-    """Its folder."""
+    """Folder of the study."""
     runner: Runner
-    """Runs them."""
+    """Function that executes the runs."""
     data_dir: Path | str | None = None
-    """Where data sets are."""
+    """Folder with data sets."""
     track: tuple[str, ...] = ()
     """Names of the trackers of every run."""
     on_event: Callable[[Sweep], None] = lambda _sweep: None
-    """Called when a run starts or ends."""
+    """Function that is called when a run starts or ends."""
     runs: list[StudyRun] = field(default_factory=list)
     """All runs of the study."""
     folder_of: list[Path] = field(default_factory=list)
-    """The run folder of each."""
+    """Run folder of each run in `runs`."""
     done: set[int] = field(default_factory=set)
-    """Places of the finished runs."""
+    """Indices of the finished runs."""
     running: set[int] = field(default_factory=set)
-    """Places of the active runs."""
+    """Indices of the active runs."""
     failures: dict[int, str] = field(default_factory=dict)
-    """Reasons of failed runs."""
+    """Reasons why runs failed, by the index of the run."""
     host_s: list[float] = field(default_factory=list)
-    """Host times of the finished runs, including earlier sweeps."""
+    """Host times of finished runs in seconds, including runs of earlier sweeps."""
     at_once: int = 0
-    """The largest number of simultaneous runs, at most one per core of this machine."""
+    """Maximum number of simultaneous runs so far, counted up to one per core of this machine."""
 
     def add(self, runs: Sequence[StudyRun]) -> list[int]:
-        """Add runs, finished or not, and return their places."""
+        """Add runs, of which some may be finished already, and return their indices."""
         places = list(range(len(self.runs), len(self.runs) + len(runs)))
         self.runs.extend(runs)
-        folder = self.out / "cells"  # a run is identified by its digest, not by its name
+        folder = self.out / "cells"  # the digest identifies a run, not the name
         there = {path.name.rpartition("__")[2]: path for path in sorted(folder.glob("*__*"), reverse=True)}
         self.folder_of.extend(there.get(run.digest, folder / run.name) for run in runs)
         for place in places:
@@ -208,7 +208,7 @@ class Sweep:
                 self.on_event(self)
 
     def _note(self, place: int, outcome: Outcome | None) -> None:
-        """Record the start or the outcome of a run; a failure writes a file with its reason and replay command."""
+        """Record the start or the outcome of a run; write a file with reason and replay command for a failed run."""
         if outcome is None:
             self.running.add(place)
             self.at_once = max(self.at_once, min(len(self.running), os.cpu_count() or 1))
@@ -228,21 +228,21 @@ class Sweep:
             write_text(report, f"{run.label}\n{outcome.reason}\nreplay: {self.replay(place)}\n\n{outcome.details}")
 
     def replay(self, place: int) -> str:
-        """The command that repeats a run alone; for a run from Python, from the content of its folder."""
+        """Return the command that repeats a single run; a run made in Python is repeated from its run folder."""
         data = ["--data-dir", str(self.data_dir)] if self.data_dir else []
         command = self.runs[place].command or ("fednet", "run", str(self.folder_of[place] / "scenario.yaml"))
         return shlex.join([*command, *data])
 
     @property
     def left(self) -> list[int]:
-        """Places of the runs that have not ended."""
+        """Indices of the runs that have not ended."""
         return [place for place in range(len(self.runs)) if place not in self.done | self.failures.keys()]
 
     @property
     def left_s(self) -> float:
-        """Host time until the last run ends, if runs take as long as the finished ones did on average.
+        """Estimated host time until the last run ends, in seconds, from the mean host time of finished runs.
 
-        Active runs are assumed to be half done. NaN while no run has finished, or none has started.
+        Active runs are assumed to be half done. The estimate is NaN while no run has started, or no run has finished.
         """
         left = len(self.left)
         lanes = min(self.at_once, left)
@@ -260,19 +260,19 @@ def sweep(
 ) -> Sweep:
     """Execute the missing runs of a study.
 
-    Finished runs are never repeated, unfinished ones are continued, failed ones are tried again. At any end of the
-    sweep, the tables have the finished runs.
+    Finished runs are never repeated, unfinished runs are continued, and failed runs are tried again. A sweep that is
+    interrupted also writes tables of the finished runs.
 
     Args:
         runs: all runs of the study, at least one.
         out: the folder of the study, created if missing.
-        runner: runs the jobs.
+        runner: the function that executes the jobs.
         data_dir: the folder of data sets.
         track: names of the trackers of every run.
-        on_event: called when a run starts or ends.
+        on_event: the function that is called when a run starts or ends.
 
     Raises:
-        DataError: the folder has other content, or another sweep or search writes to it.
+            DataError: `out` has other content, or another sweep or search writes to `out`.
     """
     study, timing_only = runs[0].study, runs[0].timing_only
     axes = {axis.name: [level.columns[axis.name] for level in axis.levels] for axis in study.axes}
@@ -291,7 +291,7 @@ def sweep(
 
 
 def known_tables(out: Path) -> dict[str, str]:
-    """The checksums of the tables of an earlier sweep, as recorded by it."""
+    """Return the checksums of the tables that an earlier sweep recorded; empty without a record."""
     try:
         return dict(json.loads((out / STUDY).read_text(encoding="utf-8"))["files"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -301,7 +301,7 @@ def known_tables(out: Path) -> dict[str, str]:
 def describe(
     study: StudyFile, axes: Mapping[str, Sequence[Any]], timing_only: bool, out: Path, tables: Mapping[str, str]
 ) -> None:
-    """Write into a study's folder its file, and the description for figures, with the checksums of its tables."""
+    """Write the study file to `out`, and a description of the study for figures, with the checksums of the tables."""
     measure, level = aim(study.target) if study.target else (None, None)
     description = {
         "name": study.name,
@@ -318,7 +318,7 @@ def describe(
 
 @contextmanager
 def study_folder(out: Path, what: str = "sweep or search") -> Iterator[None]:
-    """Lock the folder of a study for the `with` block, at most until this process ends; its content may be `what`."""
+    """Lock the folder of a study inside the `with` block; an error about the lock calls the other process `what`."""
     if not any((out / name).is_file() for name in (STUDY, *TABLES)):
         require_free(out, "the folder of a study")
     lock = locked(out, what)

@@ -37,7 +37,7 @@ def test_the_list_of_commands_is_not_cut():
     told = " ".join(fednet("--help").stdout.split())
 
     assert "..." not in told.partition("Commands:")[2]
-    assert "name those that may be the best." in told
+    assert "list those that may be the best." in told
 
 
 def test_the_papers_of_reproduce_are_listed():

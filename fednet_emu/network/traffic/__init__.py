@@ -1,1 +1,1 @@
-"""Traffic of other users in the bands of the federation: settings, files over time, and their share of the bands."""
+"""Traffic of other users in the bands of the federation: settings, arrivals of files, and shares of the bands."""

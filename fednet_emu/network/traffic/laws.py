@@ -1,4 +1,4 @@
-"""Distributions of the sizes of files and of the gaps between files, by quantile functions."""
+"""Distributions of file sizes and of gaps between files, given by their quantile functions."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from fednet_emu.component.slot import Slot, kinds
 
 
 class Law(Component):
-    """A distribution of the size of a file in byte, or of a gap in s."""
+    """A distribution of file sizes in bytes, or of gaps between files in s."""
 
     UNIT: ClassVar[str]
-    """Unit in the names of the settings."""
+    """Unit at the end of the names of settings."""
 
     @abstractmethod
     def quantiles(self, uniform: Array) -> Array:
-        """Quantiles [n] at uniform numbers [n] in (0, 1)."""
+        """Return the quantiles [n] at the numbers `uniform` [n] in (0, 1)."""
 
     @property
     @abstractmethod
     def mean(self) -> float:
-        """The mean."""
+        """Mean of the distribution, in the unit."""
 
     def of(self, what: str) -> Any:
-        """The setting `what`, whose name ends in the unit."""
+        """Return the value of the setting that is named `what` plus the unit."""
         return getattr(self, f"{what}_{self.UNIT}")
 
 
 class FixedLaw(Law):
-    """A constant."""
+    """A constant size or gap."""
 
     @override
     def quantiles(self, uniform: Array) -> Array:
@@ -64,7 +64,7 @@ class LogNormalLaw(Law):
 
     @property
     def _level(self) -> float:
-        """The limit in standard deviations of the logarithm from its mean."""
+        """Upper limit, as the number of standard deviations of the logarithm above its mean."""
         most = self.of("most")
         return math.inf if most is None else math.log(most / self.of("mean")) / self.sigma + self.sigma / 2
 
@@ -81,7 +81,7 @@ class LogNormalLaw(Law):
 
 
 class ParetoLaw(Law):
-    """The bounded Pareto distribution: most values are small, and few large values make up most of the sum."""
+    """The bounded Pareto distribution: most values are small, and a few large values make up most of the sum."""
 
     shape: float = Field(gt=0, le=10)
     """Exponent of the tail; 1.1 to 1.5 are heavy tails."""
@@ -113,11 +113,11 @@ _MOST = 1e15
 
 
 class FixedSize(FixedLaw):
-    """Equal sizes."""
+    """Files of equal size."""
 
     kind, UNIT = "fixed", "byte"
     byte: float = Field(gt=0, le=_MOST)
-    """Size in byte."""
+    """Size of every file, in bytes."""
 
     @property
     @override
@@ -126,39 +126,39 @@ class FixedSize(FixedLaw):
 
 
 class ExponentialSize(ExponentialLaw):
-    """Exponentially distributed sizes."""
+    """Exponentially distributed file sizes."""
 
     kind, UNIT = "exponential", "byte"
     mean_byte: float = Field(gt=0, le=_MOST)
-    """Mean size in byte."""
+    """Mean size of a file, in bytes."""
 
 
 class LogNormalSize(LogNormalLaw):
-    """Log-normally distributed sizes."""
+    """Log-normally distributed file sizes."""
 
     kind, UNIT = "log-normal", "byte"
     mean_byte: float = Field(gt=0, le=_MOST)
-    """Mean size in byte of the distribution without the limit `most_byte`."""
+    """Mean size of a file in bytes, before the distribution is truncated at `most_byte`."""
     most_byte: float | None = Field(None, gt=0, le=_MOST)
-    """Upper limit in byte, at which the distribution is truncated; null for no limit."""
+    """Maximum size of a file in bytes, at which the distribution is truncated; null for no maximum."""
 
 
 class ParetoSize(ParetoLaw):
-    """Sizes with a bounded Pareto distribution: many small files, and most bytes in few large files."""
+    """File sizes with a bounded Pareto distribution: many small files, and most bytes in a few large files."""
 
     kind, UNIT = "bounded-pareto", "byte"
     least_byte: float = Field(gt=0, le=_MOST)
-    """Smallest size in byte."""
+    """Minimum size of a file, in bytes."""
     most_byte: float | None = Field(None, gt=0, le=_MOST)
-    """Largest size in byte; required."""
+    """Maximum size of a file, in bytes; required."""
 
 
 class FixedGap(FixedLaw):
-    """Equal gaps."""
+    """Equal gaps between files."""
 
     kind, UNIT = "fixed", "s"
     mean_s: float = Field(ge=0, le=1e9)
-    """Gap in s."""
+    """Gap between files, in s."""
 
     @property
     @override
@@ -167,31 +167,31 @@ class FixedGap(FixedLaw):
 
 
 class ExponentialGap(ExponentialLaw):
-    """Exponentially distributed gaps: with `after: arrival`, files arrive by a Poisson process."""
+    """Exponentially distributed gaps between files; with `after: arrival`, files arrive by a Poisson process."""
 
     kind, UNIT = "exponential", "s"
     mean_s: float = Field(gt=0, le=1e9)
-    """Mean gap in s."""
+    """Mean gap between files, in s."""
 
 
 class LogNormalGap(LogNormalLaw):
-    """Log-normally distributed gaps."""
+    """Log-normally distributed gaps between files."""
 
     kind, UNIT = "log-normal", "s"
     mean_s: float = Field(gt=0, le=1e9)
-    """Mean gap in s of the distribution without the limit `most_s`."""
+    """Mean gap between files in s, before the distribution is truncated at `most_s`."""
     most_s: float | None = Field(None, gt=0, le=1e9)
-    """Upper limit in s, at which the distribution is truncated; null for no limit."""
+    """Maximum gap in s, at which the distribution is truncated; null for no maximum."""
 
 
 class ParetoGap(ParetoLaw):
-    """Gaps with a bounded Pareto distribution."""
+    """Gaps between files with a bounded Pareto distribution."""
 
     kind, UNIT = "bounded-pareto", "s"
     least_s: float = Field(gt=0, le=1e9)
-    """Shortest gap in s."""
+    """Minimum gap between files, in s."""
     most_s: float | None = Field(None, gt=0, le=1e9)
-    """Longest gap in s; required."""
+    """Maximum gap between files, in s; required."""
 
 
 SIZES: dict[str, type[Law]] = kinds(FixedSize, ExponentialSize, LogNormalSize, ParetoSize)

@@ -1,4 +1,4 @@
-"""Files of other users over time: a file arrives, waits for its user's earlier files, and is then a transfer."""
+"""Files of other users over time: a file arrives, waits for earlier files of its user, and is then transmitted."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS, TrafficRow
 
 MOST_FILES = 10_000
-"""Number of files of one class, waiting or on the air, at which a run ends."""
+"""Number of files of one class, waiting or on the air, at which a run ends with an error."""
 _SOME = 1000
-"""Number of arrivals after which a run is examined for a deadlock of its algorithm."""
+"""Number of arrivals between two checks for a deadlock of the algorithm."""
 
 
 @final
@@ -27,11 +27,11 @@ class OtherUsers:
     """Sends the files of all sources.
 
     Args:
-        media: the media, of class `Medium`, by the code of their direction.
-        names: names of the classes.
+        media: the media, of class `Medium`, by the code of the direction.
+        names: names of the classes of other users.
 
     Attributes:
-        under_way: the source of each file in the media.
+        under_way: the source of each file that a medium carries.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class OtherUsers:
         self._timer: Timer | None = None
         self._due_ns = FOREVER_NS
         self.under_way: dict[FileTransfer, Source] = {}
-        self._present = [0] * len(names)  # files waiting or on the air, by class
+        self._present = [0] * len(names)  # number of files waiting or on the air, by class
         self._changed_ns = self._arrived = 0
         self._closed = False
         for order, source in enumerate(sources):
@@ -52,7 +52,7 @@ class OtherUsers:
         self._arm()
 
     def _expect(self, source: Source, since_ns: int) -> None:
-        """Draw the next file of a source; its gap begins at `since_ns`."""
+        """Draw the next file of a source, whose gap begins at `since_ns`."""
         drawn = next(source.files, None)
         if drawn is not None:
             gap_ns, source.size_bit = drawn
@@ -83,7 +83,7 @@ class OtherUsers:
         self._arm()
         self._arrived += 1
         if not self._arrived % _SOME and self._is_alone():
-            arrivals.clear()  # a deadlock of the algorithm, which the clock finds once the air is empty
+            arrivals.clear()  # a deadlock of the algorithm, which the clock detects when no events are left
 
     def _send(self, source: Source, size_bit: int, arrived_ns: int) -> None:
         medium, place = self._media[source.kind], source.sent % source.places
@@ -117,7 +117,7 @@ class OtherUsers:
         )  # fmt: skip
 
     def _count(self, of: int, by: int) -> None:
-        """Change the number of files of a class that wait or are on the air, and integrate the number of all files."""
+        """Change the number of present files (waiting or on the air) of a class, and integrate the total over time."""
         now_ns, present = self._clock.now, self._present
         self._ledger.traffic_ns += sum(present) * (now_ns - self._changed_ns)
         self._changed_ns = now_ns
@@ -127,12 +127,12 @@ class OtherUsers:
             raise ScenarioError(f"traffic: {what}; lower their load, or shorten the run")
 
     def _is_alone(self) -> bool:
-        """Whether only timers of the media are left, and the media carry only files of other users."""
+        """Return True if only timers of the media are left, and the media carry only files of other users."""
         timers = sum(medium.is_timed for medium in self._media.values())
         return self._clock.waking <= timers and all(medium.is_foreign for medium in self._media.values())
 
     def close(self) -> None:
-        """Record the unfinished files at the end of the run; the media are closed."""
+        """Record the unfinished files at the end of the run, after the media are closed."""
         if self._closed:
             return
         self._closed, now_ns = True, self._clock.now

@@ -1,4 +1,4 @@
-"""Settings of other users: which files they send or receive, and when."""
+"""Settings of other users: the files that the users send or receive, and the times of the files."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ class Traffic(Component):
     """A class of other users, which send or receive files in a band of the federation.
 
     Users do not move, keep their radio connection, have the radio of `channel.device`, and are served by the cell with
-    the strongest signal. Their files use the access scheme, the transport and the session of the direction, without a
-    timeout. The energy of users, and of base stations for their files, is not counted.
+    the strongest signal. Files use the access scheme, the transport and the session of the direction, without a
+    timeout. The energy that users and base stations spend on files is not counted.
     Ignored here: requests and answers of an application, batteries and movement of users.
     """
 
     name: str = Field(pattern=NAMED)
     """Name of the class in records and reports."""
     users: int = 1
-    """Number of users; a trace defines its own. With `place: per-file`, number of places that have files in turn."""
+    """Number of users; a trace states its own number. With `place: per-file`, number of positions that take turns."""
     direction: Literal["uplink", "downlink"] = "uplink"
     """uplink: users send; downlink: users receive."""
     placement: AnyPlacement | None = None
     """Positions of the users; null takes the placement of the devices."""
     size: AnySize | None = None
-    """Distribution of the sizes of files, rounded to whole bytes; `network.overhead` adds headers. Required without a
+    """Distribution of file sizes, which are rounded to whole bytes; `network.overhead` adds headers. Required without a
     trace."""
     gap: AnyGap | None = None
-    """Distribution of the gaps between files of a user, or of the class with `place: per-file`. Required without a
-    trace."""
+    """Distribution of the gaps between files of a user, or of the whole class with `place: per-file`. Required without
+    a trace."""
     after: Literal["arrival", "end"] = "arrival"
     """Start of a gap. arrival: the arrival of the previous file, so that files may wait for earlier files of the user.
-    end: the end of the previous file, as for a user who reads a page before the next one."""
+    end: the end of the previous file, as for a user who reads a web page before loading the next page."""
     place: Literal["per-user", "per-file"] = "per-user"
-    """per-user: files of a user are sent one after the other. per-file: each file belongs to the next of `users` places
-    and does not wait for other files."""
+    """Position of files. per-user: files of a user are sent one by one from the position of the user. per-file: each
+    file takes the next of `users` positions, and does not wait for other files."""
     slice: str | None = Field(None, pattern=NAMED)
-    """Slice of the files, from `network.slices`; null takes `others`."""
+    """Name of the slice in `network.slices` that carries the files; null takes the slice `others`."""
     warm_up_s: float = Field(0.0, ge=0, le=1e9)
-    """Simulated time in s; files that arrive earlier are left out of the delays in the summary."""
+    """Warm-up time in simulated s; files that arrive earlier are left out of the delays in the summary."""
     trace: str | None = None
-    """Recorded files instead of `size` and `gap`: a CSV file with the columns user, start_s and size_byte, or the
-    folder of another run, whose messages in this direction are the files."""
+    """Recorded files in place of `size` and `gap`: a CSV file with the columns user, start_s and size_byte, or the
+    folder of another run, whose messages in this direction are used as files."""
 
     @field_validator("users")
     @classmethod
@@ -61,7 +61,7 @@ class Traffic(Component):
         return users
 
     def problems(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        """Find settings that cannot be combined: (key, error)."""
+        """Yield the key and the error of each setting that contradicts another setting."""
         if self.trace is None:
             for key in ("size", "gap"):
                 if getattr(self, key) is None:
@@ -82,7 +82,7 @@ class Traffic(Component):
         yield from self._unsuited(scenario)
 
     def _unsuited(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        """Find bands that other users cannot share with the federation."""
+        """Yield errors about a band that other users cannot share with the federation."""
         way, network = getattr(scenario.network, self.direction), scenario.network
         access = way.access
         if access.only_sums or access.kind in {"planned", "lora"}:
@@ -96,7 +96,7 @@ class Traffic(Component):
 
 
 def problems(classes: Sequence[Traffic], scenario: Any) -> Iterator[tuple[str, str]]:
-    """Find settings of all classes that cannot be combined: (key, error)."""
+    """Yield the key and the error of each setting, in any class, that contradicts another setting."""
     first: dict[str, int] = {}
     for place, its in enumerate(classes):
         if its.name in first:

@@ -1,4 +1,4 @@
-"""Turns of a band shared with other users: waiting bursts by the priority of their slice, and the part of files."""
+"""Order of bursts in a band with other users, by priority of slices, and time that the federation loses to files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fednet_emu.network.slices import Slices
 
 
 class CellUse:
-    """Bursts on the air of one cell, and the part of the band that the federation loses to files of other users.
+    """Bursts on the air in one cell, and the resource share that the federation loses to files of other users.
 
     Attributes:
         own: number of the federation's bursts on the air.
@@ -31,7 +31,7 @@ class CellUse:
         self.part, self._taken_s, self._since_ns = 0.0, 0.0, 0
 
     def taken_s(self, now_ns: int) -> float:
-        """Integral of the part over time until now, in s."""
+        """Return the lost resource share, integrated over time until `now_ns`, in s."""
         self._taken_s += self.part * ((now_ns - self._since_ns) / NS_PER_S)
         self._since_ns = now_ns
         return self._taken_s
@@ -39,15 +39,15 @@ class CellUse:
 
 @final
 class SharedTurns(TurnQueue):
-    """Turns by priority and then by request, and the time that each transfer of the federation loses to files.
+    """Turns in order of priority and then of request, and the time that each transfer of the federation loses to files.
 
-    A transfer that divides the band with others loses the integral of 1 - share / (share without the files) over its
-    time on the air. A transfer that waits for its turn loses the integral of the part of files among the bursts on the
-    air. With handovers, a transfer counts in the cell where it started.
+    If bursts divide the band, a transfer loses the integral of 1 - share / (share without the files) over its time on
+    the air. If bursts take turns, a waiting transfer loses the integral of the fraction of files among the bursts on
+    the air. With handovers, a transfer counts in the cell where the transfer started.
 
     Args:
-        divides: whether bursts on the air divide the band.
-        slices: priorities of transfers, and the part of the band that files take.
+        divides: True if bursts on the air divide the band.
+        slices: priorities of transfers, and resource shares of files.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class SharedTurns(TurnQueue):
     ) -> None:
         super().__init__(places, cells)
         self.only = None
-        self.left = sys.maxsize  # the medium then queues each transfer at its request, from which its wait counts
+        self.left = sys.maxsize  # the medium then queues each transfer at its request, when the waiting time begins
         self._clock, self._divides, self._slices = clock, divides, slices
         self._cells: defaultdict[int, CellUse] = defaultdict(CellUse)
-        self._began_in: dict[Transfer, int] = {}  # cell of the first leg of a burst on the air
+        self._began_in: dict[Transfer, int] = {}  # cell in which a burst on the air started, by its first transfer
         self._since_s: dict[Transfer, float] = {}
         self._lost_s: dict[Transfer, float] = {}
 
@@ -128,7 +128,7 @@ class SharedTurns(TurnQueue):
             cell.part = others / (cell.own + others) if others else 0.0
 
     def _mark(self, burst: Burst, cell: CellUse) -> None:
-        """Record the integral at the start of the time in which a burst can lose time to files."""
+        """Record the integral at the start of the period in which a burst can lose time to files."""
         if type(burst[0]) is not FileTransfer:
             self._since_s.update(dict.fromkeys(burst, cell.taken_s(self._clock.now)))
 
@@ -141,7 +141,7 @@ class SharedTurns(TurnQueue):
                 del self._since_s[leg]
 
     def lost_s(self, first: Transfer) -> float:
-        """Time in s that a transfer has lost to files of other users; read once, when the transfer is recorded."""
+        """Return the time in s that a transfer has lost to files; to be called once, when the transfer is recorded."""
         since_s = self._since_s.pop(first, None)
         if since_s is not None:
             return self._cells[first.cell].taken_s(self._clock.now) - since_s

@@ -1,4 +1,4 @@
-"""The other users of a run: their places, the keys of their random draws, and their files."""
+"""The other users of a run: their positions, the keys of their random streams, and their files."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ from fednet_emu.records.ledger import SERVER
 from fednet_emu.records.rows import KINDS
 
 _BATCH = 256
-"""Files whose sizes and gaps are drawn at once."""
+"""Maximum number of files whose sizes and gaps are drawn at once."""
 
 Files = Iterator[tuple[int, int]]
-"""Gap in ns before each file, and its size in bits."""
+"""For each file, the gap before the file in ns, and the size of the file in bits."""
 
 
 @dataclass
 class Source:
-    """Files of one user, or of a class whose places have files in turn.
+    """Files of one user, or of a class whose radios take turns.
 
     Attributes:
-        of: number of the class.
+        of: index of the class.
         kind: code of the direction.
-        user: number of the first user within the class.
-        radio: number of the first user's radio, after all device numbers.
-        places: number of radios that have files in turn.
-        slice: number of the slice.
-        files: the future files.
-        follows: whether a gap begins at the end of the previous file.
-        queues: whether a file waits until the previous file has ended.
+        user: index of the first user within the class.
+        radio: index of the first user's radio, counted after all devices.
+        places: number of radios that take turns with the files.
+        slice: index of the slice.
+        files: iterator over the future files.
+        follows: True if a gap begins at the end of the previous file.
+        queues: True if a file waits until the previous file has ended.
         waiting: sizes in bits and arrival times in ns of files that wait.
-        busy: whether a file of the source is in the medium.
+        busy: True while a medium carries a file of the source.
         sent: number of files sent.
-        size_bit: size of the file that arrives next.
-        order: number of the source among all sources.
+        size_bit: size in bits of the file that arrives next.
+        order: index of the source among all sources.
     """
 
     of: int
@@ -69,12 +69,12 @@ class Source:
 
 
 class Users(NamedTuple):
-    """All other users.
+    """The other users of all classes.
 
     Attributes:
         xy_m: coordinates [users, 2] in m.
-        numbers: [users] keys of their random draws, which depend only on the class name and the user's number.
-        sources: their files.
+        numbers: keys [users] of random streams, which depend only on the name of the class and the index of the user.
+        sources: the sources of files.
     """
 
     xy_m: Array
@@ -91,12 +91,12 @@ def users_of(
     data_dir: Path | None = None,
     slices: Sequence[str] = (OTHERS,),
 ) -> Users:
-    """The users of all classes; their radios are numbered after the devices.
+    """Return the users of all classes, whose radios are numbered after the devices.
 
     Args:
-        placement: placement of the users whose class has none.
+        placement: placement of users whose class states no placement.
         devices: number of devices.
-        wire_bit: adds headers to a size in bits.
+        wire_bit: function that adds headers to a size in bits.
         slices: names of the slices.
 
     Raises:
@@ -120,7 +120,7 @@ def users_of(
 
 
 def _places_m(placement: Placement, name: str, count: int, streams: Streams) -> Array:
-    """Coordinates [count, 2] in m, drawn separately for each user; listed places are used cyclically."""
+    """Return coordinates [count, 2] in m, drawn separately for each user; listed positions are used cyclically."""
     if isinstance(placement, Listed):
         listed_m = placement.positions_m(count, streams("placement", "traffic", name))
         return listed_m[np.arange(count) % len(listed_m)]
@@ -129,7 +129,7 @@ def _places_m(placement: Placement, name: str, count: int, streams: Streams) -> 
 
 
 def _flows(its: Traffic, streams: Streams, wire_bit: Callable[[int], int], data_dir: Path | None) -> Iterator[Files]:
-    """The files of each source of a class."""
+    """Yield the files of each source of a class."""
     if its.trace is not None:
         for rows in _recorded(its, locate(its.trace, data_dir)).values():
             gaps = [later - earlier for earlier, later in pairwise([0, *(start_ns for start_ns, _ in rows)])]
@@ -144,7 +144,7 @@ def _flows(its: Traffic, streams: Streams, wire_bit: Callable[[int], int], data_
 
 
 def drawn_files(size: Law, gap: Law, keys: tuple[int, int], wire_bit: Callable[[int], int]) -> Files:
-    """An infinite sequence of files, by the distributions of sizes and gaps."""
+    """Yield an infinite sequence of files from the distributions of sizes and gaps."""
     first, batch = 0, 4
     while True:
         numbers = np.arange(first, first + batch)
@@ -164,7 +164,7 @@ _CELLS: dict[str, Callable[[str], Any]] = {
 
 
 def _recorded(its: Traffic, path: Path) -> dict[Any, list[tuple[int, int]]]:
-    """Starts in ns and sizes in bits of the recorded files of each user."""
+    """Return the start times in ns and the sizes in bits of the recorded files, by user."""
     rows = _of_run(path, KINDS.index(its.direction)) if path.is_dir() else _of_csv(path)
     flows: dict[Any, list[tuple[int, int]]] = {}
     for user, start_s, size_bit in rows:
@@ -188,7 +188,7 @@ def _of_csv(path: Path) -> Iterator[tuple[str, float, int]]:
 
 
 def _of_run(folder: Path, kind: int) -> Iterator[tuple[int, float, int]]:
-    """Messages of another run in one direction, in the order of their requests: device, request in s, size in bits."""
+    """Yield device, request time in s and size in bits of the messages of a run in one direction, by request time."""
     import pandas as pd
 
     try:

@@ -1,1 +1,1 @@
-"""The folder that Python searches first in the processes of a live Flower app."""
+"""Folder in which Python looks up modules first, in the processes of a live Flower app."""

@@ -1,8 +1,8 @@
 """Python imports this file at the start of each process of a live Flower app (Flower 1.41 and later).
 
-It records when the `ServerApp` runs, sends and receives, and the metrics of its strategy, and it extends a `ClientApp`
-to the time of its device. Notes are lines of JSON, with instants of the host's monotonic clock, which all namespaces
-share. It imports only the standard library, so processes start as fast as without it.
+The file records when the `ServerApp` runs, sends and receives, and the metrics of the strategy. It also makes a
+`ClientApp` as slow as the device in the scenario. Notes are lines of JSON, with instants of the host's monotonic clock,
+which all namespaces share. The file imports only the standard library, so that processes start without delay.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EXAMPLES = ("num-examples", "num_examples")
 
 
 def note(what: str, **more: Any) -> None:
-    """Add a line to the notes."""
+    """Append a note as a line of JSON to the file of notes."""
     line = json.dumps({"what": what, "ns": time.monotonic_ns(), **more}, default=str)
     with open(os.environ["FEDNET_NOTES"], "a", encoding="utf-8") as file:
         file.write(f"{line}\n")
@@ -51,7 +51,7 @@ def _pad_client(module: Any) -> None:
 
 
 def _work(kind: str, reply: Any) -> tuple[float, float]:
-    """The operations of an answer, and the time of the scenario's device for them, in s."""
+    """Return the number of operations for a reply, and the time in s that the scenario's device takes for them."""
     known = json.loads(os.environ["FEDNET_WORK"])
     per_example = known["flop_per_example"].get(kind.partition(".")[0], 0.0)
     examples = _examples(reply) if per_example else 0.0
@@ -144,14 +144,14 @@ WATCHED = {
     "flwr.superlink.grid.http_grid": _watch_grid,
     "flwr.serverapp.strategy.strategy": _watch_strategy,
 }
-"""Modules of Flower, and the changes after their import."""
+"""Modules of Flower, each with the function that patches the module after its import."""
 
 
 class Watching(MetaPathFinder):
-    """Finds these modules as Python does, and changes them after their execution."""
+    """Finds the modules in `WATCHED` as Python does, and patches each module after its execution."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        """The module's own specification; None for all other modules."""
+        """Return the specification of a module in `WATCHED`, with the patch; None for other modules."""
         change = WATCHED.get(fullname)
         spec = PathFinder.find_spec(fullname, path, target) if change is not None else None
         if change is not None and spec is not None and spec.loader is not None:
@@ -167,7 +167,7 @@ class Watching(MetaPathFinder):
 
 if "FEDNET_NOTES" in os.environ:
     sys.meta_path.insert(0, Watching())
-    sys.path.remove(str(Path(__file__).parent))  # the environment may have a file of this name, too
+    sys.path.remove(str(Path(__file__).parent))  # so that another `sitecustomize` of the environment is imported, too
     sys.modules.pop("sitecustomize", None)
     with suppress(ImportError):
         import_module("sitecustomize")

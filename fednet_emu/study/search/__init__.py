@@ -1,1 +1,1 @@
-"""Search of the settings of a study: proposals, outcomes, and the settings that reach the target best."""
+"""Search for the best settings of a study: proposals of settings, outcomes of runs, and result files."""

@@ -1,4 +1,4 @@
-"""The aim of a search: the costs of a target, or the accuracy within a budget, and the outcome of a run."""
+"""Aim of a search (minimum cost to reach a target, or maximum accuracy within limits), and outcomes of runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fednet_emu.study.file import StudyFile
 from fednet_emu.study.sweep import aim
 
 STOPS = {"time": "simulated_s", "bits": "bits", "energy": "energy_j", DEVICE_ENERGY: "energy_j", "rounds": "rounds"}
-"""The limit of a scenario that ends a run at an amount of a cost."""
+"""For each cost, the setting under `stop` that ends a run at a maximum amount."""
 
 
 @dataclass(frozen=True)
@@ -29,23 +29,23 @@ class Outcome:
     """The outcome of a run."""
 
     costs: tuple[float, ...]
-    """Each minimised cost, or minus the accuracy; infinite if the run missed the target."""
+    """The minimised costs, or minus the maximised accuracy; infinite if the run missed the target."""
     score: float
-    """The best score within the limits; NaN without evaluations."""
+    """Accuracy or loss that the run achieved within the limits; NaN without evaluations."""
     why: tuple[str, ...] = ()
-    """The reason why it missed the target; empty if it did not."""
+    """Reasons why the run missed the target; empty for a run that reached the target."""
     course: Array = field(default_factory=lambda: np.empty((2, 0)), repr=False, compare=False)
-    """The first cost and the score at each evaluation, [2, evaluations]."""
+    """Array [2, evaluations] with the first cost and the score at each evaluation."""
 
     def score_at(self, amount: float) -> float:
-        """Return the score at the last evaluation within an amount of the first cost; NaN before any."""
+        """Return the score at the last evaluation whose first cost is at most `amount`; NaN if there is none."""
         spent, scores = self.course
         count = int(np.searchsorted(spent, amount, side="right"))
         return float(scores[count - 1]) if count else math.nan
 
     @property
     def reached(self) -> bool:
-        """Whether its costs are known."""
+        """True if the run reached the target, so that all costs are finite."""
         return all(map(math.isfinite, self.costs))
 
 
@@ -54,17 +54,17 @@ class Aim:
     """The aim of a search."""
 
     costs: tuple[str, ...]
-    """Names of the minimised costs; none if the accuracy is maximised."""
+    """Names of the minimised costs; empty if the accuracy is maximised."""
     limits: Mapping[str, float]
-    """The limits of costs."""
+    """Maximum amount of each limited cost."""
     measure: Measure | None
-    """The measure of the target; None for costs of whole runs."""
+    """Measure of the target; None without a target."""
     level: float
-    """The level of the target."""
+    """Value of the measure that reaches the target; NaN without a target."""
 
     @classmethod
     def of(cls, study: StudyFile) -> Aim:
-        """The aim of a study that is searched."""
+        """Return the aim of a study that has the key `search`."""
         asked = study.search
         assert asked is not None
         measure, level = aim(study.target)
@@ -73,15 +73,16 @@ class Aim:
 
     @property
     def is_single(self) -> bool:
-        """Whether one cost is minimised, so that a run can be ended at a cap."""
+        """True if exactly one cost is minimised, so that a cap can end a run."""
         return len(self.costs) == 1
 
     def stops(
         self, scenario: Scenario, cap: float = math.inf, milestones: Mapping[float, float] | None = None
     ) -> dict[str, Any]:
-        """Return the limits with which a scenario ends as soon as its outcome is known, by their names under `stop`.
+        """Return the settings under `stop` with which a run ends as soon as its outcome is known.
 
-        These are the target, limits of costs, and the conditions of a `Hurdle`. Limits of the scenario stay.
+        The settings state the target, the limits of costs, and the conditions of a `Hurdle`. Limits in the scenario
+        still apply.
         """
         limits = [*self.limits.items(), *([(self.costs[0], cap)] if self.is_single and math.isfinite(cap) else ())]
         stops: dict[str, Any] = {}
@@ -99,7 +100,7 @@ class Aim:
         return stops
 
     def outcome(self, evaluations: pd.DataFrame, summary: Mapping[str, Any], devices: int) -> Outcome:
-        """Return the outcome of a run, from its evaluations in order of time, and its summary."""
+        """Return the outcome of a run of `devices` devices, from the evaluations in order of time and the summary."""
         status = str(summary["status"])
         if self.costs and self.measure is None:
             return self._whole(spent_in(summary, devices), status)
@@ -129,7 +130,7 @@ class Aim:
         return Outcome(tuple(spent[cost] for cost in self.costs), math.nan)
 
     def shortfall(self, outcome: Outcome) -> float:
-        """Return the distance from the target of a run that missed it, from 0 to 1; 1 if unknown."""
+        """Return the relative distance of a run's outcome from a missed target, from 0 to 1; 1 if unknown."""
         if self.measure is None or not math.isfinite(outcome.score):
             return 1.0
         missing = self.level - outcome.score if self.measure == "accuracy" else outcome.score - self.level
@@ -137,7 +138,7 @@ class Aim:
 
 
 def _as_stop(scenario: Scenario, cost: str, amount: float) -> tuple[str, float]:
-    """The limit of a scenario for an amount of a cost: its name under `stop`, and its value."""
+    """Return the name under `stop` and the value of the setting that limits a cost to `amount`."""
     if cost == DEVICE_ENERGY:
         amount *= scenario.devices.count
     return STOPS[cost], max(1, math.ceil(amount)) if cost == "rounds" else amount
@@ -150,7 +151,7 @@ def outcome_in(aim: Aim, folder: Path, devices: int) -> Outcome:
 
 
 def spent_in(summary: Mapping[str, Any], devices: int) -> dict[str, float]:
-    """Return the total costs of a run, by name, from its summary."""
+    """Return the total costs of a run by name, from the summary of the run."""
     energy_j = float(summary["energy_j"])
     return {
         "time": float(summary["simulated_s"]),
@@ -162,10 +163,10 @@ def spent_in(summary: Mapping[str, Any], devices: int) -> dict[str, float]:
 
 
 def costs_of(aim: Aim, trials: Sequence[Sequence[Outcome]]) -> list[Array]:
-    """Return the objectives of each run of each trial, [runs, costs] each; finite, and comparable over all trials.
+    """Return one array [runs, costs] of objectives for each trial; all objectives are finite and comparable.
 
-    A run that missed the target counts as one to two times the largest cost of the successful runs, increasing with its
-    distance from the target: such runs are worse than all others, and ordered among themselves.
+    The objective of a run that missed the target is one to two times the largest cost of the successful runs, and grows
+    with the distance from the target. Such a run ranks behind all successful runs.
     """
     size = max(len(aim.costs), 1)
     known = np.array([its.costs for runs in trials for its in runs if its.reached]).reshape(-1, size)
@@ -178,7 +179,7 @@ def costs_of(aim: Aim, trials: Sequence[Sequence[Outcome]]) -> list[Array]:
 
 
 def values_of(aim: Aim, trials: Sequence[Sequence[Outcome]]) -> list[tuple[float, ...]]:
-    """Return the objectives of each trial: the mean over its runs; a trial without any counts as the worst."""
+    """Return the objectives of each trial, averaged over its runs; a trial without runs has the largest objectives."""
     costs = costs_of(aim, trials)
     most = np.max([its.max(axis=0) for its in costs if len(its)] or [np.ones(max(len(aim.costs), 1))], axis=0)
     return [tuple(map(float, its.mean(axis=0) if len(its) else most)) for its in costs]

@@ -1,8 +1,8 @@
-"""The next settings of a search, by Optuna's Tree-structured Parzen Estimator.
+"""Proposals for the next settings of a search, by Optuna's Tree-structured Parzen Estimator.
 
 Bergstra, Bardenet, Bengio, Kegl, "Algorithms for Hyper-Parameter Optimization", NeurIPS 2011; Akiba, Sano, Yanase,
-Ohta, Koyama, "Optuna", KDD 2019. A proposal is a function of the known outcomes and the search's seed: there is no
-other state, so a repeated search has the same proposals.
+Ohta, Koyama, "Optuna", KDD 2019. A proposal depends only on the known outcomes and on the seed of the search, so that a
+repeated search makes the same proposals.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from fednet_emu.study.search.space import Parameter, Point, Range, Value
 STARTUP = 10
 """Number of random trials before proposals depend on outcomes."""
 TRIES = 50
-"""Number of attempts to find a new point before the space counts as exhausted."""
+"""Number of attempts per requested point to find a new point, before the space counts as exhausted."""
 
 
 def require_optuna() -> Any:
     """Return the module `optuna`.
 
     Raises:
-        FednetError: it is not installed.
+        FednetError: Optuna is not installed.
     """
     try:
         optuna = importlib.import_module("optuna")
@@ -47,7 +47,7 @@ def proposals(
 ) -> list[Point]:
     """Return new points to try; fewer than `count` if the space is exhausted.
 
-    `known` has the objectives of known points; the first `startup` trials are random.
+    `known` lists the points tried so far with their objectives. The first `startup` trials are random.
     """
     optuna = require_optuna()
     seen = {_key(point) for point, _ in known}
@@ -76,7 +76,7 @@ def study_of(
     objectives: int,
     sampler: Any = None,
 ) -> Any:
-    """Return the known outcomes as a study of Optuna, in memory."""
+    """Return an in-memory Optuna study that contains the known outcomes."""
     optuna = require_optuna()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -89,11 +89,11 @@ def study_of(
 
 
 def importance(parameters: Sequence[Parameter], known: Sequence[tuple[Point, Sequence[float]]]) -> dict[str, float]:
-    """Return the share of the variation of the first objective that each parameter explains, from 0 to 1.
+    """Return, for each parameter, the share of the first objective's variance that the parameter explains, from 0 to 1.
 
     By fANOVA (Hutter, Hoos, Leyton-Brown, "An Efficient Approach for Assessing Hyperparameter Importance", ICML 2014).
-    The share of a conditional parameter is that among the trials that have it. The result is empty with fewer than four
-    trials, or if all are equally good.
+    The share of a conditional parameter is computed from the trials that vary the parameter. The result is empty with
+    fewer than four trials, or if all trials are equally good.
     """
     optuna = require_optuna()
     always = [parameter.name for parameter in parameters if not parameter.when]

@@ -1,8 +1,8 @@
-"""The files of a search: tables of the finalists, all trials, and the best scenarios.
+"""Result files of a search: tables of the finalists, a table of all trials, and scenario files of the best settings.
 
-The folder has the form of a study with the single axis `setting`, whose levels are the remaining finalists, so `best`,
-`compare`, `plot` and `report` can read it. Further files are `trials.csv` with a row for each tried setting,
-`search.json` with their evaluation, and `best/` with scenario files.
+The folder has the format of a study with the single axis `setting`, whose levels are the remaining finalists, so that
+`best`, `compare`, `plot` and `report` can read the folder. Further files are `trials.csv` with one row per tried
+setting, `search.json` with the evaluation of all settings, and `best/` with scenario files.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from fednet_emu.study.sweep import TABLES, describe, write_tables
 
 BEST = "best"
 _WHY = {ENDED: "ended without it", **{cost: f"limit of {cost}" for cost in COSTS}}
-"""Names in trials.csv of the reasons for missing the target."""
+"""Text in trials.csv for each reason why a run missed the target."""
 DIGITS = 9
-"""Significant digits of the numbers in trials.csv."""
+"""Number of significant digits in trials.csv."""
 
 
 def write_results(out: Path, trials: Trials, finalists: Sequence[Trial], dropped: Sequence[Dropped]) -> None:
-    """Write the results of a search into its folder: all trials, those in the race, and those dropped from it."""
+    """Write the results of a search to `out`: all trials, the finalists of the race, and the dropped finalists."""
     study, parameters = trials.maker.study, trials.parameters
     ended = [trial for trial in trials.all if trials.has_ended(trial)]
     gone = {its.trial.number for its in dropped}
@@ -78,12 +78,12 @@ def write_results(out: Path, trials: Trials, finalists: Sequence[Trial], dropped
 
 
 def _costs(trials: Trials, trial: Trial) -> list[list[float | None]]:
-    """The costs of each run of a finalist by seed; null if it missed the target."""
+    """Return the costs of each run of a finalist, in order of seeds; None for a run that missed the target."""
     return [[cost if math.isfinite(cost) else None for cost in its.costs] for its in trials.raced(trial)]
 
 
 def _rows(trials: Trials, ended: Sequence[Trial]) -> Iterator[dict[str, Any]]:
-    """A row for each trial: setting, outcome, and the means of its costs."""
+    """Yield one table row per trial: the setting, the outcome, and the mean costs."""
     names = trials.aim.costs or ("accuracy",)
     sign = 1.0 if trials.aim.costs else -1.0
     for trial in ended:
@@ -104,11 +104,11 @@ def _rows(trials: Trials, ended: Sequence[Trial]) -> Iterator[dict[str, Any]]:
 
 
 def _write_best(folder: Path, name: str, left: Sequence[Trial]) -> None:
-    """Write the scenarios of the best settings, best first, and remove the scenarios of an earlier search."""
+    """Write the scenarios of the remaining finalists, best first, and remove the scenarios of an earlier search."""
     with file_errors(folder, "written"):
         folder.mkdir(exist_ok=True)
         for path in folder.glob("*.yaml"):
-            if path.stem.isdecimal():  # others were not written by a search
+            if path.stem.isdecimal():  # files with other names do not come from a search
                 path.unlink()
     for place, trial in enumerate(left, 1):
         if trial.scenario is not None:

@@ -1,14 +1,13 @@
-"""A search: settings are proposed, tried with few seeds, and the best of them race over the other seeds.
+"""A search proposes settings, tries the settings with few seeds, and lets the best race over the remaining seeds.
 
-The race drops a setting as soon as it cannot be the best (Maron, Moore, "Hoeffding Races", NIPS 1993; Birattari,
-Stuetzle, Paquete, Varrentrapp, "A Racing Algorithm for Configuring Metaheuristics", GECCO 2002), by the model
-confidence set of `fednet best` instead of the Friedman test. A trial ends when it has cost a multiple of the best
-setting's cost with the same seed (adaptive capping: Hutter, Hoos, Leyton-Brown, Stuetzle, "ParamILS: An Automatic
-Algorithm Configuration Framework", JAIR 36, 2009), and optionally when its accuracy is below a quantile of the
-accuracies of earlier settings (like the median stopping rule: Golovin et al., "Google Vizier", KDD 2017).
-
-All decisions follow from the study's file and the outcomes of the runs in their folders: a killed search that is
-started again makes the same decisions, and finished runs are not repeated.
+The race drops a setting as soon as the setting cannot be the best (Maron, Moore, "Hoeffding Races", NIPS 1993;
+Birattari, Stuetzle, Paquete, Varrentrapp, "A Racing Algorithm for Configuring Metaheuristics", GECCO 2002). The race
+uses the model confidence set of `fednet best`, not the Friedman test. A trial ends when its cost reaches a multiple of
+the best setting's cost with the same seed (adaptive capping: Hutter, Hoos, Leyton-Brown, Stuetzle, "ParamILS: An
+Automatic Algorithm Configuration Framework", JAIR 36, 2009). Optionally, a trial also ends when its accuracy is below a
+quantile of the accuracies of earlier settings (like the median stopping rule: Golovin et al., "Google Vizier", KDD
+2017). All decisions follow from the study file and from the outcomes in the run folders. A killed search that is
+started again makes the same decisions, and does not repeat finished runs.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from fednet_emu.study.search.trials import Dropped, Hurdle, Trial, Trials
 from fednet_emu.study.sweep import Sweep, describe, known_tables, study_folder
 
 PARTS = (0.25, 0.5, 0.75)
-"""The parts of a cap at which the accuracy of a trial is compared."""
+"""Fractions of a cap at which the accuracy of a trial is compared with earlier trials."""
 
 
 def load_search(
@@ -45,12 +44,12 @@ def load_search(
     data_dir: Path | str | None = None,
     timing_only: bool = False,
 ) -> RunMaker:
-    """Check a study that is searched, with the settings of all runs, and return the maker of its runs.
+    """Check a study that has the key `search`, and return the maker of its runs.
 
-    `trials` replaces the number of tried settings of the study.
+    `overrides` are settings of all runs. `trials` replaces the number of tried settings in the study.
 
     Raises:
-        ScenarioError: every problem of the study, and of the scenarios at the ends of its space.
+        ScenarioError: the study, or a scenario at the ends of the search space, is invalid; all problems are listed.
         FednetError: Optuna is not installed.
     """
     if study.search is None:
@@ -85,10 +84,12 @@ def search(
     track: tuple[str, ...] = (),
     on_event: Callable[[Sweep], None] = lambda _sweep: None,
 ) -> Sweep:
-    """Search, and write the tables of the finalists, of all trials, and the best scenarios to a folder; see `sweep`.
+    """Execute a search, and write tables of the finalists and of all trials, and the best scenarios, to `out`.
+
+    The remaining arguments are those of `sweep`.
 
     Raises:
-        DataError: the folder has other content, or another search or sweep writes to it.
+        DataError: `out` has other content, or another search or sweep writes to `out`.
     """
     study, timing_only = maker.study, maker.timing_only
     asked = study.search
@@ -113,7 +114,7 @@ def _space(study: StudyFile) -> tuple[Parameter, ...]:
 
 
 def _explore(asked: Search, trials: Trials) -> None:
-    """Try settings, a batch at a time."""
+    """Propose and try settings in batches."""
     while len(trials.all) < asked.trials:
         values = values_of(trials.aim, [trials.tried(trial) for trial in trials.all])
         known = [(trial.point, value) for trial, value in zip(trials.all, values, strict=True)]
@@ -128,7 +129,7 @@ def _explore(asked: Search, trials: Trials) -> None:
 
 
 def _hurdles(asked: Search, trials: Trials) -> Mapping[int, Hurdle]:
-    """The conditions of a trial by seed: a multiple of the best setting's cost, and a quantile of the others."""
+    """Return the conditions of a trial by seed: a multiple of the best setting's cost, and required accuracies."""
     ranked = _ranked(trials)
     if asked.cap is None or not trials.aim.is_single or not ranked:
         return {}
@@ -138,7 +139,7 @@ def _hurdles(asked: Search, trials: Trials) -> Mapping[int, Hurdle]:
 
 
 def _milestones(behind: float | None, cap: float, trials: Trials, seed: int) -> dict[float, float]:
-    """The quantile of the accuracies of the trials so far with a seed, at some parts of a cap."""
+    """Return the required accuracy at some fractions of a cap: a quantile over the trials so far with this seed."""
     place = trials.seeds.index(seed)
     runs = [trials.tried(trial)[place] for trial in trials.all if trial.runs]
     if behind is None or len(runs) < STARTUP:
@@ -149,18 +150,18 @@ def _milestones(behind: float | None, cap: float, trials: Trials, seed: int) -> 
 
 
 def _ranked(trials: Trials) -> list[Trial]:
-    """The trials all of whose runs reached the target, best first in the first cost."""
+    """Return the trials whose runs all reached the target, in ascending order of the first cost."""
     values = values_of(trials.aim, [trials.tried(trial) for trial in trials.all])
     whole = [trial for trial in trials.all if trial.runs and all(its.reached for its in trials.tried(trial))]
     return sorted(whole, key=lambda trial: values[trial.number])
 
 
 def finalists_of(asked: Search, trials: Trials) -> list[Trial]:
-    """Return the trials of the race: the cheapest ones.
+    """Return the trials that enter the race, which are the trials of lowest cost.
 
-    With several costs, the non-dominated ones, then those dominated only by these, and so on (Deb, Pratap, Agarwal,
-    Meyarivan, "A Fast and Elitist Multiobjective Genetic Algorithm: NSGA-II", IEEE Transactions on Evolutionary
-    Computation 6(2), 2002); from the last front, evenly spread ones.
+    With several costs, non-dominated trials come first, then trials that only the first front dominates, and so on
+    (Deb, Pratap, Agarwal, Meyarivan, "A Fast and Elitist Multiobjective Genetic Algorithm: NSGA-II", IEEE Transactions
+    on Evolutionary Computation 6(2), 2002). From the last front, evenly spaced trials are taken.
     """
     left, chosen = _ranked(trials), list[Trial]()
     if len(trials.aim.costs) < 2:
@@ -177,14 +178,14 @@ def finalists_of(asked: Search, trials: Trials) -> list[Trial]:
 
 
 def _dominates(first: Sequence[float], second: Sequence[float]) -> bool:
-    """Whether one setting is in no cost more expensive than another, and cheaper in one."""
+    """Return True if no cost in `first` is higher than in `second`, and at least one cost is lower."""
     return all(a <= b for a, b in zip(first, second, strict=True)) and tuple(first) != tuple(second)
 
 
 def _race(finalists: Sequence[Trial], seeds: Sequence[int], trials: Trials) -> list[Dropped]:
-    """Run the finalists with one seed after the other, and drop those that cannot be the best.
+    """Run the finalists with one seed after the other, and drop finalists that cannot be the best.
 
-    With several costs, dominated ones are dropped at the end.
+    With several costs, dominated finalists are dropped at the end.
     """
     left, dropped = list(finalists), list[Dropped]()
     several = len(trials.aim.costs) > 1

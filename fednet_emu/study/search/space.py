@@ -1,8 +1,8 @@
-"""The space of a search: the varied settings, their values, and conditions.
+"""The space of a search: the varied settings, their values, and the conditions under which a setting is varied.
 
-access: {tdma: {network.uplink.access: tdma}, ofdma: ...}       # choices as in a grid: values, variants, lists together
+access: {tdma: {network.uplink.access: tdma}, ofdma: ...}       # choices: values, variants or lists, as in a grid
 algorithm.lr: {low: 0.01, high: 1, log: true}                   # a range
-network.uplink.access.share: {low: 0.1, high: 0.9, when: {access: ofdma}}            # only where it has a meaning
+network.uplink.access.share: {low: 0.1, high: 0.9, when: {access: ofdma}}            # varied only together with OFDMA
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from fednet_emu.study.grid import Level, axis_problem, level_label, levels_of, r
 
 CHOICES, WHEN = "choices", "when"
 SETTING = "setting"
-"""The column with the whole setting in the tables of a search."""
+"""Name of the table column that has the label of the whole setting."""
 LARGEST = 10**15
-"""Largest number of a range, up to which integers and their distances are exact."""
+"""Maximum absolute value in a range; up to this value, integers and their differences are exact."""
 DIGITS = 4
-"""Significant digits of drawn numbers, so that scenario files are readable."""
+"""Number of significant digits of random values, chosen for readable scenario files."""
 
 Value = str | int | float
 """The label of a choice, or a number of a range."""
 Point = Mapping[str, Value]
-"""A value for each parameter that applies."""
+"""Values of the varied parameters, by the name of the parameter."""
 
 
 class Range(Component):
-    """Numbers from `low` to `high`, integers if both ends are and `step` is not set otherwise."""
+    """Range of numbers from `low` to `high`, with only integers if `low`, `high` and `step` (if set) are integers."""
 
     low: int | float = Field(ge=-LARGEST, le=LARGEST)
-    """Smallest value."""
+    """Minimum value."""
     high: int | float = Field(ge=-LARGEST, le=LARGEST)
-    """Largest value."""
+    """Maximum value."""
     log: bool = False
-    """Whether equal factors, not equal distances, are equally likely."""
+    """True to sample values uniformly on a logarithmic scale, false to sample them uniformly on a linear scale."""
     step: int | float | None = None
-    """Distance between two values; null for any number in between, or for 1 between whole numbers."""
+    """Distance between neighbouring values; null means 1 for integers, and a continuous range for other numbers."""
 
     @model_validator(mode="after")
     def _holds_numbers(self) -> Range:
@@ -60,11 +60,11 @@ class Range(Component):
 
     @property
     def whole(self) -> bool:
-        """Whether its values are whole numbers."""
+        """True if all values of the range are integers."""
         return all(isinstance(number, int) for number in (self.low, self.high, self.step or 1))
 
     def rounded(self, value: float) -> int | float:
-        """Return a number of the range with few digits that is close to a value."""
+        """Return a number with few significant digits that lies in the range and close to `value`."""
         if self.whole:
             return int(value)
         digits = 12 if self.step is not None else DIGITS
@@ -73,21 +73,21 @@ class Range(Component):
 
 @dataclass(frozen=True)
 class Parameter:
-    """A varied quantity."""
+    """A quantity that a search varies."""
 
     name: str
-    """Its name, for a range the key path of a setting."""
+    """Name of the parameter; for a range, the key path of a setting."""
     values: tuple[Level, ...] | Range
-    """Its possible levels, or a range of numbers."""
+    """The possible levels, or a range of numbers."""
     when: Mapping[str, frozenset[str]]
-    """The labels of other parameters under which it is varied."""
+    """The parameter is varied only if each earlier parameter named here has one of the given labels."""
 
     def applies(self, point: Point) -> bool:
-        """Whether it is varied with these values of the parameters before it."""
+        """Return True if the parameter is varied when earlier parameters have the values in `point`."""
         return all(point.get(name) in labels for name, labels in self.when.items())
 
     def level(self, value: Value) -> Level:
-        """Return the level of a value."""
+        """Return the level that belongs to a value of the parameter."""
         if isinstance(self.values, Range):
             setting = Setting(self.name, Node(value, Place(f"search.space.{self.name}")))
             return Level(level_label(value), {self.name: value}, (setting,))
@@ -95,7 +95,7 @@ class Parameter:
 
     @property
     def ends(self) -> Sequence[Value]:
-        """Its choices, or the ends of its range."""
+        """The labels of all choices, or the minimum and maximum of the range."""
         if isinstance(self.values, Range):
             return self.values.low, self.values.high
         return [level.label for level in self.values]
@@ -105,7 +105,7 @@ def space_of(node: Node) -> tuple[Parameter, ...]:
     """Return the parameters of a search, in the order of the file.
 
     Raises:
-        ScenarioError: every malformed entry, with its place.
+        ScenarioError: an entry is malformed; all such entries are listed, with their lines.
     """
     found: dict[str, Parameter] = {}
     problems: list[str] = []
@@ -121,18 +121,18 @@ def space_of(node: Node) -> tuple[Parameter, ...]:
 
 
 def levels_at(parameters: Sequence[Parameter], point: Point) -> list[Level]:
-    """Return the levels of a point, in the order of the file."""
+    """Return the levels of the parameters at a point, in the order of the file."""
     return [parameter.level(point[parameter.name]) for parameter in parameters if parameter.name in point]
 
 
 def label_of(parameters: Sequence[Parameter], point: Point) -> str:
-    """Return a point as readable text."""
+    """Return a point as text, such as `access=tdma, algorithm.lr=0.1`."""
     names = [parameter.name for parameter in parameters if parameter.name in point]
     return ", ".join(f"{name}={level.label}" for name, level in zip(names, levels_at(parameters, point), strict=True))
 
 
 def corners(parameters: Sequence[Parameter]) -> Iterator[Point]:
-    """Yield few points that together have every choice and both ends of every range, for a first check."""
+    """Yield a few points that together contain every choice and both ends of every range, for a first check."""
     for varied in parameters:
         for end in varied.ends:
             point: dict[str, Value] = {}
@@ -146,7 +146,7 @@ def corners(parameters: Sequence[Parameter]) -> Iterator[Point]:
 
 
 def _leading(parameter: Parameter, varied: Parameter) -> Value:
-    """The first value of a parameter, or the first one with which another parameter is varied."""
+    """Return the first value of `parameter` that allows `varied` to vary; without conditions, the first value."""
     asked = varied.when.get(parameter.name)
     return next((end for end in parameter.ends if asked is None or end in asked), parameter.ends[0])
 

@@ -25,46 +25,46 @@ class Trial:
     """One tried setting."""
 
     number: int
-    """Its place among the trials, from 0."""
+    """Index of the trial, from 0."""
     point: Point
-    """The values of its parameters."""
+    """Values of the varied parameters."""
     label: str
-    """The same as readable text."""
+    """Readable text with the values of the parameters."""
     columns: Mapping[str, Any]
-    """The same for tables."""
+    """Columns for tables with the values of the parameters."""
     settings: tuple[Setting, ...]
-    """The changed settings."""
+    """Settings that differ from the base scenario."""
     scenario: Scenario | None = None
-    """Its scenario with the first seed, without the limits of the search; None if it is invalid."""
+    """Scenario with the first seed, without the limits of the search; None for an invalid setting."""
     runs: dict[int, int] = field(default_factory=dict)
-    """The places of its runs in the sweep, by their seeds."""
+    """Index of each run in the sweep, by the seed of the run."""
     unable: str = ""
-    """The reason why it was not run; empty if it was."""
+    """Reason why the trial was not run; empty for a trial that was run."""
 
 
 class Hurdle(NamedTuple):
     """Conditions under which a trial continues."""
 
     cap: float = math.inf
-    """The largest amount of the minimised cost."""
+    """Maximum amount of the minimised cost."""
     milestones: Mapping[float, float] = {}
-    """The required accuracy at some amounts of this cost."""
+    """Required accuracy, by the amount of the minimised cost at which the accuracy is compared."""
 
 
 @dataclass(frozen=True)
 class Dropped:
-    """A finalist that is worse than the best."""
+    """A finalist that was dropped from the race, because it cannot be the best."""
 
     trial: Trial
     """The finalist."""
     seeds: int
-    """Number of seeds after which it was dropped."""
+    """Number of seeds after which the finalist was dropped."""
     p: float
-    """The p-value; NaN if another setting is better in all of several costs."""
+    """The p-value of the finalist in the model confidence set; NaN with several costs, which need no test."""
 
 
 class Trials:
-    """Makes the trials of a search, and their runs with the first seeds of the study, and holds their outcomes."""
+    """The trials of a search, with their runs and outcomes; `seeds` are the first seeds of the study."""
 
     def __init__(
         self, aim: Aim, parameters: Sequence[Parameter], maker: RunMaker, sweep: Sweep, seeds: Sequence[int]
@@ -74,9 +74,10 @@ class Trials:
         self._known: dict[int, Outcome] = {}
 
     def begin(self, point: Point, hurdles: Mapping[int, Hurdle], least_rounds: int) -> Trial:
-        """Add a setting and its runs, each with the hurdle of its seed, unless timing shows that it is too costly.
+        """Add a trial with a run for each seed; without runs if the setting is invalid or certainly too costly.
 
-        `least_rounds` is the smallest number of rounds in which the target could be reached.
+        `hurdles` has the conditions of a run by its seed. `least_rounds` is the minimum number of rounds in which the
+        target could be reached.
         """
         levels, label = levels_at(self.parameters, point), label_of(self.parameters, point)
         columns = {SETTING: label, **{name: value for level in levels for name, value in level.columns.items()}}
@@ -99,30 +100,30 @@ class Trials:
         return trial
 
     def more(self, trial: Trial, seed: int) -> None:
-        """Add one more run of a trial, with another seed."""
+        """Add a run of a trial with another seed."""
         run = next(self.maker.runs(trial.label, trial.columns, trial.settings, [seed]))
         self._run(trial, [(run, Hurdle())])
 
     def _run(self, trial: Trial, runs: Sequence[tuple[StudyRun, Hurdle]]) -> None:
-        """Add runs of a trial, each with its hurdle."""
+        """Add runs to a trial, each with the conditions under which the run continues."""
         ended = [self._ended(trial, run.scenario, hurdle) for run, hurdle in runs]
         places = self.sweep.add(ended)
         trial.runs |= {run.scenario.seed: place for run, place in zip(ended, places, strict=True)}
 
     def has_ended(self, trial: Trial) -> bool:
-        """Whether all runs of a trial have ended."""
+        """Return True if all runs of a trial have ended."""
         return all(place in self.sweep.done or place in self.sweep.failures for place in trial.runs.values())
 
     def tried(self, trial: Trial) -> list[Outcome]:
-        """Return the outcomes of the runs with which a setting was tried; none if it was not run."""
+        """Return the outcomes of the runs with the first seeds; empty for a trial that was not run."""
         return [self._outcome(trial.runs[seed]) for seed in self.seeds if seed in trial.runs]
 
     def raced(self, trial: Trial) -> list[Outcome]:
-        """Return the outcomes of all runs of a trial by seed, including the race."""
+        """Return the outcomes of all runs of a trial, including runs of the race, in ascending order of seeds."""
         return [self._outcome(trial.runs[seed]) for seed in sorted(trial.runs)]
 
     def _outcome(self, place: int) -> Outcome:
-        """The outcome of a run; a failed one missed the target."""
+        """Return the outcome of a run; a failed run counts as a run that missed the target."""
         if place not in self._known:
             if place in self.sweep.failures:
                 lost = (math.inf,) * max(len(self.aim.costs), 1)
@@ -133,7 +134,7 @@ class Trials:
         return self._known[place]
 
     def _ended(self, trial: Trial, scenario: Scenario, hurdle: Hurdle) -> StudyRun:
-        """The run of a scenario that ends when its outcome is known."""
+        """Return a run of the scenario that ends as soon as the outcome is known."""
         stops = self.aim.stops(scenario, *hurdle)
         settings = [Setting(f"stop.{name}", node_of(value, Place("search"))) for name, value in stops.items()]
         return next(self.maker.runs(trial.label, trial.columns, (*trial.settings, *settings), [scenario.seed]))
@@ -142,11 +143,11 @@ class Trials:
 def too_costly(
     aim: Aim, scenario: Scenario, rounds: int, cap: float = math.inf, data_dir: Path | str | None = None
 ) -> str:
-    """Return the reason why a scenario cannot reach the target within the limits, or below a cap; empty if it might.
+    """Return the reason why a scenario certainly exceeds a limit or the cap; empty if the scenario may succeed.
 
-    Its first `rounds` rounds, the fewest that could reach the target, are played without training, which takes
-    milliseconds. Their time, bits and energy equal the run with training, unless events or sizes of messages depend on
-    learning; such scenarios always pass.
+    The first `rounds` rounds, the minimum for the target, are simulated without training, which takes milliseconds.
+    Time, bits and energy equal those of a run with training, unless events or sizes of messages depend on learning. For
+    such scenarios the result is empty.
     """
     limits = dict(aim.limits)
     if aim.is_single and math.isfinite(cap):
@@ -159,7 +160,7 @@ def too_costly(
         spent = spent_in(
             play(short, "bound", None, timing_only=True, data_dir=data_dir).summary, scenario.devices.count
         )
-    except FednetError:  # reported when the run itself meets it
+    except FednetError:  # the run itself will report the error
         return ""
     over = [cost for cost, most in limits.items() if spent[cost] > most]
     if not over:
