@@ -165,10 +165,11 @@ def _before(play: Play, end_ns: int) -> list[tuple[Any, ...]]:
 
 
 def one_more_device(settings: Settings) -> str | None:
-    """A device more changes neither the place, the speed nor the mean links of the others, satellites aside."""
+    """A device more changes neither the place, the speed nor the mean links of the others; not for satellites and picked vehicles."""
     devices = settings["devices"]
     kinds = [devices.get(part, {}).get("kind") for part in ("placement", "speed", "mobility")]
-    if "list" in kinds or "walker" in kinds:
+    picks = devices.get("mobility", {}).get("pick", "first") != "first"  # of the vehicles of a recording
+    if "list" in kinds or "walker" in kinds or picks:
         return None
     count, power = devices["count"], {"network.power_control": "none"}
     few, more = (

@@ -110,7 +110,10 @@ def test_the_settings_of_a_kind_are_printed_with_values_units_and_defaults():
     assert told["reference_distance_m"].startswith("a number > 0, m, default 1.0. Reference distance d0")
     assert told["reference_loss_db"].startswith("a number or null, dB, default null. Loss L0")
     assert fednet("kinds", "channel.path_loss.log-distance").stdout.splitlines()[1:] == law.splitlines()[1:]
-    assert "  simulated_s  a number in (0, 1000000000.0] or null, s, default null. L" in fednet("kinds", "stop").stdout
+    assert (
+        "  simulated_s  a number in (0, 1000000000.0] or null, s, default null. Maximum sim"
+        in fednet("kinds", "stop").stdout
+    )
     assert "kinds: no such kind of path_loss, got 'log'; known: free-space" in fednet("kinds", "path_loss.log").stderr
 
 

@@ -92,7 +92,9 @@ def test_who_leaves_is_missed_late(write_app: WriteApp, leaves: str, known_s: fl
 
 def test_silence_does_not_go_with_the_loops(write_app: WriteApp) -> None:
     """They say themselves when the server learns of a loss."""
-    with pytest.raises(ScenarioError, match=r"algorithm.lost: flower-1.41 defines when the server learns of a loss, got silence"):
+    with pytest.raises(
+        ScenarioError, match=r"algorithm.lost: flower-1.41 defines when the server learns of a loss, got silence"
+    ):
         played(write_app(), lost="silence")
 
 
