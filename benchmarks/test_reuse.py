@@ -56,15 +56,22 @@ def test_a_run_that_finds_nothing(name: str, tmp_path: Path) -> None:
 
 
 def test_a_study_of_networks(tmp_path: Path) -> None:
-    """Eight networks of the McMahan CNN, ten of 100 clients: at most 1/6 of the time with --no-reuse."""
+    """Eight networks of the McMahan CNN, ten of 100 clients: at most 1/6 of the time with --no-reuse.
+
+    A cached run takes at most 1.3 times its timing-only run.
+    """
     settings = [[*own, f"stop.rounds={ROUNDS}", "evaluation.every_rounds=10"] for own in NETWORKS]
     once_s = taken_s([scenario("W3", *own) for own in settings], tmp_path)
     alone_s = taken_s([scenario("W3", *own, reuse=False) for own in settings], tmp_path)
-    known_s = taken_s([scenario("W3", *settings[0])], tmp_path)
-    timing_s = taken_s([scenario("W3", *settings[0])], tmp_path, timing_only=True)
+    ratios = []
+    for own in settings[1:]:
+        known_s = taken_s([scenario("W3", *own)], tmp_path)
+        timing_s = taken_s([scenario("W3", *own)], tmp_path, timing_only=True)
+        ratios.append(known_s / timing_s)
     shutil.rmtree(tmp_path)
     print(
-        f"\n8 networks: {once_s:.1f} s, without reuse {alone_s:.1f} s; one known {known_s:.2f}, timing {timing_s:.2f} s"
+        f"\n8 networks: {once_s:.1f} s, without reuse {alone_s:.1f} s; a cached run takes {median(ratios):.2f} "
+        "of its timing-only run (median of seven)"
     )
     assert once_s <= alone_s / 6
-    assert known_s <= max(1.3 * timing_s, timing_s + 0.3)
+    assert median(ratios) <= 1.3
