@@ -103,7 +103,7 @@ def chance_of_range(costs: Array) -> float:
         return sign_test(gaps(*costs.T)).p
     centred = costs - costs.mean(axis=1, keepdims=True)
     seen = np.ptp(centred.mean(axis=0)) - ROUNDING * float(np.abs(costs).max(initial=0.0))
-    if seen <= 0:
+    if seen <= 0 or seeds == 1:  # the order of the first seed is fixed, so one seed has one permutation
         return 1.0
     if math.factorial(settings) ** (seeds - 1) <= EXACT:
         found = _all_ranges(centred)

@@ -346,3 +346,10 @@ def test_seeds_that_nobody_has_are_not_recommended():
     assert seeds_needed(np.array([1.0, -0.99])) == math.inf
     assert seeds_needed(np.array([1.0, 1.01])) == fewest_seeds()
     assert math.isnan(seeds_needed(np.array([1.0])))
+
+
+def test_one_seed_of_many_settings_proves_nothing():
+    """One seed has one permutation: forty settings have a p-value of 1, without a list of 40! orders."""
+    mask, p = confidence_set(np.arange(40.0)[None])
+    assert mask.all()
+    assert (p == 1.0).all()
