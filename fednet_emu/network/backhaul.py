@@ -1,4 +1,4 @@
-"""The backhaul: one line in each direction between the cloud and each edge server, first come, first served."""
+"""The backhaul: one first-come, first-served line in each direction between the cloud and each edge server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fednet_emu.records.rows import DIRECTIONS, BackhaulRow
 
 
 class BackhaulSettings(Component):
-    """Lines between each base station and the cloud: one line per direction, first come, first served.
+    """Lines between each base station and the cloud: one line per direction, which serves messages in order of arrival.
 
     On a free line, a message of b bits arrives after b / `rate_bps` + `delay_s` seconds. The defaults describe an ideal
     backhaul: messages arrive at once and use no energy. Messages have the headers of `network.overhead`.
@@ -86,9 +86,9 @@ class Backhaul:
         self._under_way: dict[Message, None] = {}
 
     def send(self, edge: int, *, up: bool, payload: Any, number: int, size_bit: int) -> Message:
-        """Send a message from an edge server to the cloud (`up`) or from the cloud to an edge server; return its event.
+        """Send a message from an edge server to the cloud (`up`), or from the cloud to the edge server.
 
-        The message waits until its line is free. Its event triggers at the arrival or loss.
+        The message waits until its line is free. The returned event triggers when the message arrives or is lost.
         """
         message = Message(self, edge, up=up, payload=payload, number=number, size_bit=size_bit)
         self._under_way[message] = None

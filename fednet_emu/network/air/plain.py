@@ -2,8 +2,9 @@
 
 The results of `PlainAir` and `SharedAir` are bit-identical; tests compare both. As long as devices do not move and each
 device sends one burst to the server, one array of senders replaces the matrices of receivers and senders, the legs and
-the cells. This saves about seventy calls of methods of `SharedAir`, `ActiveSet`, `LinkGains` and `rate_cells`, which
-take half of the computing time per change. If any other burst starts, a `SharedAir` takes over until the band is empty.
+the cells. For each start or end of a burst, this saves about seventy calls of `rate_cells` and of methods of
+`SharedAir`, `ActiveSet` and `LinkGains`, which take half of the computing time. If any other kind of burst starts, a
+`SharedAir` takes over until the band is empty.
 """
 
 from __future__ import annotations
@@ -46,13 +47,14 @@ def shared_air(sharing: Sharing, band: Band, links: LinksOverTime, cells: int) -
 
 @final
 class PlainAir(Air):
-    """The uplinks of one cell, as described in the docstring of the module.
+    """Uplink bursts to one cell under the conditions that the docstring of the module states.
 
     Args:
         rule: function that returns the allocation of each sender, see `Sharing.plain_rule`; None if senders take turns.
         band: the band, with one antenna, without slots, and with a rate law without outage.
         general: an empty `SharedAir` of the band, for all other bursts.
-        duty: share of the time in which senders take turns, see `Sharing.plain_duty`; None if all send all the time.
+        duty: share of the time in which any sender transmits, see `Sharing.plain_duty`; None if all senders transmit
+            all the time.
     """
 
     def __init__(
