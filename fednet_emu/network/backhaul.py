@@ -115,7 +115,7 @@ class Backhaul:
         self._record(message, sent_bit, reason)
 
     def close(self) -> None:
-        for message in reversed(list(self._under_way)):  # waiting messages first, so that none of them starts
+        for message in reversed(list(self._under_way)):  # waiting messages first, so that no waiting message starts
             self.cancel(message, "end")
 
     def _sent_so_far(self, message: Message) -> int:

@@ -20,8 +20,7 @@ class Delay(Component):
     """Propagation delay, during which the band is free. The delay of a broadcast is that of its farthest receiver."""
 
     def delay_ns(self, range_m: Callable[[], float]) -> int:
-        """Propagation delay in ns; `range_m` returns the distance in m between the antennas at the start of a transfer.
-        """
+        """Propagation delay in ns; `range_m` returns the distance in m between antennas at the start of a transfer."""
         return 0
 
     @override

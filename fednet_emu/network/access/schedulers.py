@@ -10,7 +10,7 @@ from fednet_emu.arrays import Array, IntArray, Mask, bisected, exp, log
 from fednet_emu.radio.rates.base import RateLaw
 
 _LOWEST_SINR, _HIGHEST_SINR, _GRID = 1e-6, 1e14, 8192
-_WIDE_HZ = 2.0**40  # adds no rounding errors (power of two), and makes `narrowest_hz` of a rate law negligible
+_WIDE_HZ = 2.0**40  # a power of two, for no rounding errors; so wide that `narrowest_hz` of a rate law is negligible
 _HALVINGS = 60
 _TIE, _SAME = 1 - 1e-12, 1e-12
 

@@ -142,8 +142,7 @@ class ActiveSet:
         self.work, self.leg["left_nbit"] = work, left
 
     def move(self) -> None:
-        """Add up the energy used so far, hand over bursts of devices in a new cell, and look up all links again.
-        """
+        """Add up the energy used so far, hand over bursts of devices in a new cell, and look up all links again."""
         for burst, power_s in zip(self.bursts, self.burst["power_s"].tolist(), strict=True):
             burst[0].settle(power_s)
         self.burst["power_s"] = 0.0

@@ -210,7 +210,7 @@ class Band:
         needed = needed_ns(edges_ns, rate_bps, np.full(len(snr), size_bit * NS_PER_S))
         after_ns = edges_ns[1:] - float(start_ns)
         sinr = np.where(sinr >= self.threshold, sinr, math.inf)
-        sinr[:, 1:][needed[:, None] * (1 + ROUGHLY) < after_ns[:-1]] = math.inf  # blocks after the link's end
+        sinr[:, 1:][needed[:, None] * (1 + ROUGHLY) < after_ns[:-1]] = math.inf  # blocks after the end of the transfer
         return start_ns + needed, needed <= after_ns[-1], sinr.min(axis=1)
 
     def pace(self, snr: Array, fading_key: Keys, from_ns: int, blocks: int) -> tuple[IntArray, Array, Array]:

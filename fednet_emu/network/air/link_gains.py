@@ -147,7 +147,7 @@ class LinkGains:
             self._numbers = numbers
             gain = self._gain = Roomy(self._band.gains(self._keys[:, :, None], numbers))
         elif len(known) != len(numbers):
-            skip = int(first - known[0])  # so that new rows and columns need only gains of these blocks
+            skip = int(first - known[0])  # drops earlier blocks, for which new rows and columns would need gains
             gain, self._numbers = Roomy(gain.now[:, :, skip : skip + len(numbers)]), numbers
             self._gain = gain
         heard: Array = mean * gain.now

@@ -73,7 +73,7 @@ class PlainAir(Air):
         self._work: list[int] = []
         self._until_ns: list[int] = []
         self._first_until_ns = FOREVER_NS
-        self._numbers: list[int] = [] if self._steady_gain is None else [0]  # numbers of the blocks with known gains
+        self._numbers: list[int] = [] if self._steady_gain is None else [0]  # numbers of the blocks with cached gains
         self._edges_ns: list[int] = []  # edges of the planned blocks; empty without a plan
         self._rate_bps: Array = np.empty((0, 0))  # [blocks, senders]
         self._next_ns = self._end_ns = FOREVER_NS
@@ -211,7 +211,7 @@ class PlainAir(Air):
             for place in (needed <= soonest + NEAR_NS).nonzero()[0].tolist():
                 per_ns = int(float(rate_bps[0, place]) * SCALE)
                 its_end_ns = since_ns - -work[place] // per_ns if per_ns else FOREVER_NS
-                if its_end_ns > edges_ns[1]:  # not in the first block
+                if its_end_ns > edges_ns[1]:  # the burst does not end in the first block
                     its_end_ns = end_of(work[place], rate_bps[:, place], edges_ns)
                 if its_end_ns < end_ns:
                     end_ns, due = its_end_ns, [place]

@@ -48,7 +48,7 @@ class TurnQueue:
         cell = self.lane(burst[0])
         if self.clustered:
             self._added += 1
-            self._unblocked[cell].append((self._added, burst))  # still a heap, because the numbers increase
+            self._unblocked[cell].append((self._added, burst))  # still a heap: serial numbers increase
         else:
             self._queues[cell].append(burst)
         self.changed.add(cell)

@@ -124,7 +124,7 @@ class SeparateAir(Air):
         while ends and ends[0][0] <= now_ns:
             burst = ends[0][2]
             is_long = now_ns - burst[0].started_ns >= self._ahead_ns
-            if is_long and any(leg.air_bit < leg.size_bit and not leg.lost for leg in burst):  # without an outcome
+            if is_long and any(leg.air_bit < leg.size_bit and not leg.lost for leg in burst):  # no outcome yet
                 heapreplace(ends, (self._again_ns(burst, now_ns), ends[0][1], burst))
             else:
                 ended.append(heappop(ends)[2])

@@ -204,8 +204,7 @@ class SharedAir(Air):
     # ---- the flow of bits --------------------------------------------------------------------------------------------
 
     def _flow(self, now_ns: int) -> None:
-        """Subtract the bits that each leg has carried since the last call, at most the remaining bits of the leg.
-        """
+        """Subtract the bits that each leg has carried since the last call, at most the remaining bits of the leg."""
         plan, on_air = self._plan, self._on_air
         if plan is not None and now_ns > self._since_ns:
             rates, power = plan.rated.rate_bps, plan.rated.power
@@ -242,7 +241,7 @@ class SharedAir(Air):
         if band.slotted and since_ns % band.slot_ns:
             rated = self._resume_slot(rated)
         if self._moving:
-            rated = rated._replace(dead=None)  # a moving device out of reach may return
+            rated = rated._replace(dead=None)  # a moving device that is out of reach may return
         on_air.mark_dead(rated.dead)
         needed = needed_ns(edges_ns, rated.rate_bps, on_air.leg["left_nbit"])
         ends = on_air.of_bursts(np.maximum, needed)
@@ -309,7 +308,7 @@ def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
 
 
 def _in_outage(plan: Plan, since_ns: int, outage_sinr: float) -> Mask:
-    """Mask [legs] of the legs whose SINR was below `outage_sinr` in a block that they used before `since_ns`."""
+    """Mask [legs] of the legs whose SINR was below `outage_sinr` in a block used in the plan's first `since_ns` ns."""
     edges_ns = np.array(plan.edges_ns)
     starts_ns = (edges_ns[:-1] - edges_ns[0]).astype(np.float64)
     spanned = starts_ns + 1e-3 < np.minimum(plan.needed_ns, since_ns)[:, None]  # 1e-3: tolerance for rounding errors

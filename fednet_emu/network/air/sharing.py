@@ -143,8 +143,7 @@ class Sharing(ABC):
 
     @property
     def plain_duty(self) -> float | None:
-        """Share of the time in which any sender transmits if senders take turns; None if all transmit all the time.
-        """
+        """Share of the time in which any sender transmits if senders take turns; None if all transmit all the time."""
         return None
 
     @abstractmethod

@@ -141,7 +141,7 @@ class Transfer(Completion):
         receiver: int,
         message: Message,
     ) -> None:
-        self.env = clock  # as in `Completion.__init__`, without the call
+        self.env = clock  # same code as in `Completion.__init__`, which is faster than a call
         self.callbacks = []
         self._ok = True
         self.kind = kind
@@ -211,7 +211,7 @@ class Unheard:
     """A transfer that ended while no process waited for it; a process may still wait later, while the event exists."""
 
     def __init__(self, transfer: Transfer) -> None:
-        self._transfer, self._attributes = ref(transfer), vars(transfer)  # the attributes outlive the transfer
+        self._transfer, self._attributes = ref(transfer), vars(transfer)  # a weak reference, and a strong one
 
     @property
     def is_forgotten(self) -> bool:

@@ -40,8 +40,7 @@ class Links(ABC):
 
     @property
     def of_device(self) -> tuple[list[float], list[int]] | None:
-        """Mean SNRs and fading keys [devices] of the links to the only base station; None if there are several.
-        """
+        """Mean SNRs and fading keys [devices] of the links to the only base station; None if there are several."""
         return None
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Edges of device-to-device graphs: the base class, and edges that do not depend on the radio (none, given, random)."""
+"""Edges of device-to-device graphs: the base class, and edges that do not depend on radio (none, listed, random)."""
 
 from __future__ import annotations
 
@@ -104,14 +104,14 @@ class ListedEdges(Edges):
 
 
 def fixed(pairs: Sequence[tuple[int, int]], *, directed: bool) -> EdgeSource:
-    """Return a source of constant edges, each once, and in both directions unless `directed`."""
+    """Return a source of constant edges without duplicates; edges lead both ways if `directed` is false."""
     ends = np.array(pairs, np.int64).reshape(-1, 2)
     sender, receiver = np.unique(ends if directed else np.concatenate((ends, ends[:, ::-1])), axis=0).T
     return lambda group, at_s, name: (sender, receiver)
 
 
 class RandomRegular(Edges):
-    """A random regular directed graph for each group and draw, whose edges then fail independently.
+    """A random regular directed graph for each group and each draw; afterwards, edges fail independently.
 
     The graph is circulant under a random relabelling: `degree` - 1 distinct random steps are drawn, and each device
     sends to the devices ahead of it by these steps. Groups with fewer than `degree` devices are complete graphs. The

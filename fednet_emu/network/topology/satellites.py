@@ -18,7 +18,7 @@ from fednet_emu.network.topology.edges import Edges, EdgeSource, Ends, TopologyI
 class SatelliteEdges(Edges):
     """Links between satellites whose line of sight stays above the Earth at the start of a round.
 
-    Satellites of `mobility: walker` are numbered plane by plane.
+    The satellites of `mobility: walker` are numbered plane by plane.
     Ignored here: Doppler shifts, which receivers compensate; pointing and acquisition of optical terminals; and the
     flattening of the Earth (some 20 km).
     """
@@ -66,7 +66,7 @@ class SatelliteEdges(Edges):
         return edges
 
     def _pairs(self, count: int, planes: int, star: bool) -> Ends:
-        """Return the ordered pairs [pairs] of satellites that may have an edge, each pair once."""
+        """Return the ordered pairs [pairs] of satellites that may have an edge, without duplicates."""
         k = np.arange(count)
         if self.neighbours == "all":
             sender, receiver = (side.ravel() for side in np.meshgrid(k, k, indexing="ij"))
