@@ -186,7 +186,7 @@ class Network:
         return medium.expected_bps(devices, medium.links.now(), self._clock.now_s)
 
     def serving_cell(self, device: int) -> int:
-        """Index of the cell that serves a device now; current transfers may keep the device in another cell."""
+        """Index of the cell that serves new transfers of a device now; current transfers may be in another cell."""
         return cell_of(self.uplink.links.now().station_of(device))
 
     @property

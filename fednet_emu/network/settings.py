@@ -57,7 +57,8 @@ class Uplink(Component):
     """Compression of models: the difference from the last model that both sender and receiver have is sent in fewer
     bits. Other messages of an algorithm are not compressed."""
     secure_aggregation: AnySecureAggregation | None = None
-    """Messages and masks that let the server read only the sum of the uploads of a round; null for plain uploads."""
+    """Secure aggregation: messages and masks that let the server read only the sum of the uploads of a round; null for
+    plain uploads."""
     trace: AnyRateTraces | None = None
     """Recorded rates, one trace per device, which replace the channel and the access scheme. With null, rates follow
     from the channel and the access scheme."""

@@ -37,7 +37,7 @@ class Use(NamedTuple):
         air: the model that computes the rates of the bursts on the air.
         before: delay of a transfer before it enters the queue; None for no delay.
         after: delay from the end of a transmission to the reception of its last bit; None for no delay.
-        patience: timeouts for transfers whose settings give none; None if all of them get the longest timeout.
+        patience: default timeouts of transfers, for settings without a timeout; None for the longest timeout.
     """
 
     band: Band
@@ -71,7 +71,7 @@ class Access(Component):
         return ""
 
     def conflict_with_antennas(self, reception: Reception) -> str:
-        """Return the reason why the scheme does not work with this multi-antenna reception; empty if it works."""
+        """Return why the scheme does not work with the given multi-antenna reception; an empty string if it works."""
         return ""
 
     @property
@@ -98,7 +98,7 @@ class Access(Component):
 
     @abstractmethod
     def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
-        """Return how a medium uses the band, given the numbers of cells and devices; called once per medium."""
+        """Return the `Use` of the band for a medium with these numbers of cells and devices; called once per medium."""
 
 
 class RatedAccess(Access, Sharing):

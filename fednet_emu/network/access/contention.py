@@ -141,10 +141,10 @@ class SlottedAloha(RatedAccess):
     """Each sender transmits in a slot with some probability; signals above the capture threshold are decoded.
 
     If the SINR of a signal reaches the capture threshold, the slot carries bits at the rate that the rate law gives for
-    this SINR; otherwise the bits wait for a later slot. Outcomes are decided at the start of a slot. A sender that
-    becomes ready within a slot waits for the next slot, and a sender that finishes within a slot leaves the remainder
-    unused. A sender uses energy only in slots in which it transmits. A device cannot receive in a slot in which it
-    transmits (half duplex).
+    this SINR; otherwise the bits wait for a later slot. Whether a signal is decoded is decided at the start of the
+    slot. A sender that becomes ready within a slot waits for the next slot, and a sender that finishes within a slot
+    leaves the remainder unused. A sender uses energy only in slots in which it transmits. A device cannot receive in a
+    slot in which it transmits (half duplex).
     Ignored here: feedback and its errors, guard times, and changes of fading within a slot.
     """
 

@@ -153,7 +153,7 @@ class ActiveSet:
         self.gains.move()
 
     def _hand_over(self, moved: IntArray) -> None:
-        """Move bursts, given by their indices and with one leg each, to the base stations of their new cells."""
+        """Move the bursts at the given indices, each of which has one leg, to the base stations of their new cells."""
         legs, bursts = self.legs_of(moved), [self.bursts[place] for place in moved.tolist()]
         of_leg, of_burst, work = self.leg.take(legs), self.burst.take(moved), [self.work[leg] for leg in legs.tolist()]
         self.remove_legs(legs)
@@ -219,7 +219,7 @@ class ActiveSet:
         return [column[sender] for sender, _ in senders]
 
     def _forget_senders(self, columns: IntArray) -> None:
-        """Subtract one burst per entry of `columns` from the count of its sender; drop senders with no bursts left."""
+        """For each entry of `columns`, subtract 1 from the sender's number of bursts; drop senders without bursts."""
         silent = []
         for column, sender in zip(columns.tolist(), self.gains.senders.take(columns).tolist(), strict=True):
             self._bursts_of[sender] -= 1

@@ -293,7 +293,7 @@ def needed_ns(edges_ns: IntArray, rate_bps: Array, left: Array) -> Array:
     Args:
         edges_ns: [blocks + 1] edges of the blocks in ns.
         rate_bps: [links, blocks] rates in bit/s.
-        left: [links] bits to carry, times 1e9.
+        left: [links] remaining bits, times 1e9.
     """
     if len(edges_ns) == 2 and least(rate_bps[:, 0], initial=math.inf) > 0:
         return np.asarray(left / rate_bps[:, 0])

@@ -111,7 +111,7 @@ class LinkGains:
         self._changed()
 
     def leave(self, rows: IntArray) -> IntArray | None:
-        """Record the end of one leg for each entry of `rows` (rows may repeat), and remove rows that have no legs left.
+        """Record the ends of legs, given the row of each leg (rows may repeat), and remove rows without further legs.
 
         Returns:
             The new index of each old row, or None if all rows remain.

@@ -24,8 +24,9 @@ LEAST_S, MOST_S = 60.0, 3600.0
 
 NOTICE_S = 1.0
 """Time in s after which a sender knows that its receiver is out of reach, unless the timeout is shorter. The value is
-the default of the timers T300 and T310 of 5G NR, after which a connection has failed (TS 38.331). The sender is silent
-during this time. The time is above 0 because a sender that retries at once would otherwise loop at one instant."""
+the default of the timers T300 and T310 of 5G NR, after which a connection has failed (TS 38.331). The sender sends
+nothing during this time. The time is above 0 because a sender that retries immediately would otherwise loop at one
+instant."""
 
 _LOW_DB, _HIGH_DB, _STEP_DB = -60.0, 80.0, 0.5
 _LEVELS = round((_HIGH_DB - _LOW_DB) / _STEP_DB) + 1

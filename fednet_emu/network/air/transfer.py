@@ -73,7 +73,7 @@ class Message(NamedTuple):
     Attributes:
         payload: content to deliver.
         size_bit: number of bits on the air.
-        number: number of the payload in the records; -1 for none.
+        number: serial number of the payload in the records; -1 for a payload without such a number.
         group: key of a broadcast. On a medium with multicast, messages that a sender sends at the same instant with the
             same `group` are one broadcast; a message whose `group` is None is a separate transfer.
         grant: planned resources of the transfer; None without a plan.

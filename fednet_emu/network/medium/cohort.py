@@ -225,9 +225,10 @@ class CohortBand:
         return [self._medium.faults.fate(Carried(device, *each)) for device, *each in rows]
 
     def record_uploads(self, sent: Uploads, numbers: IntArray, fates: Sequence[str]) -> Array:
-        """Record uploads of the payloads with the numbers [uploads]; return the energy in J of each upload [uploads].
+        """Record uploads; return the energy in J of each upload [uploads].
 
-        `fates` has the reasons for losses. The caller adds the energies to the total energy of the ledger.
+        `numbers` are the numbers of the payloads in the records, and `fates` the reasons for losses. The caller adds
+        the energies to the total energy of the ledger.
         """
         medium, n, size_bit = self._medium, len(sent.device), sent.size_bit.astype(np.float64)
         ledger, radios = medium.ledger, medium.radios

@@ -100,7 +100,7 @@ def _mean_bps(legs: Burst, power_s: float) -> float:
 
 
 def _lose_nothing() -> None:
-    """Do nothing: when a battery runs empty, only the load of the radio power cancels the transfer."""
+    """Do nothing when a battery runs empty: the load for the radio power already cancels the transfer."""
 
 
 @dataclass(frozen=True)

@@ -68,8 +68,8 @@ class NrGrants(RatedAccess):
 
     scheduler: Literal["round-robin", "proportional-fair"] = "round-robin"
     """Assignment of slots. round-robin: all senders in turn, with equal shares of the slots. proportional-fair: all
-    slots of a fading block go to the link with the highest gain relative to its own mean, which is the limit for slow
-    fading; equal shares without fading."""
+    slots of a fading block go to the link with the highest ratio of gain to mean gain, as proportional-fair scheduling
+    does if fading is slow; equal shares without fading."""
 
     @model_validator(mode="after")
     def _frame_fits(self) -> Self:

@@ -173,7 +173,9 @@ class RandomRegular(Edges):
     def _attempt(
         self, streams: Streams, groups: int, size: int, name: tuple[int, ...]
     ) -> tuple[IntArray, IntArray, IntArray]:
-        """Draw edges for a number of groups; return group, sender and receiver [edges], as indices in the group."""
+        """Draw edges for some groups; return the group of each edge, and its sender and receiver as indices in the
+        group.
+        """
         steps_each = min(self.degree, size) - 1
 
         def draws(what: str, *shape: int) -> Array:

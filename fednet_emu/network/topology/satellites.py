@@ -84,7 +84,8 @@ class SatelliteEdges(Edges):
 
 
 def in_sight(sky: SatelliteView, sender: IntArray, receiver: IntArray, at_s: float, least_height_m: float) -> Mask:
-    """Mask [pairs] of the pairs whose line of sight stays `least_height_m` or more above the Earth's mean radius."""
+    """Mask [pairs] of satellite pairs whose line of sight stays `least_height_m` or more above the mean Earth radius.
+    """
     place_m = sky.orbits.positions_m(np.arange(sky.count), at_s)
     one, way = place_m[sender], place_m[receiver] - place_m[sender]
     length2 = way[:, 0] ** 2 + way[:, 1] ** 2 + way[:, 2] ** 2

@@ -59,7 +59,7 @@ class RateSeries:
 
     @cached_property
     def _done(self) -> list[int]:
-        """Work [n + 1] from the start of the series until each edge."""
+        """Cumulative work [n + 1] from the start of the series to each edge."""
         spans_ns = (end_ns - start_ns for start_ns, end_ns in pairwise(self._edges_ns))
         return [0, *accumulate(per_ns * span_ns for per_ns, span_ns in zip(self._per_ns, spans_ns, strict=True))]
 

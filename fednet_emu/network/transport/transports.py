@@ -99,7 +99,7 @@ class ConnectedTransport(EndToEndTransport):
     """Whether an idle connection halves its window for each retransmission timeout (`rtt_s` + 0.2 s) that passes, down
     to the initial window (RFC 2861); after some seconds of training, slow start then begins anew."""
     receive_window_byte: float = Field(4.0e6, ge=IP_MTU_BYTE, le=1e12)
-    """Maximum number of bytes in flight, and so per round trip."""
+    """Maximum number of bytes in flight, and therefore in a round trip."""
 
     packet_byte: ClassVar[int] = IP_MTU_BYTE
     """Maximum packet size in bytes, including all headers."""

@@ -13,7 +13,8 @@ import numpy as np
 from fednet_emu.arrays import Array, bisected, power
 
 WINDOW, DOUBLINGS = 16, 6
-"""First contention window in slots, and maximum number of its doublings: CWmin 15 and CWmax 1023 of best effort."""
+"""First contention window in slots, and maximum number of doublings of the window, for best-effort traffic: CWmin is
+15, and CWmax is 1023."""
 
 _HALVINGS = 60
 
