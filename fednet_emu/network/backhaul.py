@@ -24,7 +24,7 @@ class BackhaulSettings(Component):
     """Lines between each base station and the cloud: one line per direction, which serves messages in order of arrival.
 
     On a free line, a message of b bits arrives after b / `rate_bps` + `delay_s` seconds. The defaults describe an ideal
-    backhaul: messages arrive at once and use no energy. Messages have the headers of `network.overhead`.
+    backhaul: messages arrive immediately and use no energy. Messages have the headers of `network.overhead`.
     """
 
     rate_bps: float | None = Field(None, gt=0)
@@ -38,7 +38,7 @@ class BackhaulSettings(Component):
 
 
 class EdgeServers(Component):
-    """An edge server in each base station, for algorithms that average models there, and then in the cloud."""
+    """An edge server in each base station, for algorithms that average models in edge servers, then in the cloud."""
 
     backhaul: BackhaulSettings = BackhaulSettings()
 
@@ -131,7 +131,7 @@ class Backhaul:
         message.timer = self.clock.call_at(now_ns + takes_ns, lambda _: self._leave(line))
 
     def _leave(self, line: Line) -> None:
-        """After the first message of a line has been sent: start the next message, and schedule the arrival."""
+        """Take the first message, which has been sent, off the line; schedule its arrival; start the next message."""
         message = line.popleft()
         if line:
             self._start(line)

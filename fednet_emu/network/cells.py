@@ -110,8 +110,8 @@ class ListedCells(Cells):
 class GroundCells(Cells):
     """Ground stations for satellites (`mobility: walker` or `tle`); the nearest station serves a satellite.
 
-    Coordinates are in m east, north and up of the first station, without following the curvature of the Earth, so that
-    distances are slant ranges.
+    Coordinates are in m east, north and up of the first station. Heights are measured from the plane through this
+    station, not from the curved surface of the Earth, so that distances are slant ranges.
     """
 
     kind = "ground"

@@ -1,4 +1,4 @@
-"""Faults: reasons for lost transfers other than weak links. A medium queries its faults until one reports a loss.
+"""Faults: reasons, other than weak links, for lost transfers. A medium queries its faults until one reports a loss.
 
 Each fault is queried twice: at the start of a transfer, for the latest time at which the transfer must end, and after
 the delivery by the radio.
@@ -100,7 +100,7 @@ class NoLoss(Loss):
 
 
 class RandomLoss(Loss):
-    """Each transfer is lost with the same probability, independently; a lost transfer still uses airtime and energy."""
+    """Each transfer is lost independently with the same probability; a lost transfer still uses airtime and energy."""
 
     kind = "random"
     probability: float = Field(ge=0, lt=1)

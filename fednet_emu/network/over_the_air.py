@@ -91,9 +91,9 @@ def relative_error(snr: float, devices: int) -> float:
 class OverTheAir(Access):
     """All devices send analogue signals simultaneously, one vector entry per symbol, and the server receives the sum.
 
-    A device divides its signal by its channel, so that all signals arrive with equal power eta. A device whose fading
-    gain is below `cutoff` at the start of a burst sends nothing (truncated channel inversion, as in Zhu, Wang, Huang,
-    TWC 2020). A burst takes ceil(entries / symbols per slot) slots, for any number of devices.
+    A device divides its signal by its channel, so that all signals arrive with the same power eta. A device whose
+    fading gain is below `cutoff` at the start of a burst sends nothing (truncated channel inversion, as in Zhu, Wang,
+    Huang, TWC 2020). A burst takes ceil(entries / symbols per slot) slots, for any number of devices.
     Ignored here: synchronisation, how devices learn their channels and the common scale of the signals, peak powers of
     the signals, and changes of the channel during a burst.
     """

@@ -17,7 +17,7 @@ from fednet_emu.network.air.sharing import Active, Allocation, RateInputs, Shari
 from fednet_emu.network.air.transfer import FileTransfer, Transfer
 
 FEDERATION, OTHERS = "fl", "others"
-"""Names of the slice of the federation, and of the slice for traffic without a slice."""
+"""Names of the federation's slice, and of the slice for other traffic that names no slice."""
 _NOISE = 1e-12
 
 

@@ -33,7 +33,7 @@ class Ofdma(RatedAccess):
     If `subchannels` is set, the band is split into that many fixed equal parts, one per transmission; further
     transmissions wait. Otherwise the scheduler divides the band anew whenever a transmission starts or ends.
     Interference from other cells is spread evenly over the band, as with random frequency hopping.
-    Ignored here: frequency selectivity (a link has equal gain in every part), and the division into resource blocks.
+    Ignored here: frequency selectivity (a link has the same gain in every part), and the division into resource blocks.
     """
 
     subchannels: int | None = Field(default=None, gt=0)

@@ -72,10 +72,10 @@ _LEAST_SHARE = 1e-9
 def _narrowing(law: RateLaw) -> tuple[float, Callable[[Array], Array]]:
     """Return the maximum of e(x) / x and the inverse of this ratio; e(x) is the spectral efficiency at the SINR x.
 
-    A link with the SNR s on the whole band of B Hz has, on the share a of the band, the rate a B e(s / a) = s B e(x) /
-    x with x = s / a. With a rate law that has steps, the ratio jumps up as x grows, so its monotone envelope is used:
-    it selects the narrowest part of the band for each rate. The inverse function returns the highest SINR (linear) at
-    which a given ratio is reached.
+    Let s be the SNR of a link on the whole band of B Hz. On the share a of the band, its rate is a B e(s / a), which
+    equals s B e(x) / x with x = s / a. With a rate law that has steps, the ratio jumps up as x grows, so its monotone
+    envelope is used: it selects the narrowest part of the band for each rate. The inverse function returns the highest
+    SINR (linear) at which a given ratio is reached.
     """
     lowest = max(law.min_sinr * (1.0 + 1e-12), _LOWEST_SINR)
     log_sinr = np.linspace(log(lowest), log(_HIGHEST_SINR), _GRID)

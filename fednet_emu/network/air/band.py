@@ -61,7 +61,7 @@ class Band:
         access_key: key of the random draws of random access.
         reception: how the receiver combines the signals of its antennas.
         share: fraction of the band that a lone burst uses.
-        threshold: SINR (linear) below which a block carries no bits, in addition to the rate law's limit.
+        threshold: minimum SINR (linear) at which a block carries bits; the rate law may require a higher SINR.
         slot_ns: length in ns of the access scheme's slots; `FOREVER_NS` for a scheme without slots.
         down: True if base stations send in the band, and devices receive.
     """

@@ -13,7 +13,7 @@ from fednet_emu.network.air.sharing import Active, RateInputs, Sharing
 
 
 class Rated(NamedTuple):
-    """SINRs, rates and powers of all legs and bursts of a band over some blocks.
+    """SINRs, rates and powers of all legs and bursts in a band, over consecutive blocks.
 
     Attributes:
         sinr: [legs, blocks] SINR (linear).

@@ -119,7 +119,7 @@ class SeparateAir(Air):
         heapify(self._ends)
 
     def advance(self, now_ns: int) -> list[Burst]:
-        """Remove and return the bursts that have ended by now; bursts with equal end times are in order of start."""
+        """Remove and return the bursts that have ended by now, sorted by end time, then by start."""
         ended, ends = [], self._ends
         while ends and ends[0][0] <= now_ns:
             burst = ends[0][2]

@@ -106,7 +106,7 @@ class Allocation(NamedTuple):
         sinr: [legs, blocks] SINR (linear).
         share: fraction of the band for each leg, in a shape that broadcasts against [legs, blocks].
         clear: [legs, blocks] SNR (linear) on the share of the band, without interference.
-        carries: [legs, blocks] True if the leg may carry bits in the block; None if all legs may. A leg with a SINR
+        carries: [legs, blocks] True if the leg may carry bits in the block; None if all legs may. A leg with an SINR
             below the scheme's threshold carries no bits in any case.
     """
 

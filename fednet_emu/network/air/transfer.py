@@ -211,11 +211,11 @@ class Unheard:
     """A transfer that ended while no process waited for it; a process may still wait later, while the event exists."""
 
     def __init__(self, transfer: Transfer) -> None:
-        self._transfer, self._attributes = ref(transfer), vars(transfer)  # a weak reference, and a strong one
+        self._transfer, self._attributes = ref(transfer), vars(transfer)  # the attributes outlive the transfer
 
     @property
     def is_forgotten(self) -> bool:
-        """True if no process has waited for the transfer, and no process still can."""
+        """True if no process has waited for the transfer, and no process can wait for it any more."""
         return self._transfer() is None and "late" not in self._attributes
 
     def describe(self) -> str:

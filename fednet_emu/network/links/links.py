@@ -87,7 +87,8 @@ class Links(ABC):
 class CellLinks(Links):
     """Links between every device and every base station, in one direction; see `radio_of` for radio numbers.
 
-    Uplink and downlink have equal path loss and shadowing (reciprocity), but independent fading (frequency division).
+    Uplink and downlink have the same path loss and shadowing (reciprocity), but independent fading (frequency
+    division).
 
     Args:
         snr: [stations, devices] mean SNR (linear) of every link, alone on the whole band.

@@ -31,7 +31,7 @@ from fednet_emu.records.reasons import CODE
 
 
 class Uploads(NamedTuple):
-    """Uploads that the links deliver, sorted by end time; uploads with equal end times are in the order of requests.
+    """Uploads that the links deliver, sorted by end time; those with the same end time are in the order of requests.
 
     Attributes:
         device: [uploads] the sender.

@@ -82,7 +82,8 @@ class Medium:
         self.is_shared = isinstance(self.turns, SharedTurns)
         self._connections = connections
         self._waits: list[tuple[int, bool, int, Callable[..., object], tuple[Any, ...]]] = []
-        """Heap of scheduled calls: time in ns, True if before the queue, serial number, function, and arguments."""
+        """Heap of scheduled calls: time in ns, True if the call ends the wait of a transfer for its connection or
+        grant, serial number, function, and arguments."""
         self._number = count()
         self._late: dict[Transfer, tuple[Burst, Row | None]] = {}
         """For each leg in its tail (off the air, but not delivered): its burst, and the results of the burst until
@@ -587,7 +588,7 @@ class Medium:
 
 
 def _radios(transfer: Transfer) -> tuple[int, int]:
-    """Radio numbers of sender and receiver; the base station of the transfer's cell stands for the server."""
+    """Radio numbers of sender and receiver; the base station of the transfer's cell replaces the server."""
     sender, receiver, station = transfer.sender, transfer.receiver, radio_of(transfer.cell)
     return (sender if sender >= 0 else station), (receiver if receiver >= 0 else station)
 

@@ -1,8 +1,8 @@
 """Simultaneous uploads of a cohort, computed as arrays; all times are bit-identical to those of `PlainAir`.
 
 `PlainAir` counts work in large integers. This module stores the remaining work as a float and its rounding error
-(Fast2Sum, Dekker 1971), and computes the rates for several future numbers of senders at once. The result is None if an
-end time is uncertain because of rounding errors.
+(Fast2Sum, Dekker 1971), and computes the rates for several possible numbers of senders in one step. The result is None
+if an end time is uncertain because of rounding errors.
 """
 
 from __future__ import annotations

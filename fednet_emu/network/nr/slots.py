@@ -136,7 +136,9 @@ class UplinkAccess:
         )
 
     def latency(self, *, bulk: bool) -> Latency:
-        """Return the exact latency from the arrival of data to the end of the first data slot (`bulk`) or report slot.
+        """Return the exact latency from the arrival of data to the end of a slot.
+
+        The slot is the first data slot if `bulk` is True, and the slot of the buffer status report otherwise.
 
         Arrivals are uniform over the hyperperiod.
         """

@@ -24,8 +24,8 @@ class Planned(RatedAccess):
 
     A planner assigns band shares, transmit powers and clock frequencies at the start of each round, from what the
     server knows: mean SNRs, nominal computing times, and sizes of messages. Messages without a grant get an equal
-    share. If the sum of all shares exceeds
-    the band, all shares are reduced by the same factor. Each cell is planned separately, with the whole band.
+    share. If the sum of all shares exceeds the band, all shares are reduced by the same factor. Each cell is planned
+    separately, with the whole band.
     Ignored here: frequency selectivity, and the bits that inform devices of their grants. Plans also ignore fading
     beyond the planner's `margin_db`, movement, stragglers, queues on the downlink, and interference from other cells.
     """

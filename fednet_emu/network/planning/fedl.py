@@ -5,8 +5,8 @@ Resource Allocation", IEEE/ACM Transactions on Networking 29(1), 2021, https://a
 
 The problem is to minimise the energy plus kappa times the duration of a round. SUB1 sets the clock frequencies: a
 device that needs the time c at full frequency computes at c / T times this frequency, clipped to its limits. T is the
-larger of two times: the computing time of the slowest device at full frequency, and (2 sum e c^2 / kappa)^(1/3), where
-e is a device's computing energy at full frequency and the sum is over all devices that are not at a limit. SUB2 sets
+larger of two times: the computing time of the slowest device at full frequency, and (2 sum E c^2 / kappa)^(1/3), where
+E is a device's computing energy at full frequency and the sum is over all devices that are not at a limit. SUB2 sets
 the sending time tau of each device independently, within the limits of the transmit power: tau = s ln 2 / (B (1 +
 W((kappa gamma / P - 1) / e))), with the symbols of `closed_forms` and Euler's number e.
 
@@ -31,7 +31,7 @@ from fednet_emu.network.planning.closed_forms import priced_efficiency
 
 
 class Fedl(Planner):
-    """Minimum energy plus `j_per_s` times the duration of the round; devices take turns."""
+    """Minimises the energy plus `j_per_s` times the duration of the round; devices send one at a time."""
 
     IN_TURNS: ClassVar[bool] = True
 

@@ -180,7 +180,7 @@ _READERS = {"one": read_contacts, "intervals": read_intervals, "snapshots": read
 
 
 def _action(text: str) -> str:
-    """Return CONN or a message action: created, sent, delivered, aborted, dropped, removed."""
+    """Check that `text` is CONN or a message action (created, sent, delivered, aborted, dropped or removed)."""
     if text not in ("CONN", "C", "S", "DE", "A", "DR", "R"):
         raise ValueError("is no action of the ONE")
     return text

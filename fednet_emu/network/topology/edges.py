@@ -149,7 +149,7 @@ class RandomRegular(Edges):
         return sender, receiver
 
     def _of_size(self, streams: Streams, members: IntArray, name: tuple[int, ...]) -> Ends:
-        """Draw graphs for groups of equal size, whose devices are `members` [groups, size]."""
+        """Draw graphs for groups of the same size, whose devices are `members` [groups, size]."""
         size = members.shape[1]
         found: list[Ends] = []
         for attempt in range(MAX_REDRAWS):
@@ -173,9 +173,7 @@ class RandomRegular(Edges):
     def _attempt(
         self, streams: Streams, groups: int, size: int, name: tuple[int, ...]
     ) -> tuple[IntArray, IntArray, IntArray]:
-        """Draw edges for some groups; return the group of each edge, and its sender and receiver as indices in the
-        group.
-        """
+        """Draw edges for some groups; return each edge's group, sender and receiver (indices within the group)."""
         steps_each = min(self.degree, size) - 1
 
         def draws(what: str, *shape: int) -> Array:

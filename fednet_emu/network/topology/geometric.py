@@ -17,8 +17,7 @@ class Geometric(Edges):
 
     With `slots`, each draw assigns a random slot to every device. A device cannot receive in its own slot (half
     duplex), and signals of other senders in the slot of a link's sender count as noise. Without `slots` there is no
-    interference.
-    Links have the parameters of the sidelink, including `asymmetry`.
+    interference. Links have the parameters of the sidelink, including `asymmetry`.
     Ignored here: fading, and interference from senders beyond `reach_m`.
     """
 

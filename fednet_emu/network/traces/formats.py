@@ -52,7 +52,7 @@ class FileTraces(RateTraces):
 
     @abstractmethod
     def series(self, where: str, text: str) -> RateSeries:
-        """Return the trace in the text of a file, which error messages name as `where`."""
+        """Return the trace in the text `text` of a file; `where` is the name of the file in error messages."""
 
 
 class CsvTraces(FileTraces):
@@ -202,7 +202,7 @@ def packet_series(where: str, text: str, packet_bit: float) -> RateSeries:
     """Return the rate series of lines that state the times of packets in ms; each millisecond has one rate.
 
     Raises:
-        DataError: the lines are no whole numbers in increasing order, or the last number is 0.
+        DataError: the lines are not whole numbers in increasing order, or the last number is 0.
     """
     plain = _PLAIN.fullmatch(text)  # matches nearly every file; parsing is then a hundred times as fast
     line_ms = np.array(text.split() if plain else [], np.int64)

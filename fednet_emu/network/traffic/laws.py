@@ -113,7 +113,7 @@ _MOST = 1e15
 
 
 class FixedSize(FixedLaw):
-    """Files of equal size."""
+    """Files that all have the same size."""
 
     kind, UNIT = "fixed", "byte"
     byte: float = Field(gt=0, le=_MOST)

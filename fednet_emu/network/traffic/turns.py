@@ -128,7 +128,7 @@ class SharedTurns(TurnQueue):
             cell.part = others / (cell.own + others) if others else 0.0
 
     def _mark(self, burst: Burst, cell: CellUse) -> None:
-        """Record the integral at the start of the period in which a burst can lose time to files."""
+        """Record the integral `taken_s` at the start of the period in which a burst can lose time to files."""
         if type(burst[0]) is not FileTransfer:
             self._since_s.update(dict.fromkeys(burst, cell.taken_s(self._clock.now)))
 

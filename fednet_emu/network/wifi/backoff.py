@@ -48,8 +48,8 @@ class Slots(NamedTuple):
 def fixed_point(stations: int) -> tuple[float, float]:
     """Return the probability tau that a station sends in a slot, and the probability p that its frame collides.
 
-    For n stations, a first window of W slots and m doublings, tau = 2 / (1 + W + p W (1 + 2p + ... + (2p)^(m-1))) and p
-    = 1 - (1 - tau)^(n-1). Both are solved by bisection in p.
+    For n stations, a first window of W slots and m doublings, tau is 2 / (1 + W + p W (1 + 2p + ... + (2p)^(m-1))), and
+    p is 1 - (1 - tau)^(n-1). Both equations are solved by bisection in p.
     """
 
     def chance(sends: float) -> float:
