@@ -31,7 +31,7 @@ class Active(NamedTuple):
         deaf: [receivers, senders] True if receiver and sender are the same radio, which cannot receive while it sends;
             None if there is no such pair.
         grants: [bursts, 2] planned share of the band for each burst, and its noise plus interference relative to the
-            noise alone; None unless the scheme is `planned`.
+            noise alone; None if the scheme is not `planned`.
         slice_of: [bursts] index of each burst's network slice; None without slices.
         plain: True if every sender has one burst with one leg, all legs have the same receiver, and legs, bursts and
             senders have equal indices. Every `part` is then 1.

@@ -72,10 +72,11 @@ def fedl_cost(round_: Round, j_per_s: float, least_power_w: float = 0.0) -> Roun
 
 
 def infocom_accuracy(cost: RoundCost, j_per_s: float) -> LocalAccuracy:
-    """Return the local accuracy theta that minimises (sending - ln(theta) computing) / (1 - theta) (INFOCOM).
+    """Return the solution whose theta minimises (sending - ln(theta) computing) / (1 - theta) (INFOCOM).
 
-    `sending` and `computing` are the costs of a round in J: energy plus `j_per_s` times the time. The minimum solves
-    ln(theta) + 1 / theta = 1 / eta, where eta is the share of computing in the sum of both costs.
+    theta is the local accuracy; `sending` and `computing` are the costs of a round in J: energy plus `j_per_s` times
+    the time. The minimum solves ln(theta) + 1 / theta = 1 / eta, where eta is the share of computing in the sum of both
+    costs.
     """
     computing, sending = cost.compute_j + j_per_s * cost.compute_s, cost.send_j + j_per_s * cost.send_s
     eta = computing / (computing + sending)
@@ -92,12 +93,12 @@ def ton_accuracy(
     decay: float = 0.5,
     c: float = 1,
 ) -> LocalAccuracy:
-    """Return the local accuracy theta that minimises (sending + ln(C / theta) / decay * computing) / Theta (ToN).
+    """Return the solution whose theta minimises (sending + ln(C / theta) / decay * computing) / Theta (ToN).
 
-    `sending` and `computing` are the costs of a round in J: energy plus `j_per_s` times the time. C is c rho, and rho
-    is `smoothness` / `convexity`. Theta = 2 eta rho ((1 - theta)^2 / rho^2 - theta (1 + theta) - (1 + theta)^2 eta / 2)
-    is a parabola in the step size eta. With eta at the vertex of this parabola, the derivative with respect to theta
-    has one root.
+    theta is the local accuracy; `sending` and `computing` are the costs of a round in J: energy plus `j_per_s` times
+    the time. C is c rho, and rho is `smoothness` / `convexity`. Theta = 2 eta rho ((1 - theta)^2 / rho^2 - theta (1 +
+    theta) - (1 + theta)^2 eta / 2) is a parabola in the step size eta. With eta at the vertex of this parabola, the
+    derivative with respect to theta has one root.
     """
     computing, sending = cost.compute_j + j_per_s * cost.compute_s, cost.send_j + j_per_s * cost.send_s
     rho = smoothness / convexity
