@@ -1,4 +1,4 @@
-"""The backhaul: one line in each direction between the cloud and each edge server, first come, first served."""
+"""The backhaul: one first-come, first-served line in each direction between the cloud and each edge server."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from fednet_emu.records.rows import DIRECTIONS, BackhaulRow
 
 
 class BackhaulSettings(Component):
-    """Lines between each base station and the cloud: one line per direction, first come, first served.
+    """Lines between each base station and the cloud: one line per direction, which serves messages in order of arrival.
 
     On a free line, a message of b bits arrives after b / `rate_bps` + `delay_s` seconds. The defaults describe an ideal
-    backhaul: messages arrive at once and use no energy. Messages have the headers of `network.overhead`.
+    backhaul: messages arrive immediately and use no energy. Messages have the headers of `network.overhead`.
     """
 
     rate_bps: float | None = Field(None, gt=0)
@@ -38,7 +38,7 @@ class BackhaulSettings(Component):
 
 
 class EdgeServers(Component):
-    """An edge server in each base station, for algorithms that average models there, and then in the cloud."""
+    """An edge server in each base station, for algorithms that average models in edge servers, then in the cloud."""
 
     backhaul: BackhaulSettings = BackhaulSettings()
 
@@ -86,9 +86,9 @@ class Backhaul:
         self._under_way: dict[Message, None] = {}
 
     def send(self, edge: int, *, up: bool, payload: Any, number: int, size_bit: int) -> Message:
-        """Send a message from an edge server to the cloud (`up`) or from the cloud to an edge server; return its event.
+        """Send a message from an edge server to the cloud (`up`), or from the cloud to the edge server.
 
-        The message waits until its line is free. Its event triggers at the arrival or loss.
+        The message waits until its line is free. The returned event triggers when the message arrives or is lost.
         """
         message = Message(self, edge, up=up, payload=payload, number=number, size_bit=size_bit)
         self._under_way[message] = None
@@ -115,7 +115,7 @@ class Backhaul:
         self._record(message, sent_bit, reason)
 
     def close(self) -> None:
-        for message in reversed(list(self._under_way)):  # waiting messages first, so that none of them starts
+        for message in reversed(list(self._under_way)):  # waiting messages first, so that no waiting message starts
             self.cancel(message, "end")
 
     def _sent_so_far(self, message: Message) -> int:
@@ -131,7 +131,7 @@ class Backhaul:
         message.timer = self.clock.call_at(now_ns + takes_ns, lambda _: self._leave(line))
 
     def _leave(self, line: Line) -> None:
-        """After the first message of a line has been sent: start the next message, and schedule the arrival."""
+        """Take the first message, which has been sent, off the line; schedule its arrival; start the next message."""
         message = line.popleft()
         if line:
             self._start(line)

@@ -1,4 +1,4 @@
-"""Base stations: their positions, and the cell of each transfer; the server is connected to all base stations."""
+"""Base stations: their positions, and the choice of a cell for each transfer. All stations connect to the server."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ class ListedCells(Cells):
 class GroundCells(Cells):
     """Ground stations for satellites (`mobility: walker` or `tle`); the nearest station serves a satellite.
 
-    Coordinates are in m east, north and up of the first station, without following the curvature of the Earth, so that
-    distances are slant ranges.
+    Coordinates are in m east, north and up of the first station. Heights are measured from the plane through this
+    station, not from the curved surface of the Earth, so that distances are slant ranges.
     """
 
     kind = "ground"
@@ -176,7 +176,7 @@ class Serving:
             under_way[transfer] = transfer.cell
 
     def release(self, transfer: Transfer) -> None:
-        """Record the end of a transfer, which no longer keeps its device in the cell."""
+        """Record the end of a transfer; a device without other transfers may now change to another cell."""
         self._under_way[max(transfer.sender, transfer.receiver)].pop(transfer, None)
 
     def hand_over(self, on_air: Mapping[Transfer, Burst], now_ns: int) -> None:

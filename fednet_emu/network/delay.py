@@ -17,10 +17,10 @@ LIGHT_M_S = 299_792_458.0
 
 
 class Delay(Component):
-    """Propagation delay, during which the band is free; the longest delay counts in a broadcast."""
+    """Propagation delay, during which the band is free. The delay of a broadcast is that of its farthest receiver."""
 
     def delay_ns(self, range_m: Callable[[], float]) -> int:
-        """Propagation delay in ns; `range_m` returns the distance of the antennas in m at the start of the transfer."""
+        """Propagation delay in ns; `range_m` returns the distance in m between antennas at the start of a transfer."""
         return 0
 
     @override
@@ -42,7 +42,7 @@ class NoDelay(Delay):
 
 
 class FixedDelay(Delay):
-    """A constant propagation delay, equal for all transfers."""
+    """A constant propagation delay, the same for all transfers."""
 
     kind = "fixed"
     time_s: float = Field(ge=0, le=3600)
@@ -54,7 +54,7 @@ class FixedDelay(Delay):
 
 
 class RangeDelay(Delay):
-    """Distance of the two antennas at the start of the transfer, divided by the speed of light."""
+    """Distance between the two antennas at the start of the transfer, divided by the speed of light."""
 
     kind = "range"
 

@@ -1,4 +1,4 @@
-"""Faults, which lose transfers independently of their links; the medium queries all faults until one reports a loss.
+"""Faults: reasons, other than weak links, for lost transfers. A medium queries its faults until one reports a loss.
 
 Each fault is queried twice: at the start of a transfer, for the latest time at which the transfer must end, and after
 the delivery by the radio.
@@ -40,7 +40,7 @@ class Fault:
     """A cause of lost transfers."""
 
     reason: ClassVar[str]
-    """Name of the reason for a loss in the records; a new name is registered automatically."""
+    """Reason for the loss, as named in the records; a new name is registered automatically."""
 
     @classmethod
     def __init_subclass__(cls, **options: Any) -> None:
@@ -69,7 +69,7 @@ class Fault:
 
 @final
 class Absence(Fault):
-    """The device went away in the middle."""
+    """Loss of a transfer because its sender or receiver leaves during the transfer."""
 
     reason: ClassVar[str] = "left"
 
@@ -88,19 +88,19 @@ class Absence(Fault):
 
 
 class Loss(Fault, Component):
-    """A fault set by the scenario, which loses transfers that the radio has delivered."""
+    """A fault in the settings of a scenario, which loses transfers that the radio has delivered."""
 
     reason: ClassVar[str] = "erased"
 
 
 class NoLoss(Loss):
-    """No random loss: only the radio loses transfers."""
+    """No random loss: transfers are lost for other reasons only, such as weak links and timeouts."""
 
     kind = "none"
 
 
 class RandomLoss(Loss):
-    """Transfers are lost independently with equal probability; a lost transfer still uses airtime and energy."""
+    """Each transfer is lost independently with the same probability; a lost transfer still uses airtime and energy."""
 
     kind = "random"
     probability: float = Field(ge=0, lt=1)
@@ -119,7 +119,7 @@ class Faults:
     """The faults of one medium, in the order in which the medium queries them.
 
     Attributes:
-        ending: the faults that may end a transfer early.
+        ending: the faults that may end a current transfer.
         losing: the faults that may lose a transfer that the radio has delivered.
     """
 

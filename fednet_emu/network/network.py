@@ -70,7 +70,8 @@ class Network:
 
     Args:
         traffic: traffic classes of other users.
-        placement: placement for traffic classes that state none; None for a disc of 100 m around the origin.
+        placement: placement of users in traffic classes that set no placement; None for a disc of 100 m radius around
+            the origin.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class Network:
             *(channel, streams, settings.power_control, moving, settings.reception.antennas),
             None if self._users is None else np.concatenate((self._everybody, self._users.numbers)),
         )
-        self._cell_links = lru_cache(maxsize=1)(self._links_at)  # uplink and downlink need the links of the same time
+        self._cell_links = lru_cache(maxsize=1)(self._links_at)  # uplink and downlink get links of the same time
         self.up_links, self.down_links = self._cell_links(0.0)
         up: LinksOverTime = self.up_links
         down: LinksOverTime = self.down_links
@@ -185,7 +186,7 @@ class Network:
         return medium.expected_bps(devices, medium.links.now(), self._clock.now_s)
 
     def serving_cell(self, device: int) -> int:
-        """Index of the cell that serves a device now; current transfers may keep the device in another cell."""
+        """Index of the cell that serves new transfers of a device now; current transfers may be in another cell."""
         return cell_of(self.uplink.links.now().station_of(device))
 
     @property
@@ -194,7 +195,7 @@ class Network:
 
     @property
     def changes(self) -> bool:
-        """True if positions, presence or recorded rates of devices change over time."""
+        """True if the positions, the presence or the recorded rates of devices change over time."""
         recorded = self.uplink.rates is not None or self.downlink.rates is not None
         return self.moving or recorded or self._presence.scheduled
 
@@ -229,7 +230,7 @@ class Network:
         """Return the present device-to-device graph; `name` identifies the random draw, starting with the round number.
 
         Raises:
-            ScenarioError: the scenario has no topology, or the topology is impossible.
+            ScenarioError: the scenario has no topology, or the topology cannot be built.
         """
         if self._graphs is None:
             raise ScenarioError(
@@ -254,7 +255,7 @@ class Network:
         key, down = streams.key("access", kind), kind == "downlink"
         band = Band.of(channel.usable_hz, law, channel.medium_fading, key, reception, down=down)
         powers = self._powers
-        if self._users is not None:  # other users get the powers of class 0; their energy is not counted
+        if self._users is not None:  # other users get the powers of the device class 0; their energy is not counted
             powers = replace(powers, which=powers.which + bytes(len(self._users.numbers)))
         radios = Radios(
             channel.device if sends_up else channel.base_station,
@@ -308,7 +309,7 @@ class Network:
         return way_ns + (0 if access_ns is None else access_ns(transfer, now_ns))
 
     def _beside_others(self, use: Use, access: Access, links: LinksOverTime, cells: int) -> Use:
-        """Return how a band is used that other users share; default timeouts are off, as durations are unknown."""
+        """Return `use` for a band with other users: without default timeouts, because durations are unknown."""
         slices, places = self._slices, use.turns.places
         divides = places is None and not access.overlapping
         turns = SharedTurns(places, cells, self._clock, divides=divides, slices=slices)
@@ -371,7 +372,7 @@ class NetworkState(NamedTuple):
         up_snr: [devices] mean SNR (linear) of the uplink alone in the band.
         up_bps: [devices] recorded rate of the uplink in bit/s, or its rate alone in the band at the mean SNR.
         down_bps: [devices] rate of the downlink in bit/s, defined as for the uplink.
-        there: [devices] True if the device is present, batteries not considered.
+        there: [devices] True if the device is present, even if its battery is empty.
     """
 
     xy_m: Array
@@ -391,8 +392,8 @@ class Distances:
     Args:
         paths: the paths of the devices.
         stations_m: coordinates of the base stations, [stations, 3] in m.
-        heights_m: for each kind of link, the height in m of devices whose paths state none; None for wired links and
-            links with recorded rates.
+        heights_m: for each kind of link, the antenna height in m of devices whose paths have no height; None for wired
+            links and links with recorded rates.
         period_ns: length of a movement period in ns.
     """
 
@@ -401,7 +402,7 @@ class Distances:
         self._heights_m = np.array([np.nan if height_m is None else height_m for height_m in heights_m])
 
     def __call__(self, transfers: Rows, receivers: IntArray) -> Array:
-        """Distances [n] in m for transfers [n] that have started, with one receiver each; NaN on wires and records."""
+        """Distances [n] in m of started transfers [n] to one receiver each; NaN for wired links and recorded rates."""
         height_m, moves = self._heights_m[transfers["kind"]], self._paths.speed_m_s > 0
         at_ns = transfers["started_ns"] // self._period_ns * self._period_ns * moves
         ends_m = []

@@ -7,9 +7,9 @@ at the Wireless Edge", IEEE Transactions on Signal Processing 68, 2020, https://
 Huang: "Optimized Power Control for Over-the-Air Computation in Fading Channels", IEEE TWC 19(11), 2020,
 https://arxiv.org/abs/1906.06858.
 
-Symbols: device k sends b_k s_k, where s_k has unit power. If |h_k|^2 >= g, b_k = sqrt(eta) / h_k; otherwise b_k = 0.
-The server receives the sum of all h_k b_k s_k plus noise n of power sigma^2, and computes the mean
-(sum of s_k) / K + n / (K sqrt(eta)).
+Symbols: device k has the channel h_k and sends b_k s_k, where s_k has unit power. If |h_k|^2 >= g, then b_k = sqrt(eta)
+/ h_k; otherwise b_k = 0. The server receives the sum of all h_k b_k s_k plus noise n of power sigma^2. From K devices
+that send, the server computes the mean (sum of s_k) / K + n / (K sqrt(eta)).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def n_slots(entries: int, symbols_per_slot: int) -> int:
 
 @cache
 def mean_inverse(fading: Fading, cutoff: float, *, los: bool = False) -> float:
-    """Mean transmit power over eta: the mean over the fading of 1 / |h|^2 if |h|^2 >= `cutoff`, and of 0 otherwise.
+    """Mean transmit power divided by eta: the mean of 1 / |h|^2 over the fading, with 0 where |h|^2 < `cutoff`.
 
     For Rayleigh fading, the mean is the exponential integral E1(`cutoff`).
     """
@@ -64,7 +64,7 @@ def mean_inverse(fading: Fading, cutoff: float, *, los: bool = False) -> float:
 
 
 def misalignment(gain: Array, csi_error: float, normal: Array) -> Array:
-    """Factors Re(h_k / h'_k) [K] of received signals if devices invert the measured channel h'_k instead of h_k.
+    """Factors Re(h_k / h'_k) [K] of the received signals if devices invert measured channels h'_k instead of h_k.
 
     The channel has changed since its measurement: h = sqrt(1 - e) h' + sqrt(e) z with complex normal z of unit power,
     so that h and h' have the same distribution for Rayleigh fading. The factor has the mean sqrt(1 - e) and the
@@ -79,7 +79,7 @@ def misalignment(gain: Array, csi_error: float, normal: Array) -> Array:
 
 
 def relative_error(snr: float, devices: int) -> float:
-    """Mean square error per entry of the mean of K vectors with unit power: sigma^2 / (eta K^2).
+    """Mean square error, per entry, of the mean of K vectors with unit power: sigma^2 / (eta K^2).
 
     Args:
         snr: eta / sigma^2, linear.
@@ -89,11 +89,11 @@ def relative_error(snr: float, devices: int) -> float:
 
 
 class OverTheAir(Access):
-    """All devices send analogue signals at once, one vector entry per symbol, and the server receives the sum.
+    """All devices send analogue signals simultaneously, one vector entry per symbol, and the server receives the sum.
 
-    A device divides its signal by its channel, so that all signals arrive with equal power eta. A device whose fading
-    gain is below `cutoff` at the start of a burst is silent (truncated channel inversion, as in Zhu, Wang, Huang, TWC
-    2020). A burst takes ceil(entries / symbols per slot) slots, for any number of devices.
+    A device divides its signal by its channel, so that all signals arrive with the same power eta. A device whose
+    fading gain is below `cutoff` at the start of a burst sends nothing (truncated channel inversion, as in Zhu, Wang,
+    Huang, TWC 2020). A burst takes ceil(entries / symbols per slot) slots, for any number of devices.
     Ignored here: synchronisation, how devices learn their channels and the common scale of the signals, peak powers of
     the signals, and changes of the channel during a burst.
     """
@@ -109,18 +109,19 @@ class OverTheAir(Access):
     """Number of symbols in a slot, each of which carries one entry; null for bandwidth times `slot_s`, at least 1."""
 
     cutoff: float = Field(0.2, gt=0)
-    """Fading gain |h|^2 below which a device is silent (g); the mean gain is 1."""
+    """Fading gain |h|^2 below which a device sends nothing (g); the mean gain is 1."""
 
     budget: Literal["mean", "peak"] = "mean"
-    """Quantity that the transmit power of the device's radio limits. mean: the mean power over the fading, including
-    silent bursts; the power in a single burst may be higher. peak: the power in every burst."""
+    """Quantity that is limited to the transmit power of the device's radio. mean: the mean power over all bursts,
+    including those in which the device sends nothing; the power in a single burst may be higher. peak: the power in
+    every burst."""
 
     snr_db: float | None = None
-    """SNR eta / sigma^2 in dB at which each signal arrives; devices that would exceed their power budget are silent.
-    null for the highest SNR that all devices of a burst can reach, so that the weakest link decides."""
+    """SNR eta / sigma^2 in dB at which each signal arrives; devices that would exceed their power budget send nothing.
+    null for the highest SNR that all devices of a burst can reach, which the weakest link determines."""
 
     csi_error: float = Field(0.0, ge=0, lt=1)
-    """Part of the channel's power that has changed, unknown to the devices, since they measured the channel."""
+    """Part of the channel's power that has changed since the devices measured the channel, without their knowledge."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -161,8 +162,8 @@ class Sending(NamedTuple):
     """States of devices in a burst.
 
     Attributes:
-        silent: [devices] reason why the device is silent: "outage" in a deep fade, "unreachable" if its power budget
-            never suffices; empty for a device that sends.
+        silent: [devices] reason why the device sends nothing: "outage" in a deep fade, "unreachable" if its power
+            budget never suffices; empty for a device that sends.
         power_part: [devices] power of each sending device relative to the full power of its radio.
         factor: [devices] error factor of each received signal; 1 if devices know their channels exactly.
         snr: SNR eta / sigma^2 (linear) at which each signal should arrive.
@@ -203,7 +204,7 @@ class Superposition:
         keys = links.fading_keys(devices, server)
         mean_snr, los = links.snrs(devices, server), (keys & np.uint64(1)).astype(np.int64)
         gain = self._band.gains(keys, np.array([now_ns // self._band.coherence_ns]))
-        drawn = self._inverse[los]  # mean transmit power over eta; 0 for links that never reach the cutoff
+        drawn = self._inverse[los]  # mean transmit power divided by eta; 0 for links that never reach the cutoff
         bound = np.full(len(drawn), 1.0 / access.cutoff) if access.budget == "peak" else drawn
         most = np.divide(mean_snr, bound, out=np.zeros(len(drawn)), where=drawn > 0)
         within = most > 0

@@ -5,8 +5,8 @@ Privacy-Preserving Machine Learning", CCS 2017, https://eprint.iacr.org/2017/281
 version with a sparse graph is from Bell, Bonawitz, Gascon, Lepoint, Raykova, "Secure Single-Server Aggregation with
 (Poly)Logarithmic Overhead", CCS 2020, https://eprint.iacr.org/2020/704.
 
-Symbols: number of devices n, neighbours per device k, `threshold` t, entries of a vector m, `input_bits` B, bits of a
-masked entry w, `key_bit` a_K, `share_bit` a_S.
+Symbols: n is the number of devices, k the number of neighbours per device, t is `threshold`, m the number of entries of
+a vector, B is `input_bits`, w the number of bits of a masked entry, a_K is `key_bit`, and a_S is `share_bit`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Graph = list[frozenset[int]]
 WORD_BIT = 62
 """Maximum number of bits of a masked entry."""
 REVEALS, STUCK = 2.0**-40, 2.0**-30
-"""Upper bounds for two probabilities: that neighbours reveal a device's update, and that too few neighbours remain to
-reconstruct a secret."""
+"""Upper bounds for the probability that neighbours reveal a device's update, and for the probability that too few
+neighbours remain to reconstruct a secret."""
 
 
 class SecureAggregation(Component):
@@ -55,13 +55,14 @@ class SecureAggregation(Component):
     input_bits: int = Field(16, ge=2, le=32)
     """Bits of an entry before masking (B); a masked entry has ceil(log2(n (2^B - 1) + 1)) bits."""
     clip: float = Field(1.0, gt=0)
-    """Maximum magnitude of an entry in an update; entries with larger magnitudes are clipped."""
+    """Maximum magnitude of an entry in an update; larger entries are clipped to this magnitude."""
     key_bit: int = Field(256, ge=0)
     """Size of a public key in bits (a_K)."""
     share_bit: int = Field(256, ge=0)
     """Size in bits of one share of a secret, as transmitted (a_S)."""
     prg_flop_per_entry: float = Field(0.0, ge=0)
-    """Work of the server in FLOP per entry of each mask that the server expands to unmask the sum."""
+    """Number of floating-point operations of the server per entry of each mask that the server expands to unmask the
+    sum."""
     masks: Literal["none", "real"] = "none"
     """real: vectors are masked, and unmasked with combined shares. none: vectors are only rounded and added, which is
     much faster and gives a bit-identical model."""
@@ -86,14 +87,14 @@ class SecureAggregation(Component):
     def total_bit(self, n: int, m: int) -> int:
         """Return the bits, without the model, that each of n devices sends and receives for a sum of m entries.
 
-        No device or message is lost.
+        The result assumes that no device or message is lost.
         """
         k, _ = self.sized(n)
         return 2 * (k + 1) * self.key_bit + (5 * k + 1) * self.share_bit + m * self.entry_bit(n)
 
     @property
     def largest(self) -> int:
-        """Maximum magnitude of a rounded entry, which is added to all entries so that none is negative."""
+        """Maximum magnitude of a rounded entry; this number is added to all entries so that no entry is negative."""
         return (1 << (self.input_bits - 1)) - 1
 
     @override
@@ -139,9 +140,10 @@ class SecAggPlus(SecureAggregation):
 
     neighbours: int | None = Field(None, ge=2, multiple_of=2)
     """Number of neighbours per device (k), an even number. null for the smallest number that meets two union bounds:
-    colluding neighbours reveal a device with probability below 2^-40, and dropouts keep the sum masked with probability
-    below 2^-30. The matching threshold is used. The bounds are a sizing rule, not the proof of the paper. If no number
-    meets them, all other devices are neighbours."""
+    the probability that colluding neighbours reveal a device's update is below 2^-40, and the probability that dropouts
+    prevent the server from unmasking the sum is below 2^-30. null for `threshold` then means the threshold that belongs
+    to this number. The bounds are a sizing rule, not the proof of the paper. If no number meets the bounds, all other
+    devices are neighbours."""
     corrupt: float = Field(0.05, ge=0, lt=1)
     """Share of the devices that may collude (gamma), used if `neighbours` is null."""
     dropout: float = Field(0.05, ge=0, lt=1)
@@ -156,7 +158,7 @@ class SecAggPlus(SecureAggregation):
 
 @lru_cache(256)
 def sparse(n: int, corrupt: float, dropout: float) -> tuple[int, int] | None:
-    """Smallest sufficient even number of neighbours per device, and the threshold; None if no number suffices."""
+    """Smallest even number of neighbours per device that meets both bounds, and its threshold; None if none does."""
     from scipy.stats import hypergeom  # this import takes a third of the time of torch's import
 
     bad, good = math.floor(corrupt * n + 1e-9), math.floor((1 - dropout) * n + 1e-9) - 1

@@ -54,20 +54,24 @@ class Uplink(Component):
     access: AnyAccess = Tdma()
     loss: AnyLoss = NoLoss()
     compression: AnyCompression = NoCompression()
-    """Compression of models: the difference from the last model known to both ends is sent in fewer bits. Other
-    messages of an algorithm are not compressed."""
+    """Compression of models: the difference from the last model that both sender and receiver have is sent in fewer
+    bits. Other messages of an algorithm are not compressed."""
     secure_aggregation: AnySecureAggregation | None = None
-    """Messages and masks that let the server read only the sum of the uploads of a round; null for plain uploads."""
+    """Secure aggregation: messages and masks that let the server read only the sum of the uploads of a round; null for
+    plain uploads."""
     trace: AnyRateTraces | None = None
-    """Recorded rates, one trace per device, which replace channel and access scheme; null to use both of them."""
+    """Recorded rates, one trace per device, which replace the channel and the access scheme. With null, rates follow
+    from the channel and the access scheme."""
     idle: AnyIdle | None = None
-    """Release of the radio connection of a silent device, for messages in both directions; null for no release."""
+    """Release of the radio connection of an idle device; applies to uplink and downlink messages. With null,
+    connections are never released."""
     delay: AnyDelay = NoDelay()
     timeout_s: float | None = Field(None, gt=0)
-    """Maximum time on the air in s; a transfer that takes longer is lost. The wait for a turn does not count. null for
-    20 times the expected duration at the mean rate of the link, within 60 to 3600 s. With null, a message whose
+    """Maximum time on the air in s; a transfer that takes longer is lost. The time in the queue does not count. null
+    for 20 times the expected duration at the mean rate of the link, within 60 to 3600 s. With null, a message whose
     expected duration exceeds 3600 s is not sent, and is lost as `unreachable`. If devices move, the link at the start
-    of the transfer sets the timeout, and a transfer at rate 0 waits for a better position until its timeout."""
+    of the transfer determines the timeout, and a transfer at rate 0 waits until the device reaches a better position or
+    until its timeout."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -130,7 +134,8 @@ class Sidelink(Downlink):
     trace: None = None
     """Always null; sidelinks have no recorded rates."""
     topology: Topology | None = None
-    """Graph of senders and receivers, for algorithms that take their graph from the network; null for no graph."""
+    """Graph that states which devices send to which, for algorithms that use a graph of the network; null for no
+    graph."""
     asymmetry: Asymmetry = Asymmetry()
     """Differences between the two directions of a link, in addition to independent fading."""
 
@@ -158,7 +163,7 @@ class Sidelink(Downlink):
 
 
 class NetworkSettings(Component):
-    """Settings of the frequency bands and of their use."""
+    """Settings of the network: frequency bands, base stations, transport, and slices."""
 
     uplink: Uplink = Uplink()
     downlink: Downlink = Downlink()
@@ -186,10 +191,10 @@ class NetworkSettings(Component):
     """Network slices, by name, of bands that the federation shares with other users. The federation uses the slice
     `fl`; other traffic uses `others` unless it names a slice. Without slices all transmissions get equal shares."""
     handover: Literal["between-transfers", "during"] = "between-transfers"
-    """When a moving device changes to the strongest cell. between-transfers: a device changes cells only while it has
-    no current or waiting transfer. during: current transfers continue in the new cell from the next movement period on,
-    without a gap, and each change is a row in the table `handovers`; during a broadcast, its receivers stay in their
-    cells. `during` requires access schemes without turns."""
+    """Time at which a moving device changes to the strongest cell. between-transfers: a device changes cells only while
+    it has no current or waiting transfer. during: current transfers continue in the new cell from the next movement
+    period on, without a gap, and each change is a row in the table `handovers`; during a broadcast, its receivers stay
+    in their cells. `during` requires access schemes without turns."""
 
     @field_validator("power_control", mode="before")
     @classmethod
@@ -245,7 +250,7 @@ class NetworkSettings(Component):
             yield str(problem)
 
     def _more_than_sums(self) -> Iterator[tuple[str, str]]:
-        """Yield (key, error) for each setting that needs individual uploads; the server receives only sums."""
+        """Yield (key, error) for each setting that needs individual uploads, if the server receives only sums."""
         up = self.uplink
         plain = {
             "uplink.loss": (up.loss, NoLoss, "no single packet can be lost"),
@@ -263,7 +268,7 @@ class NetworkSettings(Component):
     def losses(self, channel: Channel) -> Iterator[str]:
         """Yield the settings that may cause losses of messages to or from the server, as `key: value`.
 
-        Losses by weak links and by `timeout_s` are not included.
+        Losses due to weak links and due to `timeout_s` are not included.
         """
         access = self.uplink.access
         if isinstance(access, Planned) and access.planner.loses:

@@ -1,4 +1,4 @@
-"""Slices of a band, with guaranteed, maximum and weighted resource shares, for the federation and other users."""
+"""Slices of a band for the federation and other users: guaranteed and maximum shares, priorities, and weights."""
 
 from __future__ import annotations
 
@@ -17,27 +17,29 @@ from fednet_emu.network.air.sharing import Active, Allocation, RateInputs, Shari
 from fednet_emu.network.air.transfer import FileTransfer, Transfer
 
 FEDERATION, OTHERS = "fl", "others"
-"""Names of the slice of the federation, and of the slice for traffic without a slice."""
+"""Names of the federation's slice, and of the slice for other traffic that names no slice."""
 _NOISE = 1e-12
 
 
 class Slice(Component):
     """A share of the uplink and of the downlink, with the attributes of RRMPolicyRatio (3GPP TS 28.541, 4.3.36).
 
-    Shares are fractions of the band, not of bits. Transmissions of a slice divide the share of the slice equally.
+    Shares are fractions of the band, not of bits. Simultaneous transmissions of a slice divide the share of the slice
+    equally.
     Ignored here: admission control, and rates in bit/s in place of shares.
     """
 
     priority: int = Field(0, ge=0, le=100)
-    """Priority of the slice, of which 0 is the highest, for the band beyond the guarantees. With access tdma, the order
-    of turns."""
+    """Priority of the slice for the part of the band beyond all guarantees; 0 is the highest priority. With access
+    tdma, bursts take turns in order of priority."""
     weight: float = Field(1.0, gt=0, le=1e6)
-    """Weight of the slice; with equal priority, shares are proportional to weights, from the guarantee to `max`."""
+    """Weight of the slice. Slices of the same priority have shares in proportion to their weights, but at least the
+    guarantee and at most `max`."""
     dedicated: float = Field(0.0, ge=0, le=1)
     """Share of the band that is reserved for the slice, even while the slice sends nothing."""
     min: float = Field(0.0, ge=0, le=1)
-    """Share of the band that is guaranteed while the slice sends; other slices may use it at other times. The guarantee
-    is at least `dedicated`."""
+    """Share of the band that is guaranteed while the slice sends; other slices may use this share at other times. The
+    guarantee is at least `dedicated`."""
     max: float = Field(1.0, gt=0, le=1)
     """Maximum share of the band, even while other parts of the band are free."""
 
@@ -79,7 +81,8 @@ class Slices:
         """Return the share of the band for each slice; `active` slices have transmissions on the air.
 
         Each active slice gets its guarantee. The remaining band, without the dedicated shares of inactive slices, is
-        given in order of priority. With equal priority, shares follow the weights, from the guarantee to the maximum.
+        divided in order of priority. Slices of the same priority have shares in proportion to their weights, but at
+        least the guarantee and at most the maximum.
         """
         own = [(number, its) for number, its in enumerate(self._all) if active[number]]
         part = [0.0] * len(self._all)
@@ -96,7 +99,10 @@ class Slices:
         return part
 
     def taken(self, own: int, files: Mapping[int, int]) -> float:
-        """Return the fraction of its share that the federation loses, with `own` bursts and `files` on the air."""
+        """Return the fraction of its band share that the federation loses to files of other users.
+
+        `own` is the number of the federation's bursts on the air, and `files` that of files on the air, by slice.
+        """
         if not self.given:
             others = sum(files.values())
             return others / (own + others) if others else 0.0
@@ -109,7 +115,11 @@ class Slices:
 
 
 def _shared(level: Sequence[Slice], room: float) -> list[float]:
-    """Return the shares clamp(weight t, guaranteed, max), with t such that the shares sum to `room`, or else `max`."""
+    """Return the shares of slices of the same priority, which sum to at most `room`.
+
+    The share of a slice is weight times t, limited to the range from the guarantee to the maximum; t is such that the
+    shares sum to `room`. If the sum of all maxima is lower, each slice has its maximum.
+    """
     for edge in sorted({edge / its.weight for its in level for edge in (its.guaranteed, its.max)}):
         if sum(min(max(its.weight * edge, its.guaranteed), its.max) for its in level) >= room - _NOISE:
             free = [its for its in level if its.guaranteed / its.weight < edge <= its.max / its.weight]
@@ -123,10 +133,10 @@ def _shared(level: Sequence[Slice], room: float) -> list[float]:
 
 @final
 class Sliced(Sharing):
-    """Sharing of a band by slices.
+    """Division of a band among slices, and of each slice's share among its bursts.
 
     Args:
-        access: the access scheme, which divides the band equally without slices.
+        access: the access scheme, which would divide the band equally if there were no slices.
     """
 
     overlapping: ClassVar[bool] = False
@@ -143,12 +153,12 @@ class Sliced(Sharing):
         return part
 
     def power(self, inputs: RateInputs) -> Array:
-        """Return the power of each burst, which is 0 for a burst without a share of the band."""
+        """Return the power of each burst, which is 0 for a burst whose share of the band is 0."""
         own = self._access.power(inputs)
         return (inputs.active.part[:, None] if own is None else own) * (self._part(inputs.active) > 0)[:, None]
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Return equal shares within each slice; a transmission without a share stays on the air without bits."""
+        """Return equal shares within each slice; a transmission with share 0 stays on the air but carries no bits."""
         active, part = inputs.active, self._part(inputs.active)
         share = np.where(part > 0, part, 1.0 / len(part))[active.burst]  # a share of 0 would have an infinite SINR
         carries = np.broadcast_to((part > 0)[active.burst][:, None], inputs.own.shape)

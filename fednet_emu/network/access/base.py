@@ -27,15 +27,17 @@ DelayNs = Callable[[Transfer, int], int]
 
 
 class Use(NamedTuple):
-    """How a medium uses a band under an access scheme.
+    """Band, queue, rates, delays and timeouts of a medium under an access scheme.
+
+    A burst is one transmission to one or more receivers.
 
     Attributes:
         band: the band, with the scheme's rate law, slots and SINR threshold, and the share that a lone burst uses.
-        turns: the queue that decides which bursts wait and which may start.
+        turns: queue that decides which bursts wait and which may start.
         air: the model that computes the rates of the bursts on the air.
         before: delay of a transfer before it enters the queue; None for no delay.
         after: delay from the end of a transmission to the reception of its last bit; None for no delay.
-        patience: timeouts for transfers whose settings give none; None if all of them get the longest timeout.
+        patience: default timeouts of transfers, for settings without a timeout; None for the longest timeout.
     """
 
     band: Band
@@ -69,7 +71,7 @@ class Access(Component):
         return ""
 
     def conflict_with_antennas(self, reception: Reception) -> str:
-        """Return the reason why the scheme does not work with this multi-antenna reception; empty if it works."""
+        """Return why the scheme does not work with the given multi-antenna reception; an empty string if it works."""
         return ""
 
     @property
@@ -81,13 +83,13 @@ class Access(Component):
     def residual_share(self) -> float | None:
         """Share of a decoded burst's power that still interferes with the other bursts; 1 without cancellation.
 
-        None if simultaneous bursts use separate parts of the band, or if the scheme does not aim to decode all of them.
+        None if simultaneous bursts use separate parts of the band, or if the receiver need not decode every burst.
         """
         return None
 
     @property
     def threshold(self) -> float:
-        """SINR (linear) below which a block carries no bits, in addition to the rate law's own limit."""
+        """Minimum SINR (linear) at which a fading block carries bits; the rate law may require a higher SINR."""
         return 0.0
 
     def law(self, bandwidth_hz: float) -> RateLaw | None:
@@ -96,13 +98,13 @@ class Access(Component):
 
     @abstractmethod
     def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
-        """Return how a medium uses the band, given the numbers of cells and devices; called once per medium."""
+        """Return the `Use` of the band for a medium with these numbers of cells and devices; called once per medium."""
 
 
 class RatedAccess(Access, Sharing):
     """An access scheme in which each burst has a rate that follows from its SINR and its share of the band.
 
-    Schemes define `allocate`. A scheme with its own slots, delays or transmission model also extends `use`.
+    Subclasses implement `allocate`. A subclass with its own slots, delays or transmission model also extends `use`.
     """
 
     def share(self, active: int) -> float:

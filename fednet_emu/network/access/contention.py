@@ -27,12 +27,13 @@ from fednet_emu.units import db_to_linear, linear_to_db
 
 
 class WholeBand(RatedAccess):
-    """All transmissions use the whole band at once."""
+    """All transmissions use the whole band simultaneously."""
 
     overlapping: ClassVar[bool] = True
 
     threshold_db: float | None = None
-    """SINR in dB below which a block carries no bits, in addition to the rate law's limit; null for no threshold."""
+    """Minimum SINR in dB at which a fading block carries bits; the rate law may require a higher SINR. null for no
+    threshold."""
 
     @property
     @override
@@ -55,7 +56,7 @@ class WholeBand(RatedAccess):
 
 
 class Shared(WholeBand):
-    """All transmissions use the whole band at once, and each receiver receives the other senders as noise.
+    """All senders use the whole band simultaneously, and each receiver treats the signals of other senders as noise.
 
     Simultaneous transmissions of one sender split the band and its power equally and do not interfere with each other.
     A device cannot receive while it sends (half duplex), so two devices that send to each other make no progress until
@@ -96,7 +97,7 @@ class Shared(WholeBand):
 class Noma(Shared):
     """Non-orthogonal uplink with successive interference cancellation: the strongest signal is decoded first.
 
-    The interference to a signal consists of all weaker signals, and of the residual power of stronger signals. With
+    Interference with a signal consists of all weaker signals, and of the residual power of stronger signals. With
     `residual: 0` and no threshold the ideal Shannon rates add up to log2(1 + sum of all SNRs) bit/s/Hz. A signal that
     is not decoded carries no bits in the block, and interferes with all weaker signals at full power.
     Ignored here: errors in the decoding order, and the decoding time, which may exceed the duration of a block.
@@ -140,7 +141,7 @@ class SlottedAloha(RatedAccess):
     """Each sender transmits in a slot with some probability; signals above the capture threshold are decoded.
 
     If the SINR of a signal reaches the capture threshold, the slot carries bits at the rate that the rate law gives for
-    this SINR; otherwise the bits wait for a later slot. Outcomes are decided at the start of a slot. A sender that
+    this SINR; otherwise the bits wait for a later slot. The outcome of a slot is decided at its start. A sender that
     becomes ready within a slot waits for the next slot, and a sender that finishes within a slot leaves the remainder
     unused. A sender uses energy only in slots in which it transmits. A device cannot receive in a slot in which it
     transmits (half duplex).
@@ -178,9 +179,10 @@ class SlottedAloha(RatedAccess):
         return super().use(replace(band, slot_ns=to_ns(self.slot_s)), links, cells, devices)
 
     def power(self, inputs: RateInputs) -> Array:
-        """Return power shares [bursts, slots]: a sender's bursts split 1 if it transmits in the slot, and 0 otherwise.
+        """Return the share of its sender's power that each burst uses in each slot [bursts, slots].
 
-        Random draws are keyed by sender and slot.
+        The shares of a sender's bursts add up to 1 in a slot in which the sender transmits, and to 0 in any other slot.
+        The random decision to transmit is keyed by sender and slot.
         """
         active = inputs.active
         probability = self.probability or 1.0 / len(active.radio)
@@ -189,7 +191,7 @@ class SlottedAloha(RatedAccess):
         return on
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Return the SINRs, with the other signals in the slot as noise; silent senders carry no bits."""
+        """Return the SINRs, with the other signals in the slot as noise; senders that do not transmit carry no bits."""
         assert power is not None, "slotted ALOHA always says who transmits"
         active = inputs.active
         on = active.radiated(power)
@@ -203,12 +205,13 @@ class SlottedAloha(RatedAccess):
 
 
 class SpatialReuse(WholeBand):
-    """All clusters use the whole band at the same time; the devices of a cluster take turns; other senders are noise.
+    """All clusters use the whole band simultaneously, and the devices of a cluster take turns to send.
 
-    With `turns: cluster` one device of a cluster sends at a time, in the order of requests. With `turns: coloured`
-    transmissions of a cluster run simultaneously if no device sends or receives in two of them; for transmissions of
-    equal duration, this rule is a greedy distance-2 colouring of the cluster's graph in the order of requests.
-    In either case no device takes part in two transmissions at once, even if it belongs to two clusters (half duplex).
+    Receivers treat the signals of other senders as noise. With `turns: cluster` one device of a cluster sends at a
+    time, in the order of requests. With `turns: coloured` transmissions of a cluster run simultaneously if no device
+    sends or receives in two of them; for transmissions of equal duration, this rule is a greedy distance-2 colouring of
+    the cluster's graph in the order of requests. In either case no device takes part in two transmissions
+    simultaneously, even if it belongs to two clusters (half duplex).
     Ignored here: how devices agree on turns, several antennas, and any interference cancellation.
     """
 

@@ -28,12 +28,12 @@ class Tdma(RatedAccess):
 
 
 class Ofdma(RatedAccess):
-    """Simultaneous transmissions on separate parts of the band, each at full power and with the noise of its part.
+    """Simultaneous transmissions on separate parts of the band, each at full power and with the noise of its own part.
 
     If `subchannels` is set, the band is split into that many fixed equal parts, one per transmission; further
     transmissions wait. Otherwise the scheduler divides the band anew whenever a transmission starts or ends.
     Interference from other cells is spread evenly over the band, as with random frequency hopping.
-    Ignored here: frequency selectivity (a link has equal gain in every part), and the division into resource blocks.
+    Ignored here: frequency selectivity (a link has the same gain in every part), and the division into resource blocks.
     """
 
     subchannels: int | None = Field(default=None, gt=0)
@@ -42,8 +42,8 @@ class Ofdma(RatedAccess):
     scheduler: Literal["equal", "proportional-fair", "equal-finish"] = "equal"
     """How the band is divided among the current transmissions.
 
-    equal: equal parts. proportional-fair: in each fading block, only the link with the highest gain relative to its own
-    mean sends, on the whole band at full power (normalised-SNR scheduling, which equals proportional fairness if rates
+    equal: equal parts. proportional-fair: in each fading block, only the link with the highest ratio of gain to mean
+    gain sends, on the whole band at full power (normalised-SNR scheduling, which equals proportional fairness if rates
     are proportional to SNR); without fading, equal parts. equal-finish: parts with which all transmissions would finish
     at the same time at their mean SNRs, so that the last transmission finishes as early as possible.
     """
@@ -68,7 +68,8 @@ class Ofdma(RatedAccess):
     def power(self, inputs: RateInputs) -> Array | None:
         """Return power shares [bursts, blocks]: 1 for the burst that wins a block, 0 for the other bursts.
 
-        None (full power for all) unless the scheduler is proportional-fair and links fade.
+        If the scheduler is not proportional-fair, or if links never fade, the result is None: all bursts have full
+        power.
         """
         if self.scheduler != "proportional-fair" or inputs.band.constant:
             return None
@@ -103,7 +104,7 @@ class Ofdma(RatedAccess):
 
 
 def on_parts(inputs: RateInputs, share: Array | float) -> Allocation:
-    """SINRs of legs on separate parts of the band; bursts of one sender split the sender's power."""
+    """SINRs of transmissions on separate parts of the band; the bursts of one sender split the sender's power."""
     active = inputs.active
     boost = active.part_of_legs() / share
     clear = inputs.own * boost[:, None]

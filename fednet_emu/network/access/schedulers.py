@@ -10,7 +10,7 @@ from fednet_emu.arrays import Array, IntArray, Mask, bisected, exp, log
 from fednet_emu.radio.rates.base import RateLaw
 
 _LOWEST_SINR, _HIGHEST_SINR, _GRID = 1e-6, 1e14, 8192
-_WIDE_HZ = 2.0**40  # adds no rounding errors (power of two), and makes `narrowest_hz` of a rate law negligible
+_WIDE_HZ = 2.0**40  # a power of two, for no rounding errors; so wide that `narrowest_hz` of a rate law is negligible
 _HALVINGS = 60
 _TIE, _SAME = 1 - 1e-12, 1e-12
 
@@ -19,7 +19,8 @@ def best_of_each_block(signal: Array, mean: Array, first_leg: IntArray) -> IntAr
     """Return, for each block [blocks], the index of the burst with the highest gain relative to its own mean.
 
     The gain of a broadcast is the smallest relative gain of its receivers. Gains that differ only by rounding are a
-    tie, which the first burst wins: bursts on one link that moved between their starts have equal relative gains.
+    tie, which the first burst wins. For example, two bursts of a device that moved between the starts of these bursts
+    have equal relative gains.
 
     Args:
         signal: [legs, blocks] SNR (linear) of each leg in each block.
@@ -33,7 +34,7 @@ def best_of_each_block(signal: Array, mean: Array, first_leg: IntArray) -> IntAr
 
 
 def equal_finish_shares(snr: Array, left_bit: Array, law: RateLaw, bandwidth_hz: float) -> Array:
-    """Return shares [n] of a band, with a sum of at most 1, with which n links finish at the same time.
+    """Return band shares [n], which sum to at most 1, with which n links finish at the same time.
 
     These shares minimise the time until all links have finished. A weak link, whose SINR on a wider part would fall
     below the minimum SINR of the rate law, gets its widest useful part and finishes later; the other links divide the
@@ -42,7 +43,7 @@ def equal_finish_shares(snr: Array, left_bit: Array, law: RateLaw, bandwidth_hz:
 
     Args:
         snr: [n] SNR (linear) of each link on the whole band.
-        left_bit: [n] bits that each link has still to carry.
+        left_bit: [n] remaining bits of each link.
         law: the rate law, which maps SINR and bandwidth in Hz to bit/s.
         bandwidth_hz: width of the band in Hz.
     """
@@ -69,11 +70,12 @@ _LEAST_SHARE = 1e-9
 
 
 def _narrowing(law: RateLaw) -> tuple[float, Callable[[Array], Array]]:
-    """Maximum of the ratio e(x) / x of spectral efficiency to SINR x, and the inverse function of this ratio.
+    """Return the maximum of e(x) / x and the inverse of this ratio; e(x) is the spectral efficiency at the SINR x.
 
-    A link of SNR s on a share a of a band B has the rate a B e(s / a) = s B e(x) / x with x = s / a. With a rate law
-    that has steps, the ratio jumps up as x grows, so its monotone envelope is used: it selects the narrowest part of
-    the band for each rate. The inverse function returns the highest SINR (linear) at which a given ratio is reached.
+    Let s be the SNR of a link on the whole band of B Hz. On the share a of the band, its rate is a B e(s / a), which
+    equals s B e(x) / x with x = s / a. With a rate law that has steps, the ratio jumps up as x grows, so its monotone
+    envelope is used: it selects the narrowest part of the band for each rate. The inverse function returns the highest
+    SINR (linear) at which a given ratio is reached.
     """
     lowest = max(law.min_sinr * (1.0 + 1e-12), _LOWEST_SINR)
     log_sinr = np.linspace(log(lowest), log(_HIGHEST_SINR), _GRID)
@@ -87,10 +89,10 @@ def _narrowing(law: RateLaw) -> tuple[float, Callable[[Array], Array]]:
 def _least_time(
     narrowing: tuple[float, Callable[[Array], Array]], work: Array, snr: Array, budget: float
 ) -> tuple[Array, Mask]:
-    """Return shares with which links finish together, and a mask of links that have their widest useful share.
+    """Return band shares with which links finish together, and a mask of the links that have their widest useful share.
 
     The sum of the shares is at most `budget`. A link that must finish in the time T needs the share snr / x(work / T),
-    which falls as T grows; T is found by bisection.
+    where x is the inverse function in `narrowing`. This share falls as T grows; T is found by bisection.
     """
     most, sinr = narrowing
     low = float(np.max(work)) / most

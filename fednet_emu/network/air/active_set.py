@@ -23,9 +23,9 @@ LEG = np.dtype([
     ("row", np.int64), ("until_ns", np.int64), ("left_nbit", np.float64), ("outage", np.bool_), ("dead", np.bool_),
     ("slot_rate_bps", np.float64), ("slot_sinr", np.float64), ("slot_carries", np.bool_),
 ], align=True)  # fmt: skip
-"""Fields of a leg: row of its receiver; time in ns of its timeout, or earlier departure of its sender or receiver;
-remaining bits times 1e9, rounded; whether it had an outage; whether it can never be delivered; in the current slot,
-its rate in bit/s, its SINR (linear), and whether it carries bits."""
+"""Fields of a leg: row of its receiver; time in ns of its timeout, or of the departure of its sender or receiver if
+that comes first; remaining bits times 1e9, rounded; whether it had an outage; whether it can never be delivered; in the
+current slot, its rate in bit/s, its SINR (linear), and whether it carries bits."""
 BURST = np.dtype([
     ("cell", np.int64), ("legs", np.int64), ("column", np.int64), ("power_s", np.float64), ("slot_power", np.float64)
 ])  # fmt: skip
@@ -45,7 +45,7 @@ class ActiveSet:
 
     Attributes:
         legs: the legs of all bursts, in the order of the bursts.
-        work: what each leg still has to carry, as integers in the units of `kernel.work`; see `carry`.
+        work: remaining work of each leg, as integers in the units of `kernel.work`; see `carry`.
         leg: array of `LEG` records, one per leg; updated in place.
         burst: array of `BURST` records, one per burst; updated in place.
         plain: True if every burst has exactly one leg.
@@ -142,7 +142,7 @@ class ActiveSet:
         self.work, self.leg["left_nbit"] = work, left
 
     def move(self) -> None:
-        """Account for the energy used so far, hand over bursts whose cell has changed, and look up all links again."""
+        """Add up the energy used so far, hand over bursts of devices in a new cell, and look up all links again."""
         for burst, power_s in zip(self.bursts, self.burst["power_s"].tolist(), strict=True):
             burst[0].settle(power_s)
         self.burst["power_s"] = 0.0
@@ -153,7 +153,7 @@ class ActiveSet:
         self.gains.move()
 
     def _hand_over(self, moved: IntArray) -> None:
-        """Move bursts, given by their indices and with one leg each, to the base stations of their new cells."""
+        """Move the bursts at the given indices, each of which has one leg, to the base stations of their new cells."""
         legs, bursts = self.legs_of(moved), [self.bursts[place] for place in moved.tolist()]
         of_leg, of_burst, work = self.leg.take(legs), self.burst.take(moved), [self.work[leg] for leg in legs.tolist()]
         self.remove_legs(legs)
@@ -219,7 +219,7 @@ class ActiveSet:
         return [column[sender] for sender, _ in senders]
 
     def _forget_senders(self, columns: IntArray) -> None:
-        """Subtract one burst per entry of `columns` from the count of its sender; drop senders with no bursts left."""
+        """For each entry of `columns`, subtract 1 from the sender's number of bursts; drop senders without bursts."""
         silent = []
         for column, sender in zip(columns.tolist(), self.gains.senders.take(columns).tolist(), strict=True):
             self._bursts_of[sender] -= 1
@@ -233,7 +233,7 @@ class ActiveSet:
         self.burst["column"] -= np.searchsorted(gone, self.burst["column"])
 
     def _radios(self, leg: Transfer) -> tuple[int, int]:
-        """Radios (sender, receiver) of a leg; with several cells, the cell's base station stands for the server."""
+        """Radios (sender, receiver) of a leg; with several cells, the cell's base station replaces the server."""
         if not self._several_cells:
             return leg.sender, leg.receiver
         station = radio_of(leg.cell)
@@ -300,7 +300,7 @@ class ActiveSet:
 
 
 def _drop(items: list[Any], places: IntArray) -> None:
-    """Delete the items at the increasing indices `places`: few items one by one, many items by a new list."""
+    """Delete the items at the increasing indices `places`: a few items one by one, many by building a new list."""
     if len(places) < _FEW:
         for place in reversed(places.tolist()):
             del items[place]

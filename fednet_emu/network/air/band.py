@@ -39,8 +39,8 @@ lowest SINR (linear) of the blocks that reached the SINR threshold."""
 
 
 QuickEnds = tuple[Array, Mask, Array]
-"""Transfers on separate links: end times [links] in ns, whether each transfer ends within the computed blocks [links],
-and the lowest SINR (linear) of each transfer [links]."""
+"""Results of transfers on separate links: end times [links] in ns, whether each transfer ends within the computed
+blocks [links], and the lowest SINR (linear) of each transfer [links]."""
 
 ForOne = tuple[float, float, float, Callable[[float, bool], float], Callable[[float, float], float], int, bool]
 """Parameters of a link alone in the band: share of the band, share in Hz, SINR threshold, functions for the fading gain
@@ -61,7 +61,7 @@ class Band:
         access_key: key of the random draws of random access.
         reception: how the receiver combines the signals of its antennas.
         share: fraction of the band that a lone burst uses.
-        threshold: SINR (linear) below which a block carries no bits, in addition to the rate law's limit.
+        threshold: minimum SINR (linear) at which a block carries bits; the rate law may require a higher SINR.
         slot_ns: length in ns of the access scheme's slots; `FOREVER_NS` for a scheme without slots.
         down: True if base stations send in the band, and devices receive.
     """
@@ -111,7 +111,8 @@ class Band:
     def doubtful_snr(self) -> float:
         """Mean SNR (linear) above which a link alone in the band is sure to carry bits at some time.
 
-        Above this SNR, `carries` need not be called. A rate law with outage sends at any SINR, and loses bits instead.
+        Above this SNR, `carries` need not be called. With a rate law that has outages, a link sends at any SINR, and an
+        outage loses the transmission.
         """
         fading, share = self.fading.combined(self.reception.branches(1)), self.share
         needed = max(0.0 if self.outage_sinr > 0 else self.law.min_sinr, self.threshold)
@@ -201,12 +202,15 @@ class Band:
             blocks = min(2 * blocks, _MANY_BLOCKS)
 
     def soon_through(self, snr: Array, fading_key: Keys, size_bit: float, start_ns: int) -> QuickEnds:
-        """Compute the result of `alone` for transfers on many links [links], up to rounding, over a few blocks."""
+        """Compute the results of `alone` for transfers on many links [links], for a few blocks only.
+
+        The results have rounding errors.
+        """
         edges_ns, sinr, rate_bps = self.pace(snr, fading_key, start_ns, 1 if self.constant else _FEW_BLOCKS // 4)
         needed = needed_ns(edges_ns, rate_bps, np.full(len(snr), size_bit * NS_PER_S))
         after_ns = edges_ns[1:] - float(start_ns)
         sinr = np.where(sinr >= self.threshold, sinr, math.inf)
-        sinr[:, 1:][needed[:, None] * (1 + ROUGHLY) < after_ns[:-1]] = math.inf  # blocks after the link's end
+        sinr[:, 1:][needed[:, None] * (1 + ROUGHLY) < after_ns[:-1]] = math.inf  # blocks after the end of the transfer
         return start_ns + needed, needed <= after_ns[-1], sinr.min(axis=1)
 
     def pace(self, snr: Array, fading_key: Keys, from_ns: int, blocks: int) -> tuple[IntArray, Array, Array]:
@@ -226,7 +230,7 @@ class Band:
         return np.asarray(self.rates_bps(snr / self.share, self.share), np.float64)
 
     def rates_bps(self, sinr: Array, share: Array | float) -> Array:
-        """Rates in bit/s on shares of the band; 0 below the SINR threshold of the access scheme."""
+        """Rates in bit/s on the shares `share` of the band; 0 at SINRs below the threshold of the access scheme."""
         rate_bps = self.law.rates_bps(sinr, self.bandwidth_hz * share)
         return rate_bps if self.threshold <= 0 else np.where(sinr >= self.threshold, rate_bps, 0.0)
 
@@ -245,7 +249,10 @@ class Band:
             )
 
     def blocks(self, from_ns: int, count: int) -> tuple[IntArray, IntArray]:
-        """Edges [blocks + 1] in ns and numbers [blocks] of the next slots or fading blocks, or of one endless block."""
+        """Return edges [blocks + 1] in ns and numbers [blocks] of the next slots or fading blocks.
+
+        The result is a single endless block if the gains never change.
+        """
         length_ns = self.slot_ns if self.slotted else self.coherence_ns
         first = from_ns // length_ns
         if length_ns == FOREVER_NS:
@@ -278,15 +285,15 @@ class Band:
 
 
 def needed_ns(edges_ns: IntArray, rate_bps: Array, left: Array) -> Array:
-    """Estimate the times [links] in ns that links need for their bits from the first block edge on.
+    """Estimate the times [links] in ns, counted from the first block edge, in which links carry their remaining bits.
 
-    The last block is taken as endless. The result is infinity if a link has rate 0 in the last block and bits remain,
-    and NaN if a link has rate 0 and no bits remain.
+    The last block is assumed to be endless. The result is infinity if a link has rate 0 in the last block and bits
+    remain, and NaN if a link has rate 0 and no bits remain.
 
     Args:
         edges_ns: [blocks + 1] edges of the blocks in ns.
         rate_bps: [links, blocks] rates in bit/s.
-        left: [links] bits to carry, times 1e9.
+        left: [links] remaining bits, times 1e9.
     """
     if len(edges_ns) == 2 and least(rate_bps[:, 0], initial=math.inf) > 0:
         return np.asarray(left / rate_bps[:, 0])

@@ -21,14 +21,14 @@ _PAIR = np.dtype([("mean", np.float64), ("key", np.uint64)])
 class LinkGains:
     """Matrices [receivers, senders] of mean SNRs and fading keys, with fading gains for some blocks.
 
-    A row is a receiving radio, kept while a transfer to this radio is on the air. A column is a sending radio, kept
-    while one of its bursts is on the air. The link of a pair is looked up when its second radio is added, and again
-    when a movement period begins.
+    Each row belongs to a receiving radio, and exists while a transfer to this radio is on the air. Each column belongs
+    to a sending radio, and exists while one of its bursts is on the air. The link of a pair is looked up when its
+    second radio is added, and again when a movement period begins.
 
     Attributes:
         receivers: [receivers] numbers of the receiving radios.
         senders: [senders] numbers of the sending radios.
-        lowest: a lower bound of `mean`, over all pairs since the set was last empty or devices last moved.
+        lowest: a lower bound of all values in `mean` since the matrices were last empty or devices last moved.
         mean: [receivers, senders] SNR (linear) at the sender's power, averaged over fading, with all antennas of the
             receiver combined; 0 if sender and receiver are the same radio.
     """
@@ -111,7 +111,7 @@ class LinkGains:
         self._changed()
 
     def leave(self, rows: IntArray) -> IntArray | None:
-        """Record the end of one leg for each entry of `rows` (rows may repeat), and remove rows that have no legs left.
+        """Record the ends of legs, given the row of each leg (rows may repeat), and remove rows without further legs.
 
         Returns:
             The new index of each old row, or None if all rows remain.
@@ -147,14 +147,14 @@ class LinkGains:
             self._numbers = numbers
             gain = self._gain = Roomy(self._band.gains(self._keys[:, :, None], numbers))
         elif len(known) != len(numbers):
-            skip = int(first - known[0])  # so that new rows and columns need only gains of these blocks
+            skip = int(first - known[0])  # drops earlier blocks, for which new rows and columns would need gains
             gain, self._numbers = Roomy(gain.now[:, :, skip : skip + len(numbers)]), numbers
             self._gain = gain
         heard: Array = mean * gain.now
         return heard
 
     def know(self, numbers: IntArray, gain: Array) -> None:
-        """Store given fading gains [receivers, senders, blocks] for consecutive blocks."""
+        """Store fading gains [receivers, senders, blocks], already computed elsewhere, for consecutive blocks."""
         self._numbers, self._gain = numbers, Roomy(gain)
 
     def combined(self, rows: IntArray, columns: IntArray, numbers: IntArray, branches: int) -> Array:
@@ -163,7 +163,7 @@ class LinkGains:
         return mean[:, None] * self._band.gains(self._keys[rows, columns][:, None], numbers, branches)
 
     def in_sight(self, rows: IntArray, columns: IntArray) -> Mask:
-        """Mask [pairs] of the links, each from one sender to one receiver, that have line of sight."""
+        """Mask [pairs] of the sender-receiver pairs that have line of sight."""
         return (self._keys[rows, columns] & np.uint64(1)).astype(np.bool_)
 
     def deaf(self, rows: Places, columns: Places) -> Mask | None:

@@ -1,7 +1,6 @@
 """Default timeouts of transfers, which follow from the size of a transfer and the mean rate of its link.
 
-Rates are averaged over fading. They are tabulated in steps of 0.5 dB of the mean SNR, in one table for all links of a
-band.
+Rates are averaged over fading. One table for all links of a band has the rates in steps of 0.5 dB of the mean SNR.
 """
 
 from __future__ import annotations
@@ -25,18 +24,19 @@ LEAST_S, MOST_S = 60.0, 3600.0
 
 NOTICE_S = 1.0
 """Time in s after which a sender knows that its receiver is out of reach, unless the timeout is shorter. The value is
-the default of the timers T300 and T310 of 5G NR, after which a connection has failed (TS 38.331). The sender is silent
-during this time. The time is above 0 because a sender that retries at once would otherwise loop at one instant."""
+the default of the timers T300 and T310 of 5G NR, after which a connection has failed (TS 38.331). The sender sends
+nothing during this time. The time is above 0 because a sender that retries immediately would otherwise loop at one
+instant."""
 
 _LOW_DB, _HIGH_DB, _STEP_DB = -60.0, 80.0, 0.5
 _LEVELS = round((_HIGH_DB - _LOW_DB) / _STEP_DB) + 1
 _QUANTILES = 40
-"""Sample points of the fading distribution in each decade of its upper tail."""
+"""Number of sample points of the fading distribution in each decade of its upper tail."""
 _DIGITS = 64
 
 
 Pace = tuple[Array, Array]
-"""Means at each SNR level [levels]: rate in bit/s, and time in s until the first fading block that carries bits."""
+"""Mean rate in bit/s at each SNR level [levels], and mean time in s until the first fading block that carries bits."""
 
 
 def _expected_s(pace: Pace, size_bit: float) -> Array:
@@ -49,20 +49,20 @@ def _expected_s(pace: Pace, size_bit: float) -> Array:
 class Patience:
     """Timeouts of the transfers of a band.
 
-    A timeout is `TIMES` times the expected duration, rounded up to whole seconds, and within `LEAST_S` to `MOST_S`. If
-    bursts split the band, the expected duration assumes the maximum number of simultaneous bursts. If bursts interfere
-    with each other, their rates are not known beforehand and all timeouts are `MOST_S`. A transfer is not started if it
-    would take more than `MOST_S` alone and without interference.
+    A timeout is `TIMES` times the expected duration, rounded up to whole seconds, but at least `LEAST_S` and at most
+    `MOST_S`. If bursts split the band, the expected duration assumes the maximum number of simultaneous bursts. If
+    bursts interfere with each other, their rates are not known beforehand and all timeouts are `MOST_S`. A transfer is
+    not started if it would take more than `MOST_S` alone and without interference.
 
     Args:
         band: the band.
         least_share: fraction of the band for each burst at the maximum number of simultaneous bursts; None for the
             fraction that a lone burst uses.
-        disturbed: True if the signals of other senders are noise.
+        disturbed: True if simultaneous bursts interfere with each other.
 
     Attributes:
-        ample: indexed by the number of binary digits of a size in bits: the mean SNR (linear) from which on a transfer
-            of this size has the timeout `LEAST_S`; infinity until the SNR is computed.
+        ample: the lowest mean SNR (linear) at which a transfer has the timeout `LEAST_S`, indexed by the number of
+            binary digits of its size in bits; infinity until the SNR is computed.
     """
 
     def __init__(self, band: Band, least_share: float | None = None, *, disturbed: bool = False) -> None:
@@ -107,7 +107,7 @@ class Patience:
         return np.where(in_sight, *rates)
 
     def _ample(self, size_bit: int) -> float:
-        """Mean SNR (linear) from which on a message has the timeout `LEAST_S`, with or without line of sight."""
+        """Lowest mean SNR (linear) at which a message has the timeout `LEAST_S`, with or without line of sight."""
         expected_s = np.array([_expected_s(pace, size_bit) for of_state in self._paces for pace in of_state]).max(
             axis=0
         )
@@ -117,7 +117,7 @@ class Patience:
 
     @cached_property
     def _paces(self) -> list[list[Pace]]:
-        """Mean rates and waits without and with line of sight, each for the smallest and largest share of the band."""
+        """`Pace` without and with line of sight, each for the smallest and the largest share of the band."""
         band = self._band
         fading = band.fading.combined(band.reception.branches(1))
         states = (False, True) if fading.peak(False) != fading.peak(True) else (False,)
@@ -135,7 +135,7 @@ def _place(snr: Array) -> Array:
 
 @lru_cache(maxsize=256)
 def _pace(band: Band, share: float, block_s: float, los: bool) -> Pace:
-    """Mean rates and waits at each SNR level, for links with a share of a band.
+    """Mean rates and mean waiting times at each SNR level, see `Pace`, for links with a share of a band.
 
     Args:
         band: the band, with the combined fading of all antennas.

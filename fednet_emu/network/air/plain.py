@@ -2,8 +2,9 @@
 
 The results of `PlainAir` and `SharedAir` are bit-identical; tests compare both. As long as devices do not move and each
 device sends one burst to the server, one array of senders replaces the matrices of receivers and senders, the legs and
-the cells. This saves about seventy calls of methods of `SharedAir`, `ActiveSet`, `LinkGains` and `rate_cells`, which
-take half of the computing time per change. If any other burst starts, a `SharedAir` takes over until the band is empty.
+the cells. For each start or end of a burst, this saves about seventy calls of `rate_cells` and of methods of
+`SharedAir`, `ActiveSet` and `LinkGains`, which take half of the computing time. If any other kind of burst starts, a
+`SharedAir` takes over until the band is empty.
 """
 
 from __future__ import annotations
@@ -46,13 +47,14 @@ def shared_air(sharing: Sharing, band: Band, links: LinksOverTime, cells: int) -
 
 @final
 class PlainAir(Air):
-    """The uplinks of one cell, as described in the docstring of the module.
+    """Uplink bursts to one cell under the conditions that the docstring of the module states.
 
     Args:
         rule: function that returns the allocation of each sender, see `Sharing.plain_rule`; None if senders take turns.
         band: the band, with one antenna, without slots, and with a rate law without outage.
         general: an empty `SharedAir` of the band, for all other bursts.
-        duty: share of the time in which senders take turns, see `Sharing.plain_duty`; None if all send all the time.
+        duty: share of the time in which any sender transmits, see `Sharing.plain_duty`; None if all senders transmit
+            all the time.
     """
 
     def __init__(
@@ -71,14 +73,14 @@ class PlainAir(Air):
         self._work: list[int] = []
         self._until_ns: list[int] = []
         self._first_until_ns = FOREVER_NS
-        self._numbers: list[int] = [] if self._steady_gain is None else [0]  # numbers of the blocks with known gains
+        self._numbers: list[int] = [] if self._steady_gain is None else [0]  # numbers of the blocks with cached gains
         self._edges_ns: list[int] = []  # edges of the planned blocks; empty without a plan
         self._rate_bps: Array = np.empty((0, 0))  # [blocks, senders]
         self._next_ns = self._end_ns = FOREVER_NS
         self._due: list[int] = []  # indices of the bursts that are delivered at `_end_ns`
 
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Add bursts, and plan the rates from now on; if a burst is not plain, `SharedAir` takes over all bursts."""
+        """Add bursts and plan rates from now on; `SharedAir` takes over if a burst violates the conditions."""
         if bursts and not self.is_plain and not len(self._general):
             self.is_plain, self.blocks = True, self._general.blocks
         if not self.is_plain:
@@ -209,7 +211,7 @@ class PlainAir(Air):
             for place in (needed <= soonest + NEAR_NS).nonzero()[0].tolist():
                 per_ns = int(float(rate_bps[0, place]) * SCALE)
                 its_end_ns = since_ns - -work[place] // per_ns if per_ns else FOREVER_NS
-                if its_end_ns > edges_ns[1]:  # not in the first block
+                if its_end_ns > edges_ns[1]:  # the burst does not end in the first block
                     its_end_ns = end_of(work[place], rate_bps[:, place], edges_ns)
                 if its_end_ns < end_ns:
                     end_ns, due = its_end_ns, [place]

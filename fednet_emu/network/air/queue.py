@@ -12,7 +12,7 @@ from fednet_emu.network.air.transfer import Burst, Transfer
 
 
 class TurnQueue:
-    """Waiting bursts of each cell or cluster in the order of their requests, and the count of occupied slots.
+    """Queue of waiting bursts in each cell or cluster, in the order of requests, with a limit on simultaneous bursts.
 
     Args:
         places: maximum number of simultaneous bursts in one cell or cluster; None for no limit.
@@ -23,9 +23,10 @@ class TurnQueue:
         places: the argument `places`.
         clustered: True if bursts belong to clusters.
         lane: function that returns the cell or the cluster of a transfer.
-        only: the queue of the only cell, from which the medium starts bursts; None with several cells or clusters.
+        only: the queue of the only cell, from which the medium itself starts bursts; None with several cells or
+            clusters.
         changed: the cells in which a burst has been added or has ended since the last `start_ready`.
-        left: number of further bursts that may start, over all cells, as counted by the medium.
+        left: number of further bursts that may start, summed over all cells; the medium updates this number.
     """
 
     def __init__(self, places: int | None, cells: int | None = 1) -> None:
@@ -47,7 +48,7 @@ class TurnQueue:
         cell = self.lane(burst[0])
         if self.clustered:
             self._added += 1
-            self._unblocked[cell].append((self._added, burst))  # still a heap, because the numbers increase
+            self._unblocked[cell].append((self._added, burst))  # still a heap: serial numbers increase
         else:
             self._queues[cell].append(burst)
         self.changed.add(cell)

@@ -13,7 +13,7 @@ from fednet_emu.network.air.sharing import Active, RateInputs, Sharing
 
 
 class Rated(NamedTuple):
-    """SINRs, rates and powers of all legs and bursts of a band over some blocks.
+    """SINRs, rates and powers of all legs and bursts in a band, over consecutive blocks.
 
     Attributes:
         sinr: [legs, blocks] SINR (linear).
@@ -35,7 +35,7 @@ _QUIET = np.ones((1, 1))
 
 
 def rate_cells(on_air: ActiveSet, sharing: Sharing, band: Band, numbers: IntArray) -> Rated:
-    """Compute the rates of all bursts on the air in the blocks with these numbers [blocks].
+    """Compute the rates of all bursts on the air in the blocks with the numbers `numbers` [blocks].
 
     Signals from other cells count as noise, with the power radiated in each block and spread evenly over the band.
     """
@@ -72,7 +72,7 @@ def _branches(sharing: Sharing, band: Band, cell: Active) -> int:
 
 
 def _pairs(on_air: ActiveSet, cell: Active) -> tuple[IntArray, IntArray]:
-    """Rows and columns in `on_air.gains` of the links of a cell's legs."""
+    """Indices of a cell's links in `on_air.gains`: the row and the column of each leg."""
     columns = on_air.burst["column"][on_air.burst_of_leg]
     return on_air.leg["row"][cell.legs], columns[cell.legs]
 
@@ -116,7 +116,7 @@ def _rated(sharing: Sharing, inputs: RateInputs, power: Array | None, dead: Mask
 
 
 def _noise_and_other_cells(cells: list[Active], powers: list[Array | None], heard: Array) -> Array:
-    """Noise plus interference from other cells at each receiver [receivers, blocks], relative to the noise alone."""
+    """Noise plus interference from other cells at each receiver [receivers, blocks], as a multiple of the noise."""
     receivers, senders, blocks = heard.shape
     foreign, radiated = np.ones((receivers, senders), np.bool_), np.zeros((senders, blocks))
     for cell, power in zip(cells, powers, strict=True):

@@ -1,4 +1,4 @@
-"""Arrays with spare capacity: entries are added at the end and removed anywhere; their order stays."""
+"""Arrays with spare capacity: entries are added at the end and removed anywhere, without a change of their order."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Models of the transmissions on the air in one band, whose rates may depend on each other.
 
-`SeparateAir` holds bursts that do not affect each other, so that end times are computed at the start of a burst.
-`SharedAir`, in its own module, recomputes all rates at every change.
+`SeparateAir` holds bursts that do not affect each other, so that it computes the end time of a burst at its start.
+`SharedAir`, in its own module, recomputes all rates whenever a burst starts or ends.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _MANY_LEGS = 16
 _AHEAD_BLOCKS = 256
 _AHEAD = 4
 """A burst is computed for the next `_AHEAD_BLOCKS` fading blocks, then up to `_AHEAD` times its time on the air so far.
-This limits the work for a transfer that is soon cancelled, and adds at most a third for a long transfer."""
+This limits the computing time for a transfer that is soon cancelled, and adds at most a third for a long transfer."""
 
 
 _KNOWN_RATES = 1 << 16
 """Number of links without fading whose rates are cached."""
 
 Power = tuple[Transfer, Sequence[int], Sequence[float]]
-"""Power of a burst over time: the first leg of the burst, the times in ns at which the power changes, and from each
-time on the share of the sender's power that the burst uses."""
+"""Power of a burst over time: the first leg of the burst, the times in ns at which the power changes, and the share of
+the sender's power that the burst uses from each of these times on."""
 
 Rates = tuple[Burst, Sequence[int], Array]
 """Rates of a burst over time: the burst, the start times [blocks] in ns of the blocks, and the rates [legs, blocks] in
@@ -60,14 +60,14 @@ class Air(ABC):
 
     @abstractmethod
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Give up a leg of a burst; the caller has set `until_ns` of the leg to `now_ns`."""
+        """Give up a leg of a burst; the caller must have set `until_ns` of the leg to `now_ns`."""
 
     @abstractmethod
     def advance(self, now_ns: int) -> list[Burst]:
         """Carry bits until now; remove and return the bursts that have ended, with carried bits and outcome set."""
 
     def extend(self, leg: Transfer, bits: int) -> None:
-        """Give more bits to the leg of a burst with one leg, before `advance`; no effect by default."""
+        """Add bits to the only leg of a burst, before `advance`; no effect by default."""
         return
 
     def move(self) -> None:
@@ -90,7 +90,7 @@ that is still on the air then has no outcome and fewer bits than its size, and t
 
 
 class SeparateAir(Air):
-    """Bursts that do not affect each other, so that only a cancellation can change an end time.
+    """Bursts that do not affect each other, so that only a cancellation can change the end time of a burst.
 
     Senders send all the time, at rates that are known at the start of a burst.
 
@@ -119,12 +119,12 @@ class SeparateAir(Air):
         heapify(self._ends)
 
     def advance(self, now_ns: int) -> list[Burst]:
-        """Remove and return the bursts that have ended by now; bursts with equal end times are in order of start."""
+        """Remove and return the bursts that have ended by now, sorted by end time, then by start."""
         ended, ends = [], self._ends
         while ends and ends[0][0] <= now_ns:
             burst = ends[0][2]
             is_long = now_ns - burst[0].started_ns >= self._ahead_ns
-            if is_long and any(leg.air_bit < leg.size_bit and not leg.lost for leg in burst):  # without an outcome
+            if is_long and any(leg.air_bit < leg.size_bit and not leg.lost for leg in burst):  # no outcome yet
                 heapreplace(ends, (self._again_ns(burst, now_ns), ends[0][1], burst))
             else:
                 ended.append(heappop(ends)[2])

@@ -1,8 +1,8 @@
 """Bursts that are on the air at the same time and whose rates depend on each other.
 
-Rates are planned over the next blocks. When a burst starts or ends, or when the plan runs out, the bits carried so far
-are subtracted and a new plan is made. Work is counted in integers (`kernel.work`), so that the sum of rate x duration
-over all segments equals the payload exactly, after any number of changes to the plan.
+Rates are planned over the next fading blocks. When a burst starts or ends, or when the plan runs out, the carried bits
+are subtracted from each burst's remaining bits, and a new plan is made. Work is counted in integers (`kernel.work`), so
+that the sum of rate x duration over all segments equals the payload exactly, after any number of changes to the plan.
 """
 
 from __future__ import annotations
@@ -126,9 +126,10 @@ class SharedAir(Air):
         return self._plan.next_ns
 
     def move(self) -> None:
-        """Start a movement period, after `advance`: look up all links again; legs continue in their current cells.
+        """Start a movement period, after `advance`: look up all links again.
 
-        The energy used so far is added up first, because transmit powers may change.
+        Transfers continue in the cells to which they are now assigned. The energy used so far is added up first,
+        because transmit powers may change.
         """
         if len(self._on_air):
             self._on_air.move()
@@ -203,7 +204,7 @@ class SharedAir(Air):
     # ---- the flow of bits --------------------------------------------------------------------------------------------
 
     def _flow(self, now_ns: int) -> None:
-        """Subtract the bits carried since the last call at the planned rates, at most each leg's remaining bits."""
+        """Subtract the bits that each leg has carried since the last call, at most the remaining bits of the leg."""
         plan, on_air = self._plan, self._on_air
         if plan is not None and now_ns > self._since_ns:
             rates, power = plan.rated.rate_bps, plan.rated.power
@@ -240,7 +241,7 @@ class SharedAir(Air):
         if band.slotted and since_ns % band.slot_ns:
             rated = self._resume_slot(rated)
         if self._moving:
-            rated = rated._replace(dead=None)  # a moving device out of reach may return
+            rated = rated._replace(dead=None)  # a moving device that is out of reach may return
         on_air.mark_dead(rated.dead)
         needed = needed_ns(edges_ns, rated.rate_bps, on_air.leg["left_nbit"])
         ends = on_air.of_bursts(np.maximum, needed)
@@ -258,7 +259,7 @@ class SharedAir(Air):
         return Plan(edges, rated, needed, first_ns, next_ns)
 
     def _first_end_ns(self, edges: list[int], rate_bps: Array, needed: Array, ends: Array, soonest: float) -> int:
-        """Exact first time in ns at which all legs of a burst are delivered; `FOREVER_NS` if it is after the plan."""
+        """Exact first time in ns at which all legs of a burst are delivered; `FOREVER_NS` if the plan ends earlier."""
         on_air, since_ns = self._on_air, self._since_ns
         if not since_ns + soonest < edges[-1] + NEAR_NS:
             return FOREVER_NS
@@ -293,7 +294,7 @@ def blocks_after(edges_ns: list[int], now_ns: int, blocks: int) -> int:
 
 
 def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
-    """Time in ns at which `work` is done at the rates [blocks] of a plan; `FOREVER_NS` if that is after the plan."""
+    """Time in ns at which `work` is done at the rates [blocks] of a plan; `FOREVER_NS` if the plan ends earlier."""
     if not work:
         return edges_ns[0]
     for rate, start_ns, end_ns in zip(rate_bps.tolist(), edges_ns, edges_ns[1:], strict=False):
@@ -307,7 +308,7 @@ def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
 
 
 def _in_outage(plan: Plan, since_ns: int, outage_sinr: float) -> Mask:
-    """Mask [legs] of the legs whose SINR was below `outage_sinr` in a used block of the plan's first `since_ns` ns."""
+    """Mask [legs] of the legs whose SINR was below `outage_sinr` in a block used in the plan's first `since_ns` ns."""
     edges_ns = np.array(plan.edges_ns)
     starts_ns = (edges_ns[:-1] - edges_ns[0]).astype(np.float64)
     spanned = starts_ns + 1e-3 < np.minimum(plan.needed_ns, since_ns)[:, None]  # 1e-3: tolerance for rounding errors

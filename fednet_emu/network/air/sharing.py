@@ -25,13 +25,13 @@ class Active(NamedTuple):
         receiver: [legs] index of each leg's receiver, a row of `mean`.
         sender: [bursts] index of each burst's sender, a column of `mean`.
         radio: [senders] numbers of the sending radios, used as keys of their random draws.
-        part: [bursts] share of the sender's power for each burst if the sender transmits all its bursts at once.
+        part: [bursts] share of the sender's power for each burst if the sender transmits all its bursts simultaneously.
         left_bit: [legs] remaining bits at the last change.
         mean: [receivers, senders] SNR of each sender at its transmit power, averaged over fading.
         deaf: [receivers, senders] True if receiver and sender are the same radio, which cannot receive while it sends;
             None if there is no such pair.
         grants: [bursts, 2] planned share of the band for each burst, and its noise plus interference relative to the
-            noise alone; None unless the scheme is `planned`.
+            noise alone; None if the scheme is not `planned`.
         slice_of: [bursts] index of each burst's network slice; None without slices.
         plain: True if every sender has one burst with one leg, all legs have the same receiver, and legs, bursts and
             senders have equal indices. Every `part` is then 1.
@@ -83,7 +83,7 @@ class RateInputs(NamedTuple):
         own: [legs, blocks] SNR of each leg at its sender's full power, with fading and all antennas combined.
         heard: [receivers, senders, blocks] received power of each sender at full power, relative to the noise.
         noise: [receivers, blocks] noise plus interference from other cells, relative to the noise alone.
-        numbers: [blocks] numbers of the blocks.
+        numbers: [blocks] numbers of the blocks, which are keys of random draws.
         band: the band.
     """
 
@@ -106,7 +106,7 @@ class Allocation(NamedTuple):
         sinr: [legs, blocks] SINR (linear).
         share: fraction of the band for each leg, in a shape that broadcasts against [legs, blocks].
         clear: [legs, blocks] SNR (linear) on the share of the band, without interference.
-        carries: [legs, blocks] True if the leg may carry bits in the block; None if all legs may. A leg with a SINR
+        carries: [legs, blocks] True if the leg may carry bits in the block; None if all legs may. A leg with an SINR
             below the scheme's threshold carries no bits in any case.
     """
 
@@ -128,7 +128,7 @@ class Sharing(ABC):
     def power(self, inputs: RateInputs) -> Array | None:
         """Return the share of its sender's power that each burst uses in each block [bursts, blocks].
 
-        None if every sender sends all the time and splits its power equally among its bursts.
+        The result None means that every sender sends all the time and splits its power equally among its bursts.
         """
         return None
 
@@ -143,7 +143,7 @@ class Sharing(ABC):
 
     @property
     def plain_duty(self) -> float | None:
-        """Share of the time in which any sender transmits, if senders take turns; None if all send all the time."""
+        """Share of the time in which any sender transmits if senders take turns; None if all transmit all the time."""
         return None
 
     @abstractmethod

@@ -17,7 +17,7 @@ from fednet_emu.records.rows import KINDS
 
 
 class Delivery(NamedTuple):
-    """Outcome of one transfer at one receiver; `lost` is the reason for a loss, or empty if the payload has arrived."""
+    """Outcome of one transfer to one receiver; `lost` is the reason for a loss, or empty if the payload has arrived."""
 
     sender: int
     receiver: int
@@ -43,7 +43,7 @@ N = TypeVar("N", Array, float)
 
 
 class Grant(NamedTuple, Generic[N]):
-    """The resources planned for one device in a round (numbers), or for all devices (arrays [n]).
+    """The resources planned in a round for one device (each attribute is a number) or for all devices (arrays [n]).
 
     Attributes:
         share: share of the band; 1 if devices take turns on the whole band, 0 for a device that skips the round.
@@ -73,9 +73,9 @@ class Message(NamedTuple):
     Attributes:
         payload: content to deliver.
         size_bit: number of bits on the air.
-        number: number of the payload in the records; -1 for none.
-        group: key of a broadcast. On a medium with multicast, messages that one sender sends at one instant with equal
-            `group` are one broadcast; a message with None is a separate transfer.
+        number: serial number of the payload in the records; -1 for a payload without such a number.
+        group: key of a broadcast. On a medium with multicast, messages that a sender sends at the same instant with the
+            same `group` are one broadcast; a message whose `group` is None is a separate transfer.
         grant: planned resources of the transfer; None without a plan.
     """
 
@@ -88,7 +88,7 @@ class Message(NamedTuple):
 
 @dataclass(slots=True)
 class Phases:
-    """Delays of one transfer, apart from its wait in the queue and its airtime, and the sizes of its message.
+    """Sizes of a transfer's message, and all delays of the transfer except its wait in the queue and its airtime.
 
     Attributes:
         payload_bit: bits of the payload that is handed to the transport protocol.
@@ -98,7 +98,7 @@ class Phases:
         setup_ns: delay in ns for the setup of a connection, and for software.
         gap_ns: total time in ns, after the first bit on the air, in which the sender waits for acknowledgements.
         tail_ns: time in ns from the last bit on the air to its reception.
-        window_bit: bits that the first round trip may carry; 0 for no limit.
+        window_bit: maximum number of bits in the first round trip; 0 for no limit.
         refused: reason for the loss of a transfer that is not sent after its delays; empty for a transfer that is sent.
     """
 
@@ -118,7 +118,7 @@ class Phases:
         return self.setup_ns + self.access_ns
 
     def cut(self, passed_ns: int) -> None:
-        """Shorten the delays of a transfer that ended `passed_ns` after its request, before it started."""
+        """Truncate the delays of a transfer that was cancelled before it started, `passed_ns` after its request."""
         self.setup_ns = min(self.setup_ns, passed_ns)
         self.access_ns = min(self.access_ns, passed_ns - self.setup_ns)
 
@@ -141,7 +141,7 @@ class Transfer(Completion):
         receiver: int,
         message: Message,
     ) -> None:
-        self.env = clock  # as in `Completion.__init__`, without the call
+        self.env = clock  # same code as in `Completion.__init__`, which is faster than a call
         self.callbacks = []
         self._ok = True
         self.kind = kind
@@ -215,7 +215,7 @@ class Unheard:
 
     @property
     def is_forgotten(self) -> bool:
-        """True if no process has waited for the transfer, and no process still can."""
+        """True if no process has waited for the transfer, and no process can wait for it any more."""
         return self._transfer() is None and "late" not in self._attributes
 
     def describe(self) -> str:

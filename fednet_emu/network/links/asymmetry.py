@@ -35,7 +35,7 @@ class Asymmetry(Component):
 
 
 class OneWay:
-    """Factors, drawn once per run, between the SNR of each direction of a link and the SNR of the symmetric link."""
+    """Ratios, drawn once per run, of the SNR of each direction of a link to the SNR of the symmetric link."""
 
     def __init__(self, law: Asymmetry, count: int, streams: Streams) -> None:
         self._law, self._count, self._streams = law, count, streams
@@ -56,7 +56,7 @@ class OneWay:
         return db_to_linear(sigma_db * np.asarray(scipy.special.ndtri(draws)))
 
     def factors(self, sender: IntArray, receiver: IntArray) -> Array:
-        """SNRs from senders to receivers relative to the SNRs of symmetric links (linear), in their broadcast shape."""
+        """SNRs from senders to receivers, divided by those of symmetric links (linear), in their broadcast shape."""
         factor = self.tx[sender] * self.rx[receiver]
         if self._law.obstacle_probability:
             hit = uniforms(mixes(self._obstacles, sender), receiver) < self._law.obstacle_probability

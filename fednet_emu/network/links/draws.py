@@ -19,7 +19,7 @@ PER_DEVICE = ("indoor", "building", "depth")
 
 
 def still_draws(streams: Streams, numbers: IntArray, cell: int = 0) -> LinkDraws:
-    """Random numbers for the links between the base station of a cell and unmoving devices with `numbers` [devices]."""
+    """Random numbers for the links between a cell's base station and devices that do not move, keyed by `numbers`."""
 
     def uniform(what: str) -> Array:
         return uniforms(streams.key(what, *_name(what, cell)), numbers)
@@ -32,9 +32,10 @@ def moving_draws(
 ) -> LinkDraws:
     """Random numbers for the links of moving devices; line of sight and shadowing are random functions of position.
 
-    Both functions have the spatial correlation exp(-d / d_corr): shadowing with the correlation distance for the link's
-    state (Gudmundson, Electronics Letters 1991; TR 38.901 Table 7.5-6), line of sight with the correlation distance of
-    the path loss (Table 7.6.3.1-2). Both change smoothly along a path, and depend only on the position.
+    Both functions have the spatial correlation exp(-d / d_corr) at the distance d. For shadowing, d_corr depends on
+    whether the link has line of sight (Gudmundson, Electronics Letters 1991; TR 38.901 Table 7.5-6). For line of sight,
+    d_corr is a parameter of the path loss (Table 7.6.3.1-2). Both change smoothly along a path, and depend only on the
+    position.
 
     Args:
         channel: the channel.

@@ -36,16 +36,16 @@ def cell_of(radio: Number) -> Number:
 
 
 class Links(ABC):
-    """Links during one movement period; as an end of a link, the server means the device's serving base station."""
+    """Links during one movement period; the number of the server denotes the base station that serves the device."""
 
     @property
     def of_device(self) -> tuple[list[float], list[int]] | None:
-        """Mean SNRs and fading keys [devices] of the links to the only base station; None with several stations."""
+        """Mean SNRs and fading keys [devices] of the links to the only base station; None if there are several."""
         return None
 
     @abstractmethod
     def snr(self, sender: int, receiver: int) -> float:
-        """Mean SNR (linear) of a link alone on the whole band, averaged over fading."""
+        """Mean SNR (linear), averaged over fading, of a link that is alone on the whole band."""
 
     @abstractmethod
     def fading_key(self, sender: int, receiver: int) -> int:
@@ -87,7 +87,8 @@ class Links(ABC):
 class CellLinks(Links):
     """Links between every device and every base station, in one direction; see `radio_of` for radio numbers.
 
-    Uplink and downlink have equal path loss and shadowing (reciprocity), but independent fading (frequency division).
+    Uplink and downlink have the same path loss and shadowing (reciprocity), but independent fading (frequency
+    division).
 
     Args:
         snr: [stations, devices] mean SNR (linear) of every link, alone on the whole band.
@@ -169,13 +170,13 @@ class CellLinks(Links):
 
 @dataclass(frozen=True, slots=True)
 class CellEnvironment:
-    """Properties that the links of all cells share.
+    """Properties that the links of all cells have in common.
 
     Attributes:
         channel: the channel.
         streams: the random streams of the run.
         power_control: rule by which devices choose their transmit power on the uplink.
-        moving: True if shadowing and line of sight change with the positions of the devices.
+        moving: True if devices move, so that shadowing and line of sight change with their positions.
         antennas: number of antennas of each base station, which are combined on the uplink.
         numbers: [devices] numbers used as keys of random draws; None for the device numbers.
     """
@@ -223,7 +224,7 @@ def network_links(environment: CellEnvironment, xy_m: Array, stations_m: Array) 
 
 
 def _states(environment: CellEnvironment, places_m: Array, station_m: Array, cell: int) -> Propagation:
-    """Large-scale propagation on the links between all devices and the base station of a cell."""
+    """Path loss and line of sight of the links between all devices and the base station of a cell."""
     channel, xy_m = environment.channel, places_m[:, :2] - station_m[:2]
     heights_m = np.full(len(xy_m), channel.device.height_m) if places_m.shape[1] == 2 else places_m[:, 2]
     height_m = channel.base_station.height_m if len(station_m) == 2 else station_m[2]
@@ -345,4 +346,4 @@ class MovingLinks:
 
 
 LinksOverTime = Links | MovingLinks
-"""Links of unmoving or of moving devices."""
+"""Links of devices that do not move, or of moving devices."""

@@ -30,8 +30,7 @@ MOST_BYTE = {7: 222, 8: 222, 9: 115, 10: 51, 11: 51, 12: 51}
 """Maximum size of a frame in bytes, including the header, for each spreading factor."""
 
 REQUIRED_DB = {7: -7.5, 8: -10.0, 9: -12.5, 10: -15.0, 11: -17.5, 12: -20.0}
-"""Minimum SNR in dB for each spreading factor; written down from memory of data sheets, and to be checked before
-quoting."""
+"""Minimum SNR in dB for each spreading factor. The values are from memory; check them in data sheets before quoting."""
 
 _MARGIN_DB, _STEP_DB = 10.0, 3.0
 _PREAMBLE_SYMBOLS, _LOW_RATE_S = 8, 16e-3
@@ -50,10 +49,10 @@ def time_on_air_ns(size_byte: int, spreading: int, bandwidth_hz: float) -> int:
 
 
 def adapted(snr_db: float) -> int:
-    """Spreading factor of a link after adaptation (ADR); 12 also for links too weak for this factor.
+    """Spreading factor of a link after adaptation (ADR); also 12 for a link that is too weak even for this factor.
 
-    The spreading factor starts at 12, and decreases by 1 as long as the SNR is at least 10 dB + 3 dB above the minimum
-    SNR of the factor. The Things Network is said to use this rule (not verified).
+    The spreading factor starts at 12, and decreases by 1 as long as the SNR exceeds the minimum SNR of the factor by at
+    least 13 dB: a margin of 10 dB plus a step of 3 dB. The Things Network is said to use this rule (not verified).
     Ignored here: the decrease of the transmit power after factor 7 is reached.
     """
     spreading = 12
@@ -71,7 +70,7 @@ _WIDTHS_HZ = (125e3, 250e3, 500e3)
 
 
 class LoneLora(Staircase):
-    """Rate law of a LoRa device without collisions, averaged over frames and the silences after them."""
+    """Rate law of a LoRa device without collisions, averaged over its frames and the idle times after them."""
 
     spreading: tuple[int, ...]
     """Spreading factors in decreasing order."""
@@ -97,15 +96,16 @@ class LoneLora(Staircase):
 
 
 class Lora(Access):
-    """LoRa: messages are split into LoRaWAN frames; after each frame, the sender is silent as its duty cycle requires.
+    """LoRa: messages are split into LoRaWAN frames; after each frame, the sender pauses as its duty cycle requires.
 
-    A frame with the airtime T is followed by a silence of T (1 / `duty_cycle` - 1), also before the sender's next
+    A frame with the airtime T is followed by a pause of T (1 / `duty_cycle` - 1), also before the sender's next
     message. The airtime follows Semtech's data sheets, with code rate 4/5 and frames of 222, 115 or 51 bytes, of which
-    13 bytes are headers. Frames collide with other senders' frames of equal spreading factor, as in pure ALOHA
-    (S = G e^(-2G)), and are repeated after the silence; each message takes the mean number of repetitions. The band is
-    one LoRa channel of 125, 250 or 500 kHz. With a duty cycle of 1 % and spreading factor 7, a model of 10 kB takes
-    half an hour, and a model of 2.9 MB takes six days: set `timeout_s` if a message may take more than an hour.
-    `channel.rate` has no effect. The minimum SNRs of spreading factors are from memory; check them before quoting.
+    13 bytes are headers. Frames collide with other senders' frames of the same spreading factor, as in pure ALOHA: at
+    an offered load of G frames per airtime, S = G e^(-2G) frames per airtime arrive. Lost frames are repeated after the
+    pause; each message takes the mean number of repetitions. The band is one LoRa channel of 125, 250 or 500 kHz. With
+    a duty cycle of 1 % and spreading factor 7, a model of 10 kB takes half an hour, and a model of 2.9 MB takes six
+    days: set `timeout_s` if a message may take more than an hour. `channel.rate` has no effect. The minimum SNRs of
+    spreading factors are from memory; check them before quoting.
     Ignored here: fading (links have their mean SNR), capture of the stronger frame, collisions between spreading
     factors, acknowledgements, several channels, adaptation of the power, and movement during a message.
     """
@@ -147,7 +147,7 @@ class Lora(Access):
         return Use(own, TurnQueue(None, cells), air, patience=Patience(own, disturbed=True))
 
     def _frames(self, band: Band, burst: Burst) -> Frames | None:
-        """Return the frames of a burst, or None if all legs are lost; legs whose SNR is too low are marked as lost."""
+        """Return the frames of a burst, or None if all legs are lost; mark the legs whose SNR is too low as lost."""
         reached = []
         for leg in burst:
             if leg.snr >= band.law.min_sinr:

@@ -1,4 +1,4 @@
-"""Transmissions in frames with a duty cycle: a sender is silent after each of its frames, and frames may collide."""
+"""Transmissions in frames with a duty cycle: a sender pauses after each of its frames, and frames may collide."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ class _Sending:
         return round(max(now_ns, self.begins_ns) + left / self.arrives * self.period_ns + self.frames.last_ns)
 
     def end_ns(self, now_ns: int) -> int:
-        """Time in ns at which the burst has arrived, or at which all its legs have reached their timeouts."""
+        """End time in ns of the burst: the earlier of its last frame's arrival and the latest timeout of its legs."""
         until_ns = max([leg.until_ns for leg in self.burst])
         return max(now_ns, min(self.arrival_ns(now_ns), until_ns))
 
 
 @final
 class DutyCycleAir(Air):
-    """Frames of many uncoordinated senders (pure ALOHA), each of which transmits for a share of the time.
+    """Model of many uncoordinated senders (pure ALOHA), each of which transmits frames for a small share of the time.
 
-    After each frame, including the last, a sender is silent until its duty cycle permits the next frame. A frame with
-    the airtime T arrives if no other frame of its group starts within T before or after its start; with n senders, the
+    After each frame, including the last, a sender pauses until its duty cycle permits the next frame. A frame with the
+    airtime T arrives if no other frame of its group starts within T before or after its start; with n senders, the
     probability of arrival is e^(-2 (n - 1) `duty`). Lost frames are repeated. The duration of a burst assumes the mean
     number of repetitions. Simultaneous bursts of one sender split its permitted airtime.
 

@@ -1,1 +1,1 @@
-"""The medium: the transmissions in one band, their rates, and their ends."""
+"""The medium: the transmissions in one band, their rates, and their end times."""

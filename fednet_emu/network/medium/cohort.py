@@ -1,4 +1,4 @@
-"""The transfers of a cohort, computed as arrays without events: a broadcast to all devices, and an upload from each.
+"""The transfers of a cohort, computed as arrays without events: a broadcast to all devices, and an upload per device.
 
 If no transfer is lost, all start and end times follow from the requests alone. The computed times are bit-identical to
 those of `Medium`. A result of None means that a transfer may be lost or end early: the state of the medium is then
@@ -31,7 +31,7 @@ from fednet_emu.records.reasons import CODE
 
 
 class Uploads(NamedTuple):
-    """Uploads that the link carries, sorted by end time; uploads with equal end times are in the order of requests.
+    """Uploads that the links deliver, sorted by end time; those with the same end time are in the order of requests.
 
     Attributes:
         device: [uploads] the sender.
@@ -54,7 +54,7 @@ class Uploads(NamedTuple):
 
 @dataclass(slots=True)
 class Carried:
-    """One upload with the attributes that faults read; see `Uploads`."""
+    """One upload, with the attributes that faults read; `Uploads` describes them."""
 
     sender: int
     size_bit: int
@@ -92,7 +92,7 @@ class CohortBand:
         return self._medium.is_idle
 
     def broadcast_end_ns(self, devices: IntArray, size_bit: int, now_ns: int) -> int | None:
-        """End time in ns of a broadcast to `devices` [n] that starts now; None if a device may not be reached."""
+        """End time in ns of a broadcast to `devices` [n] that starts now; None if a device may be out of reach."""
         band, (snr, keys) = self._medium.band, self._links(devices, down=True)
         until_ns = self._until_ns(snr, keys, np.full(len(devices), size_bit))
         if until_ns is None:
@@ -136,7 +136,7 @@ class CohortBand:
         ledger.energy_j += energy_j + receive_j
 
     def upload(self, devices: IntArray, size_bit: IntArray, requested_ns: IntArray) -> Uploads | None:
-        """Compute one upload from each of the different `devices` [n]; None if an upload may not arrive."""
+        """Compute one upload from each of the distinct `devices` [n]; None if an upload may be lost."""
         snr, keys = self._links(devices, down=False)
         limit_ns = self._until_ns(snr, keys, size_bit)
         if limit_ns is None:
@@ -159,14 +159,14 @@ class CohortBand:
         return Uploads(*of_sender, started_ns, ended_ns, air_s, drawn_w, snr[order])
 
     def _in_turn(self, rows: list[Any]) -> list[tuple[int, int, int, float]] | None:
-        """Row index, start in ns, end in ns and airtime in s of each upload, for uploads that take turns."""
+        """Row index in `rows`, start in ns, end in ns and airtime in s of each upload, if uploads take turns."""
         band, free_ns, ended = self._medium.band, 0, []
         share, bandwidth_hz, threshold, gain, rate_of, coherence_ns, constant = band.for_one
         is_plain = share == 1.0 and threshold <= 0.0 and not constant
         for place, (_, size_bit, requested_ns, limit_ns, snr, key) in enumerate(rows):
             start_ns = requested_ns if requested_ns > free_ns else free_ns
             free_ns = FOREVER_NS
-            if is_plain:  # the first block of `Band.alone` without the function call; few uploads need more blocks
+            if is_plain:  # first block of `Band.alone`, inlined because few uploads need more blocks
                 block = start_ns // coherence_ns
                 per_ns = int(rate_of(snr * gain(uniform(key, block), key & 1 == 1), bandwidth_hz) * SCALE)
                 if per_ns:
@@ -179,11 +179,11 @@ class CohortBand:
         return ended
 
     def _as_columns(self, uploads: SharedRequests) -> Ended | None:
-        """Result of `_together`, computed with arrays; None if `_together` must be called."""
+        """Return the result of `_together`, computed with arrays; None if only `_together` can compute the result."""
         air, access = self._medium.air, self._medium.settings.access
         if not isinstance(air, PlainAir) or not air.is_plain or not isinstance(access, RatedAccess):
             return None
-        if air.rule is None:  # senders take turns, each with a part of its power
+        if air.rule is None:  # senders take turns, so each sends for only a part of the time
             return None
         share = access.share if isinstance(access, Ofdma) else None
         cohort = SharedCohort(self._medium.band, air.rule, share, air.blocks)
@@ -193,7 +193,7 @@ class CohortBand:
         return ended
 
     def _together(self, rows: list[Any]) -> list[tuple[int, int, int, float]] | None:
-        """Row index, start in ns, end in ns and airtime in s of each upload, for uploads that share the band."""
+        """Row index in `rows`, start in ns, end in ns and airtime in s of each upload, if uploads share the band."""
         medium, air = self._medium, self._medium.air
         assert isinstance(air, PlainAir)
         before, ended, next_ns, place = air.blocks, [], FOREVER_NS, 0
@@ -225,9 +225,10 @@ class CohortBand:
         return [self._medium.faults.fate(Carried(device, *each)) for device, *each in rows]
 
     def record_uploads(self, sent: Uploads, numbers: IntArray, fates: Sequence[str]) -> Array:
-        """Record uploads of the payloads with these numbers [uploads]; return the energy in J of each upload [uploads].
+        """Record uploads; return the energy in J of each upload [uploads].
 
-        `fates` has the reasons for losses. The caller adds the energies to the total energy of the ledger.
+        `numbers` are the numbers of the payloads in the records, and `fates` the reasons for losses. The caller adds
+        the energies to the total energy of the ledger.
         """
         medium, n, size_bit = self._medium, len(sent.device), sent.size_bit.astype(np.float64)
         ledger, radios = medium.ledger, medium.radios
@@ -250,7 +251,7 @@ class CohortBand:
         return links.snrs(*ends), links.fading_keys(*ends)
 
     def _until_ns(self, snr: Array, keys: Keys, size_bit: IntArray) -> IntArray | None:
-        """Timeouts [n] of transfers in ns; None if a size is 0, or if a link may be unable to carry its transfer."""
+        """Timeouts [n] of transfers in ns; None if a size is 0, or if a link may be too weak to carry its transfer."""
         medium = self._medium
         if size_bit.min() <= 0 or snr.min() <= medium.band.doubtful_snr:
             return None
@@ -258,7 +259,7 @@ class CohortBand:
         if patience is not None:
             sizes, which = np.unique(size_bit, return_inverse=True)
             for size in sizes.tolist():
-                if math.isinf(patience.ample[size.bit_length()]):  # not computed yet
+                if math.isinf(patience.ample[size.bit_length()]):  # this SNR is not computed yet
                     patience.limit_ns(size, 1.0, los=False)
             ample = np.array([patience.ample[size.bit_length()] for size in sizes.tolist()])
             for place in np.flatnonzero(snr < ample[which]).tolist():

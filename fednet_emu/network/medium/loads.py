@@ -1,4 +1,4 @@
-"""Loads on batteries: the power that transfers of one medium draw from the batteries of senders and receivers."""
+"""Battery loads: the power that the transfers of one medium draw from the batteries of senders and receivers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class RadioLoads:
     """The battery loads of all bursts on the air.
 
     The energy per bit is a load in addition to the transmit and receive power. This load follows the planned rates, or
-    the mean rate for a burst that is computed at its start. If such a burst ends early, its end corrects the energy.
+    the mean rate for a burst that is computed at its start. If such a burst ends early, the energy is corrected at its
+    end.
     """
 
     def __init__(self, batteries: Batteries, radios: Radios, lose: Callable[[Burst], None]) -> None:
@@ -99,7 +100,7 @@ def _mean_bps(legs: Burst, power_s: float) -> float:
 
 
 def _lose_nothing() -> None:
-    """Do nothing: when a battery runs empty, only the load of the radio power cancels the transfer."""
+    """Do nothing when a battery runs empty: the load for the radio power already cancels the transfer."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class Radios:
         receive_w: power in W of each receiving device in addition to its idle power; None for no power.
         transmit_j_per_bit: energy in J per bit sent by a device, in addition to its power.
         receive_j_per_bit: energy in J per bit received by a device, in addition to its power.
-        controlled: True if each link has its own transmit power.
+        controlled: True if the transmit power is set separately for each link.
     """
 
     sender: Terminal
@@ -133,12 +134,12 @@ class Radios:
         return self.controlled or (self.sending is not None and any(its.differ for its in self.sending))
 
     def transmitter(self, sender: int) -> Transmitter:
-        """Return the amplifier efficiency and the circuit power of a sender."""
+        """Return the transmitter of a sender: its amplifier efficiency and circuit power."""
         if self.sending is None:
             return self.sender.transmitter()
         return Transmitter(self.sending.efficiency[sender], self.sending.circuit_w[sender])
 
     def drawn_w(self, device: int, power_w: float | None, part: float) -> float:
-        """Power in W that a sender consumes at the fraction `part` of `power_w`; None for the full transmit power."""
+        """Power in W that a sender consumes at the fraction `part` of the power `power_w` (None for full power)."""
         radiated_w = (self.sender.tx_power_w if power_w is None else power_w) * part
         return self.transmitter(device).drawn_w(radiated_w)

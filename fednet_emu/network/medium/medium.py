@@ -1,4 +1,4 @@
-"""The medium turns requests into deliveries, and processes all starts and ends of one instant together."""
+"""The medium carries transfers from request to delivery; it processes all starts and ends at one instant together."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS, ReceptionRow
 
 Row = tuple[float, float, list[float], int]
-"""Results of a burst: bits on the air, energy in J of sending, energies in J of all receptions, and time in ns at which
-the burst left the air."""
+"""Results of a burst: bits on the air, energy in J for sending, energies in J of all receptions, and time in ns at
+which the transmission ended."""
 
 
 @final
 class Medium:
     """One shared band in one direction: uplink, downlink or sidelink, in one cell or several.
 
-    A transfer waits for its connection and its grant, then waits in the queue, and is then on the air. The transfer is
-    received at the end of its tail (decoding, propagation). During the tail, the next transfer may be on the air.
+    A transfer waits for its connection and its grant, then waits in the queue, and is then on the air. After its
+    transmission, the transfer has a tail (decoding, propagation), at whose end it is received. During the tail, the
+    next transfer may be on the air.
 
     Attributes:
         has_snr: True if links have an SNR; links with recorded rates and wires have none.
@@ -81,10 +82,12 @@ class Medium:
         self.is_shared = isinstance(self.turns, SharedTurns)
         self._connections = connections
         self._waits: list[tuple[int, bool, int, Callable[..., object], tuple[Any, ...]]] = []
-        """Heap of scheduled calls: time in ns, True if before the queue, serial number, function, and arguments."""
+        """Heap of scheduled calls: time in ns, True if the call ends the wait of a transfer for its connection or
+        grant, serial number, function, and arguments."""
         self._number = count()
         self._late: dict[Transfer, tuple[Burst, Row | None]] = {}
-        """Legs that are off the air but not delivered, with their burst; the results of a burst not yet recorded."""
+        """For each leg in its tail (off the air, but not delivered): its burst, and the results of the burst until
+        these are recorded."""
         self._moving = self.air if self.air.follows_movement else None
         self._moves_ns = links.until_ns() if self._moving is not None else FOREVER_NS
         self._links = None if links.until_ns() < FOREVER_NS or rates is not None else links.now()
@@ -115,7 +118,7 @@ class Medium:
 
     @property
     def is_certain(self) -> bool:
-        """True if airtimes depend only on links: no other users, batteries, delays, absence, movement or handover."""
+        """True if airtimes depend only on links: no other users, batteries, delays, absences, movement or handovers."""
         one_band = self.rates is None and self._serving is None and self.links.until_ns() == FOREVER_NS
         unbroken = not self.is_shared and self._loads is None and not self.faults.ending
         return one_band and unbroken and not self.ledger.has_phases and self.band.outage_sinr <= 0
@@ -217,7 +220,7 @@ class Medium:
     def cancel(self, transfer: Transfer, reason: str) -> None:
         """Cancel a transfer that waits or is on the air; its event never triggers, and its airtime so far is recorded.
 
-        A broadcast continues for its remaining receivers, and ends at once if no receiver remains.
+        A broadcast continues for its remaining receivers, and ends immediately if no receiver remains.
         """
         if transfer.triggered or transfer.cancelled:
             return
@@ -237,7 +240,7 @@ class Medium:
         self._settle_at(now_ns)
 
     def _give_up(self, leg: Transfer, reason: str) -> None:
-        """Cancel a leg that is off the air; record its burst at once if all legs of the burst are lost or cancelled."""
+        """Cancel a leg in its tail; record its burst immediately if all legs of the burst are lost or cancelled."""
         burst, row = self._late[leg]
         if row is None:
             del self._late[leg]
@@ -246,7 +249,7 @@ class Medium:
         if all(other.lost for other in burst):
             self._write(burst, row)
             self._deliver([other for other in burst if other in self._late])
-            burst.clear()  # avoids a second row at the end of the burst's tail
+            burst.clear()  # prevents a second row at the end of the burst's tail
             self._settle_at(self.clock.now)
 
     def _cut(self, leg: Transfer, burst: Burst, reason: str) -> None:
@@ -254,7 +257,7 @@ class Medium:
         self.air.cut(leg, burst, self.clock.now)
 
     def _lose(self, legs: Burst) -> None:
-        """Lose legs of a burst on the air, because the battery of their sender or receiver is empty."""
+        """Mark legs of a burst on the air as lost, because the battery of their sender or receiver is empty."""
         for leg in legs:
             self._cut(leg, self._on_air[leg], "empty")
         self._settle_at(self.clock.now)
@@ -371,7 +374,7 @@ class Medium:
         if self._connections is not None:
             gaps_ns = max([self._connections.start(transfer, now_ns) for transfer in burst])
             if self.settings.timeout_s is not None:
-                gaps_ns = 0  # a timeout of the scenario includes the gaps of slow start; other timeouts exclude gaps
+                gaps_ns = 0  # timeouts set in the scenario include the gaps of slow start; default timeouts do not
         links = self._links if self._links is not None or self.rates is not None else self.links.now()
         patience, known = self.patience, None if links is None else links.of_device
         for transfer in burst:
@@ -428,7 +431,7 @@ class Medium:
             self._drop(transfer, transfer.phases.refused)
 
     def _drop(self, transfer: Transfer, reason: str) -> None:
-        """Record a transfer that is lost or cancelled before its start; trigger its event unless it is cancelled."""
+        """Record a transfer that was lost or cancelled before its start; trigger the event of a lost transfer."""
         if self._serving is not None:
             self._serving.release(transfer)
         if transfer.phases is not None:
@@ -438,7 +441,7 @@ class Medium:
         self._deliver([transfer])
 
     def _end_alone(self, burst: Burst, now_ns: int) -> None:
-        """Faster version of `_end` for a burst of one delivered leg without delays; calls `_end` for other bursts."""
+        """Faster version of `_end` for bursts with one delivered leg and no delays; call `_end` for other bursts."""
         leg = burst[0]
         if len(burst) > 1 or leg.lost or leg.cancelled:
             self._end(burst, now_ns)
@@ -518,9 +521,9 @@ class Medium:
             self._deliver(received)
 
     def _receive_j(self, burst: Burst, energy_j: float, bits_j: float, now_ns: int) -> list[float]:
-        """Energy in J for the reception of each leg of a burst that leaves the air.
+        """Energy in J for the reception of each leg of a burst whose transmission ends.
 
-        `energy_j` and `bits_j` are the energies in J of the sender: for its power, and per bit.
+        `energy_j` and `bits_j` are the energies in J of the sender: due to its power, and due to its energy per bit.
         """
         radios, span_ns = self.radios, now_ns - burst[0].started_ns
         if self._loads is not None:
@@ -565,7 +568,7 @@ class Medium:
         ledger.transfers.append(columns)
 
     def _deliver(self, legs: Burst) -> None:
-        """Complete legs that have arrived or are lost, and trigger their events, unless they are cancelled."""
+        """Complete legs that have arrived or are lost, and trigger the event of every leg that is not cancelled."""
         now_ns = self.clock.now
         for leg in legs:
             self._late.pop(leg, None)
@@ -585,7 +588,7 @@ class Medium:
 
 
 def _radios(transfer: Transfer) -> tuple[int, int]:
-    """Radio numbers of sender and receiver; the base station of the transfer's cell stands for the server."""
+    """Radio numbers of sender and receiver; the base station of the transfer's cell replaces the server."""
     sender, receiver, station = transfer.sender, transfer.receiver, radio_of(transfer.cell)
     return (sender if sender >= 0 else station), (receiver if receiver >= 0 else station)
 

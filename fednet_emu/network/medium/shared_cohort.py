@@ -1,8 +1,8 @@
-"""The simultaneous uploads of a cohort, computed as arrays; all times are bit-identical to those of `PlainAir`.
+"""Simultaneous uploads of a cohort, computed as arrays; all times are bit-identical to those of `PlainAir`.
 
 `PlainAir` counts work in large integers. This module stores the remaining work as a float and its rounding error
-(Fast2Sum, Dekker 1971), and computes the rates for several future numbers of senders at once. The result is None if an
-end time is uncertain because of rounding errors.
+(Fast2Sum, Dekker 1971), and computes the rates for several possible numbers of senders in one step. The result is None
+if an end time is uncertain because of rounding errors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fednet_emu.network.air.sharing import Allocation
 
 _ROUNDING = 2.0**-49  # several times the rounding error of a product and a quotient
 _MOST_CHANGES = 8
-"""Maximum number of starts and ends for which rates are computed ahead."""
+"""Maximum number of transmission starts and ends for which rates are computed in advance."""
 _SPARE = 16
 _SNR, _POWER_S, _LEFT, _ERROR, _GAIN = range(5)
 """Rows of the array with one column per sender: mean SNR (linear), airtime in s, remaining bits times 1e9, rounding
@@ -42,7 +42,7 @@ class SharedRequests(NamedTuple):
 
 
 Ended = list[tuple[int, int, int, float]]
-"""Row index, start in ns, end in ns and airtime in s of each upload, in the order of the ends."""
+"""Row index, start in ns, end in ns and airtime in s of each upload, sorted by end time."""
 
 
 @final
@@ -69,8 +69,8 @@ class SharedCohort:
     def _clear(self) -> None:
         self._n = 0
         """Number of senders on the air."""
-        self._numbers = 0, 0  # number of the first block with known gains, and count of these blocks
-        self._risen = self._fallen = 0  # counts of starts and ends since the table was computed
+        self._numbers = 0, 0  # number of the first block with cached gains, and count of these blocks
+        self._risen = self._fallen = 0  # counts of upload starts and ends since the table was computed
         self._new: list[int] = []
         self._until_ns = FOREVER_NS
         self._place: list[int] = []  # index of the upload in each column
@@ -80,7 +80,7 @@ class SharedCohort:
         self._block = self._least = self._foreseen = 0
 
     def play(self, uploads: SharedRequests) -> Ended | None:
-        """Return the ends of all uploads; None if an upload may be lost or has an uncertain end time."""
+        """Return the results of all uploads (`Ended`); None if an upload may be lost or has an uncertain end time."""
         self._uploads, self._started_ns = uploads, uploads.requested_ns.tolist()
         requested_ns, self._limit_ns = self._started_ns, uploads.limit_ns.tolist()
         place, now_ns, total = 0, requested_ns[0], len(requested_ns)
@@ -151,7 +151,7 @@ class SharedCohort:
             self._of[_GAIN:, begin : len(self._place)] = self._band.gains(self._uploads.key[places][None, :], numbers)
 
     def _keep(self, more: int, rows: int) -> None:
-        """Drop the columns of ended senders, and enlarge the array to `rows` rows and at least `more` new columns."""
+        """Drop the columns of ended senders, and enlarge the array to `rows` rows and by at least `more` columns."""
         kept, old = self._on_air(), self._of
         n, same = len(kept), min(rows, len(old))
         self._of = np.zeros((rows, n + more + _SPARE))
@@ -192,7 +192,7 @@ class SharedCohort:
         return column
 
     def _extended(self, table: Array, columns: slice, row: int = 0) -> Array | None:
-        """Return the table with the rates of `columns` filled in; None if these rates depend on other columns."""
+        """Return the table of rates with `columns` filled in; None if their rates depend on other columns."""
         snr = (self._of[_SNR, columns] * self._of[_GAIN + row, columns])[None, :]
         if self._share is not None:
             table[:, columns] = self._band.rates_bps(snr * self._boosts, self._shares)
@@ -205,7 +205,7 @@ class SharedCohort:
         return table
 
     def _advance(self, edges_ns: list[int], next_ns: int) -> int | None:
-        """Carry bits until an upload ends, a request comes, or the plan ends; return the time in ns.
+        """Carry bits until an upload ends, the next upload is requested, or the plan ends; return this time in ns.
 
         None if an upload is late or has an uncertain end time.
         """

@@ -1,4 +1,4 @@
-"""5G NR in time-division duplex: turns in slots, the delay of the first grant, and the delay of the last block."""
+"""5G NR in time-division duplex: slots shared by senders, the delay of the first grant, and that of the last block."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class NrGrants(RatedAccess):
     periodic uplink slots, which are drawn once. A downlink waits for the next downlink slot. A transfer ends with the
     time to decode its last block. Each transmission of the last block fails with probability `target_bler`, and each
     repetition takes one more round trip. In its slots, a sender has the whole band at full power; only these slots
-    count for energy. Rates are averaged over slots, which is exact up to one slot per device and turn. The slots of all
-    cells are synchronous.
+    count for energy. Rates are averaged over slots, with an error of at most one slot per device and turn. The slots of
+    all cells are synchronous.
     Ignored here: data in special slots, lost requests, requests that current transfers make unnecessary, contention
     for grants, and RLC segmentation.
     """
@@ -68,8 +68,8 @@ class NrGrants(RatedAccess):
 
     scheduler: Literal["round-robin", "proportional-fair"] = "round-robin"
     """Assignment of slots. round-robin: all senders in turn, with equal shares of the slots. proportional-fair: all
-    slots of a fading block go to the link with the highest gain relative to its own mean, which is the limit for slow
-    fading; equal shares without fading."""
+    slots of a fading block go to the link with the highest ratio of gain to mean gain, as proportional-fair scheduling
+    does if fading is slow; equal shares without fading."""
 
     @model_validator(mode="after")
     def _frame_fits(self) -> Self:
@@ -124,7 +124,7 @@ class NrGrants(RatedAccess):
         return won
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Return the SINR of each leg at full power in its slots; all interference of other cells is in these slots."""
+        """Return each leg's SINR at full power in its slots, to which all interference from other cells is confined."""
         assert power is not None, "slots always say who sends"
         active, duty = inputs.active, self.duty(down=inputs.band.down)
         noise = 1.0 + (inputs.noise[active.receiver] - 1.0) / duty
@@ -136,7 +136,7 @@ class NrGrants(RatedAccess):
 
 @final
 class SlotDelays:
-    """Delays in one direction: until the first slot with data, and after the first transmission of the last block."""
+    """Delays in one direction: before the first slot with data, and after the first transmission of the last block."""
 
     def __init__(self, access: NrGrants, key: int, *, down: bool) -> None:
         self._frame, self._key, self._down = access.frame, key, down

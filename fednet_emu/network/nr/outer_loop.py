@@ -19,7 +19,7 @@ from fednet_emu.radio.nr.outer_loop import WINDOW_NS
 
 @final
 class Climbing(Sharing):
-    """Sharing of slots in which each transfer reaches only the fraction of its rate that its current scheme permits."""
+    """Sharing of slots in which a transfer has only the fraction of its rate that its current coding scheme permits."""
 
     overlapping = False
 

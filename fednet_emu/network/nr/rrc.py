@@ -24,7 +24,7 @@ class Rrc(Idle):
     5.3.3 and 5.3.8). Messages in both directions restart the timer and wait for the connection. Broadcasts do neither,
     because they reach idle devices. At the start of a run no device is connected. Both defaults are assumptions; the
     values differ between operators, and a private cell may never release connections.
-    Ignored here: paging cycles, the energy before the release, and that a lost message also keeps the connection.
+    Ignored here: paging cycles, the energy before the release, and that lost messages also restart the timer.
     """
 
     inactivity_s: float = Field(10.0, ge=0, le=1e6)
@@ -45,7 +45,7 @@ class RadioConnections:
     def __init__(self, rrc: Rrc) -> None:
         self._inactivity_ns, self._promotion_ns = to_ns(rrc.inactivity_s), to_ns(rrc.promotion_s)
         self._stands_ns: dict[int, int] = {}  # time from which on each device is connected
-        self._seen_ns: dict[int, int] = {}  # latest known activity of each device
+        self._seen_ns: dict[int, int] = {}  # time of the latest known activity of each device
         self._under_way: dict[int, list[Transfer]] = {}
 
     def enter(self, transfer: Transfer, now_ns: int) -> int:
@@ -62,7 +62,7 @@ class RadioConnections:
         return max(self._stands_ns[device] - now_ns, 0)
 
     def leave(self, transfer: Transfer, now_ns: int) -> None:
-        """Record that the last bit of a message leaves the air."""
+        """Record that the transmission of a message ends now."""
         self._seen_ns[max(transfer.sender, transfer.receiver)] = now_ns
 
     def around(self, use: Use) -> Use:

@@ -63,13 +63,13 @@ class TddPattern:
         return slot
 
     def repeated(self, slot: int, decode: int) -> int:
-        """Return the downlink slot of a block's next attempt; device and base station each need `decode` slots."""
+        """Return the downlink slot of a block's next attempt; device and base station each decode in `decode` slots."""
         answer = self.next(slot + 1 + decode, "U")
         return self.next(answer + 1 + decode, "D")
 
 
 class Grants(NamedTuple):
-    """Slots for data whose scheduling request is sent at one opportunity.
+    """Slots that are granted to data whose scheduling request is sent at one opportunity.
 
     Attributes:
         after: slot of the previous opportunity; data that arrive after the start of this slot use `occasion`.
@@ -136,7 +136,9 @@ class UplinkAccess:
         )
 
     def latency(self, *, bulk: bool) -> Latency:
-        """Return the exact latency from the arrival of data to the end of the first data slot (`bulk`) or report slot.
+        """Return the exact latency from the arrival of data to the end of a slot.
+
+        The slot is the first data slot if `bulk` is True, and the slot of the buffer status report otherwise.
 
         Arrivals are uniform over the hyperperiod.
         """

@@ -1,4 +1,4 @@
-"""The access scheme for planned rounds: at the start of a round, a planner grants band shares, powers and clocks."""
+"""Access scheme for planned rounds, in which a planner grants band shares, transmit powers and clock frequencies."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from fednet_emu.radio.rates.shannon import Shannon
 
 
 class Planned(RatedAccess):
-    """Each device of a round has its own share of the band, or its turn, at a planned power and clock frequency.
+    """Each device of a round has its own share of the band, or its own turn, at a planned power and clock frequency.
 
-    A planner assigns shares, powers and clocks at the start of each round, from what the server knows: mean SNRs,
-    nominal computing times and sizes. Messages without a grant get an equal share. If the sum of all shares exceeds
-    the band, all shares are reduced by the same factor. Each cell is planned separately, with the whole band.
+    A planner assigns band shares, transmit powers and clock frequencies at the start of each round, from what the
+    server knows: mean SNRs, nominal computing times, and sizes of messages. Messages without a grant get an equal
+    share. If the sum of all shares exceeds the band, all shares are reduced by the same factor. Each cell is planned
+    separately, with the whole band.
     Ignored here: frequency selectivity, and the bits that inform devices of their grants. Plans also ignore fading
     beyond the planner's `margin_db`, movement, stragglers, queues on the downlink, and interference from other cells.
     """
@@ -32,12 +33,12 @@ class Planned(RatedAccess):
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink"})
 
     planner: AnyPlanner = LeastTime()
-    """Rule by which the shares of the band, the powers and the clocks of a round are assigned."""
+    """Rule that assigns band shares, transmit powers and clock frequencies to the devices of a round."""
 
     spare: Literal["idle", "used"] = "idle"
-    """Use of shares of the band whose devices are silent. idle: the shares stay unused, as in the papers, so that each
-    upload takes its planned time. used: the sending devices divide them in proportion to their own shares, as far as
-    the rate law permits at their mean SNRs, so that planned times become upper bounds."""
+    """Use of band shares whose devices are not sending. idle: these shares stay unused, as in the papers, so that each
+    upload takes its planned time. used: the sending devices divide these shares in proportion to their own shares, as
+    far as the rate law permits at their mean SNRs, so that planned times become upper bounds."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -65,7 +66,7 @@ class Planned(RatedAccess):
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         active = inputs.active
-        if active.grants is None:  # in turns
+        if active.grants is None:  # devices send one at a time, without grants
             return on_parts(inputs, 1.0)
         share, noise = active.grants[active.burst].T
         whole = float(active.grants[:, 0].sum())

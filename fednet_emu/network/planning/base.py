@@ -21,7 +21,7 @@ from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.units import db_to_linear
 
 _INSIDE = 1e-9
-"""Relative margin of plans above the minimum efficiency of the rate law, below which no bits are carried."""
+"""Relative margin of planned efficiencies above the minimum of the rate law; no bits are carried below the minimum."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,14 @@ class Round:
         size_bit: number of bits of an upload.
         snr: [n] SNRs (linear) of the uplinks at full power on the whole band, averaged over fading.
         power_w: [n] full transmit powers in W.
-        amplifier_efficiency: [n] radiated power over power consumption of the amplifiers, or a number for all devices.
-        circuit_w: [n] power consumption in W of all other parts of sending transmitters, or a number for all devices.
-        weight: [n] weights of the updates: the numbers of samples.
+        amplifier_efficiency: [n] radiated power of each device divided by the power that its amplifier consumes, or one
+            number for all devices.
+        circuit_w: [n] power in W that all other parts of a transmitter consume while it sends, or one number for all
+            devices.
+        weight: [n] weights of the updates: the number of samples of each device.
         bandwidth_hz: width of the band in Hz.
-        law: the rate law of a fading block: `shannon`, narrowed or not.
-        bits_j: energy in J of the bits of an upload, independent of the transmit power.
+        law: the rate law of a fading block: `shannon`, which a narrowing rule may restrict to a part of the band.
+        bits_j: energy in J of an upload that depends on its bits only, not on the transmit power.
         rng: random generator for the plan of the round.
     """
 
@@ -81,7 +83,7 @@ class Round:
 
     @property
     def need_s(self) -> float:
-        """Time in s for an upload on the whole band at 1 nat/s/Hz: s ln 2 / B."""
+        """Time in s for an upload of s bits on the whole band of B Hz at 1 nat/s/Hz: s ln 2 / B."""
         return self.size_bit * LN_2 / self.bandwidth_hz
 
     @property
@@ -101,7 +103,7 @@ class Round:
 
     @cached_property
     def shortest_s(self) -> Array:
-        """Minimum airtimes [n] of an upload in s: at full power, and on the share of the band with the highest rate."""
+        """Minimum airtimes [n] of an upload in s: at full power, on the share of the band with the highest rate."""
         with np.errstate(divide="ignore"):
             widest = self.widest
             efficiency = np.minimum(

@@ -1,8 +1,9 @@
-"""Baselines for planned rounds: equal shares of the band, and turns.
+"""Baselines for planned rounds: equal shares of the band, and one device at a time on the whole band (TDMA).
 
 Yang, Chen, Saad, Hong, Shikh-Bahaei: "Energy Efficient Federated Learning Over Wireless Communication Networks", IEEE
 Transactions on Wireless Communications 20(3), 2021, https://arxiv.org/abs/1911.02417. EB-FDMA is `equal-band`, TDMA is
-`turns`; FE-FDMA, whose local accuracy is fixed, is `least-time` or `least-energy` with fixed local steps.
+`turns`. FE-FDMA, which has a fixed local accuracy, is `least-time` or `least-energy` with a fixed number of local
+steps.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from fednet_emu.network.planning.base import Planner, Round
 from fednet_emu.network.planning.fedl import Fedl, computing_s, in_turns, sending_efficiency
 
 _PRICES = (-80.0, 80.0)
-"""Natural logarithms of the minimum and maximum weight of time, in J/s."""
+"""Natural logarithms of the minimum and maximum weight of time against energy, in J/s."""
 _HALVINGS = 100
 
 
@@ -40,11 +41,11 @@ class Turns(Planner):
     IN_TURNS: ClassVar[bool] = True
 
     round_s: float | None = Field(None, gt=0)
-    """Time in s in which all devices must compute and then send, with minimum energy. null, or a time that is too
-    short, means full power and clock frequency."""
+    """Time in s within which all devices compute and send with minimum energy. If the setting is null or the time too
+    short, devices have full power and clock frequency."""
 
     def plan(self, round_: Round) -> Grant[Array]:
-        """Return full powers and clocks, or FEDL's solution with the weight of time that gives a round of `round_s`."""
+        """Return full powers and clock frequencies, or FEDL's solution for a round that takes `round_s`."""
         full = np.ones(len(round_.snr))
         fastest = Grant.undisturbed(full, full, full, in_turns(round_.ready_s + round_.compute_s, round_.shortest_s))
         if self.round_s is None:
@@ -57,13 +58,13 @@ class Turns(Planner):
 
 
 def turns_s(round_: Round, j_per_s: float) -> float:
-    """Computing time plus the airtimes of all uploads, in s, if the weight of time is `j_per_s` J/s."""
+    """Computing time plus the airtimes of all uploads, in s, in FEDL's solution with the weight `j_per_s` of time."""
     efficiency = sending_efficiency(round_, j_per_s)
     return computing_s(round_, j_per_s) + float((round_.need_s / (efficiency * round_.widest)).sum())
 
 
 def energy_j(round_: Round, grants: Grant[Array]) -> tuple[Array, Array]:
-    """Energies [n] in J for computing, and energies [n] in J for sending, in a round with these grants."""
+    """Energies [n] in J for computing, and energies [n] in J for sending, in a round with the grants `grants`."""
     efficiency = log1p(grants.power_part * round_.gamma / grants.share)
     air_s = round_.need_s / (grants.share * np.minimum(efficiency, round_.highest))
     drawn_w = grants.power_part * round_.power_w / round_.amplifier_efficiency + round_.circuit_w

@@ -24,9 +24,10 @@ _BRANCH, _SERIES = 0.02, (-221 / 8505, 769 / 17280, -43 / 540, 11 / 72, -1 / 3, 
 
 
 def full_power_efficiency(a: Array) -> Array:
-    """Return the largest u [n] with (e^u - 1) / u <= a: the efficiency at full power, where a = gamma t B / (s ln 2).
+    """Return the spectral efficiency u [n] of uploads at full power: the largest u with (e^u - 1) / u <= `a`.
 
-    u = -1/a - W(-e^(-1/a) / a) with the lower branch of W. The result is 0 if a <= 1: then no bandwidth suffices.
+    `a` is gamma t B / (s ln 2), see the docstring of the module. The solution is u = -1/a - W(-e^(-1/a) / a) with the
+    lower branch of Lambert's W. If a <= 1, no bandwidth suffices, and the result is 0.
     """
     with np.errstate(all="ignore"):
         q = 1.0 / np.maximum(a, 1e-300)
@@ -42,11 +43,13 @@ def full_power_efficiency(a: Array) -> Array:
 
 
 def priced_efficiency(y: Array) -> Array:
-    """Return the u [n] with (u - 1) e^u + 1 = y: the efficiency that minimises energy plus weighted bandwidth or time.
+    """Return the spectral efficiency u [n] that minimises energy plus weighted bandwidth, or energy plus weighted time.
 
-    u = 1 + W((y - 1) / e). With y = c gamma eta / (P t), u minimises P t b (e^u - 1) / (gamma eta) + c b over b, where
-    c is the weight of the whole band. With y = (K + P_c) gamma eta / P, u minimises the energy of a transmission plus K
-    times its time. Near its branch point, where W loses digits, a series replaces W.
+    u solves (u - 1) e^u + 1 = `y`, so that u = 1 + W((y - 1) / e) with Lambert's W. For the amplifier efficiency eta
+    and y = c gamma eta / (P t), the share b that belongs to u minimises P t b (e^u - 1) / (gamma eta) + c b, where b u
+    is constant and c is the weight of the whole band. For the circuit power P_c and y = (K + P_c) gamma eta / P, u
+    minimises the energy of a transmission plus K times its duration. Near the branch point of W, where W loses digits,
+    a series replaces W.
     """
     p = np.sqrt(2.0 * np.maximum(y, 0.0))
     near = p < _BRANCH
@@ -55,7 +58,7 @@ def priced_efficiency(y: Array) -> Array:
 
 
 def root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
-    """Return the zero between `low` and `high` of an increasing function, for each element.
+    """Return the zero of an increasing function between `low` and `high`, for each element.
 
     The result is `high` for elements at which the function is negative everywhere, and `low` for elements at which the
     function is positive everywhere. Chandrupatla's method (Advances in Engineering Software 28(3), 1997): inverse
@@ -72,7 +75,7 @@ def root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
         x = a + part * (b - a)
         f_x = function(x)
         same = (f_x > 0) == (f_a > 0)
-        c, f_c = np.where(same, a, b), np.where(same, f_a, f_b)  # the end of the interval that is replaced
+        c, f_c = np.where(same, a, b), np.where(same, f_a, f_b)  # c: the end of the interval that x replaces
         b, f_b = np.where(same, b, a), np.where(same, f_b, f_a)
         a, f_a = x, f_x
         with np.errstate(all="ignore"):

@@ -1,13 +1,14 @@
-"""FEDL: clock frequencies and sending times that minimise energy plus weighted time, for an uplink in turns.
+"""FEDL: clock frequencies and sending times that minimise energy plus weighted time, if devices send one at a time.
 
 Dinh, Tran, Nguyen, Hong, Bao, Zomaya, Gramoli: "Federated Learning Over Wireless Networks: Convergence Analysis and
 Resource Allocation", IEEE/ACM Transactions on Networking 29(1), 2021, https://arxiv.org/abs/1910.13067
 
-The problem is to minimise the energy plus kappa times the time. SUB1 sets the clock frequencies: a device with the
-computing time c at full frequency computes at the fraction c / T of this frequency, within its limits. T is the larger
-of two times: the computing time of the slowest device at full frequency, and (2 sum e c^2 / kappa)^(1/3) over all
-devices that are not at a limit, with the computing energies e. SUB2 sets the sending time of each device
-independently: tau = s ln 2 / (B (1 + W((kappa gamma / P - 1) / e))), within the limits of the transmit power.
+The problem is to minimise the energy plus kappa times the duration of a round. SUB1 sets the clock frequencies: a
+device that needs the time c at full frequency computes at c / T times this frequency, clipped to its limits. T is the
+larger of two times: the computing time of the slowest device at full frequency, and (2 sum E c^2 / kappa)^(1/3), where
+E is a device's computing energy at full frequency and the sum is over all devices that are not at a limit. SUB2 sets
+the sending time tau of each device independently, within the limits of the transmit power: tau = s ln 2 / (B (1 +
+W((kappa gamma / P - 1) / e))), with the symbols of `closed_forms` and Euler's number e.
 
 Differences from the paper: SUB3, the local accuracy, is in `local_accuracy`, because the algorithm sets the number of
 local steps. The cost of the downlink is not included. Amplifiers have an efficiency, and transmitters have a circuit
@@ -30,7 +31,7 @@ from fednet_emu.network.planning.closed_forms import priced_efficiency
 
 
 class Fedl(Planner):
-    """Minimum energy plus `j_per_s` times the duration of the round; devices take turns."""
+    """Minimises the energy plus `j_per_s` times the duration of the round; devices send one at a time."""
 
     IN_TURNS: ClassVar[bool] = True
 
@@ -49,7 +50,7 @@ class Fedl(Planner):
 
 
 def in_turns(starts_s: Array, air_s: Array) -> Array:
-    """End times [n] in s of uploads that are ready at `starts_s` [n], last for `air_s` [n], and are sent in turns.
+    """End times [n] in s of uploads that are ready at `starts_s` [n], last for `air_s` [n], and are sent one at a time.
 
     Devices send in the order in which they are ready; uploads that are ready in the same ns are sent in device order.
     """
@@ -60,7 +61,7 @@ def in_turns(starts_s: Array, air_s: Array) -> Array:
 
 
 def computing_s(round_: Round, j_per_s: float) -> float:
-    """Computing time T in s of all devices, which minimises the computing energy plus `j_per_s` T."""
+    """Return the computing time T in s of all devices that minimises the computing energy plus `j_per_s` T."""
     slowest_s = float(round_.compute_s.max())
     longest_s = round_.compute_s / round_.least_clock
     order = np.argsort(-longest_s, kind="stable")

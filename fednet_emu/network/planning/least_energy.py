@@ -1,19 +1,22 @@
-"""Minimum energy for a given duration of the round, over bandwidths, powers, clocks and sending times together.
+"""Bandwidths, transmit powers, clock frequencies and sending times with minimum energy for a round of given duration.
 
 Yang, Chen, Saad, Hong, Shikh-Bahaei: "Energy Efficient Federated Learning Over Wireless Communication Networks", IEEE
 Transactions on Wireless Communications 20(3), 2021, https://arxiv.org/abs/1911.02417, equations (10) to (12) for a
-given local accuracy: minimise the sum of kappa C D f^2 + p t over bandwidths, powers, clocks and sending times, where
-each device computes and sends within T, the bandwidths add up to at most B, and powers and clocks have limits.
+given local accuracy: minimise the sum over devices of kappa C D f^2 + p t. Here kappa C D f^2 is the energy of a
+computation of C D cycles at the clock frequency f, and p t is the energy to send for the time t at the power p. Each
+device computes and sends within the time T, the bandwidths add up to at most B, and powers and clock frequencies have
+limits.
 
-A Lagrange multiplier prices the band. The bandwidth of a device at a given price has a closed form with Lambert's W,
-and lies between the bandwidths at full power and at maximum efficiency. The clock frequency is f = C D / (T - t).
-Root finding gives the price at which the whole band is used.
+The Lagrange multiplier of the bandwidth limit is a price of the band. The bandwidth of a device at a given price has a
+closed form with Lambert's W, and lies between the bandwidths at full power and at maximum efficiency. The clock
+frequency is f = C D / (T - t). Root finding gives the price at which the whole band is used.
 
 Differences from the paper: the paper alternates between sending times (with the local accuracy) and all other
 variables. For given local steps, the problem is jointly convex in sending times and bandwidths: the sending energy
-depends only on their product z, by g(z) = z (e^(q / z) - 1) with 2 z g'' + g' > 0. So one root per device and one root
-for the price give the optimum. Amplifiers have an efficiency, and transmitters have a circuit power. The rate law has
-an SNR gap, a minimum and a maximum efficiency. The algorithm sets the number of local steps.
+depends only on the product z of sending time and bandwidth, through the function g(z) = z (e^(q / z) - 1), for which 2
+z g'' + g' > 0. Therefore one root per device and one root for the price give the optimum. Amplifiers have an
+efficiency, and transmitters have a circuit power. The rate law has an SNR gap, a minimum and a maximum efficiency. The
+algorithm sets the number of local steps.
 """
 
 from __future__ import annotations
@@ -36,12 +39,13 @@ _TINY, _HUGE = 1e-30, 1e30
 
 
 class LeastEnergy(Planner):
-    """Minimum energy such that all uploads arrive in a given time; the shortest round if the time is too short."""
+    """Minimum energy with which all uploads arrive in a given time; if the time is too short, the shortest round."""
 
     round_s: float | None = Field(None, gt=0)
     """Time in s from the start of a round by which all uploads should arrive; null to use `stretch`."""
     stretch: float = Field(2.0, ge=1)
-    """Duration of the round as a multiple of the shortest possible one, if `round_s` is null; 1 saves no energy."""
+    """Duration of the round as a multiple of the shortest possible duration, if `round_s` is null; 1 saves no
+    energy."""
 
     def plan(self, round_: Round) -> Grant[Array]:
         fastest = shortest(round_)
@@ -59,7 +63,7 @@ class _Choice(NamedTuple):
 
 
 def cheapest(round_: Round, end_s: float) -> Grant[Array]:
-    """Grants with minimum energy for a round of `end_s`, which must exceed the shortest possible duration."""
+    """Grants with minimum energy for a round that takes `end_s`, which must exceed the shortest possible duration."""
     high = 1.0
     while _choice(round_, end_s, high).share.sum() > 1.0 and high < _HUGE:
         high *= 100.0

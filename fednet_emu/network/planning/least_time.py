@@ -1,12 +1,12 @@
-"""The shortest round: full clocks, full powers, and shares of the band with which all uploads end at the same time.
+"""The shortest round: full clock frequencies and powers, and band shares with which all uploads end at the same time.
 
 Yang, Chen, Saad, Hong, Shikh-Bahaei: "Energy Efficient Federated Learning Over Wireless Communication Networks", IEEE
 Transactions on Wireless Communications 20(3), 2021, https://arxiv.org/abs/1911.02417. The completion time is found by
 bisection; each device's bandwidth for a given completion time has a closed form.
 
 Differences from the paper: each device starts when it has received the model, and has its own computing time. The rate
-law has an SNR gap, a minimum and a maximum efficiency. The algorithm sets the number of local steps, and so the local
-accuracy.
+law has an SNR gap, a minimum and a maximum efficiency. The algorithm sets the number of local steps, and thereby the
+local accuracy.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """The local accuracy: the trade-off between more local steps per round and more rounds.
 
-SUB3 of FEDL, for a round with given costs, has two versions. INFOCOM: Tran, Bao, Zomaya, Nguyen, Hong, "Federated
-Learning over Wireless Networks: Optimization Model Design and Analysis", IEEE INFOCOM 2019. ToN: Dinh, Tran, Nguyen,
-Hong, Bao, Zomaya, Gramoli, IEEE/ACM Transactions on Networking 29(1), 2021, https://arxiv.org/abs/1910.13067. The outer
-search over planners follows Yang, Chen, Saad, Hong, Shikh-Bahaei, IEEE Transactions on Wireless Communications 20(3),
-2021, https://arxiv.org/abs/1911.02417: the local accuracy eta requires a / (1 - eta) rounds of v log2(1 / eta) steps.
+SUB3 of FEDL, which finds the local accuracy for given costs of a round, has two versions. INFOCOM: Tran, Bao, Zomaya,
+Nguyen, Hong, "Federated Learning over Wireless Networks: Optimization Model Design and Analysis", IEEE INFOCOM 2019.
+ToN: Dinh, Tran, Nguyen, Hong, Bao, Zomaya, Gramoli, IEEE/ACM Transactions on Networking 29(1), 2021,
+https://arxiv.org/abs/1910.13067. The outer search over planners follows Yang, Chen, Saad, Hong, Shikh-Bahaei, IEEE
+Transactions on Wireless Communications 20(3), 2021, https://arxiv.org/abs/1911.02417: a run with the local accuracy eta
+takes a / (1 - eta) rounds of v log2(1 / eta) local steps each, where a and v are constants.
 
 Difference from the papers: Yang et al. alternate between the local accuracy and all other variables. Here the planner
 is solved for each local accuracy, in a one-dimensional search for the best local accuracy.
@@ -31,7 +32,10 @@ _EXACT = {"xtol": 1e-15, "rtol": 1e-14}
 
 
 class RoundCost(NamedTuple):
-    """Computing time and total sending time in s, and total energies in J, if each device computes and uploads once."""
+    """Times in s and energies in J of a round in which each device computes and uploads once.
+
+    The computing time is that of the slowest device. The sending time and both energies are sums over devices.
+    """
 
     compute_s: float
     compute_j: float
@@ -43,8 +47,8 @@ class LocalAccuracy(NamedTuple):
     """Solution of SUB3.
 
     Attributes:
-        theta: local accuracy: the relative error that remains after the local steps of a round.
-        cost: energy plus kappa times the time, in J, up to a constant factor of the paper.
+        theta: local accuracy, which is the relative error that remains after the local steps of a round.
+        cost: energy plus kappa times the duration of all rounds, in J, up to a constant factor of the paper.
         eta: share of computing in the cost of a round (INFOCOM); step size of the surrogate (ToN).
         progress: reduction of the global error in a round (Theta in ToN, 1 - theta in INFOCOM).
     """
@@ -56,7 +60,7 @@ class LocalAccuracy(NamedTuple):
 
 
 def fedl_cost(round_: Round, j_per_s: float, least_power_w: float = 0.0) -> RoundCost:
-    """Return the costs of a round in turns, from the solutions of FEDL's SUB1 and SUB2."""
+    """Return the costs of a round in which devices send one at a time, from the solutions of FEDL's SUB1 and SUB2."""
     compute_s = computing_s(round_, j_per_s)
     clock = np.clip(round_.compute_s / compute_s, round_.least_clock, 1.0)
     efficiency = sending_efficiency(round_, j_per_s, least_power_w)
@@ -68,7 +72,12 @@ def fedl_cost(round_: Round, j_per_s: float, least_power_w: float = 0.0) -> Roun
 
 
 def infocom_accuracy(cost: RoundCost, j_per_s: float) -> LocalAccuracy:
-    """Minimise (sending - ln(theta) computing) / (1 - theta), which means ln(theta) + 1 / theta = 1 / eta."""
+    """Return the solution whose theta minimises (sending - ln(theta) computing) / (1 - theta) (INFOCOM).
+
+    theta is the local accuracy; `sending` and `computing` are the costs of a round in J: energy plus `j_per_s` times
+    the time. The minimum solves ln(theta) + 1 / theta = 1 / eta, where eta is the share of computing in the sum of both
+    costs.
+    """
     computing, sending = cost.compute_j + j_per_s * cost.compute_s, cost.send_j + j_per_s * cost.send_s
     eta = computing / (computing + sending)
     theta = float(scipy.optimize.brentq(lambda x: math.log(x) + 1 / x - 1 / eta, 0.1 * eta, 1.0, **_EXACT))
@@ -84,10 +93,12 @@ def ton_accuracy(
     decay: float = 0.5,
     c: float = 1,
 ) -> LocalAccuracy:
-    """Minimise (sending + ln(C / theta) / decay * computing) / Theta; C = c rho and rho = `smoothness` / `convexity`.
+    """Return the solution whose theta minimises (sending + ln(C / theta) / decay * computing) / Theta (ToN).
 
-    Theta = 2 eta rho ((1 - theta)^2 / rho^2 - theta (1 + theta) - (1 + theta)^2 eta / 2) is a parabola in eta. With eta
-    at its vertex, the derivative with respect to theta has one root.
+    theta is the local accuracy; `sending` and `computing` are the costs of a round in J: energy plus `j_per_s` times
+    the time. C is c rho, and rho is `smoothness` / `convexity`. Theta = 2 eta rho ((1 - theta)^2 / rho^2 - theta (1 +
+    theta) - (1 + theta)^2 eta / 2) is a parabola in the step size eta. With eta at the vertex of this parabola, the
+    derivative with respect to theta has one root.
     """
     computing, sending = cost.compute_j + j_per_s * cost.compute_s, cost.send_j + j_per_s * cost.send_s
     rho = smoothness / convexity
@@ -121,11 +132,11 @@ class Convergence(NamedTuple):
     steps: float
 
     def total_rounds(self, eta: float) -> float:
-        """Number of rounds at the local accuracy eta: a / (1 - eta)."""
+        """Number of rounds at the local accuracy eta: a / (1 - eta), where a is `rounds`."""
         return self.rounds / (1 - eta)
 
     def round_of(self, step: Round, eta: float) -> Round:
-        """Return a round with v log2(1 / eta) local steps, given a round `step` with one local step."""
+        """Return a round with v log2(1 / eta) local steps, given a round `step` with one local step; v is `steps`."""
         steps = self.steps * math.log2(1 / eta)
         return replace(step, compute_s=step.compute_s * steps, compute_j=step.compute_j * steps)
 
@@ -145,7 +156,8 @@ class Convergence(NamedTuple):
     def cheapest(self, step: Round, within_s: float, *, in_turns: bool = False) -> tuple[float, float]:
         """Local accuracy with the minimum energy for a completion time of at most `within_s`, and this energy in J.
 
-        Both numbers are NaN if the time is too short. Devices have shares of the band, or take turns (`in_turns`).
+        Both results are NaN if `within_s` is too short. Devices have shares of the band or, with `in_turns`, take
+        turns.
         """
         fastest: Planner = Turns() if in_turns else LeastTime()
         best, least_s = self.shortest(step, fastest)
@@ -166,6 +178,6 @@ class Convergence(NamedTuple):
 
 
 def _least(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
-    """Position of the minimum of a unimodal function between `low` and `high`, and the minimum."""
+    """Return the argument between `low` and `high` that minimises a unimodal function, and the minimum."""
     found = scipy.optimize.minimize_scalar(function, bounds=(low, high), method="bounded", options={"xatol": 1e-9})
     return float(found.x), float(found.fun)

@@ -1,12 +1,14 @@
-"""One resource block for each device, assigned so that the expected number of samples that arrive is largest.
+"""One resource block per device, assigned so that arriving uploads have the largest expected number of samples.
 
 Chen, Yang, Saad, Yin, Poor, Cui: "A Joint Learning and Communications Framework for Federated Learning Over Wireless
 Networks", IEEE Transactions on Wireless Communications 20(1), 2021, https://arxiv.org/abs/1909.07972, Section III.
 
-An upload of device k in block n is lost with probability q_kn = 1 - exp(-m (I_n + B N0) / (P h_k)). The Hungarian
-method minimises the sum of K_k (q_kn - 1) over all assigned pairs, where K_k is the number of samples of device k.
-Pairs that take longer than gamma_T or more energy than gamma_E are excluded. Section VI has three baselines: the same
-devices in random blocks, random devices in random blocks, and the minimum sum of error probabilities.
+An upload of device k in block n is lost with probability q_kn = 1 - exp(-m (I_n + B N0) / (P h_k)), where m is the
+waterfall threshold, I_n the interference in the block, B N0 the noise, P the transmit power, and h_k the path gain. The
+Hungarian method minimises the sum of K_k (q_kn - 1) over all assigned pairs, where K_k is the number of samples of
+device k. Pairs in which a device needs more time than gamma_T or more energy than gamma_E are excluded. Section VI has
+three baselines: random blocks for the same devices, random blocks for random devices, and the blocks with the minimum
+sum of error probabilities.
 
 Differences from the paper: h_k is the mean gain, so that q is the probability of Rayleigh fading below a threshold. All
 blocks have the same gain and width, and differ only in their interference. Devices send at full power and compute at
@@ -47,7 +49,7 @@ class ResourceBlocks(Planner):
     assignment: Literal["most-samples", "random-blocks", "random", "least-error"] = "most-samples"
     """Assignment of blocks. most-samples: the method of the paper. The other values are baselines of the paper.
     random-blocks: random blocks for the devices that `most-samples` selects. random: random devices in random blocks.
-    least-error: the minimum sum of error probabilities."""
+    least-error: the blocks with the minimum sum of error probabilities."""
 
     @model_validator(mode="after")
     def _one_for_each_block(self) -> Self:
@@ -98,7 +100,7 @@ class ResourceBlocks(Planner):
             return np.asarray(round_.size_bit / round_.law.rates_bps(sinr, round_.bandwidth_hz * self._part(round_)))
 
     def _part(self, round_: Round) -> float:
-        """Share of the band for each block; equal shares if blocks of `block_hz` do not fit into the band."""
+        """Share of the band for each block; equal shares if not all blocks of `block_hz` fit into the band."""
         return min(1.0 / self.blocks, (self.block_hz or round_.bandwidth_hz) / round_.bandwidth_hz)
 
     def _allowed(self, round_: Round, air_s: Array) -> Mask:

@@ -40,10 +40,10 @@ class Graphs:
     def at(self, at_s: float, *name: int) -> Digraph:
         """Return the directed graph at a simulated time in s.
 
-        The key of its random draws is `name`, which starts with the round number.
+        `name` is the key of the graph's random draws, and starts with the round number.
 
         Raises:
-            ScenarioError: the clusters are impossible, or no random graph was strongly connected.
+            ScenarioError: the clusters cannot be formed, or no random graph was strongly connected.
         """
         clusters = self._topology.clusters
         group = clusters.group(self._inputs, at_s)

@@ -16,7 +16,7 @@ from fednet_emu.network.topology.edges import TopologyInputs
 
 
 class Clusters(Component):
-    """Rule that groups devices before the edges are known; edges may then split the groups."""
+    """Rule that groups devices before edges are computed; missing edges may then split the groups."""
 
     split: bool = False
     """Whether a cluster that is not strongly connected is split into its strongly connected components."""
@@ -27,7 +27,7 @@ class Clusters(Component):
 
 
 class EqualClusters(Clusters):
-    """Clusters of consecutive devices, of equal size; the first clusters may have one more device."""
+    """Clusters of consecutive devices, all of the same size; only the first clusters may have one more device."""
 
     kind = "equal"
 
@@ -51,7 +51,7 @@ class EqualClusters(Clusters):
 
 
 class ListedClusters(Clusters):
-    """Given sets of devices; a device in no set forms a cluster of its own."""
+    """Given sets of devices; a device that is in no set forms a cluster of its own."""
 
     kind = "sets"
 
@@ -95,7 +95,7 @@ class StrongClusters(Clusters):
 
 
 class HeadClusters(Clusters):
-    """Each device belongs to the nearest cluster head at its present position; heads are drawn once per run."""
+    """Each device belongs to the cluster head nearest to its present position; heads are drawn once per run."""
 
     kind = "heads"
 

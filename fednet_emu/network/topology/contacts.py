@@ -34,14 +34,14 @@ class Contacts(Edges):
 
     format: Literal["one", "intervals", "snapshots"] = "one"
     """Format of the trace. `one`: lines `t CONN a b up` and `t CONN a b down` of the ONE simulator (StandardEvents);
-    device k is node k, which may also be named `pk`. Two up events of a pair are one contact until the first down
-    event, as in the simulator. `intervals`: lines `a b begin end` with times in s; device k is node k + 1. `snapshots`:
-    lines `t a b` for contacts in the 20 s before t, as published by SocioPatterns; time starts 20 s before the first
-    line, and devices are the nodes in the order of their numbers. `intervals` and `snapshots` may have more columns,
-    which are ignored."""
+    device k is node k, which may also be named `pk`. Two up events of a pair without a down event in between are one
+    contact, which lasts until the first down event, as in the simulator. `intervals`: lines `a b begin end` with times
+    in s; device k is node k + 1. `snapshots`: lines `t a b` for contacts in the 20 s before t, as published by
+    SocioPatterns; time starts 20 s before the first line, and devices are the nodes in the order of their numbers.
+    `intervals` and `snapshots` may have more columns, which are ignored."""
 
     start_s: float = Field(0.0, ge=0)
-    """Time in s of the trace at which the run starts."""
+    """Time in the trace, in s, at which the run starts."""
 
     step_s: float | None = Field(None, gt=0)
     """Time in s by which the trace advances per round; null if the trace follows the simulated time. Simulated rounds
@@ -180,7 +180,7 @@ _READERS = {"one": read_contacts, "intervals": read_intervals, "snapshots": read
 
 
 def _action(text: str) -> str:
-    """Return CONN or a message action: created, sent, delivered, aborted, dropped, removed."""
+    """Check that `text` is CONN or a message action (created, sent, delivered, aborted, dropped or removed)."""
     if text not in ("CONN", "C", "S", "DE", "A", "DR", "R"):
         raise ValueError("is no action of the ONE")
     return text

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Digraph:
     """A directed graph of devices without edges between clusters.
 
-    Every device also has an edge to itself, because it knows its own payload. These edges count in every degree, but
-    are not listed in `sender` and `receiver`.
+    Every device also has an edge to itself, because the device has its own payload. These edges count in every degree,
+    but are not listed in `sender` and `receiver`.
 
     Attributes:
         cluster: [devices] index of each device's cluster, from 0 without gaps; -1 for a device that takes no part.
@@ -85,17 +85,17 @@ class Digraph:
         return Digraph.of(np.where(there, self.cluster, -1), self.sender, self.receiver)
 
     def kept(self, edges: Mask) -> Digraph:
-        """Return a graph with equal clusters and only the edges in a mask [edges], for example those without losses."""
+        """Return a graph with the same clusters and only the edges in a mask [edges], such as those without losses."""
         return Digraph(self.cluster, self.sender[edges], self.receiver[edges])
 
     def mutual(self) -> Digraph:
-        """Return a graph with equal clusters and only the edges whose reverse edge exists, too."""
+        """Return a graph with the same clusters and only the edges whose reverse edge exists, too."""
         there, back = self.sender * self.n_devices + self.receiver, self.receiver * self.n_devices + self.sender
         return self.kept(np.isin(there, back))
 
     @cached_property
     def mixing(self) -> coo_array:
-        """Equal-neighbour matrix A [devices, devices]: A[i, j] = 1 / out-degree of j if j sends to i or j = i, else 0.
+        """Mixing matrix A [devices, devices]: A[i, j] is 1 / (out-degree of j) if j sends to i or j = i, otherwise 0.
 
         Every column sums to 1.
         """

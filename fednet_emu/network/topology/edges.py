@@ -1,4 +1,4 @@
-"""Edges of device-to-device graphs: the base class, and edges that do not depend on the radio (none, given, random)."""
+"""Edges of device-to-device graphs: the base class, and edges that do not depend on radio (none, listed, random)."""
 
 from __future__ import annotations
 
@@ -104,14 +104,14 @@ class ListedEdges(Edges):
 
 
 def fixed(pairs: Sequence[tuple[int, int]], *, directed: bool) -> EdgeSource:
-    """Return a source of constant edges, each once, and in both directions unless `directed`."""
+    """Return a source of constant edges without duplicates; edges lead both ways if `directed` is false."""
     ends = np.array(pairs, np.int64).reshape(-1, 2)
     sender, receiver = np.unique(ends if directed else np.concatenate((ends, ends[:, ::-1])), axis=0).T
     return lambda group, at_s, name: (sender, receiver)
 
 
 class RandomRegular(Edges):
-    """A random regular directed graph for each group and draw, whose edges then fail independently.
+    """A random regular directed graph for each group and each draw; afterwards, edges fail independently.
 
     The graph is circulant under a random relabelling: `degree` - 1 distinct random steps are drawn, and each device
     sends to the devices ahead of it by these steps. Groups with fewer than `degree` devices are complete graphs. The
@@ -149,7 +149,7 @@ class RandomRegular(Edges):
         return sender, receiver
 
     def _of_size(self, streams: Streams, members: IntArray, name: tuple[int, ...]) -> Ends:
-        """Draw graphs for groups of equal size, whose devices are `members` [groups, size]."""
+        """Draw graphs for groups of the same size, whose devices are `members` [groups, size]."""
         size = members.shape[1]
         found: list[Ends] = []
         for attempt in range(MAX_REDRAWS):
@@ -173,7 +173,7 @@ class RandomRegular(Edges):
     def _attempt(
         self, streams: Streams, groups: int, size: int, name: tuple[int, ...]
     ) -> tuple[IntArray, IntArray, IntArray]:
-        """Draw edges for a number of groups; return group, sender and receiver [edges], as indices in the group."""
+        """Draw edges for some groups; return each edge's group, sender and receiver (indices within the group)."""
         steps_each = min(self.degree, size) - 1
 
         def draws(what: str, *shape: int) -> Array:

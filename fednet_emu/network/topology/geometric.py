@@ -16,8 +16,8 @@ class Geometric(Edges):
     """An edge for every link whose SINR, averaged over fading, reaches a threshold at the devices' present positions.
 
     With `slots`, each draw assigns a random slot to every device. A device cannot receive in its own slot (half
-    duplex), and other senders in the slot of a link's sender are noise. Without `slots` there is no interference.
-    Links have the parameters of the sidelink, including `asymmetry`.
+    duplex), and signals of other senders in the slot of a link's sender count as noise. Without `slots` there is no
+    interference. Links have the parameters of the sidelink, including `asymmetry`.
     Ignored here: fading, and interference from senders beyond `reach_m`.
     """
 
@@ -50,7 +50,7 @@ class Geometric(Edges):
 
 
 def sinr_in_slots(snr: Array, receiver: IntArray, slot: IntArray) -> Array:
-    """SINRs (linear) of links [links] in slots, where links with equal receiver and equal slot interfere.
+    """SINRs (linear) of links [links] in slots, where links with the same receiver and the same slot interfere.
 
     Ignored here: senders without a link to the receiver.
 

@@ -53,7 +53,7 @@ class GraphFile(Edges):
 
 
 class NamedGraph(NamedTuple):
-    """Names of nodes, and edges as pairs of names, in the order of a file; `directed` if edges have a direction."""
+    """Names of nodes, and edges as pairs of names, in the order of a file; `directed` is True for directed edges."""
 
     nodes: list[str]
     edges: list[tuple[str, str]]
@@ -64,7 +64,7 @@ def read_graphml(where: str, content: bytes) -> NamedGraph:
     """Read a graph in GraphML.
 
     Raises:
-        DataError: the content is no valid GraphML.
+        DataError: the content is not valid GraphML.
     """
     import networkx as nx
 
@@ -80,7 +80,7 @@ def read_edges(where: str, content: bytes) -> NamedGraph:
     """Read a list of edges.
 
     Raises:
-        DataError: the content is no UTF-8 text, or a line has only one name.
+        DataError: the content is not UTF-8 text, or a line has only one name.
     """
     edges = []
     try:

@@ -18,7 +18,7 @@ from fednet_emu.network.topology.edges import Edges, EdgeSource, Ends, TopologyI
 class SatelliteEdges(Edges):
     """Links between satellites whose line of sight stays above the Earth at the start of a round.
 
-    Satellites of `mobility: walker` are numbered plane by plane.
+    The satellites of `mobility: walker` are numbered plane by plane.
     Ignored here: Doppler shifts, which receivers compensate; pointing and acquisition of optical terminals; and the
     flattening of the Earth (some 20 km).
     """
@@ -27,7 +27,7 @@ class SatelliteEdges(Edges):
 
     neighbours: Literal["ring", "grid", "all"] = "ring"
     """Neighbours of a satellite. ring: the satellites directly ahead and behind in the orbital plane. grid: also the
-    satellites at equal positions in the adjacent planes, except between the first and last plane of a `star`. all:
+    satellites at the same position in the adjacent planes, except between the first and last plane of a `star`. all:
     every satellite in sight."""
     least_height_m: float = Field(8.0e4, ge=0, le=1e6)
     """Minimum height in m of the line between two satellites above a sphere with a radius of 6371 km; at lower heights
@@ -66,7 +66,7 @@ class SatelliteEdges(Edges):
         return edges
 
     def _pairs(self, count: int, planes: int, star: bool) -> Ends:
-        """Return the ordered pairs [pairs] of satellites that may have an edge, each pair once."""
+        """Return the ordered pairs [pairs] of satellites that may have an edge, without duplicates."""
         k = np.arange(count)
         if self.neighbours == "all":
             sender, receiver = (side.ravel() for side in np.meshgrid(k, k, indexing="ij"))
@@ -84,7 +84,7 @@ class SatelliteEdges(Edges):
 
 
 def in_sight(sky: SatelliteView, sender: IntArray, receiver: IntArray, at_s: float, least_height_m: float) -> Mask:
-    """Mask [pairs] of the pairs whose line of sight stays `least_height_m` or more above the Earth's mean radius."""
+    """Mask [pairs] of satellite pairs whose line of sight stays at least `least_height_m` above the Earth's surface."""
     place_m = sky.orbits.positions_m(np.arange(sky.count), at_s)
     one, way = place_m[sender], place_m[receiver] - place_m[sender]
     length2 = way[:, 0] ** 2 + way[:, 1] ** 2 + way[:, 2] ** 2

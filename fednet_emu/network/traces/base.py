@@ -44,8 +44,9 @@ class RateTraces(Component):
 def holding_until_next(where: str, time_s: Array, rate_bps: Array, last_s: float | None = None) -> RateSeries:
     """Return a series in which the rate of each row [rows] applies until the time of the next row.
 
-    Times do not decrease; the series starts at the first row. The rates of rows with equal times are averaged. The last
-    rate applies for `last_s`; None means as long as the rate before, or 1 s if there is only one row.
+    The times must not decrease. The series starts at the first row. The rates of rows with equal times are averaged.
+    The last rate applies for `last_s`; if that is None, it applies as long as the rate before, or for 1 s if there is
+    only one row.
 
     Raises:
         DataError: all rates are 0.

@@ -52,14 +52,14 @@ class FileTraces(RateTraces):
 
     @abstractmethod
     def series(self, where: str, text: str) -> RateSeries:
-        """Return the trace in the text of a file, which error messages name as `where`."""
+        """Return the trace in the text `text` of a file; `where` is the name of the file in error messages."""
 
 
 class CsvTraces(FileTraces):
     """CSV files with the columns `time_s`, in s, and `rate_bps`, in bit/s; further columns are ignored.
 
     Separators are commas, semicolons or tabs; lines that begin with `#` are comments. A rate applies from the time of
-    its row until the time of the next row; the last rate applies as long as the rate before. The trace starts at the
+    its row until the time of the next row; the last rate applies as long as the rate before it. The trace starts at the
     time of the first row.
     """
 
@@ -79,7 +79,7 @@ class FlashTraces(RateTraces):
 
     From Yang et al., "Characterizing impacts of heterogeneity in federated learning upon large-scale smartphone data",
     WWW 2021. Uplink and downlink list the users in the same order, so that a device gets both rates of one user.
-    Ignored here: the spread of a user's rates, from which FLASH draws a rate for each transfer (see `link_speeds`).
+    Ignored here: the spread of a user's rates; FLASH draws a rate for each transfer (see `link_speeds`).
     """
 
     kind = "flash"
@@ -121,10 +121,12 @@ class Irish5gTraces(FileTraces):
     kind = "irish-5g"
     path: str = "net_5g_irish/5G-production-dataset.zip"
     select: str = "*/Download/*.csv"
-    """Pattern for the names of the trace files. Downloads use the full link, and so measure its capacity; in all other
-    folders a video player limits the rate. The downloads are in `*/Download/Driving/*` and `*/Download/Static/*`."""
+    """Pattern for the names of the trace files. Downloads use the full link, and therefore measure its capacity; in all
+    other folders a video player limits the rate. The downloads are in `*/Download/Driving/*` and
+    `*/Download/Static/*`."""
     direction: Literal["down", "up"] = "down"
-    """Direction of the rates. Uplink rates of downloads are no capacities, as they are mostly acknowledgements."""
+    """Direction of the rates. The uplink rates of downloads do not measure the capacity, because the uplink carries
+    mostly acknowledgements."""
 
     @override
     def series(self, where: str, text: str) -> RateSeries:
@@ -185,10 +187,10 @@ class MahimahiTraces(FileTraces):
     """Pattern for the names of the trace files in the folder; `*.up*` selects uplinks."""
     packet_byte: int = Field(1504, gt=0)
     """Packet size in bytes. mahimahi sends 1504 bytes per line: an IP packet of 1500 bytes, and 4 bytes of its tunnel's
-    header. With 1500, which counts only IP bytes, all rates are 0.27 % lower."""
+    header. With 1500, which counts IP bytes only, all rates are 0.27 % lower."""
     window_s: float = Field(0.1, ge=0.001)
-    """Length in s of the windows over which delivery opportunities are averaged; the total number of bits stays equal.
-    0.001 keeps the trace as recorded."""
+    """Length in s of the windows over which delivery opportunities are averaged; the total number of bits does not
+    change. 0.001 keeps the trace as recorded."""
 
     @override
     def series(self, where: str, text: str) -> RateSeries:
@@ -197,10 +199,10 @@ class MahimahiTraces(FileTraces):
 
 
 def packet_series(where: str, text: str, packet_bit: float) -> RateSeries:
-    """Return the rate series of lines with the times of packets in ms; the rate is constant while packets per ms are.
+    """Return the rate series of lines that state the times of packets in ms; each millisecond has one rate.
 
     Raises:
-        DataError: the lines are no whole numbers in increasing order, or the last number is 0.
+        DataError: the lines are not whole numbers in increasing order, or the last number is 0.
     """
     plain = _PLAIN.fullmatch(text)  # matches nearly every file; parsing is then a hundred times as fast
     line_ms = np.array(text.split() if plain else [], np.int64)

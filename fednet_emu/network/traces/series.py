@@ -1,4 +1,4 @@
-"""A piecewise-constant rate over time that repeats endlessly; carried bits are computed without steps over time."""
+"""A piecewise-constant rate over time that repeats endlessly; carried bits are computed without a loop over time."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RateSeries:
 
     @cached_property
     def _done(self) -> list[int]:
-        """Work [n + 1] from the start of the series until each edge."""
+        """Cumulative work [n + 1] from the start of the series to each edge."""
         spans_ns = (end_ns - start_ns for start_ns, end_ns in pairwise(self._edges_ns))
         return [0, *accumulate(per_ns * span_ns for per_ns, span_ns in zip(self._per_ns, spans_ns, strict=True))]
 
@@ -87,7 +87,7 @@ class RateSeries:
         return (self._done_until(end_ns) - self._done_until(start_ns)) / BIT
 
     def needed_ns(self, size_bit: int, start_ns: int) -> int:
-        """Minimum time in ns after `start_ns` until `size_bit` bits are carried; 0 if `size_bit` is 0.
+        """Time in ns from `start_ns` until `size_bit` bits are carried; 0 if `size_bit` is 0.
 
         The calculation uses integers, so that its accuracy does not decrease late in a long run.
         """
@@ -106,7 +106,7 @@ class RateSeries:
         return turns * self._done[-1] + self._done[edge] + self._per_ns[edge] * (phase_ns - self._edges_ns[edge])
 
     def averaged(self, window_s: float) -> RateSeries:
-        """Return the series averaged over windows of `window_s` (the last may be shorter), with equal total bits."""
+        """Return the series averaged over windows of `window_s` (the last may be shorter); total bits do not change."""
         count = int(np.ceil(self.period_s / window_s - 1e-9))
         edges_s = np.append(np.arange(max(count, 1)) * window_s, self.period_s)
         carried_bit = np.interp(edges_s, self.edges_s, self._carried_bit)

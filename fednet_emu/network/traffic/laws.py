@@ -31,7 +31,7 @@ class Law(Component):
         """Mean of the distribution, in the unit."""
 
     def of(self, what: str) -> Any:
-        """Return the value of the setting that is named `what` plus the unit."""
+        """Return the value of the setting whose name is `what` followed by the unit."""
         return getattr(self, f"{what}_{self.UNIT}")
 
 
@@ -81,7 +81,7 @@ class LogNormalLaw(Law):
 
 
 class ParetoLaw(Law):
-    """The bounded Pareto distribution: most values are small, and a few large values make up most of the sum."""
+    """Bounded Pareto distribution: most values are small, and a few large values make up most of the sum."""
 
     shape: float = Field(gt=0, le=10)
     """Exponent of the tail; 1.1 to 1.5 are heavy tails."""
@@ -113,7 +113,7 @@ _MOST = 1e15
 
 
 class FixedSize(FixedLaw):
-    """Files of equal size."""
+    """Files that all have the same size."""
 
     kind, UNIT = "fixed", "byte"
     byte: float = Field(gt=0, le=_MOST)

@@ -24,14 +24,14 @@ _SOME = 1000
 
 @final
 class OtherUsers:
-    """Sends the files of all sources.
+    """Sender of the files of all other users.
 
     Args:
         media: the media, of class `Medium`, by the code of the direction.
         names: names of the classes of other users.
 
     Attributes:
-        under_way: the source of each file that a medium carries.
+        under_way: the source of each file that a medium now carries.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class OtherUsers:
         self._arm()
 
     def _expect(self, source: Source, since_ns: int) -> None:
-        """Draw the next file of a source, whose gap begins at `since_ns`."""
+        """Draw the next file of a source; the gap before the file begins at `since_ns`."""
         drawn = next(source.files, None)
         if drawn is not None:
             gap_ns, source.size_bit = drawn
@@ -96,7 +96,7 @@ class OtherUsers:
         self.under_way[transfer] = source
 
     def _end(self, transfer: Any) -> None:
-        """Record a file that has ended, and send the next file of its source."""
+        """Record a file whose transfer has ended, and send the next file of its source."""
         source, now_ns = self.under_way.pop(transfer), self._clock.now
         self._record(source, transfer, now_ns)
         source.busy = False
@@ -127,7 +127,7 @@ class OtherUsers:
             raise ScenarioError(f"traffic: {what}; lower their load, or shorten the run")
 
     def _is_alone(self) -> bool:
-        """Return True if only timers of the media are left, and the media carry only files of other users."""
+        """Return True if all remaining events are timers of the media, and the media carry only other users' files."""
         timers = sum(medium.is_timed for medium in self._media.values())
         return self._clock.waking <= timers and all(medium.is_foreign for medium in self._media.values())
 

@@ -1,4 +1,4 @@
-"""Settings of other users: the files that the users send or receive, and the times of the files."""
+"""Settings of other users: the files that they send or receive, and the arrival times of the files."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ class Traffic(Component):
     """A class of other users, which send or receive files in a band of the federation.
 
     Users do not move, keep their radio connection, have the radio of `channel.device`, and are served by the cell with
-    the strongest signal. Files use the access scheme, the transport and the session of the direction, without a
-    timeout. The energy that users and base stations spend on files is not counted.
+    the strongest signal. Files use the access scheme, the transport protocol and the session of the direction, and have
+    no timeout. The energy that users and base stations spend on files is not counted.
     Ignored here: requests and answers of an application, batteries and movement of users.
     """
 
     name: str = Field(pattern=NAMED)
     """Name of the class in records and reports."""
     users: int = 1
-    """Number of users; a trace states its own number. With `place: per-file`, number of positions that take turns."""
+    """Number of users; with a trace, the trace states this number. With `place: per-file`, number of positions that
+    files take in turn."""
     direction: Literal["uplink", "downlink"] = "uplink"
     """uplink: users send; downlink: users receive."""
     placement: AnyPlacement | None = None
@@ -48,7 +49,7 @@ class Traffic(Component):
     warm_up_s: float = Field(0.0, ge=0, le=1e9)
     """Warm-up time in simulated s; files that arrive earlier are left out of the delays in the summary."""
     trace: str | None = None
-    """Recorded files in place of `size` and `gap`: a CSV file with the columns user, start_s and size_byte, or the
+    """Recorded files, instead of `size` and `gap`: a CSV file with the columns user, start_s and size_byte, or the
     folder of another run, whose messages in this direction are used as files."""
 
     @field_validator("users")
@@ -82,7 +83,7 @@ class Traffic(Component):
         yield from self._unsuited(scenario)
 
     def _unsuited(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        """Yield errors about a band that other users cannot share with the federation."""
+        """Yield the key and the error of each setting that does not allow other users in a band."""
         way, network = getattr(scenario.network, self.direction), scenario.network
         access = way.access
         if access.only_sums or access.kind in {"planned", "lora"}:

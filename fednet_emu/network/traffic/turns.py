@@ -1,4 +1,4 @@
-"""Order of bursts in a band with other users, by priority of slices, and time that the federation loses to files."""
+"""Order of bursts in a band with other users, and the time that the federation loses to files of these users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fednet_emu.network.slices import Slices
 
 
 class CellUse:
-    """Bursts on the air in one cell, and the resource share that the federation loses to files of other users.
+    """Bursts on the air in one cell, and the band share that the federation loses to files of other users.
 
     Attributes:
         own: number of the federation's bursts on the air.
@@ -31,7 +31,7 @@ class CellUse:
         self.part, self._taken_s, self._since_ns = 0.0, 0.0, 0
 
     def taken_s(self, now_ns: int) -> float:
-        """Return the lost resource share, integrated over time until `now_ns`, in s."""
+        """Return the band share lost to files, integrated over time until `now_ns`, in s."""
         self._taken_s += self.part * ((now_ns - self._since_ns) / NS_PER_S)
         self._since_ns = now_ns
         return self._taken_s
@@ -39,7 +39,7 @@ class CellUse:
 
 @final
 class SharedTurns(TurnQueue):
-    """Turns in order of priority and then of request, and the time that each transfer of the federation loses to files.
+    """Queue in order of priority, then of request, which also measures the time that the federation loses to files.
 
     If bursts divide the band, a transfer loses the integral of 1 - share / (share without the files) over its time on
     the air. If bursts take turns, a waiting transfer loses the integral of the fraction of files among the bursts on
@@ -47,7 +47,7 @@ class SharedTurns(TurnQueue):
 
     Args:
         divides: True if bursts on the air divide the band.
-        slices: priorities of transfers, and resource shares of files.
+        slices: the slices, which state the priorities of transfers and the band shares.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class SharedTurns(TurnQueue):
             cell.part = others / (cell.own + others) if others else 0.0
 
     def _mark(self, burst: Burst, cell: CellUse) -> None:
-        """Record the integral at the start of the period in which a burst can lose time to files."""
+        """Record the integral `taken_s` at the start of the period in which a burst can lose time to files."""
         if type(burst[0]) is not FileTransfer:
             self._since_s.update(dict.fromkeys(burst, cell.taken_s(self._clock.now)))
 

@@ -25,7 +25,7 @@ from fednet_emu.records.ledger import SERVER
 from fednet_emu.records.rows import KINDS
 
 _BATCH = 256
-"""Maximum number of files whose sizes and gaps are drawn at once."""
+"""Maximum number of files whose sizes and gaps are drawn in one call."""
 
 Files = Iterator[tuple[int, int]]
 """For each file, the gap before the file in ns, and the size of the file in bits."""
@@ -33,14 +33,14 @@ Files = Iterator[tuple[int, int]]
 
 @dataclass
 class Source:
-    """Files of one user, or of a class whose radios take turns.
+    """Source of the files of one user, or of a class whose files use several radios in turn.
 
     Attributes:
         of: index of the class.
         kind: code of the direction.
         user: index of the first user within the class.
         radio: index of the first user's radio, counted after all devices.
-        places: number of radios that take turns with the files.
+        places: number of radios that the files use in turn.
         slice: index of the slice.
         files: iterator over the future files.
         follows: True if a gap begins at the end of the previous file.
@@ -91,10 +91,10 @@ def users_of(
     data_dir: Path | None = None,
     slices: Sequence[str] = (OTHERS,),
 ) -> Users:
-    """Return the users of all classes, whose radios are numbered after the devices.
+    """Return the users of all classes; their radio numbers follow those of the devices.
 
     Args:
-        placement: placement of users whose class states no placement.
+        placement: placement of users whose class sets no placement.
         devices: number of devices.
         wire_bit: function that adds headers to a size in bits.
         slices: names of the slices.
@@ -120,7 +120,7 @@ def users_of(
 
 
 def _places_m(placement: Placement, name: str, count: int, streams: Streams) -> Array:
-    """Return coordinates [count, 2] in m, drawn separately for each user; listed positions are used cyclically."""
+    """Return coordinates [count, 2] in m, drawn separately for each user; listed positions are repeated cyclically."""
     if isinstance(placement, Listed):
         listed_m = placement.positions_m(count, streams("placement", "traffic", name))
         return listed_m[np.arange(count) % len(listed_m)]
@@ -188,7 +188,7 @@ def _of_csv(path: Path) -> Iterator[tuple[str, float, int]]:
 
 
 def _of_run(folder: Path, kind: int) -> Iterator[tuple[int, float, int]]:
-    """Yield device, request time in s and size in bits of the messages of a run in one direction, by request time."""
+    """Yield device, request time in s and size in bits of a run's messages in one direction, sorted by request time."""
     import pandas as pd
 
     try:

@@ -32,7 +32,10 @@ class Connections:
         self._refused = session.refuses(transport)
 
     def enter(self, transfer: Transfer, now_ns: int) -> Phases:
-        """Return the sizes and the setup delay of a message requested now; refuse a path with a too long round trip."""
+        """Return the sizes and the setup delay of a message that is requested now.
+
+        The message is refused if the session cannot set up a connection within its time limit.
+        """
         bits = self._bits.get(transfer.size_bit)
         if bits is None:
             wire_bit = self._transport.wire_bit(self._session.framed_bit(transfer.size_bit))
@@ -50,7 +53,7 @@ class Connections:
         return phases
 
     def start(self, transfer: Transfer, now_ns: int) -> int:
-        """Set the window of a transfer that starts now; return the maximum total length of its gaps in ns."""
+        """Set the window of a transfer that starts now; return the maximum total duration of its gaps in ns."""
         window, phases = self.window, transfer.phases
         if window is None or phases is None:
             return 0
@@ -64,7 +67,7 @@ class Connections:
         return self._gaps(window, transfer.size_bit) * window.rtt_ns
 
     def leave(self, transfer: Transfer, now_ns: int) -> int:
-        """Record how a message was sent whose last bit leaves now; return the time in ns until this bit arrives."""
+        """Record the window and rate of a message whose transmission ends now; return its remaining delay in ns."""
         phases = transfer.phases
         if self.window is not None and self._reuses and phases is not None and phases.window_bit:
             air_s = (now_ns - transfer.started_ns - phases.gap_ns) / NS_PER_S

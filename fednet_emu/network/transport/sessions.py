@@ -52,7 +52,7 @@ class Session(Component):
 class Grpc(Session):
     """gRPC over HTTP/2: a new connection takes a round trip for the server's SETTINGS, and one for TLS 1.3 (RFC 8446).
 
-    With TCP's handshake, a connection takes two round trips, or three with TLS, which must fit into
+    Together with TCP's handshake, a connection takes two round trips, or three with TLS. These must fit into
     `connect_timeout_s`: with the default of 20 s, a path with a one-way delay of 5.0 s, or 3.33 s with TLS, never
     connects (gRPC's connection backoff; "Surviving the Edge", arXiv 2605.03870, finds 5 s for Flower). Messages on such
     a path are lost as `connect`.
@@ -64,7 +64,7 @@ class Grpc(Session):
     connect_timeout_s: float = Field(20.0, gt=0, le=1e6)
     """Maximum time in s for an attempt to connect."""
     per_message_s: float = Field(0.0, ge=0, le=1e6)
-    """Software delay in s before the first bit of each message, to serialise and copy the message."""
+    """Time in s for serialising and copying each message, before its first bit is sent."""
 
     @property
     @override

@@ -1,4 +1,4 @@
-"""TCP slow start: the window, and the transmission of transfers in bursts on any air.
+"""TCP slow start: the window, and the transmission of transfers in several bursts, for any model of transmissions.
 
 A sender sends one window of bits and waits for the acknowledgements, which arrive one round trip after the first bit
 and double the window. Once the bits of a window keep the line busy for a whole round trip, acknowledgements arrive as
@@ -25,7 +25,7 @@ class Window(NamedTuple):
     Attributes:
         first_bit: bits in the first round trip of a transfer.
         most_bit: maximum bits in flight: the receive window.
-        rtt_ns: round-trip time in ns without queues.
+        rtt_ns: round-trip time in ns without queueing delay.
     """
 
     first_bit: int
@@ -33,11 +33,11 @@ class Window(NamedTuple):
     rtt_ns: int
 
     def after(self, burst_bit: int) -> int:
-        """Return the bits of the next burst after a burst of `burst_bit` that was sent within a round trip."""
+        """Return the size in bits of the burst that follows a burst of `burst_bit` sent within a round trip."""
         return min(2 * burst_bit, self.most_bit)
 
     def gaps(self, size_bit: int) -> int:
-        """Return the number of gaps in a transfer of `size_bit` on an infinitely fast line."""
+        """Return how often a transfer of `size_bit` waits for acknowledgements on a line of infinite rate."""
         burst_bit, count = self.first_bit, 0
         while burst_bit < size_bit and burst_bit < self.most_bit:
             size_bit -= burst_bit
@@ -89,7 +89,7 @@ class Flow:
         sent_bit: bits sent in earlier bursts.
         power_s: airtime in s of earlier bursts, times the share of the sender's power.
         silent_ns: start time of the current gap in ns; `FOREVER_NS` while the transfer is on the air.
-        early_bit: bits beyond the current burst that were given to the air before acknowledgements have arrived.
+        early_bit: bits beyond the current burst that `air` got before the acknowledgements arrive.
     """
 
     burst: Burst
@@ -117,16 +117,16 @@ class Flow:
 
     @property
     def wakes_ns(self) -> int:
-        """End time in ns of the current gap, by a new burst or a timeout; `FOREVER_NS` if there is no gap."""
+        """Time in ns at which a new burst or a timeout ends the current gap; `FOREVER_NS` if there is no gap."""
         return FOREVER_NS if self.silent_ns == FOREVER_NS else min(self.resumes_ns, self.burst[0].until_ns)
 
 
 @final
 class SlowStartAir(Air):
-    """An air with slow start: each burst of a transfer is a separate transmission on another air.
+    """Model of transmissions with slow start: each burst of a transfer is a separate transmission of another model.
 
-    A burst that keeps the line busy for a round trip is followed at once by all remaining bits of its transfer. The
-    remaining bits are added to the burst as soon as it is certain that it lasts so long: no other transmission ends
+    A burst that keeps the line busy for a round trip is followed immediately by all remaining bits of its transfer. The
+    remaining bits are added as soon as it is certain that the burst lasts for a round trip: no other transmission ends
     before the acknowledgements of the burst arrive, and new transmissions only make the burst longer.
     """
 
@@ -164,7 +164,7 @@ class SlowStartAir(Air):
         self._air.start(released, now_ns)
 
     def settle(self) -> None:
-        """Account for the energies that earlier bursts of all current transfers have used."""
+        """Add up the energies that earlier bursts of all current transfers have used."""
         for leg, flow in self._flows.items():
             leg.settle(flow.power_s)
             flow.power_s = 0.0
@@ -208,9 +208,9 @@ class SlowStartAir(Air):
         return ended
 
     def _extend(self, until_ns: int) -> bool:
-        """Give the air all remaining bits of transfers whose acknowledgements arrive by `until_ns`.
+        """Release all remaining bits of transfers whose acknowledgements arrive by `until_ns`.
 
-        No transmission may end before `until_ns`. Return True if any bits were given to the air.
+        No transmission may end before `until_ns`. Return True if any transfer got bits.
         """
         found = False
         for leg, flow in [*self._holding.items()]:
@@ -225,7 +225,7 @@ class SlowStartAir(Air):
         return found
 
     def powers(self) -> Iterator[Power]:
-        """Yield the planned powers: 0 in a gap, and full power on the air unless the air plans another power."""
+        """Yield the planned powers: 0 in a gap; on the air the power that `air` plans, or full power by default."""
         for leg, flow in self._flows.items():
             yield leg, (self._now_ns,), (1.0 if flow.silent_ns == FOREVER_NS else 0.0,)
         yield from self._air.powers()

@@ -26,11 +26,11 @@ class Transport(Component):
     """The end-to-end protocol that carries the payload of messages over the radio and the wired path."""
 
     handshakes: ClassVar[int] = 0
-    """Number of round trips until a new connection may carry data."""
+    """Number of round trips before a new connection can carry data."""
 
     @property
     def rtt_ns(self) -> int:
-        """Round-trip time in ns of the path without the radio."""
+        """Round-trip time in ns of the path, without its radio part."""
         return 0
 
     def wire_bit(self, size_bit: int) -> int:
@@ -52,8 +52,8 @@ class EndToEndTransport(Transport):
     """A transport protocol with its own headers, over a path that consists of the radio and a wired part."""
 
     rtt_s: float = Field(0.02, ge=0, le=3600)
-    """Round-trip time in s of the wired part of the path, without queues; a message arrives half a round trip after its
-    last bit has left the air."""
+    """Round-trip time in s of the wired part of the path, without queueing delay. A message arrives half a round-trip
+    time after its radio transmission ends."""
 
     @property
     @override
@@ -87,7 +87,7 @@ class ConnectedTransport(EndToEndTransport):
     """A transport protocol with connections between two nodes, and a window.
 
     Ignored here: packet loss, which HARQ hides on 5G and Wi-Fi; queues in the wired part; unequal sharing of a
-    bottleneck between flows; and limits by the window after it has once kept the line busy for a round trip.
+    bottleneck between flows; and any limit by the window after the window has once kept the line busy for a round trip.
     """
 
     initial_window: int = Field(10, ge=1, le=1000)
@@ -99,7 +99,7 @@ class ConnectedTransport(EndToEndTransport):
     """Whether an idle connection halves its window for each retransmission timeout (`rtt_s` + 0.2 s) that passes, down
     to the initial window (RFC 2861); after some seconds of training, slow start then begins anew."""
     receive_window_byte: float = Field(4.0e6, ge=IP_MTU_BYTE, le=1e12)
-    """Maximum number of bytes in flight, and so per round trip."""
+    """Maximum number of bytes in flight, and therefore in a round trip."""
 
     packet_byte: ClassVar[int] = IP_MTU_BYTE
     """Maximum packet size in bytes, including all headers."""
@@ -129,7 +129,7 @@ class ConnectedTransport(EndToEndTransport):
 
 
 class Tcp(ConnectedTransport):
-    """TCP: slow start with one burst per round trip, and then a line that is never idle; bits flow continuously.
+    """TCP: slow start with one burst per round trip; as soon as a burst lasts a round trip, bits flow without pauses.
 
     Packets have 1500 bytes, 52 of which are headers (IPv4, TCP with time stamps). The handshake takes one round trip
     (RFC 9293). Measurements with Linux agree to 2.5 % without loss.
@@ -143,7 +143,7 @@ class Tcp(ConnectedTransport):
 
 
 class Quic(ConnectedTransport):
-    """QUIC as far as its RFCs specify: a handshake of one round trip that includes TLS, and TCP's slow start.
+    """QUIC, as far as its RFCs specify it: a handshake of one round trip, which includes TLS, and TCP's slow start.
 
     Datagrams have 1200 bytes (RFC 9000, 14), in addition to the IPv4 and UDP headers. Of the 1200 bytes, 39 are
     overhead: flags (1), connection ID (8), packet number (4; RFC 9000, 17.3.1), type, stream ID and offset of the

@@ -1,6 +1,6 @@
 """Contention of Wi-Fi stations that always have data to send: Bianchi's fixed point (IEEE JSAC 18, 2000).
 
-All stations draw their backoff from equal windows, so that probabilities depend only on the number of stations.
+All stations draw their backoff from the same window, so that probabilities depend only on the number of stations.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import numpy as np
 from fednet_emu.arrays import Array, bisected, power
 
 WINDOW, DOUBLINGS = 16, 6
-"""First contention window in slots, and maximum number of its doublings: CWmin 15 and CWmax 1023 of best effort."""
+"""First contention window in slots, and maximum number of doublings of the window, for best-effort traffic: CWmin is
+15, and CWmax is 1023."""
 
 _HALVINGS = 60
 
 
 class Slots(NamedTuple):
-    """Probabilities of events in a backoff slot of n stations; a busy period counts as one slot.
+    """Probabilities of events in a backoff slot, with n stations; a busy period counts as one slot.
 
     A *request* is a block-ack request: a station that misses the acknowledgement of aggregated frames requests it
     before it sends further frames. Therefore the share of requests in all attempts is the collision probability p.
@@ -30,7 +31,8 @@ class Slots(NamedTuple):
         success: only a given station sends, and it sends data.
         request: a given station sends a request.
         answered: only a given station sends, and it sends a request.
-        collision: [n] frames collide, and the longest of them is the k-th shortest of all data frames; 0 for n = 1.
+        collision: [n] entry k: frames collide, and the longest of them is the k-th shortest of all stations' data
+            frames; 0 for n = 1.
         requests_only: several stations send, and all of them send requests.
     """
 
@@ -46,7 +48,8 @@ class Slots(NamedTuple):
 def fixed_point(stations: int) -> tuple[float, float]:
     """Return the probability tau that a station sends in a slot, and the probability p that its frame collides.
 
-    tau = 2 / (1 + W + p W (1 + 2p + ... + (2p)^(m-1))) and p = 1 - (1 - tau)^(n-1), by bisection in p.
+    For n stations, a first window of W slots and m doublings, tau is 2 / (1 + W + p W (1 + 2p + ... + (2p)^(m-1))), and
+    p is 1 - (1 - tau)^(n-1). Both equations are solved by bisection in p.
     """
 
     def chance(sends: float) -> float:

@@ -49,11 +49,12 @@ class Mode:
 
 
 class Exchange(NamedTuple):
-    """Bits and durations of one attempt with each scheme [schemes]; durations last up to the next backoff slot.
+    """Bits and durations of one attempt to send with each scheme [schemes].
 
-    With single frames or RTS, backoff is frozen while other stations send. Only the station that has just sent may use
-    the next slot, and does so with probability 1 / W (Tinnirello, Bianchi and Xiao, IEEE TVT 59, 2010). The bits and
-    times of a success therefore include a series of frames.
+    Durations include the time up to the next backoff slot. With single frames or RTS, backoff is frozen while other
+    stations send. Only the station that has just sent may use the next slot, and does so with probability 1 / W
+    (Tinnirello, Bianchi and Xiao, IEEE TVT 59, 2010). The bits and times of a success therefore include a series of
+    frames.
 
     Attributes:
         ip_bit: bits of the IP packets carried by a success.
@@ -132,8 +133,9 @@ class Shares(NamedTuple):
 def contend(mode: Mode, scheme: IntArray, station: IntArray) -> Shares:
     """Compute the rates of bursts whose stations contend for one channel.
 
-    All stations send with equal probability, and so send equally many frames. A collision lasts as long as its longest
-    frame. The bursts of one station take equal turns; the frames of the station have the mean duration.
+    All stations send with the same probability, and therefore the same number of frames. A collision lasts as long as
+    its longest frame. The bursts of one station share its frames equally; all frames of the station count with their
+    mean duration.
 
     Args:
         mode: the transmission mode of the stations.

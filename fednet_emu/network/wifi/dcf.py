@@ -55,15 +55,16 @@ class Dcf(RatedAccess):
     """Wi-Fi: all stations contend for one channel, each with the fastest scheme that its SNR allows in a fading block.
 
     Rates are computed whenever a transmission starts or ends, and assume backlogged stations (Bianchi, IEEE JSAC 18,
-    2000). Every station sends equally many frames, so that slow stations slow down all stations. Single frames and
+    2000). All stations send the same number of frames, so that slow stations slow down all others. Single frames and
     RTS/CTS use the correction for frozen backoff by Tinnirello, Bianchi and Xiao (IEEE TVT 59, 2010). A station that
-    misses a block acknowledgement requests it before it sends again (`block_ack_request`). Rates are within 5 % of
-    ns-3 3.44 for 1 to 20 stations (10 % if one of them is slow). With aggregation, more than 20 stations are not
-    validated, because some stations starve in ns-3. A base station is one station, whose receivers get equal turns.
+    misses a block acknowledgement requests this acknowledgement before it sends again (`block_ack_request`). Rates are
+    within 5 % of ns-3 3.44 for 1 to 20 stations (10 % if one of them is slow). With aggregation, more than 20 stations
+    are not validated, because some stations get hardly any airtime in ns-3. A base station is one station, whose
+    receivers get equal turns.
 
     Rates are in bit/s of IP packets of 1500 bytes, and do not depend on `channel.rate` and `channel.narrowing`. The
-    model has best-effort traffic, 5 GHz timing, the shortest guard interval, and aggregates of at most 65,535 bytes,
-    64 frames (256 in ax) and 5.484 ms. A station whose SNR is too low for all schemes is silent. A sender uses power
+    model has best-effort traffic, 5 GHz timing, the shortest guard interval, and aggregates of at most 65,535 bytes, 64
+    frames (256 in ax) and 5.484 ms. A station whose SNR is too low for all schemes sends nothing. A sender uses power
     only while it sends.
     Ignored here: contention between uplink and downlink, which share a channel in Wi-Fi; TCP's acknowledgements on the
     air (2 to 3 % with aggregation, 20 % in 802.11a); hidden stations, capture, packet errors, beacons, delayed rate

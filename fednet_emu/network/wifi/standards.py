@@ -1,6 +1,6 @@
 """Wi-Fi: modulation and coding schemes of IEEE 802.11a, n, ac and ax, their minimum SNRs, and durations of frames.
 
-Durations are in whole ns, for one encoder. The sums of durations are equal at 2.4 GHz, where interframe spaces are 6 us
+Durations are in whole ns, for one encoder. At 2.4 GHz, the sums of durations are the same: interframe spaces are 6 us
 shorter, but a signal extension of 6 us follows each frame.
 """
 
@@ -92,7 +92,7 @@ CODINGS = (
     Coding(10, (5, 6), 34.324, 24),
 )
 """MCS 0 to 11. The SNRs are from the error rate tables of ns-3 3.44, which has no separate tables for the last two MCS.
-The NIST model of ns-3 needs 1 to 5 dB more; real receivers differ by similar amounts."""
+With the NIST model of ns-3, the SNRs are 1 to 5 dB higher; real receivers differ by similar amounts."""
 
 
 class Scheme(NamedTuple):
