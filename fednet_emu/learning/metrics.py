@@ -47,7 +47,7 @@ class Metric(Component):
 
     @abstractmethod
     def value(self, kept: Kept, y: Kept) -> float:
-        """Return the score of at least one sample, from kept values [n, ...] and targets [n, ...]; nan if undefined."""
+        """Return the score of one or more samples, from kept values and targets [n, ...]; nan if undefined."""
 
 
 class Measured(NamedTuple):
@@ -185,7 +185,7 @@ class AveragePrecision(Metric):
 
 
 class RocAuc(Metric):
-    """The area under the ROC curve: how often a sample of a class has a higher score for it than another sample.
+    """The area under the ROC curve: how often a sample of a class has a higher score for the class than another sample.
 
     With several classes, the area is the unweighted mean over classes, each against all others (one-vs-rest, macro);
     with labels, the unweighted mean over labels. Classes or labels that no sample or all samples have are left out.
@@ -229,7 +229,8 @@ class Rmse(Metric):
 class R2(Metric):
     """The coefficient of determination, 1 - squared error / variance, averaged over the targets of a sample.
 
-    1 is a perfect prediction, and 0 is as good as the mean of the targets. Undefined (nan) if a target is constant.
+    1 is a perfect prediction, and 0 is the score of predicting the mean of the targets. Undefined (nan) if a target is
+    constant.
     """
 
     suits: ClassVar[tuple[TaskName, ...]] = ("regression",)

@@ -1,4 +1,4 @@
-"""Settings that were written for a previous kind of a component: settings that fit the new kind stay, others go.
+"""Settings written for a previous kind of a component: those that fit the new kind are kept, all others are dropped.
 
 A setting fits if the new kind has a setting of the same name that allows the value. Settings of equal name with
 different bounds are different settings.

@@ -235,7 +235,7 @@ def dump(model: BaseModel) -> str:
 
 @lru_cache(maxsize=512)
 def _written(settings: str) -> str:
-    """Return a mapping, given as JSON, as YAML; cached, because runs of a study have most parts in common."""
+    """Return the YAML text of a mapping given as JSON text; cached, because runs of a study share most parts."""
     yaml = YAML(typ="safe", pure=True)
     yaml.Representer = _Representer
     yaml.width = LINE_WIDTH

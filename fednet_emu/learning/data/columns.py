@@ -87,7 +87,7 @@ def _numbers(table: Table, column: str, *, single: bool = True) -> NDArray[Any]:
 
 
 def _check_finite(table: Table, column: str, array: NDArray[Any], *, single: bool) -> None:
-    """Raise an error for a missing or infinite value, or with `single` for one too large for single precision."""
+    """Raise an error for a missing or infinite value; with `single`, also for a value that is too large for float32."""
     with np.errstate(over="ignore"):
         wrong = np.argwhere(~np.isfinite(array.astype(np.float32) if single and array.dtype.kind == "f" else array))
     if len(wrong):
@@ -149,9 +149,10 @@ def _decoded(table: Table, column: str) -> Iterator[Any]:
 
 
 def labels(tables: Sequence[Table], column: str) -> tuple[list[NDArray[Any]], int | None]:
-    """Return the targets [n] of several tables, as class indices or real numbers, and the number of classes if known.
+    """Return the targets [n] of each table, as class indices or real numbers, and the number of classes if known.
 
-    The strings of the first table become class indices in alphabetical order; False becomes 0.
+    The strings of the first table become class indices in alphabetical order; booleans become the classes 0 (False) and
+    1 (True).
     """
     names = tables[0].class_names(column)
     if names is not None or not tables[0].is_text(column):

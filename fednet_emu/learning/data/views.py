@@ -33,7 +33,7 @@ class Groups(Component):
 
     @abstractmethod
     def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
-        """Return one transformation per group, for samples like these.
+        """Return one transformation per group, for samples like `samples`.
 
         Raises:
             ScenarioError: the rule cannot transform such samples.
@@ -131,8 +131,8 @@ AnyGroups = Annotated[Groups, Slot("groups", GROUPS)]
 class FeatureNoise(Component):
     """Feature skew: the inputs of device i of N (from 1) have Gaussian noise with the variance `variance` i / N.
 
-    As in NIID-Bench, x + Gau(sigma i / N). The noise of each number of a sample is independent, and constant during a
-    run. Training and test samples of a device have the same noise variance; samples without an owner have no noise.
+    As in NIID-Bench, x + Gau(sigma i / N). The noise is independent for each feature value, and constant during a run.
+    Training and test samples of a device have the same noise variance; samples without an owner have no noise.
     """
 
     variance: float = Field(gt=0)

@@ -46,7 +46,7 @@ _GETTERS = (attrgetter, itemgetter, methodcaller)
 _FEW = 4096
 
 _BYTE_PER_SCALAR = 4
-_BYTE_PER_NODE = 1024  # an upper estimate, so that the limit also holds for many tiny results
+_BYTE_PER_NODE = 1024  # an upper estimate, which also counts the memory of results with few scalars
 _BYTE_OF_LOSS = _BYTE_PER_SCALAR + _BYTE_PER_NODE
 
 
@@ -67,11 +67,12 @@ class GraphStatistics:
 
 @final
 class Graph:
-    """Makes Deferreds and computes their values when they are read. The order of computation changes no value.
+    """Makes Deferreds and computes their values when they are read.
 
-    The graph keeps no references: a pending result without other references is never computed. Without an `engine`, the
-    graph is timing-only: results have sizes but no values. If the pending results exceed `pending_limit_byte`, all of
-    them are computed, which changes no value. `host` measures the host time of training and of deferred functions.
+    The order of computation does not affect the values. The graph keeps only weak references to pending results, so a
+    result that nothing else refers to is never computed. Without an `engine`, the graph is timing-only: results have
+    sizes but no values. If the pending results exceed `pending_limit_byte`, all of them are computed, which changes no
+    value. `host` measures the host time of training and of deferred functions.
 
     With a `program` (a digest of all that determines the learnt values), values that are read are cached by digest.
     While the program equals that of an earlier run, values are postponed in the order of their computation, and nothing
@@ -106,7 +107,7 @@ class Graph:
             self.use(program)
 
     def use(self, program: Program) -> None:
-        """Cache the values that are read, and do not compute cached values. Call this before any node is made."""
+        """Store values that are read, and reuse those of earlier runs. Call this before any node is made."""
         self.program = program
         if self.engine is not None and program.is_known:
             graph = Graph(self.engine, host=self.host)
@@ -209,9 +210,10 @@ class Graph:
     def train_cohort(
         self, job: CohortJob, own: Callable[[int], Mapping[str, Deferred]] | None = None
     ) -> list[Deferred]:
-        """Return the parameters after the training of each device [n], with the numbers that `train` would give them.
+        """Return the parameters after training for each device [n].
 
-        `own` returns the terms of one device, given its index in the cohort.
+        The Deferreds have the same numbers as from `train`. `own` returns the terms of one device, given its index in
+        the cohort.
         """
         n, size, program = len(job.columns), job.columns.model.size, self.program
         if self._later is not None:  # postponed as single jobs, which form the same stacks
@@ -315,7 +317,7 @@ class Graph:
             node._settle(node._work.value)
 
     def _heed_an_end(self) -> None:
-        """When sharing with other runs ends, continue with the values that this run has cached, if there are any."""
+        """When no more values are shared with other runs, use only those that this run has cached, if there are any."""
         if self._later is not None and self.program is not None and self.program.ended and not self._ended:
             self._ended = True
             if self.program.is_known:
@@ -396,7 +398,7 @@ class Graph:
                 else:
                     item._waiters.append(me)
         node._missing = missing
-        if not missing and type(work) is not Part:  # the result of an ended job has no further parts
+        if not missing and type(work) is not Part:  # a `Part` is set when its job ends, not computed
             self._make_ready(node, me)
         self._pending_byte += size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
         self._heed_an_end()
@@ -521,7 +523,7 @@ class Graph:
                         self._settle(node, result)
                     else:
                         self._settle_one(node, result.params)
-                    del result  # allows its release before the next result exists
+                    del result  # allows freeing the result before the next one exists
                     self.statistics.trained += 1
                     self.statistics.jobs += self._trains_by_itself
                     if self._ready_calls:

@@ -6,7 +6,7 @@ import time
 from typing import NamedTuple, final
 
 REST = "clock and medium"
-"""Name of the part for everything else: events, transfers, and the processes of the algorithm."""
+"""Name of the part that covers all remaining code: events, transfers, and the processes of the algorithm."""
 
 
 class Spent(NamedTuple):

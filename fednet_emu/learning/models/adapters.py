@@ -131,7 +131,7 @@ def _of_one_layer(module: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def product(layer: Any, b: Tensor, a: Tensor) -> Tensor:
-    """Return the sum that factors B [m, rank] and A [rank, n] add to a layer's weights, in the shape of the weights."""
+    """Return the term that factors B [m, rank] and A [rank, n] add to a layer's weights, in their shape."""
     added: Tensor = layer.lora_scale * (b @ a)
     return added.T if _is_transposed(layer) else added
 

@@ -25,7 +25,7 @@ BIT_PER_WEIGHT = 32
 BLOCK = 64
 """Number of weights per scale."""
 BLOCKS = 256
-"""Number of scales per common factor, for 8-bit scales."""
+"""Number of 8-bit scales per common factor."""
 _STEPS = 255
 _LAST = 0.9677083
 
@@ -55,7 +55,7 @@ class Base(Component):
                 weight.data = self.read(weight.data)
             else:
                 bit += BIT_PER_WEIGHT * weight.numel()
-        for part in module.modules():  # a part may hold a size from an earlier call
+        for part in module.modules():  # a submodule may store a size from an earlier call
             part.shipped_bit = 0
         module.shipped_bit = bit if self.ship else 0
 

@@ -70,7 +70,7 @@ class Mlp(Model):
 
 
 class McMahanCnn(Model):
-    """Two 5x5 convolutions of 32 and 64 channels, each with ReLU and 2x2 max pooling, 512 units with ReLU, outputs.
+    """Two 5x5 convolutions of 32 and 64 channels, each with ReLU and 2x2 max pooling, then 512 ReLU units and outputs.
 
     Convolutions keep the image size. With 28x28 grey images and ten classes, the network has the 1,663,370 parameters
     that the paper states.

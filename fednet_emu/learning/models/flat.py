@@ -153,7 +153,7 @@ class FlatModel:
         return _sequence(self._module)
 
     def laid_out(self, x: Tensor) -> Tensor:
-        """Return the samples `x` [B, ...], with equal values, in the memory layout that is fastest for the model.
+        """Return the samples `x` [B, ...], with unchanged values, in the memory layout that is fastest for the model.
 
         Convolutions and pooling on a CPU are faster if the channels of a pixel are adjacent in memory.
         """

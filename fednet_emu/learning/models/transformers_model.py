@@ -96,7 +96,7 @@ class TransformersModel(Model):
         network: nn.Module = made
         for layer in network.modules():
             if hasattr(layer, "create_position_ids_from_input_ids") and layer.padding_idx is None:
-                layer.padding_idx = _NO_TOKEN  # RoBERTa counts positions from it, and skips its tokens
+                layer.padding_idx = _NO_TOKEN  # RoBERTa numbers positions from this id on, and skips its tokens
         return network
 
     def _configuration(self, library: Any, input_shape: tuple[int, ...], outputs: int) -> Any:

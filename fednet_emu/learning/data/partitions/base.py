@@ -115,14 +115,14 @@ class Held:
 
     @classmethod
     def nothing(cls, samples: Samples) -> Held:
-        """Return zero samples of the same shape, as copies: an empty view would keep all samples in memory."""
+        """Return zero samples; the tensors are copies, because an empty view would keep all samples in memory."""
         return cls(samples.train_x[:0].clone(), samples.train_y[:0].clone())
 
 
 def hold_out(
     samples: Samples, n_server: int, n_validation: int, rng: np.random.Generator
 ) -> tuple[Samples, Held, Held]:
-    """Draw the server's and the validation samples from the training samples. Return the remaining samples first."""
+    """Split the training samples at random; return the remaining samples, the server's, and the validation samples."""
     n_all = len(samples.train_y)
     if n_server + n_validation >= n_all:
         raise ScenarioError(

@@ -105,7 +105,7 @@ class Pool:
     def _deal(self, workers: int) -> None:
         self.start(workers)
         while self._waiting:
-            worker = min(self._workers[:workers], key=lambda its: len(its.calls))  # the first in a tie
+            worker = min(self._workers[:workers], key=lambda its: len(its.calls))  # in a tie, the first worker
             if len(worker.calls) == _AT_ONCE:
                 return
             worker.take(self._waiting.popleft())
