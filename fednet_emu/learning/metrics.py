@@ -142,7 +142,7 @@ class Perplexity(Metric):
 
 
 def _counts(predicted: Kept, y: Kept) -> tuple[Kept, Kept, Kept]:
-    """Return, per class, the numbers of correctly predicted samples, of predictions, and of samples."""
+    """Return three counts per class: correct predictions, predictions of the class, and samples of the class."""
     n = int(max(predicted.max(), y.max())) + 1
     right, as_it, there = (np.bincount(labels, minlength=n) for labels in (y[predicted == y], predicted, y))
     return right, as_it, there
@@ -198,7 +198,7 @@ class RocAuc(Metric):
         return outputs.double().softmax(1) if y.ndim == 1 else outputs
 
     def value(self, kept: Kept, y: Kept) -> float:
-        """Return the area; nan if all samples belong to one class, or if a score is not finite."""
+        """Return the area under the ROC curve; nan if all samples belong to one class, or if a score is not finite."""
         from sklearn.metrics import roc_auc_score
 
         applies = y > 0 if y.ndim > 1 else y[:, None] == np.arange(kept.shape[1])
@@ -236,7 +236,7 @@ class R2(Metric):
     suits: ClassVar[tuple[TaskName, ...]] = ("regression",)
 
     def value(self, kept: Kept, y: Kept) -> float:
-        """Return the mean over targets; nan if a target has the same value in all samples."""
+        """Return the mean coefficient over the targets; nan if a target has the same value in all samples."""
         targets = y.astype(np.float64).reshape(len(y), -1)
         spread = np.square(targets - targets.mean(0)).sum(0)
         errors = np.square(_errors(kept, y).reshape(targets.shape)).sum(0)

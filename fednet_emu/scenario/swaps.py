@@ -20,7 +20,7 @@ from fednet_emu.scenario.tree import THE_DEFAULT, KeyPath, Node, kind_text, path
 
 
 def settled(model_class: type[BaseModel], document: Document) -> tuple[Document, list[str]]:
-    """Return a document without the settings that do not fit a changed kind, and one line for each changed kind."""
+    """Return a document without the settings that do not fit a changed kind, and a message for each changed kind."""
     told: list[str] = []
     if not _has_swaps(document.root):
         return document, told

@@ -88,7 +88,7 @@ class _TooMuchError(Exception):
 
 
 class _Composer(Composer):
-    """Composes the nodes of the YAML library from a text, and stops at a limit."""
+    """Parses a text into nodes of the YAML library, and stops if the text exceeds a limit."""
 
     def __init__(self, loader: Any = None) -> None:
         super().__init__(loader)

@@ -56,7 +56,7 @@ class Table(NamedTuple):
 
 
 def numbers(table: Table, columns: Sequence[str], *, single: bool) -> tuple[NDArray[Any], list[str]]:
-    """Return columns of numbers or equally long lists as an array [n, ...] or [n, features], and feature names."""
+    """Return columns of numbers, or of equally long lists, as an array [n, ...] or [n, features], and feature names."""
     parts = [_numbers(table, column, single=single) for column in columns]
     widths = [1 if part.ndim == 1 else part.shape[1] if len(parts) == 1 else part[0].size for part in parts]
     names = [
@@ -111,7 +111,7 @@ def images(table: Table, column: str, side: int | None, mode: str | None) -> tup
     """Return the images [n, channels, height, width] of a column, and their mode: `L` (greyscale) or `RGB`.
 
     The column holds encoded images as bytes or paths. Images are resized to `side` by `side` pixels and converted to
-    `mode`. With None, `side` keeps the size of the images, and `mode` follows from the first image.
+    `mode`. If `side` is None, images keep their size; if `mode` is None, the first image determines the mode.
     """
     found: list[NDArray[np.uint8]] = []
     for row, image in enumerate(_decoded(table, column)):

@@ -91,7 +91,7 @@ class TiltedTargets(Groups):
     """Euclidean distance between the coefficients theta_k of any two groups."""
 
     def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
-        """Draw the theta_k as corners of a regular simplex: orthonormal directions minus the first one, scaled."""
+        """Draw theta_k, the corners of a regular simplex: orthonormal directions minus the first one, scaled."""
         features = int(np.prod(samples.input_shape))
         if samples.classes is not None:
             raise ScenarioError(

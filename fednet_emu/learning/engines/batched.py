@@ -46,7 +46,7 @@ _MANY = 25
 
 
 def best_form(model: FlatModel) -> Form:
-    """Return the step with hand-written gradients for chains of dense layers (on a GPU, any chain), or else `vmap`."""
+    """Return the step with hand-written gradients for chains of dense layers (on a GPU, all chains), or else `vmap`."""
     chain = chain_form(model)
     return chain if chain is not None and (chain.is_dense or model.device.type == "cuda") else VmapForm(model)
 
@@ -327,7 +327,7 @@ class _Terms(NamedTuple):
         )
 
     def pull(self, w: Tensor) -> Tensor | None:
-        """Return what the additional terms of a step subtract from the parameters `w` [A, P], given before the step."""
+        """Return what the additional terms of a step subtract from `w` [A, P], the parameters before the step."""
         active = len(w)
         linear = None if self.linear is None else self.linear[:active]
         if self.anchor is None:

@@ -88,7 +88,7 @@ def with_constants(text: bytes, constants: Sequence[Tensor]) -> FlatModel:
 
 
 def packed(jobs: Sequence[ResolvedJob], pickler: Callable[[io.BytesIO], Any]) -> Parcel:
-    """Pack jobs with a pickler of Python objects, which may support functions without a name.
+    """Pack jobs with the class `pickler`, which may support objects that `pickle` does not, such as lambdas.
 
     Values that jobs have in common are written once, so that packing a hundred jobs takes a millisecond.
     """

@@ -18,8 +18,8 @@ from fednet_emu.learning.models.base import torch_seed
 from fednet_emu.learning.models.flat import FlatModel, Live
 
 Gradient = Callable[[Tensor, Sequence[Tensor]], tuple[tuple[Tensor, ...], Tensor]]
-"""Function from the losses [B] of a batch and the parameters to the gradient, one tensor per parameter, and the mean
-loss."""
+"""Function that computes, from the losses [B] of a batch and the parameters, the gradient (one tensor per parameter)
+and the mean loss."""
 
 
 @final

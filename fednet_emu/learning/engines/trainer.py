@@ -14,7 +14,7 @@ from fednet_emu.learning.graph.jobs import TrainData
 
 
 class TrainReport(NamedTuple):
-    """Report of a process on a training call. The parameters are a separate value, which is read when needed."""
+    """Report of a training call in another process. The trained parameters are returned separately."""
 
     losses: dict[int, tuple[float, float]]  # mean loss and mean squared loss of each completed job, by index
     error: Exception | None  # error that stopped the remaining jobs; None if all jobs are complete

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple, TypeVar, final
 from fednet_emu.learning.graph.deferred import LATER, PENDING, Deferred, values_of
 
 Accumulation = Generator[None, Any, Any]
-"""A sum in progress. Each `(yield)` is the next part, and the returned value is the result. A variable for a part would
-keep the part in memory until the next part arrives; `total.add_((yield))` avoids the variable."""
+"""Generator that computes a sum. Each `(yield)` receives the next part, and the generator returns the result. A
+variable for a part would keep the part in memory until the next part arrives; `total.add_((yield))` avoids the
+variable."""
 
 
 _F = TypeVar("_F", bound=Callable[..., Accumulation])

@@ -114,7 +114,7 @@ class Begun(NamedTuple):
 @final
 @dataclass(slots=True, eq=False)
 class CohortJob:
-    """The work of a node of the graph: local training of n devices that start from one model.
+    """The computation of a graph node: local training of n devices that start from one model.
 
     Attributes:
         terms: further terms common to all devices, out of `SHARED`; values may be Deferreds.
@@ -166,7 +166,7 @@ class CohortJob:
         return map(self.single, range(len(self.columns)))
 
     def begin(self) -> tuple[Columns, list[Deferred]]:
-        """Mark the jobs whose results are awaited as begun; return these jobs and the nodes of their results."""
+        """Mark as begun the jobs whose results are awaited; return these jobs and the nodes of their results."""
         columns, params = self.columns, self.params.value
         if params.numel() != columns.model.size:
             what = f"starts from {params.numel()} numbers, got a model of {columns.model.size} parameters"

@@ -85,7 +85,7 @@ class Deferred:
 
     @property
     def done(self) -> bool:
-        """Whether the value is known."""
+        """Whether the value of the Deferred is known."""
         return self._value is not PENDING and self._value is not LATER
 
     @property

@@ -340,7 +340,7 @@ class Graph:
             self._begin_all(self.engine, list(self._begun.items()))
 
     def begin_wavefront(self) -> None:
-        """Start training the ready jobs, after the jobs started before have ended. Return without waiting.
+        """Finish the jobs that were started before, then start training the ready jobs without waiting for them.
 
         A synchronous round calls this method before it invites devices. The simulated clock of the round then continues
         while the engine, if it can, trains the models of the previous round. Only one wavefront is active. The started
@@ -446,7 +446,7 @@ class Graph:
         return False
 
     def run_calls(self) -> None:
-        """Run all calls that are ready."""
+        """Run all deferred function calls whose inputs are known."""
         while self._run_call():
             pass
 
@@ -566,7 +566,7 @@ class Graph:
             self._settle(node, params)
 
     def _put_off_all(self, later: Later, waiting: dict[Any, Deferred]) -> None:
-        """Postpone the jobs of a wavefront, and the calls that each job makes ready."""
+        """Postpone the jobs of a wavefront, and the function calls that become ready when a job ends."""
         jobs: list[Deferred] = []
         for job in list(waiting):
             node = waiting.pop(job)

@@ -47,7 +47,7 @@ class JobShape(NamedTuple):
 
 
 def shape_of(resolved: ResolvedJob) -> JobShape:
-    """Return the shape by which a job is grouped."""
+    """Return the `JobShape` of a job; jobs with the same shape may be stacked."""
     job, plan = resolved.job, resolved.job.plan
     width = plan.batch_width(job.n_samples)
     return JobShape(

@@ -30,7 +30,7 @@ class Computes(Protocol):
         """Train the jobs of these nodes as one wavefront, after the calls that the jobs need."""
 
     def run_calls(self) -> None:
-        """Run all calls that are ready."""
+        """Run all deferred function calls whose inputs are known."""
 
 
 class Step(NamedTuple):

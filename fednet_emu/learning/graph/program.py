@@ -43,7 +43,7 @@ class Memo(Protocol):
 
     @property
     def passed(self) -> Container[bytes]:
-        """Rolling digests that earlier runs have passed, which exclude those of this run."""
+        """Rolling digests that earlier runs have recorded, without those of this run."""
 
     @property
     def snapshots(self) -> Container[bytes]:
@@ -56,7 +56,7 @@ class Memo(Protocol):
         """Store a value that was read under this key."""
 
     def note(self, rolling: bytes) -> None:
-        """Record that the run has passed this rolling digest."""
+        """Record that the run has reached this rolling digest."""
 
     def load(self, rolling: bytes) -> dict[bytes, Any]:
         """Return the values of a snapshot by the digests of their nodes; empty if the snapshot cannot be used."""
@@ -91,7 +91,7 @@ class Program:
 
     @property
     def is_known(self) -> bool:
-        """Whether an earlier run has passed the current point of the program."""
+        """Whether an earlier run had the current rolling digest, so that values of that run can be reused."""
         return self.rolling in self.memo.passed
 
     def constant(self, value: Any) -> bytes:

@@ -42,7 +42,7 @@ class Base(Component):
             yield "ship", f"with {scenario.algorithm.kind} {scenario.algorithm.ships_no_base}, got true; leave it out"
 
     def on(self, module: Any, dense: Iterable[Tensor]) -> None:
-        """Quantise the frozen weights of a module in place, and store the number of bits to send in the module.
+        """Quantise the frozen weights of a module in place, and set the module's `shipped_bit`.
 
         Args:
             module: the module, before adapters are added.

@@ -84,7 +84,7 @@ class TransformersModel(Model):
         return f"path {self.path}" if self.config is None else f"config {self.config}"
 
     def _network(self, library: Any, config: Any, input_shape: tuple[int, ...]) -> nn.Module:
-        """Return the network of a configuration. Stored weights are not read while networks are abstract."""
+        """Return the network of a configuration; no stored weights are read if networks are made with shapes only."""
         images = "ForImageClassification" if len(input_shape) == 3 else "ForSequenceClassification"
         auto = getattr(library, f"AutoModel{'ForCausalLM' if self.head == 'tokens' else images}")
         if self.path is None or _is_abstract():

@@ -72,8 +72,9 @@ def local_splits(path: Path, config: str | None, only: str, texts: Sequence[str]
 
     Nothing is downloaded. A folder was written by `save_to_disk`, or contains data files whose splits are given by file
     names or a README.md, as on the hub. `config` names one of several configurations. A table without splits becomes
-    the split named `only`. Parquet, JSON and CSV files are converted in a temporary folder. In CSV files, entries such
-    as `NA` and `None` are words, not missing values, in columns listed in `texts` that hold more than numbers.
+    the split named `only`. Parquet, JSON and CSV files are converted in a temporary folder. In columns of CSV files
+    that are listed in `texts` and do not hold only numbers, entries such as `NA` and `None` are words, not missing
+    values.
     """
     datasets, saved = library(), any((path / name).is_file() for name in _SAVED)
     reader = _reader(path) if path.is_file() else None

@@ -48,7 +48,7 @@ _FORMS = {
     (True, False): Form("texts with numbers as targets", ("shape",)),
     (True, True): Form("texts with characters as targets", ("shape", "classes", "length", "vocabulary")),
 }
-"""Forms of samples, by whether the inputs and the targets are strings."""
+"""Forms of samples. The key tells whether the inputs are strings, and whether the targets are strings."""
 
 
 class Leaf(Dataset):

@@ -55,7 +55,7 @@ class Npz(Dataset):
             raise ValueError("normalise: is for real inputs, got a vocabulary of tokens; leave one of them out")
 
     def extent(self, data_dir: Path | None) -> Extent | None:
-        """Return the extent from the headers of the arrays alone; None if `load` will raise an error."""
+        """Return the extent of the samples, from the array headers alone; None if `load` will raise an error."""
         try:
             shapes = read_shapes(locate(self.path, data_dir), _HOW)
             (train, *inputs), (test, *_) = shapes["train_x"], shapes["test_x"]
@@ -77,7 +77,7 @@ def checked_samples(
     normalise: bool = False,
     names: Sequence[str] = (),
 ) -> Samples:
-    """Return samples from the arrays described in `Npz`. In messages, `where` names the source, `names` the inputs."""
+    """Return samples from the arrays described in `Npz`. Errors name the source `where` and the input `names`."""
     train_x, test_x = (_inputs(where, arrays, name, vocabulary, single=not normalise) for name in ("train_x", "test_x"))
     if train_x.shape[1:] != test_x.shape[1:]:
         problem = f"test_x has samples of shape {test_x.shape[1:]}, got {train_x.shape[1:]} in train_x"
@@ -302,7 +302,7 @@ class GivenSamples(GivenObject, Dataset):
     given: Samples
 
     def extent(self, data_dir: Path | None) -> Extent | None:
-        """Return the extent from the shapes of the arrays; None if an array has no shape."""
+        """Return the extent of the samples, from the shapes of the arrays; None if an array has no shape."""
         shapes = [tuple(getattr(x, "shape", ())) for x in (self.given.train_x, self.given.test_x)]
         if not all(shapes):
             return None

@@ -90,7 +90,7 @@ def even_shares(n_items: int, n_parts: int) -> IntArray:
 def dealt_by_class(
     labels: IntArray, holders: Sequence[IntArray], n_devices: int, rng: np.random.Generator
 ) -> Partitioned:
-    """Return the split in which devices holders[c] share class c equally. A class without holders has no owner."""
+    """Return the split in which the devices `holders[c]` share class c equally; without holders, it has no owner."""
     owners = np.full(len(labels), NOBODY, np.int64)
     for members, devices in zip(members_by_class(labels, len(holders), rng), holders, strict=True):
         if len(devices):

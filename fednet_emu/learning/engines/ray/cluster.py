@@ -14,7 +14,7 @@ _ANSWER_S = 10.0
 def connected(where: str, address: str | None, cpus: int | None) -> Any:
     """Return the module `ray`, connected to the cluster at `address`: `auto` is a running local one, None a new one.
 
-    `where` is the name of the setting in messages. A new cluster has `cpus` CPUs; None uses all CPUs.
+    `where` is the name of the setting in error messages. A new cluster has `cpus` CPUs; None uses all CPUs.
     """
     try:
         ray = importlib.import_module("ray")

@@ -19,7 +19,7 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData
 def batches_of(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray, scratch: Scratch) -> Iterator[Batch]:
     """Yield the batches of jobs of one shape, step by step; jobs are in descending order of their number of steps.
 
-    Jobs that have made all their steps are left out of later batches. A batch may overwrite the previous one.
+    Jobs that have taken all their steps are left out of later batches. A batch may overwrite the previous one.
     """
     if not shape.full_batch:
         return _mini_batches(shape, jobs, steps, scratch)

@@ -63,7 +63,7 @@ class Dense:
         return matrices(w, self.outputs, self.inputs)
 
     def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return W x + b, and x."""
+        """Return the output W x + b, and the input x."""
         weight, *bias = own
         if self.outputs <= x.shape[2]:
             y = torch.bmm(weight, x)
@@ -72,7 +72,7 @@ class Dense:
         return (y.add_(*bias) if bias else y), x
 
     def backward(self, own: Parameters, kept: Tensor, d: Tensor) -> Tensor:
-        """Return the input gradient W' d, in the memory layout of the layer's input, so that joint reads are fast."""
+        """Return the input gradient W' d, in the memory layout of the input, so that both are read in one order."""
         weight = own[0]
         if self.inputs <= d.shape[2]:
             return torch.bmm(weight.transpose(1, 2), d)

@@ -122,7 +122,7 @@ def _whole_pages(byte: int) -> int:
 
 
 def _new_file() -> int:
-    """Return the descriptor of an open file without a name, as large as the machine's memory and still empty."""
+    """Return the descriptor of an open unnamed file that is as large as the machine's memory; no page is allocated."""
     if sys.platform == "linux":
         file = os.memfd_create("fednet")
     else:

@@ -82,7 +82,7 @@ class Pool:
             self._selector.register(worker.process.connection, EVENT_READ, worker)
 
     def give(self, call: Call, workers: int) -> None:
-        """Queue a call for one of the first `workers`, after all earlier calls."""
+        """Queue a call for one of the first `workers` worker processes, behind all earlier calls."""
         self._waiting.append(call)
         self._receive(0)
         self._deal(workers)
