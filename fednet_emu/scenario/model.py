@@ -52,7 +52,7 @@ class Devices(Component):
     """The devices of the federation."""
 
     filled: ClassVar[frozenset[str]] = frozenset({"profile"})
-    """Settings that a document takes from the library if they are missing, or completes if keys are missing."""
+    """Settings that are taken from the library if they are missing, or completed if required keys are missing."""
 
     count: int = Field(20, gt=0)
     """Number of devices; they are numbered from 0."""
@@ -196,7 +196,7 @@ class Scenario(Component):
     }
     """Kinds that allow other required settings to be null, by the setting that has the kind."""
     filled: ClassVar[frozenset[str]] = frozenset({"channel"})
-    """Settings that a document takes from the library if they are missing, or completes if keys are missing."""
+    """Settings that are taken from the library if they are missing, or completed if required keys are missing."""
 
     title: str = ""
     """Readable title, which does not affect the run."""
@@ -215,14 +215,14 @@ class Scenario(Component):
     partition: AnyPartition | None = Iid()
     """Assignment of the samples to the devices; null only if the algorithm has its own data and model."""
     groups: AnyGroups | None = None
-    """Groups of devices with different transformations of the data; null for none."""
+    """Groups of devices that see different transformations of the data; null for no groups."""
     feature_noise: FeatureNoise | None = None
-    """Noise of the inputs that grows from device to device; null for none."""
+    """Noise on the inputs, with a variance that increases from device to device; null for no noise."""
     model: AnyModel | None
     """The trained model; null only if the algorithm has its own model."""
     algorithm: AnyAlgorithm
     attack: AnyAttack | None = None
-    """The attack of malicious devices; null for none."""
+    """The attack of malicious devices; null for no attack."""
     carbon: Carbon | None = None
     """Power grid of devices and base stations, for CO2 emissions of the run in grams; null to leave out this result."""
     stop: Stop = Stop(rounds=50)

@@ -176,7 +176,7 @@ _UNKNOWN = Deferred(0, 0)
 
 
 def span(resolved: ResolvedJob) -> tuple[int, int]:
-    """Return the first row of a job, and the index after its last row."""
+    """Return the index of a job's first row in the data, and the index after its last row."""
     rows = resolved.job.rows()
     return int(rows.min()), int(rows.max()) + 1
 

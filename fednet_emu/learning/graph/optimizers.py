@@ -46,7 +46,7 @@ class Momentum(Optimizer):
     beta: float = Field(0.9, ge=0, lt=1)
     """Share of the velocity that remains in the next step (PyTorch's `momentum`)."""
     nesterov: bool = False
-    """Whether a step is -lr (gradient + beta v), Nesterov's variant, instead of -lr v."""
+    """Whether to use Nesterov's variant, in which a step is -lr (gradient + beta v) instead of -lr v."""
     weight_decay: float = Field(0.0, ge=0)
     """Weight decay: this factor times the parameters is added to the gradient. 0 means no weight decay."""
 

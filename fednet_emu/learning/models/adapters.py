@@ -148,7 +148,7 @@ def _with_adapter(layer: Any, inputs: tuple[Tensor, ...], output: Tensor) -> Ten
 
 
 def _is_dense(layer: nn.Module) -> bool:
-    """Return True for a dense layer, except in multi-head attention, which uses the weights without a call."""
+    """Return True for a dense layer; False in multi-head attention, which uses weights without calling the layer."""
     return type(layer) is nn.Linear or _is_transposed(layer)
 
 

@@ -105,8 +105,8 @@ def hub_splits(
 ) -> Iterator[Splits]:
     """Context manager that opens the tables of the hub's data set `owner/name`, which is stored in the data folder.
 
-    A null `config` means the only configuration, a null `revision` the newest. Without `download`, no connection is
-    made.
+    If `config` is null, the data set must have a single configuration; a null `revision` selects the newest revision.
+    Without `download`, no connection is made.
     """
     datasets = library()
     if not _HUB_NAME.fullmatch(name):

@@ -79,7 +79,7 @@ class WorkersEngine(Engine):
         return self._statistics if self._statistics["computing_s"] else {}
 
     def begin(self, job: TrainJob) -> None:
-        """Start a large job that is always trained alone; the first one of a wavefront waits for the second one."""
+        """Start a large job that is always trained alone; the first such job waits until the wavefront has another."""
         known = self._left_flop > 0 or job in self._begun or job.model in self._stay
         if known or not is_worth_dividing(job.flop) or not self._may_send():
             return
