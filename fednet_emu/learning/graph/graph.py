@@ -275,7 +275,7 @@ class Graph:
         return deferred.value
 
     def recall(self, what: Any, nodes: Sequence[Deferred], compute: Callable[[], Any]) -> Any:
-        """Return the cached result of `compute` for these nodes, or call `compute`, which reads them in this order.
+        """Return the cached result of `compute` for `nodes`, or call `compute`, which reads the nodes in this order.
 
         `what` identifies the computation and is compared by value.
         """

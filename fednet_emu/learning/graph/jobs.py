@@ -241,7 +241,7 @@ class TrainJob:
         return np.asarray(self.indices, dtype=np.int64)
 
     def batches(self, rng: np.random.Generator | None = None) -> Batches:
-        """Return the batches of all steps, drawn by `rng`; None creates the generator `streams(*rng_key)`.
+        """Return the batches of all steps, drawn by `rng`, or by the generator `streams(*rng_key)` if `rng` is None.
 
         Engines use `rows` for full-batch jobs, because their batches only repeat the rows.
         """

@@ -149,7 +149,7 @@ class Program:
     def key(self, what: Any, nodes: Sequence[Deferred]) -> bytes:
         """Return the cache key of a value read from `nodes` and described by `what`.
 
-        Their jobs must have been passed to `wavefront` before.
+        The jobs that make the values of the nodes must have been passed to `wavefront` before.
         """
         text = self._digest(lambda: self._speller.spelled(what))
         return digest_of(text, *(node._digest for node in nodes), self.rolling)

@@ -239,7 +239,7 @@ class FlatModel:
         return list(dict.fromkeys(tensor for name, tensor in named if name not in moving))
 
     def copied(self) -> FlatModel:
-        """Return a copy for another thread. The copy shares the constant tensors with the original."""
+        """Return a copy of the model for another thread. The copy shares the constant tensors with the original."""
         return copy.deepcopy(self, {id(tensor): tensor for tensor in self.constants})
 
     def live(self) -> Live:

@@ -100,7 +100,7 @@ class TransformersModel(Model):
         return network
 
     def _configuration(self, library: Any, input_shape: tuple[int, ...], outputs: int) -> Any:
-        """Return the configuration, with the outputs of the data, and with all dropout rates set to `dropout`."""
+        """Return the configuration, with one output per class or token and with all dropout rates set to `dropout`."""
         config = self._stored(library) if self.config is None else self._written(library, input_shape, outputs)
         if self.head == "classes":
             config.num_labels = outputs
