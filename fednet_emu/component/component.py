@@ -64,7 +64,7 @@ class Excludes(NamedTuple):
 
 
 class Component(BaseModel):
-    """Base class of all configurable parts of a scenario: frozen, without unknown keys or booleans as numbers."""
+    """Base class of all configurable parts of a scenario: frozen; unknown keys and booleans as numbers are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
@@ -109,7 +109,7 @@ class Component(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _as_meant(cls, value: Any, info: ValidationInfo) -> Any:
-        """Reject booleans for other settings; complete a mapping without `kind` from the default of its setting."""
+        """Reject booleans for settings of other types; complete a mapping without `kind` from the field's default."""
         field = cls.model_fields[str(info.field_name)]
         if isinstance(value, Mapping) and "kind" not in value and (choice := _choice_of(field)) is not None:
             return choice.meant(value, field.get_default(call_default_factory=True))

@@ -1,1 +1,1 @@
-"""Data, models and the deferred graph: learning, independent of simulated time."""
+"""Machine learning, independent of simulated time: data, models, engines, and the deferred computation graph."""

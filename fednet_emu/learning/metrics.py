@@ -47,7 +47,7 @@ class Metric(Component):
 
     @abstractmethod
     def value(self, kept: Kept, y: Kept) -> float:
-        """Return the score of at least one sample, from kept values [n, ...] and targets [n, ...]; nan if undefined."""
+        """Return the score of one or more samples, from kept values and targets [n, ...]; nan if undefined."""
 
 
 class Measured(NamedTuple):
@@ -142,7 +142,7 @@ class Perplexity(Metric):
 
 
 def _counts(predicted: Kept, y: Kept) -> tuple[Kept, Kept, Kept]:
-    """Return, per class, the numbers of correctly predicted samples, of predictions, and of samples."""
+    """Return three counts per class: correct predictions, predictions of the class, and samples of the class."""
     n = int(max(predicted.max(), y.max())) + 1
     right, as_it, there = (np.bincount(labels, minlength=n) for labels in (y[predicted == y], predicted, y))
     return right, as_it, there
@@ -185,7 +185,7 @@ class AveragePrecision(Metric):
 
 
 class RocAuc(Metric):
-    """The area under the ROC curve: how often a sample of a class has a higher score for it than another sample.
+    """The area under the ROC curve: how often a sample of a class has a higher score for the class than another sample.
 
     With several classes, the area is the unweighted mean over classes, each against all others (one-vs-rest, macro);
     with labels, the unweighted mean over labels. Classes or labels that no sample or all samples have are left out.
@@ -198,7 +198,7 @@ class RocAuc(Metric):
         return outputs.double().softmax(1) if y.ndim == 1 else outputs
 
     def value(self, kept: Kept, y: Kept) -> float:
-        """Return the area; nan if all samples belong to one class, or if a score is not finite."""
+        """Return the area under the ROC curve; nan if all samples belong to one class, or if a score is not finite."""
         from sklearn.metrics import roc_auc_score
 
         applies = y > 0 if y.ndim > 1 else y[:, None] == np.arange(kept.shape[1])
@@ -229,13 +229,14 @@ class Rmse(Metric):
 class R2(Metric):
     """The coefficient of determination, 1 - squared error / variance, averaged over the targets of a sample.
 
-    1 is a perfect prediction, and 0 is as good as the mean of the targets. Undefined (nan) if a target is constant.
+    1 is a perfect prediction, and 0 is the score of predicting the mean of the targets. Undefined (nan) if a target is
+    constant.
     """
 
     suits: ClassVar[tuple[TaskName, ...]] = ("regression",)
 
     def value(self, kept: Kept, y: Kept) -> float:
-        """Return the mean over targets; nan if a target has the same value in all samples."""
+        """Return the mean coefficient over the targets; nan if a target has the same value in all samples."""
         targets = y.astype(np.float64).reshape(len(y), -1)
         spread = np.square(targets - targets.mean(0)).sum(0)
         errors = np.square(_errors(kept, y).reshape(targets.shape)).sum(0)

@@ -30,7 +30,7 @@ SHORT_FORMS: ShortForms = {"channel": "channels", "profile": "profiles", "traffi
 """Settings whose value may be a file name, each with the folder in which the file is looked up."""
 
 CHANNEL, PROFILE = "urban-micro", "phone-2019-mid"
-"""Default channel of a scenario, and default profile of devices without a profile and a speed."""
+"""Default channel of a scenario, and default profile of devices for which neither a profile nor a speed is given."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def apply_overrides(document: Document, overrides: Iterable[str | Setting]) -> D
 def filled(document: Document) -> Document:
     """Return the document of a scenario, completed by the default channel and the default profile of the library.
 
-    A channel or profile that lacks a required key only replaces the keys that it states in the default one.
+    A channel or profile that lacks a required key changes the default one, and replaces only the keys that it states.
     """
     root, reader = document.root, Reader(document.short_forms, [])
     if not isinstance(root.value, dict):

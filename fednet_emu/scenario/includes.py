@@ -85,7 +85,7 @@ class Reader:
     spent: Spent = field(default_factory=Spent)
 
     def read(self, path: Path, at: KeyPath = ()) -> Node | None:
-        """Return the tree of a file, merged with its includes; None for an invalid file. Problems are collected."""
+        """Return the tree of a file with its includes; None for an invalid file. Add problems to `problems`."""
         tree = read_tree(path, self.problems, quoted=not self.files)
         if tree is None:
             return None

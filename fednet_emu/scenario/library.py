@@ -111,7 +111,7 @@ def is_study(root: Node) -> bool:
 
 
 def run_name(path: Path) -> str:
-    """Return the file name as a name for a run, without suffix unless the rest would not be a valid folder name."""
+    """Return the file name as the name of a run, without the suffix if the result is a valid folder name."""
     return path.name if path.stem in ("", ".", "..") else path.stem
 
 

@@ -52,7 +52,7 @@ class Devices(Component):
     """The devices of the federation."""
 
     filled: ClassVar[frozenset[str]] = frozenset({"profile"})
-    """Settings that a document takes from the library if they are missing, or completes if keys are missing."""
+    """Settings that are taken from the library if they are missing, or completed if required keys are missing."""
 
     count: int = Field(20, gt=0)
     """Number of devices; they are numbered from 0."""
@@ -70,8 +70,8 @@ class Devices(Component):
     """Fixed time of each computation in s, added to operations / speed; null takes the time of `profile`, or 0."""
     slowdown: Slowdowns = Field(default_factory=dict)
     """Factors on the computing time of single devices, by index or name: `{0: 10, dev-3: 2}`. A factor applies to speed
-    and `overhead_s` of any kind or profile; a factor below 1 makes a device faster. Measured power lasts for the
-    changed time."""
+    and `overhead_s` of any kind or profile; a factor below 1 makes a device faster. A measured power is drawn during
+    the whole changed time."""
     frequency: Frequency = Frequency()
     """Clock frequency of the processors, relative to the clock frequency of the nominal speed."""
     compute_energy: AnyComputeEnergy | None = None
@@ -95,7 +95,7 @@ class Devices(Component):
         return (self.profile,)
 
     def where_they_roam(self) -> Region:
-        """Return the given region, or the smallest disc around the origin, of radius >= 1 m, with the placement."""
+        """Return `region`, or else the smallest disc (at least 1 m) around the origin that contains the placement."""
         if self.region is not None:
             return self.region
         reach_m = getattr(self.placement, "radius_m", None)
@@ -155,9 +155,9 @@ class Training(Component):
     workers: Literal["auto"] | Annotated[int, Field(gt=0, le=1024)] = "auto"
     """Number of processes that train several jobs in parallel, which does not change the learnt values. 1 trains in the
     main process, which also trains jobs that are too small to send, jobs of a sweep, and jobs on a GPU. auto takes one
-    process per thread in sufficiently long runs, and 1 with engine: serial.
-    With engine: ray, the number of actors; auto takes the capacity of the cluster. Clients of a Flower app train in
-    these processes if several have messages at the same instant, or if their operations are known; auto is 1 for apps.
+    process per thread in sufficiently long runs, and 1 with engine: serial. With engine: ray, the number of actors;
+    auto takes the capacity of the cluster. Clients of a Flower app train in these processes if several have messages at
+    the same instant, or if their operation counts are known; auto is 1 for apps.
     """
     checkpoint_s: float | None = Field(2.0, gt=0)
     """Minimum host time between two checkpoints, in seconds; null saves no checkpoints. A run that was killed continues
@@ -194,9 +194,9 @@ class Scenario(Component):
     waived: ClassVar[Mapping[str, Sequence[str]]] = {
         "algorithm": [kind for kind, its in ALGORITHMS.items() if its.own_learning]
     }
-    """For a setting, the kinds with which other required settings may be null."""
+    """Kinds that allow other required settings to be null, by the setting that has the kind."""
     filled: ClassVar[frozenset[str]] = frozenset({"channel"})
-    """Settings that a document takes from the library if they are missing, or completes if keys are missing."""
+    """Settings that are taken from the library if they are missing, or completed if required keys are missing."""
 
     title: str = ""
     """Readable title, which does not affect the run."""
@@ -215,14 +215,14 @@ class Scenario(Component):
     partition: AnyPartition | None = Iid()
     """Assignment of the samples to the devices; null only if the algorithm has its own data and model."""
     groups: AnyGroups | None = None
-    """Groups of devices with different transformations of the data; null for none."""
+    """Groups of devices that see different transformations of the data; null for no groups."""
     feature_noise: FeatureNoise | None = None
-    """Noise of the inputs that grows from device to device; null for none."""
+    """Noise on the inputs, with a variance that increases from device to device; null for no noise."""
     model: AnyModel | None
     """The trained model; null only if the algorithm has its own model."""
     algorithm: AnyAlgorithm
     attack: AnyAttack | None = None
-    """The attack of malicious devices; null for none."""
+    """The attack of malicious devices; null for no attack."""
     carbon: Carbon | None = None
     """Power grid of devices and base stations, for CO2 emissions of the run in grams; null to leave out this result."""
     stop: Stop = Stop(rounds=50)
@@ -311,7 +311,7 @@ class Scenario(Component):
             yield key, f"the algorithm {algorithm.kind} {without}, got {got}; leave it out, or {remedy}"
 
     def privacy(self, rounds: int) -> Privacy | None:
-        """Return the privacy bound of one device after `rounds` rounds; None without a bound."""
+        """Return the privacy guarantee of one device after `rounds` rounds; None without a guarantee."""
         always = isinstance(self.devices.availability, Always) and self.devices.battery is None
         return self.algorithm.privacy(rounds, self.devices.count, always_there=always)
 

@@ -255,7 +255,10 @@ class _Builder:
 
 
 def _required(names: Sequence[str], nullable: Sequence[str], waived: Mapping[str, Sequence[str]]) -> Schema:
-    """Return the schema that requires the settings `names`; a kind in `waived` makes those in `nullable` optional."""
+    """Return the schema that requires the settings `names`.
+
+    Those in `nullable` are optional with a kind in `waived`.
+    """
     if not (names and waived):
         return {"required": list(names)} if names else {}
     ((by, kinds),) = waived.items()

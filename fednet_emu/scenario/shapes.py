@@ -33,7 +33,7 @@ _WORDS: dict[type, str] = {
     Sequence: "a list",
     Set: "a list",
 }
-"""Names of types in messages; the first entry that is a base class of the type applies."""
+"""Names of types in error messages. A type takes the name of its first base class in this table."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Settings that were written for a previous kind of a component: settings that fit the new kind stay, others go.
+"""Settings written for a previous kind of a component: those that fit the new kind are kept, all others are dropped.
 
 A setting fits if the new kind has a setting of the same name that allows the value. Settings of equal name with
 different bounds are different settings.
@@ -20,7 +20,7 @@ from fednet_emu.scenario.tree import THE_DEFAULT, KeyPath, Node, kind_text, path
 
 
 def settled(model_class: type[BaseModel], document: Document) -> tuple[Document, list[str]]:
-    """Return a document without the settings that do not fit a changed kind, and one line for each changed kind."""
+    """Return a document without the settings that do not fit a changed kind, and a message for each changed kind."""
     told: list[str] = []
     if not _has_swaps(document.root):
         return document, told

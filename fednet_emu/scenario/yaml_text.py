@@ -88,7 +88,7 @@ class _TooMuchError(Exception):
 
 
 class _Composer(Composer):
-    """Composes the nodes of the YAML library from a text, and stops at a limit."""
+    """Parses a text into nodes of the YAML library, and stops if the text exceeds a limit."""
 
     def __init__(self, loader: Any = None) -> None:
         super().__init__(loader)
@@ -235,7 +235,7 @@ def dump(model: BaseModel) -> str:
 
 @lru_cache(maxsize=512)
 def _written(settings: str) -> str:
-    """Return a mapping, given as JSON, as YAML; cached, because runs of a study have most parts in common."""
+    """Return the YAML text of a mapping given as JSON text; cached, because runs of a study share most parts."""
     yaml = YAML(typ="safe", pure=True)
     yaml.Representer = _Representer
     yaml.width = LINE_WIDTH

@@ -42,7 +42,7 @@ class Attack(Component):
 
     @abstractmethod
     def trial(self, samples: Samples) -> Tensor:
-        """Return test inputs [n, ...] of other classes; a model predicts the target for them if the attack succeeds."""
+        """Return test inputs [n, ...] of non-target classes, for which models predict the target on success."""
 
     def devices(self, count: int) -> IntArray:
         """Return the indices of the malicious devices among `count` devices."""
@@ -61,8 +61,8 @@ def deal_poisoned(
 ) -> tuple[Samples, tuple[Partitioned, Partitioned]]:
     """Distribute samples among `count` devices, and poison the samples of malicious devices.
 
-    `rngs` are the random streams of the partition and of the attack. Returns the samples, in which those of malicious
-    devices are changed or added, and the splits of training and test samples.
+    `rngs` are the random streams of the partition and of the attack. Returns the samples, with the malicious devices'
+    samples replaced by poisoned ones or added as poisoned copies, and the splits of training and test samples.
     """
     if samples.classes is None or attack.target >= samples.classes:
         found = (
@@ -109,7 +109,7 @@ def _spread(split: Partitioned, devices: IntArray, count: int) -> Partitioned:
 
 
 def _with(split: Partitioned, devices: IntArray, rows: IntArray) -> Partitioned:
-    """Return a copy of the split in which `devices`, so far without samples, own the samples `rows` [devices, each]."""
+    """Return a copy of the split in which `devices`, which had no samples, own the samples `rows` [devices, n]."""
     owned = [split.of(device) for device in range(len(split.sizes()))]
     for device, own in zip(devices, rows, strict=True):
         owned[int(device)] = own
@@ -118,7 +118,7 @@ def _with(split: Partitioned, devices: IntArray, rows: IntArray) -> Partitioned:
 
 
 class Backdoor(Attack):
-    """Malicious samples have a trigger and the target label; with success, models predict the target for the trigger.
+    """Malicious samples carry a trigger and the target label; on success, models predict the target for the trigger.
 
     The trigger is a square in the lower right corner of all channels of an image [C, H, W], a constant at the end of
     the first channel of a series [C, T], or the last entries of a vector [F]. After Bagdasaryan et al. (AISTATS 2020)
@@ -151,7 +151,7 @@ class Backdoor(Attack):
 
 
 class LabelFlip(Attack):
-    """Malicious samples of the source class have the target label; with success, models predict the target for them."""
+    """Malicious devices change the labels of the source class to the target; on success, models learn this mistake."""
 
     source: int | None = Field(None, ge=0)
     """Class whose labels are changed to the target. Null changes the labels of all classes."""

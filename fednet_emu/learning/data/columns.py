@@ -56,7 +56,7 @@ class Table(NamedTuple):
 
 
 def numbers(table: Table, columns: Sequence[str], *, single: bool) -> tuple[NDArray[Any], list[str]]:
-    """Return columns of numbers or equally long lists as an array [n, ...] or [n, features], and feature names."""
+    """Return columns of numbers, or of equally long lists, as an array [n, ...] or [n, features], and feature names."""
     parts = [_numbers(table, column, single=single) for column in columns]
     widths = [1 if part.ndim == 1 else part.shape[1] if len(parts) == 1 else part[0].size for part in parts]
     names = [
@@ -87,7 +87,7 @@ def _numbers(table: Table, column: str, *, single: bool = True) -> NDArray[Any]:
 
 
 def _check_finite(table: Table, column: str, array: NDArray[Any], *, single: bool) -> None:
-    """Raise an error for a missing or infinite value, or with `single` for one too large for single precision."""
+    """Raise an error for a missing or infinite value; with `single`, also for a value that is too large for float32."""
     with np.errstate(over="ignore"):
         wrong = np.argwhere(~np.isfinite(array.astype(np.float32) if single and array.dtype.kind == "f" else array))
     if len(wrong):
@@ -111,7 +111,7 @@ def images(table: Table, column: str, side: int | None, mode: str | None) -> tup
     """Return the images [n, channels, height, width] of a column, and their mode: `L` (greyscale) or `RGB`.
 
     The column holds encoded images as bytes or paths. Images are resized to `side` by `side` pixels and converted to
-    `mode`. With None, `side` keeps the size of the images, and `mode` follows from the first image.
+    `mode`. If `side` is None, images keep their size; if `mode` is None, the first image determines the mode.
     """
     found: list[NDArray[np.uint8]] = []
     for row, image in enumerate(_decoded(table, column)):
@@ -149,9 +149,10 @@ def _decoded(table: Table, column: str) -> Iterator[Any]:
 
 
 def labels(tables: Sequence[Table], column: str) -> tuple[list[NDArray[Any]], int | None]:
-    """Return the targets [n] of several tables, as class indices or real numbers, and the number of classes if known.
+    """Return the targets [n] of each table, as class indices or real numbers, and the number of classes if known.
 
-    The strings of the first table become class indices in alphabetical order; False becomes 0.
+    The strings of the first table become class indices in alphabetical order; booleans become the classes 0 (False) and
+    1 (True).
     """
     names = tables[0].class_names(column)
     if names is not None or not tables[0].is_text(column):

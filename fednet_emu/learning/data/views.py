@@ -33,7 +33,7 @@ class Groups(Component):
 
     @abstractmethod
     def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
-        """Return one transformation per group, for samples like these.
+        """Return one transformation per group, for samples like `samples`.
 
         Raises:
             ScenarioError: the rule cannot transform such samples.
@@ -91,7 +91,7 @@ class TiltedTargets(Groups):
     """Euclidean distance between the coefficients theta_k of any two groups."""
 
     def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
-        """Draw the theta_k as corners of a regular simplex: orthonormal directions minus the first one, scaled."""
+        """Draw theta_k, the corners of a regular simplex: orthonormal directions minus the first one, scaled."""
         features = int(np.prod(samples.input_shape))
         if samples.classes is not None:
             raise ScenarioError(
@@ -131,8 +131,8 @@ AnyGroups = Annotated[Groups, Slot("groups", GROUPS)]
 class FeatureNoise(Component):
     """Feature skew: the inputs of device i of N (from 1) have Gaussian noise with the variance `variance` i / N.
 
-    As in NIID-Bench, x + Gau(sigma i / N). The noise of each number of a sample is independent, and constant during a
-    run. Training and test samples of a device have the same noise variance; samples without an owner have no noise.
+    As in NIID-Bench, x + Gau(sigma i / N). The noise is independent for each feature value, and constant during a run.
+    Training and test samples of a device have the same noise variance; samples without an owner have no noise.
     """
 
     variance: float = Field(gt=0)

@@ -1,4 +1,4 @@
-"""The engine that trains many devices together: it stacks their parameters and makes one call per step for all."""
+"""The engine that trains many devices together: it stacks their parameters and makes one call per step."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from fednet_emu.learning.models.flat import FlatModel
 _ROW_ALIGNMENT = 16
 
 _CACHE_BYTE = 2**23
-"""Memory limit of a stack on a CPU: a core's share of the caches. Larger stacks wait for memory, smaller ones for
-Python."""
+"""Memory limit of a stack on a CPU: one core's share of the caches. Larger stacks are slowed down by memory access,
+smaller ones by Python's overhead per call."""
 
 STACK_PAYS = 10
 """Minimum number of jobs in a stack for which PyTorch's `vmap` is faster on a CPU than training the jobs one at a
@@ -46,7 +46,7 @@ _MANY = 25
 
 
 def best_form(model: FlatModel) -> Form:
-    """Return the step with hand-written gradients for chains of dense layers (on a GPU, any chain), or else `vmap`."""
+    """Return the step with hand-written gradients for chains of dense layers (on a GPU, all chains), or else `vmap`."""
     chain = chain_form(model)
     return chain if chain is not None and (chain.is_dense or model.device.type == "cuda") else VmapForm(model)
 
@@ -89,7 +89,7 @@ class BatchedEngine(Engine):
         return [ordered[a:b] for a, b in pairwise(bounds)]
 
     def _bounds(self, form: Form, shape: JobShape, n: int, flop: float) -> list[int]:
-        """Return the indices at which n ordered jobs of one shape, with `flop` operations in total, are divided."""
+        """Return the indices that divide n jobs of one shape into stacks; `flop` is their total operation count."""
         count = -(-n // jobs_per_stack(form, shape, self._memory_limit_byte))
         if shape.data.x.device.type == "cpu" and is_worth_dividing(flop):
             least = STACK_PAYS if isinstance(form, VmapForm) else _FEW
@@ -129,12 +129,12 @@ class BatchedEngine(Engine):
         return zip(range(len(jobs)), losses, squares, strict=True)
 
     def _stacked(self, shape: JobShape, n: int) -> Form | None:
-        """Return the implementation of a step for n jobs of a shape together; None if jobs run one by one."""
+        """Return the implementation of a step for n stacked jobs of a shape; None if jobs are trained one by one."""
         form = self.form_of(shape) if shape.batchable else None
         return None if isinstance(form, VmapForm) and n == 1 else form
 
     def form_of(self, shape: JobShape) -> Form:
-        """Return the implementation of a step for jobs of a shape; always `vmap` for gradients of single samples."""
+        """Return the implementation of a step for jobs of a shape; `vmap` if gradients of samples are limited."""
         return self.form_for(shape.model, shape.private)
 
     def form_for(self, model: FlatModel, private: PrivateSgd | None) -> Form:
@@ -253,7 +253,10 @@ def _counts(batch: Batch) -> Tensor:
 
 
 def _advance(rule: Rule, w: Tensor) -> Callable[[Tensor, Tensor | None], None]:
-    """Return a function that makes a step of `w` [J, P] from gradients [A, P] of A jobs and zeroes the gradients."""
+    """Return a function that moves `w` [J, P] by one step.
+
+    It receives the gradients [A, P] of the first A jobs, and zeroes them.
+    """
     move = rule.optimizer.start(w, rule.lr)
 
     def advance(gradient: Tensor, mask: Tensor | None) -> None:
@@ -279,7 +282,7 @@ def _rows(role: str, count: int, like: Tensor, scratch: Scratch) -> Tensor:
 
 
 def aligned(size: int) -> int:
-    """Return the row length for a vector [size] with which the next row also begins at a cache line."""
+    """Return the padded row length for vectors [size], with which every row begins at a cache line."""
     return -(-size // _ROW_ALIGNMENT) * _ROW_ALIGNMENT
 
 
@@ -324,7 +327,7 @@ class _Terms(NamedTuple):
         )
 
     def pull(self, w: Tensor) -> Tensor | None:
-        """Return what the additional terms subtract from `w` [A, P] in a step; `w` is the value before the step."""
+        """Return what the additional terms of a step subtract from `w` [A, P], the parameters before the step."""
         active = len(w)
         linear = None if self.linear is None else self.linear[:active]
         if self.anchor is None:
@@ -334,7 +337,7 @@ class _Terms(NamedTuple):
 
 
 def _mean_losses(jobs: Sequence[ResolvedJob], steps: np.ndarray, losses: Tensor, w: Tensor) -> list[float]:
-    """Return mean losses of jobs from losses [S, J], zero after a job's end. Losses and `w` [J, P] must be finite."""
+    """Return each job's mean loss, from losses [S, J] (zero after its end); raise an error if not finite."""
     total = losses.sum(0, dtype=torch.float64)
     *totals, finite = torch.cat([total, (total.sum() + w.sum())[None]]).tolist()
     if not np.isfinite(finite):
@@ -344,7 +347,7 @@ def _mean_losses(jobs: Sequence[ResolvedJob], steps: np.ndarray, losses: Tensor,
 
 
 def _mean_squares(jobs: Sequence[ResolvedJob], squares: Tensor) -> list[float]:
-    """Return mean squared losses of jobs from their sums [S, 1, J]; nan if there are no sums ([S, 0, J])."""
+    """Return each job's mean squared loss, from sums [S, 1, J] of squared losses; nan without sums ([S, 0, J])."""
     if not squares.shape[1]:
         return [math.nan] * len(jobs)
     totals = squares.sum((0, 1), dtype=torch.float64).tolist()

@@ -88,7 +88,7 @@ def with_constants(text: bytes, constants: Sequence[Tensor]) -> FlatModel:
 
 
 def packed(jobs: Sequence[ResolvedJob], pickler: Callable[[io.BytesIO], Any]) -> Parcel:
-    """Pack jobs with a pickler of Python objects, which may support functions without a name.
+    """Pack jobs with the class `pickler`, which may support objects that `pickle` does not, such as lambdas.
 
     Values that jobs have in common are written once, so that packing a hundred jobs takes a millisecond.
     """
@@ -115,7 +115,7 @@ def packed(jobs: Sequence[ResolvedJob], pickler: Callable[[io.BytesIO], Any]) ->
 
 
 def packed_columns(columns: Columns) -> Parcel:
-    """Pack a stack of jobs that is stored as a record in columns."""
+    """Pack a stack of jobs that is given as a `Columns` record."""
     tensors, places = [columns.params], {id(columns.params): 0}
 
     def place(value: Any) -> Any:
@@ -134,7 +134,7 @@ def packed_columns(columns: Columns) -> Parcel:
 
 
 def unpacked_columns(text: bytes, kept: Sequence[Any], tensors: Sequence[Tensor]) -> Columns:
-    """Return the record in columns from the text of a parcel, with the given models, data and tensors."""
+    """Return the `Columns` record from the text of a parcel, with the given models, data and tensors."""
     plan, streams, key, t, table, terms, own = pickle.loads(text)
     device, first, n_samples = np.frombuffer(table, np.int64).reshape(3, -1)
     terms = {name: tensors[value] if type(value) is _Place else value for name, value in terms.items()}
@@ -148,7 +148,7 @@ class _Place(int):
 
 
 def _shared(own: ResolvedJob) -> tuple[Any, ...]:
-    """Return the values that jobs may have in common; for Deferreds, the values in the resolved job."""
+    """Return the values that jobs may share; a Deferred is replaced by its value in the resolved job."""
     job = own.job
     its = (job.model, job.data, job.plan, job.streams, job.loss, job.augment, job.mask)
     return (*its, own.params, own.linear, own.drift, own.anchor, own.targets, own.base)
@@ -176,7 +176,7 @@ _UNKNOWN = Deferred(0, 0)
 
 
 def span(resolved: ResolvedJob) -> tuple[int, int]:
-    """Return the first row of a job, and the index after its last row."""
+    """Return the index of a job's first row in the data, and the index after its last row."""
     rows = resolved.job.rows()
     return int(rows.min()), int(rows.max()) + 1
 

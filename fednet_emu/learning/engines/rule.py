@@ -1,4 +1,4 @@
-"""The engine chosen by a fixed rule on model, batch and device, never by timing, so that runs are bit-identical."""
+"""The rule that chooses an engine from model, batch and device, never by timing, so that runs are bit-identical."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MANY = 10**9
 
 
 class Case(NamedTuple):
-    """The inputs of the rule, for jobs of one shape that are ready together."""
+    """The inputs of the rule that chooses an engine, for jobs of one shape that are ready together."""
 
     device: str  # "cpu" or "cuda"
     batchable: bool  # whether the jobs may share a vectorised call; false with dropout, batch norm or Adam

@@ -18,8 +18,8 @@ from fednet_emu.learning.models.base import torch_seed
 from fednet_emu.learning.models.flat import FlatModel, Live
 
 Gradient = Callable[[Tensor, Sequence[Tensor]], tuple[tuple[Tensor, ...], Tensor]]
-"""Function from the losses [B] of a batch and the parameters to the gradient, one tensor per parameter, and the mean
-loss."""
+"""Function that computes, from the losses [B] of a batch and the parameters, the gradient (one tensor per parameter)
+and the mean loss."""
 
 
 @final
@@ -64,7 +64,7 @@ class SerialEngine(Engine):
 
 
 def _descend(live: Live, resolved: ResolvedJob) -> list[Tensor]:
-    """Make all steps of a job in place; return the losses of each step as in `_step`."""
+    """Take all steps of a job in place; return the losses of each step as in `_step`."""
     job = resolved.job
     move = job.plan.optimizer.start(live.weights, job.plan.lr)
     gradient_of = (
@@ -83,7 +83,7 @@ def _step(
     x: Tensor,
     y: Tensor,
 ) -> Tensor:
-    """Make one step in place, and return the loss before the step. No reference to the gradient is kept.
+    """Take one step in place, and return the loss before the step. No reference to the gradient is kept.
 
     If the job requests squares, the result [2] is the loss and the sum of the squared losses of the samples.
     """
@@ -115,7 +115,7 @@ def _gradient(losses: Tensor, parameters: Sequence[Tensor]) -> tuple[tuple[Tenso
 def _private_gradient(
     rule: PrivateSgd, rng: np.random.Generator, losses: Tensor, parameters: Sequence[Tensor]
 ) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Like `_gradient`, in one tensor: the noisy sum of norm-limited sample gradients, divided by the batch size."""
+    """Return, in one tensor, the sum of the clipped gradients of the samples, plus noise, divided by the batch size."""
     total = torch.zeros_like(torch.cat([p.detach().reshape(-1) for p in parameters]))
     for loss in losses:
         own = torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)

@@ -87,7 +87,7 @@ class SpreadEngine(Engine):
 
 
 def _in_one_thread(results: Results) -> Results:
-    """Yield the results; each is computed with a single intra-op thread, as in a thread of the pool."""
+    """Yield the results, each computed with a single intra-op thread, as in a thread of the pool."""
     while True:
         before = torch.get_num_threads()
         torch.set_num_threads(1)

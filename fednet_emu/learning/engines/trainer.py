@@ -14,16 +14,16 @@ from fednet_emu.learning.graph.jobs import TrainData
 
 
 class TrainReport(NamedTuple):
-    """Report of a process on a training call. The parameters are a separate value, which is read when needed."""
+    """Report of a training call in another process. The trained parameters are returned separately."""
 
-    losses: dict[int, tuple[float, float]]  # mean loss and mean squared loss of each ended job, by index
-    error: Exception | None  # why other jobs have not ended; None if all have
+    losses: dict[int, tuple[float, float]]  # mean loss and mean squared loss of each completed job, by index
+    error: Exception | None  # error that stopped the remaining jobs; None if all jobs are complete
     computing_s: float  # duration of the call in host seconds
 
 
 @final
 class Trainer:
-    """Trains the jobs of parcels, and keeps their models and data. `get` fetches a kept value by its reference."""
+    """Trains the jobs of parcels, and stores their models and data. `get` fetches a stored value by its reference."""
 
     def __init__(self, device: str, get: Callable[[Any], Any]) -> None:
         self._device, self._get = device, get
@@ -39,8 +39,8 @@ class Trainer:
     ) -> Any:
         """Return the jobs of a parcel from its text and its tensors.
 
-        `used` holds the numbers of the models and data in the parcel. `keeps` maps the numbers of all values to be kept
-        from now on to their references; all other values are released. `opened` is the function that opens the parcel.
+        `used` holds the ids of the models and data in the parcel. `keeps` maps the ids of all values to be stored from
+        now on to their references; all other values are released. `opened` is the function that opens the parcel.
         """
         self._kept = {key: self._kept[key] if key in self._kept else self._fetched(keeps[key]) for key in keeps}
         tensors = [tensor_of(array).to(self._device) for array in arrays]

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple, TypeVar, final
 from fednet_emu.learning.graph.deferred import LATER, PENDING, Deferred, values_of
 
 Accumulation = Generator[None, Any, Any]
-"""A sum in progress. Each `(yield)` is the next part, and the returned value is the result. A variable for a part would
-keep the part in memory until the next part arrives; `total.add_((yield))` avoids the variable."""
+"""Generator that computes a sum. Each `(yield)` receives the next part, and the generator returns the result. A
+variable for a part would keep the part in memory until the next part arrives; `total.add_((yield))` avoids the
+variable."""
 
 
 _F = TypeVar("_F", bound=Callable[..., Accumulation])
@@ -29,7 +30,7 @@ def of_means(function: _F) -> _F:
 
 
 def accumulated(accumulation: Accumulation, parts: Iterable[Any]) -> Any:
-    """Return the result of an accumulation over known parts; raises a `ValueError` for a wrong number of parts."""
+    """Return the result of an accumulation whose parts are all known; raise a `ValueError` if their number is wrong."""
     running = _Running(accumulation)
     for part in parts:
         running.add(part)
@@ -64,7 +65,7 @@ class _Running:
 
 
 class AsMean(NamedTuple):
-    """A model `w`, and weighted parts, any of which may be combined into a mean."""
+    """A model `w`, and weighted parts; any group of parts may be replaced by its weighted mean."""
 
     w: Deferred
     weights: Sequence[float]
@@ -73,7 +74,7 @@ class AsMean(NamedTuple):
 
 @final
 class Accumulate:
-    """The work of a Deferred that is an accumulation. Parts are added in order, each as soon as it is known."""
+    """The computation of a Deferred by an accumulation. Parts are added in order, each as soon as it is known."""
 
     def __init__(self, function: Callable[..., Accumulation], args: tuple[Any, ...], parts: Sequence[Deferred]) -> None:
         self.function, self.args, self.parts = function, args, deque(parts)
@@ -98,7 +99,7 @@ class Accumulate:
         return AsMean(w, weights, list(self.parts)) if may_be else None
 
     def put_together(self, groups: Sequence[Sequence[int]]) -> None:
-        """Replace each group of parts by its first part, whose value must become the weighted mean of the group."""
+        """Keep only the first part of each group; its value must become the weighted mean of the group."""
         w, weights, *others = self.args
         self.args = (w, [sum(weights[place] for place in group) for group in groups], *others)
         parts = list(self.parts)
@@ -133,7 +134,7 @@ class Accumulate:
         return LATER
 
     def postponed(self, args: tuple[Any, ...]) -> Accumulate:
-        """Return this accumulation for the postponed graph, with the given arguments and the parts' counterparts."""
+        """Return this accumulation for the postponed graph, with arguments `args` and the parts' counterparts."""
         return Accumulate(self.function, args, self.known)
 
     def take_back(self) -> None:

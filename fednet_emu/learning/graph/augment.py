@@ -17,7 +17,7 @@ from fednet_emu.component.slot import Slot, kinds
 
 
 class Augmentation(Component):
-    """A random change of samples. `draw` and `apply` are separate, so that all draws of a job are moved at once."""
+    """A random change of samples. `draw` and `apply` are separate, so that one copy moves all draws to the GPU."""
 
     def unfit(self, input_shape: tuple[int, ...]) -> str | None:
         """Return the reason why the augmentation does not fit samples of this shape; None if it does."""

@@ -79,7 +79,7 @@ class Columns:
         return "batch", device, *self.key
 
     def part(self, places: Sequence[int] | IntArray) -> Columns:
-        """Return the record of the jobs at the indices `places`."""
+        """Return a record with only the jobs at the indices `places`."""
         own = {name: [values[place] for place in places] for name, values in self.own.items()}
         columns = {name: getattr(self, name)[places] for name in ("device", "first", "n_samples")}
         return replace(self, **columns, own=own)
@@ -114,7 +114,7 @@ class Begun(NamedTuple):
 @final
 @dataclass(slots=True, eq=False)
 class CohortJob:
-    """The work of a node of the graph: local training of n devices that start from one model.
+    """The computation of a graph node: local training of n devices that start from one model.
 
     Attributes:
         terms: further terms common to all devices, out of `SHARED`; values may be Deferreds.
@@ -166,7 +166,7 @@ class CohortJob:
         return map(self.single, range(len(self.columns)))
 
     def begin(self) -> tuple[Columns, list[Deferred]]:
-        """Mark the jobs with awaited results as begun; return these jobs and the nodes of their results."""
+        """Mark as begun the jobs whose results are awaited; return these jobs and the nodes of their results."""
         columns, params = self.columns, self.params.value
         if params.numel() != columns.model.size:
             what = f"starts from {params.numel()} numbers, got a model of {columns.model.size} parameters"

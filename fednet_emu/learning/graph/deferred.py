@@ -85,7 +85,7 @@ class Deferred:
 
     @property
     def done(self) -> bool:
-        """Whether the value is known."""
+        """Whether the value of the Deferred is known."""
         return self._value is not PENDING and self._value is not LATER
 
     @property
@@ -141,7 +141,7 @@ class Deferred:
     # ---- arithmetic --------------------------------------------------------------------------------------------------
 
     def _made(self, function: Callable[[Any, Any], Any], first: Any, second: Any) -> Deferred:
-        """Return the result of an operator on this Deferred and a second operand: a number or a fitting Deferred."""
+        """Return the result of an operator on this Deferred and a number, or a Deferred of a compatible size."""
         other = second if first is self else first
         if not isinstance(other, Deferred | int | float | np.generic):
             what = f"takes part in arithmetic with values and numbers, got a {type(other).__name__}"

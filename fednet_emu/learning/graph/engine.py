@@ -16,7 +16,7 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 
 
 class TrainResult(NamedTuple):
-    """Parameters [size] after local training, in their own memory, and the mean loss of the steps.
+    """Parameters [size] after local training, in separate memory, and the mean loss of the steps.
 
     `square` is the mean of the squared losses of all samples of all steps, each loss taken before its step; nan unless
     the job requests it.
@@ -40,7 +40,7 @@ Ended = Iterator[tuple[int, float, float]]
 
 
 class Group(NamedTuple):
-    """Jobs of which only the weighted mean of their parameters is known, with the indices of the jobs.
+    """Indices of jobs whose trained parameters are known only as a weighted mean, and this mean.
 
     `mean` has shape [size]. `told` holds the mean loss and the mean squared loss of each job.
     """
@@ -101,7 +101,7 @@ class Engine(ABC):
         """
 
     def takes(self, columns: Columns) -> bool:
-        """Return True if stacks of such jobs are packed faster as a record in columns than as single jobs."""
+        """Return True if stacks of such jobs are packed faster as a `Columns` record than as single jobs."""
         return False
 
     def cut_cohort(self, columns: Columns) -> list[list[int]]:
@@ -133,11 +133,11 @@ class Engine(ABC):
         return []
 
     def close(self) -> None:  # noqa: B027
-        """Stop the training threads, which a later `run` starts again. Training on other machines stops for good."""
+        """Stop the training threads, which a later `run` starts again; a Ray cluster cannot be used again."""
 
     @property
     def choices(self) -> Sequence[str]:
-        """The choices that the engine has made, as texts in chronological order."""
+        """Descriptions of the choices that the engine has made, in chronological order."""
         return ()
 
     @property

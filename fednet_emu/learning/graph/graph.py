@@ -46,7 +46,7 @@ _GETTERS = (attrgetter, itemgetter, methodcaller)
 _FEW = 4096
 
 _BYTE_PER_SCALAR = 4
-_BYTE_PER_NODE = 1024  # an upper estimate, so that the limit also holds for many tiny results
+_BYTE_PER_NODE = 1024  # an upper estimate, which also counts the memory of results with few scalars
 _BYTE_OF_LOSS = _BYTE_PER_SCALAR + _BYTE_PER_NODE
 
 
@@ -67,11 +67,12 @@ class GraphStatistics:
 
 @final
 class Graph:
-    """Makes Deferreds and computes their values when they are read. The order of computation changes no value.
+    """Makes Deferreds and computes their values when they are read.
 
-    The graph keeps no references: a pending result without other references is never computed. Without an `engine`, the
-    graph is timing-only: results have sizes but no values. If the pending results exceed `pending_limit_byte`, all of
-    them are computed, which changes no value. `host` measures the host time of training and of deferred functions.
+    The order of computation does not affect the values. The graph keeps only weak references to pending results, so a
+    result that nothing else refers to is never computed. Without an `engine`, the graph is timing-only: results have
+    sizes but no values. If the pending results exceed `pending_limit_byte`, all of them are computed, which changes no
+    value. `host` measures the host time of training and of deferred functions.
 
     With a `program` (a digest of all that determines the learnt values), values that are read are cached by digest.
     While the program equals that of an earlier run, values are postponed in the order of their computation, and nothing
@@ -106,7 +107,7 @@ class Graph:
             self.use(program)
 
     def use(self, program: Program) -> None:
-        """Cache the values that are read, and do not compute cached values. Call this before any node is made."""
+        """Store values that are read, and reuse those of earlier runs. Call this before any node is made."""
         self.program = program
         if self.engine is not None and program.is_known:
             graph = Graph(self.engine, host=self.host)
@@ -209,9 +210,10 @@ class Graph:
     def train_cohort(
         self, job: CohortJob, own: Callable[[int], Mapping[str, Deferred]] | None = None
     ) -> list[Deferred]:
-        """Return the parameters after the training of each device [n], with the numbers that `train` would give them.
+        """Return the parameters after training for each device [n].
 
-        `own` returns the terms of one device, given its index in the cohort.
+        The Deferreds have the same numbers as from `train`. `own` returns the terms of one device, given its index in
+        the cohort.
         """
         n, size, program = len(job.columns), job.columns.model.size, self.program
         if self._later is not None:  # postponed as single jobs, which form the same stacks
@@ -273,7 +275,7 @@ class Graph:
         return deferred.value
 
     def recall(self, what: Any, nodes: Sequence[Deferred], compute: Callable[[], Any]) -> Any:
-        """Return the cached result of `compute` for these nodes, or call `compute`, which reads them in this order.
+        """Return the cached result of `compute` for `nodes`, or call `compute`, which reads the nodes in this order.
 
         `what` identifies the computation and is compared by value.
         """
@@ -315,7 +317,7 @@ class Graph:
             node._settle(node._work.value)
 
     def _heed_an_end(self) -> None:
-        """When sharing with other runs ends, continue with the values that this run has cached, if there are any."""
+        """When no more values are shared with other runs, use only those that this run has cached, if there are any."""
         if self._later is not None and self.program is not None and self.program.ended and not self._ended:
             self._ended = True
             if self.program.is_known:
@@ -338,7 +340,7 @@ class Graph:
             self._begin_all(self.engine, list(self._begun.items()))
 
     def begin_wavefront(self) -> None:
-        """Start training the ready jobs, after the jobs started before have ended. Return without waiting.
+        """Finish the jobs that were started before, then start training the ready jobs without waiting for them.
 
         A synchronous round calls this method before it invites devices. The simulated clock of the round then continues
         while the engine, if it can, trains the models of the previous round. Only one wavefront is active. The started
@@ -396,7 +398,7 @@ class Graph:
                 else:
                     item._waiters.append(me)
         node._missing = missing
-        if not missing and type(work) is not Part:  # the result of an ended job has no further parts
+        if not missing and type(work) is not Part:  # a `Part` is set when its job ends, not computed
             self._make_ready(node, me)
         self._pending_byte += size * _BYTE_PER_SCALAR + _BYTE_PER_NODE
         self._heed_an_end()
@@ -444,7 +446,7 @@ class Graph:
         return False
 
     def run_calls(self) -> None:
-        """Run all calls that are ready."""
+        """Run all deferred function calls whose inputs are known."""
         while self._run_call():
             pass
 
@@ -521,7 +523,7 @@ class Graph:
                         self._settle(node, result)
                     else:
                         self._settle_one(node, result.params)
-                    del result  # allows its release before the next result exists
+                    del result  # allows freeing the result before the next one exists
                     self.statistics.trained += 1
                     self.statistics.jobs += self._trains_by_itself
                     if self._ready_calls:
@@ -564,7 +566,7 @@ class Graph:
             self._settle(node, params)
 
     def _put_off_all(self, later: Later, waiting: dict[Any, Deferred]) -> None:
-        """Postpone the jobs of a wavefront, and the calls that each job makes ready."""
+        """Postpone the jobs of a wavefront, and the function calls that become ready when a job ends."""
         jobs: list[Deferred] = []
         for job in list(waiting):
             node = waiting.pop(job)

@@ -37,7 +37,7 @@ class JobShape(NamedTuple):
     anchor: bool  # whether the job has a proximal term
     mask: Tensor | None  # mask [size] of trained parameters, or None; compared by identity
     rule: Rule | None  # None for plain steps, whose sizes may differ from job to job
-    squares: bool = False  # whether the mean squared loss of the samples is requested
+    squares: bool = False  # whether the mean squared loss of the samples must be computed
     base: Tensor | None = None  # weights under adapters, or None; compared by identity
 
     @property
@@ -47,7 +47,7 @@ class JobShape(NamedTuple):
 
 
 def shape_of(resolved: ResolvedJob) -> JobShape:
-    """Return the shape by which a job is grouped."""
+    """Return the `JobShape` of a job; jobs with the same shape may be stacked."""
     job, plan = resolved.job, resolved.job.plan
     width = plan.batch_width(job.n_samples)
     return JobShape(

@@ -6,7 +6,7 @@ import time
 from typing import NamedTuple, final
 
 REST = "clock and medium"
-"""Name of the part for everything else: events, transfers, and the processes of the algorithm."""
+"""Name of the part that covers all remaining code: events, transfers, and the processes of the algorithm."""
 
 
 class Spent(NamedTuple):
@@ -18,7 +18,7 @@ class Spent(NamedTuple):
 
 @final
 class HostTime:
-    """Host seconds by part since creation. Time in nested parts is counted only for the innermost part."""
+    """Host seconds spent so far in each part of the program; time in nested parts counts for the innermost part."""
 
     def __init__(self) -> None:
         self._host_s: dict[str, float] = {REST: 0.0}
@@ -35,7 +35,7 @@ class HostTime:
         return _BriefPart(self, name)
 
     def parts(self) -> dict[str, Spent]:
-        """Return the time of each part until now."""
+        """Return the host time spent so far in each part of the program."""
         self._note()
         return {name: Spent(host_s, self._waiting_s[name]) for name, host_s in self._host_s.items()}
 

@@ -74,7 +74,7 @@ class SgdPlan:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a step is only -lr times the gradient."""
+        """Whether each step of training is exactly -lr times the gradient."""
         own = self.optimizer
         return type(own) is Sgd and not own.weight_decay and self.clip_norm is None and self.private is None
 
@@ -241,7 +241,7 @@ class TrainJob:
         return np.asarray(self.indices, dtype=np.int64)
 
     def batches(self, rng: np.random.Generator | None = None) -> Batches:
-        """Return the batches of all steps, drawn by `rng`; None creates the generator `streams(*rng_key)`.
+        """Return the batches of all steps, drawn by `rng`, or by the generator `streams(*rng_key)` if `rng` is None.
 
         Engines use `rows` for full-batch jobs, because their batches only repeat the rows.
         """
@@ -279,7 +279,7 @@ class ResolvedJob:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a step is only -lr times the gradient of the loss."""
+        """Whether each step of training is exactly -lr times the gradient of the loss."""
         job = self.job
         added = [self.linear, self.drift, self.anchor]
         terms = self.scale != 1.0 or any(term is not None for term in added) or job.l1

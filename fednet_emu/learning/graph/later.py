@@ -30,7 +30,7 @@ class Computes(Protocol):
         """Train the jobs of these nodes as one wavefront, after the calls that the jobs need."""
 
     def run_calls(self) -> None:
-        """Run all calls that are ready."""
+        """Run all deferred function calls whose inputs are known."""
 
 
 class Step(NamedTuple):
@@ -89,7 +89,7 @@ class Later:
         return type(items)(*moved) if hasattr(items, "_fields") else tuple(moved)
 
     def step(self, rolling: bytes, jobs: list[Deferred]) -> None:
-        """Record a postponed wavefront or, without jobs, another change of the program's rolling digest."""
+        """Record a postponed wavefront. Without `jobs`, only record the changed rolling digest of the program."""
         self._steps.append(Step(rolling, jobs))
 
     def compute(self, wanted: Iterable[Deferred]) -> None:

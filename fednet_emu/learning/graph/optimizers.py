@@ -19,10 +19,10 @@ class Optimizer(Component):
 
     @abstractmethod
     def start(self, weights: Tensor, lr: float) -> Callable[[Tensor], None]:
-        """Return the function that makes one step of `weights` [n], in place, from the gradient [n].
+        """Return the function that moves `weights` [n] by one step, in place, from the gradient [n].
 
         The function must neither keep nor modify the gradient. Kinds in `STACKED` also accept `weights` [J, n] of J
-        jobs and the gradients [A, n] of the first A jobs, if the other jobs have made all their steps.
+        jobs and the gradients [A, n] of the first A jobs, if the other jobs have taken all their steps.
         """
 
 
@@ -46,7 +46,7 @@ class Momentum(Optimizer):
     beta: float = Field(0.9, ge=0, lt=1)
     """Share of the velocity that remains in the next step (PyTorch's `momentum`)."""
     nesterov: bool = False
-    """Whether a step is -lr (gradient + beta v), Nesterov's variant, instead of -lr v."""
+    """Whether to use Nesterov's variant, in which a step is -lr (gradient + beta v) instead of -lr v."""
     weight_decay: float = Field(0.0, ge=0)
     """Weight decay: this factor times the parameters is added to the gradient. 0 means no weight decay."""
 
@@ -115,7 +115,7 @@ class AdamW(Adam):
 
 
 def clip(gradient: Tensor, clip_norm: float, mask: Tensor | None = None) -> None:
-    """Scale gradients [..., n] longer than `clip_norm` down to that norm, in place, as PyTorch's `clip_grad_norm_`.
+    """Scale gradients [..., n] with a norm above `clip_norm` down to `clip_norm`, in place, like `clip_grad_norm_`.
 
     Entries at which `mask` [..., n] is zero are not trained and do not count in the norm.
     """
@@ -126,6 +126,6 @@ def clip(gradient: Tensor, clip_norm: float, mask: Tensor | None = None) -> None
 OPTIMIZERS: dict[str, type[Optimizer]] = kinds(Adam, AdamW, Momentum, Sgd)
 
 STACKED = frozenset({Momentum, Sgd})
-"""Optimizers that can make the steps of many jobs at once."""
+"""Optimizers that can take the steps of many jobs at once."""
 
 AnyOptimizer = Annotated[Optimizer, Slot("optimizer", OPTIMIZERS)]

@@ -1,9 +1,9 @@
 """The learning program of a run: a digest of everything that has determined the learnt values so far.
 
 The digest of a node follows from its function, its arguments by value, and the digests of its inputs. A value therefore
-has the same digest in every network that requests it, in any order. Rounding depends on which jobs are trained
-together. The rolling digest therefore covers the jobs of each wavefront, in order. Both digests together determine a
-value bit for bit.
+has the same digest in every simulated network, whatever the order in which values are requested. Rounding depends on
+which jobs are trained together. The rolling digest therefore covers the jobs of each wavefront, in order. Both digests
+together determine a value bit for bit.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Memo(Protocol):
 
     @property
     def passed(self) -> Container[bytes]:
-        """Rolling digests that earlier runs have passed, which exclude those of this run."""
+        """Rolling digests that earlier runs have recorded, without those of this run."""
 
     @property
     def snapshots(self) -> Container[bytes]:
@@ -56,13 +56,13 @@ class Memo(Protocol):
         """Store a value that was read under this key."""
 
     def note(self, rolling: bytes) -> None:
-        """Record that the run has passed this rolling digest."""
+        """Record that the run has reached this rolling digest."""
 
     def load(self, rolling: bytes) -> dict[bytes, Any]:
         """Return the values of a snapshot by the digests of their nodes; empty if the snapshot cannot be used."""
 
     def part_ways(self, name: str) -> None:
-        """Record that sharing with other runs ends here because of the value or function `name`."""
+        """Record that no more values are shared with other runs, because of the value or function `name`."""
 
 
 @final
@@ -72,12 +72,12 @@ class Program:
     Args:
         head: a digest of the data, the model, the seed, the software and the host.
         memo: values cached by earlier runs and by this run.
-        own: bytes that distinguish this run from all others, used once a value cannot be written as bytes.
+        own: bytes that distinguish this run from all others, used as soon as a value cannot be serialised.
 
     Attributes:
         rolling: the current digest of the program.
         passed: the digest of the program at the end of the last wavefront.
-        ended: name of the value or function that could not be written as bytes; empty if there is none.
+        ended: name of the value or function that could not be serialised; empty if there is none.
     """
 
     def __init__(self, head: bytes, memo: Memo, own: bytes, speller: Speller | None = None) -> None:
@@ -91,7 +91,7 @@ class Program:
 
     @property
     def is_known(self) -> bool:
-        """Whether an earlier run has passed the current point of the program."""
+        """Whether an earlier run had the current rolling digest, so that values of that run can be reused."""
         return self.rolling in self.memo.passed
 
     def constant(self, value: Any) -> bytes:
@@ -147,7 +147,10 @@ class Program:
         ) if more != _PLAIN_INPUTS else b""
 
     def key(self, what: Any, nodes: Sequence[Deferred]) -> bytes:
-        """Return the key of a value read from `nodes` and described by `what`; requires `wavefront` for all nodes."""
+        """Return the cache key of a value read from `nodes` and described by `what`.
+
+        The jobs that make the values of the nodes must have been passed to `wavefront` before.
+        """
         text = self._digest(lambda: self._speller.spelled(what))
         return digest_of(text, *(node._digest for node in nodes), self.rolling)
 
@@ -172,7 +175,7 @@ class Program:
         return digest_of(b"own", self._own, b"%d" % self._unwritten)
 
     def end(self, name: str) -> None:
-        """End sharing with other runs, because `name` cannot be written by value."""
+        """Stop sharing cached values with other runs, because `name` cannot be serialised by value."""
         if not self.ended:
             self.ended = name
             LOG.info("learning is not shared from here on: %s cannot be written by value", name)

@@ -1,7 +1,7 @@
-"""Values and functions as bytes. Equal bytes mean an equal computation in any process or run.
+"""Serialisation of values and functions to bytes. Equal bytes mean the same computation in any process or run.
 
-The bytes of a function are its module and name; of a bound method or a partial, also its whole state; of an array, its
-content. Code of scripts and notebooks, random generators, and parts of the clock and the network are rejected.
+A function is serialised as its module and name, a bound method or a partial also with its whole state, and an array as
+its content. Code of scripts and notebooks, random generators, and parts of the clock and the network are rejected.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _MOST_KEPT = 4096
 
 
 class Unwritable(TypeError):  # noqa: N818  (the name describes the value)
-    """Error for a value or a function that cannot be written by value. The message names the value or function."""
+    """Error for a value or a function that cannot be serialised by value. The message names the value or function."""
 
 
 def digest_of(*parts: Any) -> bytes:
-    """Return a digest of the parts in order, including the boundaries between them."""
+    """Return a digest of the parts in this order; the digest also depends on the boundaries between the parts."""
     whole = blake2b(digest_size=DIGEST_BYTE)
     for part in parts:
         whole.update(b"%d:" % len(part))
@@ -53,17 +53,17 @@ def digest_of(*parts: Any) -> bytes:
 
 @final
 class Speller:
-    """Writes values as bytes. Digests of large constant objects are cached per object."""
+    """Serialises values to bytes. Digests of large constant objects are cached per object."""
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[Callable[[], Any], int | None, bytes]] = {}
         self._inside: set[int] = set()
 
     def spelled(self, value: Any) -> bytes:
-        """Return the bytes of a value. A Deferred is written as its digest.
+        """Return the bytes of a value. A Deferred is serialised as its digest.
 
         Raises:
-            Unwritable: the value, or a value inside it, cannot be written.
+            Unwritable: the value, or a value inside it, cannot be serialised.
         """
         kind = type(value)
         if kind is Deferred:
@@ -151,7 +151,7 @@ class Speller:
 
     def _module(self, value: nn.Module) -> bytes:
         said = {name for name, its in vars(value).items() if not name.endswith("_hooks") or its}
-        said.discard("_flat_weight_refs")  # references of recurrent layers to parameters
+        said.discard("_flat_weight_refs")  # references of a recurrent layer to its own parameters
         state = {name: its for name, its in vars(value).items() if name in said}
         return b"module" + self.spelled((type(value), [[name, its] for name, its in state.items()]))
 

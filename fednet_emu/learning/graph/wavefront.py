@@ -1,4 +1,4 @@
-"""Results of a wavefront (jobs that are trained together), with sums of models in the processes that train them."""
+"""Results of a wavefront (jobs that are trained together). If possible, engines sum models where they are trained."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def trained(engine: Engine, waiting: Mapping[ResolvedJob, Deferred]) -> Results:
 
 
 def _means(engine: Engine, waiting: Mapping[ResolvedJob, Deferred]) -> Results:
-    """Yield the jobs of sums, with means that the engine computes; each model is part of one sum only."""
+    """Yield the jobs whose models are only summed, each with a mean that the engine computed for a group of jobs."""
     job_of: dict[Deferred | None, ResolvedJob] = {node: resolved for resolved, node in waiting.items()}
     for total in _sums_of(waiting.values()):
         mean = total.as_mean()

@@ -1,4 +1,4 @@
-"""Work that makes the value of a Deferred: a cheap function, or a part of another value or of the result of a job."""
+"""Computations that produce the value of a Deferred: a cheap function, or a part of a value or of a job's result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from fednet_emu.learning.graph.accumulation import Accumulate
 from fednet_emu.learning.graph.deferred import Deferred, values_of
 
 PARAMS, SQUARE = attrgetter("params"), attrgetter("square")
-"""Functions that return a part of a job's result. The loss needs none, because it is the value of the job's node."""
+"""Functions that return a part of a job's result. The loss needs no function, because it is the value of the job's
+node."""
 
 
 class Call(NamedTuple):

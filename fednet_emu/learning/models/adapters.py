@@ -131,7 +131,7 @@ def _of_one_layer(module: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def product(layer: Any, b: Tensor, a: Tensor) -> Tensor:
-    """Return the sum that factors B [m, rank] and A [rank, n] add to a layer's weights, in the shape of the weights."""
+    """Return the term that factors B [m, rank] and A [rank, n] add to a layer's weights, in their shape."""
     added: Tensor = layer.lora_scale * (b @ a)
     return added.T if _is_transposed(layer) else added
 
@@ -148,7 +148,7 @@ def _with_adapter(layer: Any, inputs: tuple[Tensor, ...], output: Tensor) -> Ten
 
 
 def _is_dense(layer: nn.Module) -> bool:
-    """Return True for a dense layer, except in multi-head attention, which uses the weights without a call."""
+    """Return True for a dense layer; False in multi-head attention, which uses weights without calling the layer."""
     return type(layer) is nn.Linear or _is_transposed(layer)
 
 

@@ -24,7 +24,7 @@ class Model(Component):
     """A recipe that builds a PyTorch module."""
 
     def located(self, data_dir: Path | None) -> Model:
-        """Return the recipe with the full paths of its files. With None, relative paths are looked up in FEDNET_DATA.
+        """Return the recipe with the full paths of its files, looked up in `data_dir`, or else in FEDNET_DATA.
 
         Raises:
             DataError: a file is missing.

@@ -25,7 +25,7 @@ BIT_PER_WEIGHT = 32
 BLOCK = 64
 """Number of weights per scale."""
 BLOCKS = 256
-"""Number of scales per common factor, for 8-bit scales."""
+"""Number of 8-bit scales per common factor."""
 _STEPS = 255
 _LAST = 0.9677083
 
@@ -42,7 +42,7 @@ class Base(Component):
             yield "ship", f"with {scenario.algorithm.kind} {scenario.algorithm.ships_no_base}, got true; leave it out"
 
     def on(self, module: Any, dense: Iterable[Tensor]) -> None:
-        """Quantise the frozen weights of a module in place, and store the number of bits to send in the module.
+        """Quantise the frozen weights of a module in place, and set the module's `shipped_bit`.
 
         Args:
             module: the module, before adapters are added.
@@ -55,7 +55,7 @@ class Base(Component):
                 weight.data = self.read(weight.data)
             else:
                 bit += BIT_PER_WEIGHT * weight.numel()
-        for part in module.modules():  # a part may hold a size from an earlier call
+        for part in module.modules():  # a submodule may store a size from an earlier call
             part.shipped_bit = 0
         module.shipped_bit = bit if self.ship else 0
 

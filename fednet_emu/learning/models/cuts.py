@@ -26,7 +26,7 @@ class Cut:
     """
 
     device: Layers  # which entries of the flat vector belong to the device
-    width: int  # number of activations per sample that cross the cut, and of their gradients
+    width: int  # number of activations per sample that cross the cut; equally many gradients return
     forward_flop: float  # device's operations per sample in the forward pass
     server_flop: float  # server's operations per sample, forward and backward
     backward_flop: float  # device's operations per sample in the backward pass
@@ -48,7 +48,7 @@ def cuts_of(model: FlatModel) -> list[Cut]:
 
 def _cut(model: FlatModel, front: Sequence[nn.Module], back: Sequence[nn.Module]) -> Cut:
     dtype = model.dtype if model.vocabulary is None else torch.long
-    n_samples = 2  # batch norm needs at least two
+    n_samples = 2  # batch norm needs at least two samples
     with FlopCount() as forward:
         smashed = nn.Sequential(*front)(torch.zeros(n_samples, *model.input_shape, dtype=dtype))
     received = smashed.detach().requires_grad_()

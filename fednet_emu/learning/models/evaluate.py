@@ -59,7 +59,7 @@ class SampleScores(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[SampleScores]) -> SampleScores:
-        """Join the scores of at least one part in the order of the parts."""
+        """Join the scores of one or more parts of the samples, in the order of the parts."""
         losses, hits, measured = zip(*parts, strict=True)
         right = [part for part in hits if part is not None]
         together = tuple(

@@ -20,7 +20,7 @@ class Featured(NamedTuple):
 
 
 def with_features(model: FlatModel, outputs: int) -> Featured:
-    """Return a model that also outputs the inputs of the last layer with parameters. This layer must be called."""
+    """Return a model that also outputs the inputs of its last layer with parameters, which the model must call."""
     exposed = FlatModel(_Exposed(model.live().module), model.loss_name, model.input_shape, model.vocabulary)
     one = torch.zeros(1, *model.input_shape, dtype=model.dtype if model.vocabulary is None else torch.int64)
     with torch.no_grad():

@@ -70,7 +70,7 @@ class Mlp(Model):
 
 
 class McMahanCnn(Model):
-    """Two 5x5 convolutions of 32 and 64 channels, each with ReLU and 2x2 max pooling, 512 units with ReLU, outputs.
+    """Two 5x5 convolutions of 32 and 64 channels, each with ReLU and 2x2 max pooling, then 512 ReLU units and outputs.
 
     Convolutions keep the image size. With 28x28 grey images and ten classes, the network has the 1,663,370 parameters
     that the paper states.
@@ -157,8 +157,8 @@ class DigitModel(Model):
 
     The first two convolutions are followed by 2x2 max pooling. Grey images are first repeated in three channels. The
     network is the one that Lu et al., ICLR 2022, take from experiments on digits. By default, with 28x28 images and ten
-    classes, it has 14,219,210 parameters and 5,632 running statistics; smaller `channels` and `units` make a network
-    for a CPU.
+    classes, it has 14,219,210 parameters and 5,632 running statistics; smaller `channels` and `units` give a network
+    that a CPU can train.
     """
 
     channels: Annotated[tuple[PositiveInt, ...], Field(min_length=3, max_length=3)] = (64, 64, 128)

@@ -153,7 +153,7 @@ class FlatModel:
         return _sequence(self._module)
 
     def laid_out(self, x: Tensor) -> Tensor:
-        """Return the samples `x` [B, ...], with equal values, in the memory layout that is fastest for the model.
+        """Return the samples `x` [B, ...], with unchanged values, in the memory layout that is fastest for the model.
 
         Convolutions and pooling on a CPU are faster if the channels of a pixel are adjacent in memory.
         """
@@ -174,7 +174,7 @@ class FlatModel:
         return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
     def unflatten(self, vector: Tensor, base: Tensor | None = None) -> dict[str, Tensor]:
-        """Return views of a flat vector's parts by name, with the parts of a base that is passed or appended."""
+        """Return views of the parts of a flat vector by name, and of its base, if a base is passed or appended."""
         if base is None and len(vector) > self.size:
             vector, base = vector[: self.size], vector[self.size :]
         parts = dict(zip(self._names, self.pieces(vector), strict=True))
@@ -239,7 +239,7 @@ class FlatModel:
         return list(dict.fromkeys(tensor for name, tensor in named if name not in moving))
 
     def copied(self) -> FlatModel:
-        """Return a copy for another thread. The copy shares the constant tensors with the original."""
+        """Return a copy of the model for another thread. The copy shares the constant tensors with the original."""
         return copy.deepcopy(self, {id(tensor): tensor for tensor in self.constants})
 
     def live(self) -> Live:
@@ -346,7 +346,7 @@ class FlatModel:
     @staticmethod
     @contextmanager
     def _trial(module: nn.Module) -> Iterator[nn.Module]:
-        """Context manager for a copy on the CPU; trial calls of it change neither the module nor torch's generators.
+        """Context manager that yields a copy on the CPU, whose calls change neither the module nor torch's generators.
 
         Other threads that draw random numbers wait until the block ends. Otherwise, the block would change their draws,
         and their draws would be attributed to the module.

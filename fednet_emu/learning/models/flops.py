@@ -12,17 +12,17 @@ from torch.utils.flop_counter import flop_registry
 
 
 def _recurrent_flop(x: Tensor, w_input: Tensor, w_hidden: Tensor, *_: Any, out_val: Any) -> int:
-    """Operations of a recurrent layer on `x` [length, n, inputs]; each step multiplies by both weight matrices."""
+    """Operation count of a recurrent layer for `x` [length, n, inputs]: products with input and state weights."""
     return int(2 * x.shape[0] * x.shape[1] * (w_input.numel() + w_hidden.numel()))
 
 
 def _attention_flop(query: Tensor, key: Tensor, value: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
-    """Operations of attention: products of queries [..., n, d] with keys [..., m, d], and of weights with values."""
+    """Operation count of attention: products of queries [..., n, d] and keys [..., m, d], and of weights and values."""
     return int(2 * query.shape[:-1].numel() * key.shape[-2] * (query.shape[-1] + value.shape[-1]))
 
 
 def _attention_backward_flop(_: Tensor, *args: Any, out_val: Any, **__: Any) -> int:
-    """Operations of the four products of a backward pass, without the fifth that some kernels repeat to save memory."""
+    """Operation count of the four matrix products of the backward pass, without recomputing queries times keys."""
     return 2 * _attention_flop(*args, out_val=out_val)
 
 

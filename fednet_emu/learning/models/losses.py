@@ -66,5 +66,6 @@ HITS: Mapping[str, PerSampleLoss] = {
     "squared-hinge": _right_side,
     "next-token": _right_tokens,
 }
-"""Functions for the accuracy [B] per sample, by loss: 1 if the class with the highest score is right, else 0; or the
-share of right tokens; or the share of right labels, where a score above 0 means that the label applies."""
+"""Functions for the accuracy [B] per sample, by loss. For classes: 1 if the class with the highest score is right, else
+0. For tokens: the share of right tokens. For labels: the share of right labels, where a score above 0 means that the
+label applies."""

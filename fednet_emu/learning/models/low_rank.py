@@ -47,7 +47,7 @@ class Part:
 
 @final
 class Adapters:
-    """Positions of the factors of all adapters in the flat vectors of a model, and their sum with the base.
+    """Positions of the factors of all adapters in the flat vectors of a model, and the sum of adapters and base.
 
     Attributes:
         rank: the rank of the adapters.
@@ -68,7 +68,7 @@ class Adapters:
             self.others[its.a], self.others[its.b] = False, False
 
     def part(self, rank: int) -> Part:
-        """Return what a device of this rank holds: the first rows of each A, the first columns of each B, all else."""
+        """Return the part for a device of this rank: the first rows of each A, first columns of each B, all else."""
         has = torch.ones_like(self.others)
         for its in self._places:
             has[its.a[rank:]], has[its.b[:, rank:]] = False, False

@@ -14,7 +14,7 @@ from fednet_emu.learning.models.base import Model
 
 
 class CharLstm(Model):
-    """An embedding of 8, two LSTM layers of 256 and a linear layer: McMahan et al. (AISTATS 2017), LEAF, FedProx.
+    """Embedding of length 8, two LSTM layers of 256 units, linear layer: McMahan et al. (AISTATS 2017), LEAF, FedProx.
 
     The network predicts the token after a window of tokens. It has 817,872 parameters with LEAF's 80 characters;
     818,402 with 82 tokens, which is often quoted for this task; and 820,522 with the 90 tokens of Reddi et al. (ICLR
@@ -48,7 +48,7 @@ class CharLstm(Model):
 
 
 class WordLstm(CharLstm):
-    """An embedding of 96, one LSTM layer of 670, and linear layers to 96 and to the outputs: Reddi et al. (ICLR 2021).
+    """Embedding of length 96, LSTM layer of 670 units, linear layers to 96 and to outputs: Reddi et al. (ICLR 2021).
 
     The network predicts the token after a window of tokens. With the 10,004 tokens of the paper's Stack Overflow task,
     it has 4,050,748 parameters.

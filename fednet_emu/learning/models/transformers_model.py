@@ -84,7 +84,7 @@ class TransformersModel(Model):
         return f"path {self.path}" if self.config is None else f"config {self.config}"
 
     def _network(self, library: Any, config: Any, input_shape: tuple[int, ...]) -> nn.Module:
-        """Return the network of a configuration. Stored weights are not read while networks are abstract."""
+        """Return the network of a configuration; no stored weights are read if networks are made with shapes only."""
         images = "ForImageClassification" if len(input_shape) == 3 else "ForSequenceClassification"
         auto = getattr(library, f"AutoModel{'ForCausalLM' if self.head == 'tokens' else images}")
         if self.path is None or _is_abstract():
@@ -96,11 +96,11 @@ class TransformersModel(Model):
         network: nn.Module = made
         for layer in network.modules():
             if hasattr(layer, "create_position_ids_from_input_ids") and layer.padding_idx is None:
-                layer.padding_idx = _NO_TOKEN  # RoBERTa counts positions from it, and skips its tokens
+                layer.padding_idx = _NO_TOKEN  # RoBERTa numbers positions from this id on, and skips its tokens
         return network
 
     def _configuration(self, library: Any, input_shape: tuple[int, ...], outputs: int) -> Any:
-        """Return the configuration, with the outputs of the data, and with all dropout rates set to `dropout`."""
+        """Return the configuration, with one output per class or token and with all dropout rates set to `dropout`."""
         config = self._stored(library) if self.config is None else self._written(library, input_shape, outputs)
         if self.head == "classes":
             config.num_labels = outputs

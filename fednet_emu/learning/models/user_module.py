@@ -109,7 +109,7 @@ def _text(error: Exception) -> str:
 
 
 class GivenModule(GivenObject, Model):
-    """A module, used as the initial model, or a function that makes a module, initialised from the seed of the run."""
+    """A module, which is the initial model; or a function that makes a module, initialised from the run's seed."""
 
     given: nn.Module | Callable[..., Any]
     """A module, or a function or class that makes one. `input_shape` and `outputs` are passed if it has such

@@ -79,8 +79,8 @@ class Extent(NamedTuple):
 
     input_shape: tuple[int, ...]  # shape of one sample
     outputs: int | None  # number of model outputs for the samples; None if unknown
-    samples: int | None = None  # number of training plus test samples; None if unknown
-    value_byte: int = 4  # memory of one number of a sample, in bytes
+    samples: int | None = None  # number of training and test samples together; None if unknown
+    value_byte: int = 4  # memory of one scalar of a sample, in bytes
 
     @property
     def byte(self) -> int:
@@ -92,7 +92,7 @@ class Dataset(Component):
     """A source of training and test samples."""
 
     regression: ClassVar[bool] = False
-    """Whether the samples are known to be a regression before they are read."""
+    """Whether the learning problem is known to be a regression before the samples are read."""
     limit: int | None = Field(None, gt=0)
     """Maximum number of training samples. They are drawn at random once per seed, before the samples are divided among
     server and devices. Null uses all training samples. Test samples are not limited."""
@@ -126,7 +126,7 @@ class Dataset(Component):
 
 
 def held_out(where: str, kind: IntArray, order: IntArray, share: float, remedy: str, what: str = "samples") -> Mask:
-    """Return the mask [n] of `last_of_each`. Raises a `DataError` if no training or no test samples are left."""
+    """Return the mask [n] of `last_of_each`; raise a `DataError` if it leaves no training or no test samples."""
     test = last_of_each(kind, order, share)
     if not test.any() or test.all():
         problem = f"test_share leaves no {what} for {'training' if test.all() else 'testing'}, got {share}"
@@ -135,7 +135,7 @@ def held_out(where: str, kind: IntArray, order: IntArray, share: float, remedy: 
 
 
 def last_of_each(kind: IntArray, order: IntArray, share: float) -> Mask:
-    """Return the mask [n] of the last `share` of the samples of each kind, in the given order; counts are rounded."""
+    """Return the mask [n] of the last `share` of the samples of each `kind`, in this `order`; counts are rounded."""
     _, number, count = np.unique(kind, return_inverse=True, return_counts=True)
     sorted_rows = order[np.argsort(number[order], kind="stable")]
     place = np.empty(len(kind), np.int64)
@@ -144,7 +144,7 @@ def last_of_each(kind: IntArray, order: IntArray, share: float) -> Mask:
 
 
 def windows_of_people(x: NDArray[np.float32], y: IntArray, person: IntArray, test: Mask, classes: int) -> Samples:
-    """Return samples of windows `x` [n, channels, rows], with channels standardised over the training windows."""
+    """Return the windows `x` [n, channels, rows] as samples; each channel is standardised over the training windows."""
     mean, deviation = x[~test].mean((0, 2), keepdims=True), x[~test].std((0, 2), keepdims=True)
     values, labels = torch.from_numpy((x - mean) / deviation), torch.from_numpy(y)
     return Samples(

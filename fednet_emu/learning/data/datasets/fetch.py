@@ -1,4 +1,4 @@
-"""Published data files: download into the data folder, check of the checksum, and the IDX format of MNIST."""
+"""Download published data files into the data folder, verify their checksums, and read the IDX format of MNIST."""
 
 from __future__ import annotations
 

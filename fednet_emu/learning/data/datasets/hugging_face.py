@@ -45,7 +45,8 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 _WORDS = "|#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA|NULL|NaN|None|n/a|nan|null"
 _MISSING = _WORDS.split("|")
-"""Strings that pandas reads as missing values in a CSV file. The first string is an empty field."""
+"""Strings that pandas reads as missing values in a CSV file. The first entry, the empty string, stands for an empty
+field."""
 
 _ALONE = threading.RLock()
 """Lock for the global settings of the libraries, which all threads of the process share."""
@@ -71,8 +72,9 @@ def local_splits(path: Path, config: str | None, only: str, texts: Sequence[str]
 
     Nothing is downloaded. A folder was written by `save_to_disk`, or contains data files whose splits are given by file
     names or a README.md, as on the hub. `config` names one of several configurations. A table without splits becomes
-    the split named `only`. Parquet, JSON and CSV files are converted in a temporary folder. In CSV files, entries such
-    as `NA` and `None` are words, not missing values, in columns listed in `texts` that hold more than numbers.
+    the split named `only`. Parquet, JSON and CSV files are converted in a temporary folder. In columns of CSV files
+    that are listed in `texts` and do not hold only numbers, entries such as `NA` and `None` are words, not missing
+    values.
     """
     datasets, saved = library(), any((path / name).is_file() for name in _SAVED)
     reader = _reader(path) if path.is_file() else None
@@ -101,10 +103,10 @@ def local_splits(path: Path, config: str | None, only: str, texts: Sequence[str]
 def hub_splits(
     name: str, config: str | None, revision: str | None, folder: Path | None, *, download: bool
 ) -> Iterator[Splits]:
-    """Context manager that opens the tables of the hub's data set `owner/name`, which the data folder keeps.
+    """Context manager that opens the tables of the hub's data set `owner/name`, which is stored in the data folder.
 
-    A null `config` means the only configuration, a null `revision` the newest. Without `download`, no connection is
-    made.
+    If `config` is null, the data set must have a single configuration; a null `revision` selects the newest revision.
+    Without `download`, no connection is made.
     """
     datasets = library()
     if not _HUB_NAME.fullmatch(name):
@@ -194,16 +196,18 @@ _TEST = "test"
 
 
 class TextWindows(Component):
-    """Division of strings into samples: windows of successive tokens, each with the tokens that follow."""
+    """Rule that divides strings into samples: windows of consecutive tokens, with the tokens that follow as targets."""
 
     level: Literal["characters", "words"] = "characters"
     """Kind of token: one of LEAF's 80 characters, or a word or punctuation mark in lower case."""
     length: int = Field(80, gt=0, le=10_000)
     """Number of tokens in a window; a shorter string yields no window."""
     stride: int | None = Field(None, gt=0)
-    """Number of tokens between the starts of two successive windows; null means `length`: no gaps and no overlap."""
+    """Number of tokens between the starts of two successive windows; null means `length`, so that windows neither
+    overlap nor leave gaps."""
     predict: Predict = "last"
-    """Prediction target. last: the token after the window, as its class; every: the next token after each token."""
+    """Prediction target. last: the token after the window, treated as a class; every: for each token of the window, the
+    next token."""
     vocabulary: int = Field(10_000, gt=0, le=1_000_000)
     """Number of different words with `level: words`: the most frequent words of the training split. All other words
     share one additional token."""

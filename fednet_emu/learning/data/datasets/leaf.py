@@ -36,7 +36,7 @@ class Owned(NamedTuple):
 
 
 class Form(NamedTuple):
-    """A form of samples, with the settings that do not apply to it."""
+    """A form of samples, with the names of the settings that do not apply to samples of this form."""
 
     name: str
     ignores: tuple[str, ...]
@@ -48,17 +48,17 @@ _FORMS = {
     (True, False): Form("texts with numbers as targets", ("shape",)),
     (True, True): Form("texts with characters as targets", ("shape", "classes", "length", "vocabulary")),
 }
-"""Forms of samples, by whether the inputs and the targets are strings."""
+"""Forms of samples. The key tells whether the inputs are strings, and whether the targets are strings."""
 
 
 class Leaf(Dataset):
     """JSON files of LEAF (Caldas et al., 2018); users are groups, and `partition: group` gives each user to one device.
 
     Inputs are arrays of numbers, where 784 numbers are an image [1, 28, 28] (FEMNIST, synthetic), or strings. Strings
-    of one length with a character as target become tokens of LEAF's 80 characters (Shakespeare). Other strings, or the
-    last string of a list (Sent140), are cut or padded with unknown words to `length` words. Whole numbers as targets
-    are classes; other numbers are a regression. Users are numbered in the order of the files. The files of CelebA and
-    Reddit, which hold names of images and nested tokens, are rejected.
+    of equal length whose targets are single characters become tokens of LEAF's 80 characters (Shakespeare). Other
+    strings, or the last string of a list (Sent140), are cut or padded with unknown words to `length` words. Targets
+    that are whole numbers are class labels; with other numbers, the problem is a regression. Users are numbered in the
+    order of the files. The files of CelebA and Reddit, which hold names of images and nested tokens, are rejected.
     """
 
     path: str
@@ -67,13 +67,14 @@ class Leaf(Dataset):
     test_share: float = Field(0.1, gt=0, lt=1)
     """Share of each user's samples for testing, taken from the end, if there is no folder `test`."""
     shape: tuple[int, ...] | None = None
-    """Shape of a sample of numbers. Null makes 784 numbers an image [1, 28, 28], and keeps other shapes."""
+    """Shape of a sample of numbers. Null gives samples of 784 numbers the shape of an image, [1, 28, 28], and leaves
+    the shape of all other samples unchanged."""
     classes: int | None = Field(None, ge=2)
     """Number of classes, for example 62 for FEMNIST. Null counts the classes."""
     length: int = Field(25, gt=0, le=10_000)
     """Number of words of a string that are used."""
     vocabulary: int = Field(10_000, gt=0, le=1_000_000)
-    """Number of different words: the most frequent words of the training samples. All other words have one more
+    """Number of different words: the most frequent words of the training samples. All other words share one additional
     token."""
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:

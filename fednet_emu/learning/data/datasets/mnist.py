@@ -72,8 +72,8 @@ class _Images(Dataset):
     normalise: bool | Literal["pixelwise"] = True
     """Scaling of pixels. true: by the usual mean and standard deviation of the training set; false: value / 255.
 
-    pixelwise: each pixel by its own mean and standard deviation over the training images, (x - mean) / (deviation +
-    0.001), with x = value / 255."""
+    pixelwise: each pixel by its own mean and standard deviation over the training images, (x - mean) / (standard
+    deviation + 0.001), with x = value / 255."""
     classes: tuple[Digit, ...] | None = Field(None, min_length=2)
     """Classes to keep, renumbered from 0 in the given order. Null keeps all ten classes."""
     download: bool = False
@@ -174,7 +174,7 @@ def _writers(part: str, data_dir: Path | None, labels: Tensor) -> IntArray:
 
 
 def _only(samples: Samples, classes: tuple[int, ...]) -> Samples:
-    """Return the samples of these classes, with labels from 0 in the given order of classes."""
+    """Return only the samples of these classes, relabelled from 0 in the given order of classes."""
     label = torch.full((10,), -1)
     label[list(classes)] = torch.arange(len(classes))
     train, test = label[samples.train_y] >= 0, label[samples.test_y] >= 0

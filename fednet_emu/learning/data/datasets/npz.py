@@ -28,20 +28,22 @@ _HOW = "write it with np.savez(path, train_x=..., train_y=..., test_x=..., test_
 
 
 class Npz(Dataset):
-    """Samples from a file written by `np.savez`: train_x, train_y, test_x, test_y and optionally groups, also as names.
+    """Samples from a file written by `np.savez`: train_x, train_y, test_x, test_y, and optionally sample owners.
 
     Inputs [n, ...] are converted to float32; with a `vocabulary`, inputs are token ids [n, length]. Integer targets [n]
     are class labels 0..classes-1, where null `classes` counts the labels in train_y. Floating-point targets [n] or [n,
-    targets] are a regression. Targets [n, labels] of only 0 and 1 mark the labels that apply to a sample. With a
-    `vocabulary`, integer targets [n, length] are the tokens that follow each token of a sample. `train_group` and
-    `test_group` [n] are the natural owner of each sample, as integers. Warnings appear if float32 merges more than 1 %
-    of the values of an input, or if regression targets could be classes.
+    targets] make the problem a regression. Targets [n, labels] of only 0 and 1 mark the labels that apply to a sample.
+    With a `vocabulary`, integer targets [n, length] are the tokens that follow each token of a sample. `train_group`
+    and `test_group` [n] are the natural owner of each sample, as integers or names. Warnings appear if conversion to
+    float32 makes more than 1 % of the different values of an input equal to others, or if regression targets could be
+    classes.
     """
 
     path: str
     """The .npz file. A relative path is looked up in the data folder first, then in the current folder."""
     classes: int | None = Field(default=None, ge=2)
-    """Number of classes. Null counts the classes in train_y. If set, floating-point targets are classes, too."""
+    """Number of classes. Null counts the classes in train_y. If `classes` is set, floating-point targets are also
+    treated as class labels."""
     vocabulary: int | None = Field(default=None, ge=1)
     """Number of different tokens, if the inputs are token ids from 0; null for real-valued inputs."""
     normalise: bool = False
@@ -53,7 +55,7 @@ class Npz(Dataset):
             raise ValueError("normalise: is for real inputs, got a vocabulary of tokens; leave one of them out")
 
     def extent(self, data_dir: Path | None) -> Extent | None:
-        """Return the extent from the headers of the arrays alone; None if `load` will raise an error."""
+        """Return the extent of the samples, from the array headers alone; None if `load` will raise an error."""
         try:
             shapes = read_shapes(locate(self.path, data_dir), _HOW)
             (train, *inputs), (test, *_) = shapes["train_x"], shapes["test_x"]
@@ -75,7 +77,7 @@ def checked_samples(
     normalise: bool = False,
     names: Sequence[str] = (),
 ) -> Samples:
-    """Return samples from the arrays described in `Npz`. In messages, `where` names the source, `names` the inputs."""
+    """Return samples from the arrays described in `Npz`. Errors name the source `where` and the input `names`."""
     train_x, test_x = (_inputs(where, arrays, name, vocabulary, single=not normalise) for name in ("train_x", "test_x"))
     if train_x.shape[1:] != test_x.shape[1:]:
         problem = f"test_x has samples of shape {test_x.shape[1:]}, got {train_x.shape[1:]} in train_x"
@@ -121,7 +123,7 @@ def whole_labels(y: NDArray[Any]) -> NDArray[Any]:
 
 
 def _note_targets(where: str, y: NDArray[Any], *, multi_label: bool) -> None:
-    """Warn of targets that look like classes but are used for a regression or as labels."""
+    """Warn of targets that look like classes but are used as regression targets or as independent labels."""
     if multi_label and (y.sum(1) == 1).all():
         warn(
             f"data: each sample of {where} has one of {y.shape[1]} labels, which are learnt as independent labels; "
@@ -150,7 +152,7 @@ def _single(
     found = np.empty(train.shape, np.float32), np.empty(test.shape, np.float32)
     for place in range(train.shape[1]):
         own, other = (part[:, place].astype(np.float64) for part in (train, test))
-        varies = own.min() < own.max()  # with rounding, even a constant has a standard deviation
+        varies = own.min() < own.max()  # rounding can give a constant input a positive computed deviation
         mean, deviation = (own.mean(), own.std()) if varies else (own.flat[0], 1.0)
         own, other = (own - mean) / deviation, (other - mean) / deviation
         found[0][:, place], found[1][:, place] = own, other
@@ -161,7 +163,7 @@ def _single(
 def _note_merged(
     where: str, exact: NDArray[Any], cast: NDArray[np.float32], place: int, names: Sequence[str], *, normalise: bool
 ) -> None:
-    """Warn if float32 merges more than 1 % of the different values of an input, counted in its first values."""
+    """Warn if float32 makes over 1 % of the distinct values equal, among the first `_LOOK_AT` values of an input."""
     exact, cast = exact.reshape(-1)[:_LOOK_AT], cast.reshape(-1)[:_LOOK_AT]
     if np.array_equal(exact, cast):
         return
@@ -175,7 +177,7 @@ def _note_merged(
 _LOOK_AT = 100_000
 """Number of values of an input that are checked; sorting more values would take seconds."""
 _MANY_CLASSES = 100
-"""Upper limit for whole-number targets that look like class labels: all of 0, 1, ... below this limit."""
+"""Maximum number of distinct targets 0, 1, 2, ... of a regression that are suspected to be class labels."""
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
@@ -260,7 +262,7 @@ def _check_rows(where: str, raw: NDArray[Any], name: str, rows: int) -> None:
 def _finite_float32(where: str, raw: NDArray[Any], name: str, *, single: bool = True) -> NDArray[Any]:
     with np.errstate(over="ignore", invalid="ignore"):
         values = raw.astype(np.float32, copy=False) if single else raw
-        total = values.sum(dtype=np.float64)  # a float64 sum of finite float32 values cannot overflow
+        total = values.sum(dtype=np.float64)  # a float64 sum of finite float32 values does not overflow
     if not np.isfinite(total):
         finite = np.isfinite(values)
         place = tuple(int(axis) for axis in np.unravel_index(np.argmin(finite), finite.shape))
@@ -300,7 +302,7 @@ class GivenSamples(GivenObject, Dataset):
     given: Samples
 
     def extent(self, data_dir: Path | None) -> Extent | None:
-        """Return the extent from the shapes of the arrays; None if an array has no shape."""
+        """Return the extent of the samples, from the shapes of the arrays; None if an array has no shape."""
         shapes = [tuple(getattr(x, "shape", ())) for x in (self.given.train_x, self.given.test_x)]
         if not all(shapes):
             return None

@@ -17,7 +17,7 @@ from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
 
 
 class Synthetic(Dataset):
-    """Samples of equally frequent classes, each a Gaussian with standard deviation 1 in every feature.
+    """Samples of equally frequent classes; each class is a Gaussian with standard deviation 1 in every feature.
 
     The means of any two classes are `separation` apart, in random directions; with more classes than features, this
     distance holds only on average. The minimum error for two classes is Phi(-separation / 2), where Phi is the standard

@@ -39,7 +39,7 @@ class RowTable(Dataset):
     """Columns of numbers. Null uses all columns except the target and the group."""
     target: str
     """Target column, of classes or of numbers. Whole numbers and strings are classes; strings are numbered in
-    alphabetical order. Numbers with a decimal point are a regression, unless `task` is set."""
+    alphabetical order. Numbers with a decimal point make the problem a regression, unless `task` is set."""
     group: str | None = None
     """Column with the owner of each row, for the partition `group`. Owners are numbered in the order of the rows."""
     task: Literal["classification", "regression"] | None = None

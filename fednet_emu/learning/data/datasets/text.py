@@ -48,7 +48,7 @@ def words(text: str) -> list[str]:
 
 
 def frequent_words(texts: Iterable[Sequence[str]], size: int) -> dict[str, int]:
-    """Return the `size` most frequent words with tokens 1, 2, ...; equally frequent words are in alphabetical order.
+    """Return the `size` most frequent words with their tokens 1, 2, ...; ties are resolved in alphabetical order.
 
     Token 0 is reserved for unknown words, so there are `len(result) + 1` different tokens.
     """
@@ -80,7 +80,7 @@ def windows(
     """Cut texts of tokens into windows of `length` tokens, each with the token or tokens that follow.
 
     Successive windows of a text start `stride` tokens apart. No window reaches from one text into the next. A text of
-    at most `length` tokens has no window.
+    at most `length` tokens yields no window.
     """
     cut = [
         sliding_window_view(text, length + 1)[::stride] if len(text) > length else np.empty((0, length + 1), np.int64)
@@ -170,8 +170,8 @@ class Text(Dataset):
     """Number of tokens between the starts of two successive windows of an owner. Null means `length`, without gaps or
     overlap; LEAF uses 1."""
     predict: Predict = "last"
-    """Prediction target. last: the token after the window, as its class; every: the token after each token of the
-    window, for models with scores at every position. Loss and accuracy are then means over positions."""
+    """Prediction target. last: the token after the window, treated as a class; every: for each token of the window, the
+    next token, for models with scores at every position. Loss and accuracy are then means over positions."""
     vocabulary: int = Field(10_000, gt=0, le=1_000_000)
     """Number of different words with `level: words`: the most frequent words of all owners. All other words share one
     additional token."""

@@ -90,7 +90,7 @@ def even_shares(n_items: int, n_parts: int) -> IntArray:
 def dealt_by_class(
     labels: IntArray, holders: Sequence[IntArray], n_devices: int, rng: np.random.Generator
 ) -> Partitioned:
-    """Return the split in which devices holders[c] share class c equally. A class without holders has no owner."""
+    """Return the split in which the devices `holders[c]` share class c equally; without holders, it has no owner."""
     owners = np.full(len(labels), NOBODY, np.int64)
     for members, devices in zip(members_by_class(labels, len(holders), rng), holders, strict=True):
         if len(devices):
@@ -115,14 +115,14 @@ class Held:
 
     @classmethod
     def nothing(cls, samples: Samples) -> Held:
-        """Return zero samples of the same shape, as copies: an empty view would keep all samples in memory."""
+        """Return zero samples; the tensors are copies, because an empty view would keep all samples in memory."""
         return cls(samples.train_x[:0].clone(), samples.train_y[:0].clone())
 
 
 def hold_out(
     samples: Samples, n_server: int, n_validation: int, rng: np.random.Generator
 ) -> tuple[Samples, Held, Held]:
-    """Draw the server's and the validation samples from the training samples. Return the remaining samples first."""
+    """Split the training samples at random; return the remaining samples, the server's, and the validation samples."""
     n_all = len(samples.train_y)
     if n_server + n_validation >= n_all:
         raise ScenarioError(

@@ -166,8 +166,8 @@ class Dirichlet(Partition):
     min_samples: NonNegativeInt = 1
     """Minimum number of training samples per device; 0 allows devices without samples."""
     guard: bool = False
-    """Whether a device with 1 / (number of devices) of all samples gets no samples of later classes, as in the code
-    of NIID-Bench with a `min_samples` of 10. Device sizes then differ less."""
+    """Whether a device that already has an even share of all samples, 1 / (number of devices), gets no samples of
+    further classes, as in the code of NIID-Bench with a `min_samples` of 10. Device sizes then differ less."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         train_y, test_y, classes = labels_of(samples, self.kind)
@@ -210,7 +210,7 @@ def _withhold(shares: Array, class_sizes: IntArray) -> None:
 
 
 def _counts(shares: Array, class_sizes: IntArray) -> IntArray:
-    """Return the sample counts [classes, n_devices]. Each is within one of share x size; rows sum to the class size."""
+    """Return the sample counts [classes, n_devices]: share x class size, rounded; rows sum to the class size."""
     cuts = np.rint(np.cumsum(shares, axis=1) * class_sizes[:, None]).astype(np.int64)
     cuts[:, -1] = class_sizes
     return np.diff(np.minimum(cuts, class_sizes[:, None]), axis=1, prepend=0)

@@ -116,14 +116,14 @@ class SurrogateSets(Partition):
 
 
 def set_priors(n_sets: int, classes: int, rng: np.random.Generator) -> Array:
-    """Return class shares [sets, classes]; weights are U(0.1, 1), times ten for class m mod K; rows sum to one."""
+    """Return class shares [sets, classes]: normalised weights from U(0.1, 1), times ten for class m mod K of set m."""
     weights = rng.uniform(0.1, 1.0, (n_sets, classes))
     weights[np.arange(n_sets), np.arange(n_sets) % classes] *= DOMINANCE
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 def device_priors(n_devices: int, classes: int, rng: np.random.Generator) -> Array:
-    """Return the class shares [devices, classes] under non-iid. Each device has two own classes; rows sum to one."""
+    """Return the class shares [devices, classes] under non-iid. Each device has two main classes; rows sum to one."""
     weights = rng.uniform(0.45, 0.55, (n_devices, classes))
     weights[own_classes(n_devices, classes)] *= OWN_CLASS
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))

@@ -19,7 +19,7 @@ from fednet_emu.learning.graph.engine import Ended
 
 @final
 class Actor:
-    """Trains jobs in a separate process. `get` fetches a kept value by its reference."""
+    """Trains jobs in a separate process. `get` fetches a stored value by its reference."""
 
     def __init__(self, threads: int, device: str, tf32: bool, get: Callable[[Any], Any]) -> None:
         torch.set_num_threads(threads)
@@ -32,7 +32,7 @@ class Actor:
     def train(
         self, text: bytes, used: Sequence[int], keeps: dict[int, Any], *arrays: NDArray[Any]
     ) -> tuple[TrainReport, list[NDArray[Any] | None]]:
-        """Train the jobs of a parcel (see `Trainer.unpack`); return the report and the parameters of ended jobs."""
+        """Train the jobs of a parcel (see `Trainer.unpack`); return the report and the parameters of completed jobs."""
         jobs = self._trainer.unpack(text, used, keeps, arrays)
         params: list[NDArray[Any] | None] = [None] * len(jobs)
 
@@ -48,7 +48,10 @@ class Actor:
     def mean(
         self, w: NDArray[Any], weights: Sequence[float], places: Sequence[tuple[int, int]], *calls: list[NDArray[Any]]
     ) -> NDArray[Any]:
-        """Return the weighted mean of models near `w`. `places` are the pairs (call, job) of the models in `calls`."""
+        """Return the weighted mean of models, summed as differences from `w`.
+
+        `places` holds the indices (call, job) of each model.
+        """
         base, total = tensor_of(w), math.fsum(weights)
         update = torch.zeros_like(base)
         for weight, (call, job) in zip(weights, places, strict=True):

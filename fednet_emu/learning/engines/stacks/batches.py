@@ -19,7 +19,7 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData
 def batches_of(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray, scratch: Scratch) -> Iterator[Batch]:
     """Yield the batches of jobs of one shape, step by step; jobs are in descending order of their number of steps.
 
-    Jobs that have made all their steps are left out of later batches. A batch may overwrite the previous one.
+    Jobs that have taken all their steps are left out of later batches. A batch may overwrite the previous one.
     """
     if not shape.full_batch:
         return _mini_batches(shape, jobs, steps, scratch)
@@ -28,7 +28,7 @@ def batches_of(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray, sc
 
 
 def _active(steps: IntArray) -> list[int]:
-    """Return for each step how many jobs still train, from the number of steps of each job (descending)."""
+    """Return the number of jobs that still train in each step, from the numbers of steps of the jobs (descending)."""
     active: list[int] = np.searchsorted(-steps, -np.arange(steps[0]), side="left").tolist()
     return active
 
@@ -88,7 +88,7 @@ def _mini_batches(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray,
 
 
 def _drawn(streams: Streams, jobs: Sequence[ResolvedJob], steps: IntArray) -> tuple[IntArray, IntArray]:
-    """Return rows [S, J, B] of the data for S steps, J jobs and width B, and the counts [S, J] without padding."""
+    """Return row indices [S, J, B] of the batches of J jobs in S steps, padded to width B, and batch sizes [S, J]."""
     generators = streams.many([resolved.job.rng_key for resolved in jobs])
     own = [resolved.job for resolved in jobs]
     plan, n_samples = own[0].plan, own[0].n_samples
@@ -110,7 +110,7 @@ def _drawn(streams: Streams, jobs: Sequence[ResolvedJob], steps: IntArray) -> tu
 def _drawn_alike(
     plan: SgdPlan, first: IntArray, n_samples: int, generators: Sequence[np.random.Generator]
 ) -> tuple[IntArray, IntArray]:
-    """Like `_drawn`, for jobs with `n_samples` consecutive rows from `first` [J] on; equal to `TrainJob.batches`."""
+    """Like `_drawn`, for jobs with `n_samples` rows each, from row `first` [J] on; equal to `TrainJob.batches`."""
     steps, width, per_epoch = plan.n_steps(n_samples), plan.batch_width(n_samples), plan.steps_per_epoch(n_samples)
     passes = 1 if steps <= n_samples // width else -(-steps // per_epoch)
     rows = np.empty((len(first), passes, max(n_samples, per_epoch * width)), np.int64)

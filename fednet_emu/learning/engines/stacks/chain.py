@@ -72,7 +72,7 @@ class ChainForm:
 
 
 def chain_form(model: FlatModel) -> ChainForm | None:
-    """Return the training step for a model that is such a chain; None for other models."""
+    """Return the training step for a model that is a chain of supported layers; None for other models."""
     slope = _SLOPES.get(model.loss_name)
     if slope is None:
         return None

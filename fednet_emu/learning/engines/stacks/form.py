@@ -23,7 +23,8 @@ class Batch(NamedTuple):
 
 
 Step = Callable[[Batch, Tensor], Tensor]
-"""Function that adds `factor` [A] times the gradient of each job's loss, in place, and returns the losses [A].
+"""Function (batch, `factor` [A]) that adds `factor` times the gradient of each job's loss to the tensor that `Form.on`
+names, in place, and returns the losses [A].
 
 With squares, the function returns [2, A]: the losses, and the sums of the squared losses of the samples."""
 
@@ -32,9 +33,10 @@ class Form(Protocol):
     """An implementation of one training step for many jobs of one model."""
 
     def on(self, w: Tensor, into: Tensor | None = None, *, squares: bool = False, base: Tensor | None = None) -> Step:
-        """Return the step at parameters `w` [A, P], which adds to `into` [A, P] or else to `w`; rows are contiguous.
+        """Return the step at parameters `w` [A, P].
 
-        With `squares`, the step also returns sums of squared losses. All jobs have the same `base` [base_size].
+        The step adds gradients to `into` [A, P], or to `w` if `into` is None. Rows must be contiguous. With `squares`,
+        the step also returns sums of squared losses. All jobs have the same `base` [base_size].
         """
         ...
 

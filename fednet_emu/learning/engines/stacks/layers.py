@@ -48,7 +48,7 @@ class Layer(Protocol):
 @final
 @dataclass(frozen=True, slots=True)
 class Dense:
-    """A linear layer from [A, inputs, B] to [A, outputs, B]."""
+    """A linear layer that maps [A, inputs, B] to [A, outputs, B]."""
 
     inputs: int
     outputs: int
@@ -63,7 +63,7 @@ class Dense:
         return matrices(w, self.outputs, self.inputs)
 
     def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return W x + b, and x."""
+        """Return the output W x + b, and the input x."""
         weight, *bias = own
         if self.outputs <= x.shape[2]:
             y = torch.bmm(weight, x)
@@ -72,7 +72,7 @@ class Dense:
         return (y.add_(*bias) if bias else y), x
 
     def backward(self, own: Parameters, kept: Tensor, d: Tensor) -> Tensor:
-        """Return W' d in the memory layout of the output of the layer below, so that both are read in one order."""
+        """Return the input gradient W' d, in the memory layout of the input, so that both are read in one order."""
         weight = own[0]
         if self.inputs <= d.shape[2]:
             return torch.bmm(weight.transpose(1, 2), d)

@@ -46,7 +46,7 @@ class Memory:
         self._map = mmap.mmap(self.file, os.fstat(self.file).st_size)
         self._base = np.frombuffer(self._map, np.uint8, 1).ctypes.data
         self._free = [(0, len(self._map))]
-        self._returned: deque[tuple[int, int]] = deque()  # areas that any thread may return at any time
+        self._returned: deque[tuple[int, int]] = deque()  # freed areas, to which any thread may append
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _opened, (DupFd(self.file),)
@@ -55,7 +55,7 @@ class Memory:
         return np.ndarray(place.shape, place.dtype, self._map, place.offset)
 
     def new(self, shape: tuple[int, ...], dtype: Any) -> tuple[NDArray[Any], Place]:
-        """Return a new array and its place. The memory is freed with the last reference to the array or its parts."""
+        """Return a new array and its place. The memory is freed with the last reference to the array or to a view."""
         place = Place(self._take(int(np.prod(shape)) * np.dtype(dtype).itemsize), shape, np.dtype(dtype).str)
         array = self.at(place)
         finalize(array, self._give_back, place.offset, array.nbytes).atexit = False
@@ -72,7 +72,7 @@ class Memory:
         return array, place
 
     def move_here(self, tensor: Tensor) -> Place:
-        """Move the values of a tensor to shared memory, and return their place. The tensor keeps the memory in use."""
+        """Move the values of a tensor to shared memory, which lives as long as the tensor; return their place."""
         array, place = self.copy_of(tensor)
         with torch.no_grad():
             tensor.set_(torch.from_numpy(array))  # type: ignore[call-overload]
@@ -122,7 +122,7 @@ def _whole_pages(byte: int) -> int:
 
 
 def _new_file() -> int:
-    """Return the descriptor of an open file without a name, as large as the machine's memory and still empty."""
+    """Return the descriptor of an open unnamed file that is as large as the machine's memory; no page is allocated."""
     if sys.platform == "linux":
         file = os.memfd_create("fednet")
     else:

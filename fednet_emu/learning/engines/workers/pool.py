@@ -82,7 +82,7 @@ class Pool:
             self._selector.register(worker.process.connection, EVENT_READ, worker)
 
     def give(self, call: Call, workers: int) -> None:
-        """Queue a call for one of the first `workers`, after all earlier calls."""
+        """Queue a call for one of the first `workers` worker processes, behind all earlier calls."""
         self._waiting.append(call)
         self._receive(0)
         self._deal(workers)
@@ -105,7 +105,7 @@ class Pool:
     def _deal(self, workers: int) -> None:
         self.start(workers)
         while self._waiting:
-            worker = min(self._workers[:workers], key=lambda its: len(its.calls))  # the first in a tie
+            worker = min(self._workers[:workers], key=lambda its: len(its.calls))  # in a tie, the first worker
             if len(worker.calls) == _AT_ONCE:
                 return
             worker.take(self._waiting.popleft())

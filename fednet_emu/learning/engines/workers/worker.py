@@ -58,9 +58,9 @@ class Order(NamedTuple):
     """A stack to be trained, and the places of its inputs and results in shared memory."""
 
     engine: str  # name of the engine
-    text: Place | bytes  # pickled jobs in shared memory; or a short record in columns as bytes
-    used: Sequence[int]  # numbers of the models and data in the parcel
-    keeps: Mapping[int, KeptModel | KeptData]  # places of the models and data to keep, by number
+    text: Place | bytes  # pickled jobs in shared memory, or a short `Columns` record as bytes
+    used: Sequence[int]  # ids of the models and data in the parcel
+    keeps: Mapping[int, KeptModel | KeptData]  # places of the models and data to keep, by id
     tensors: Sequence[Place]  # the parcel's tensors
     results: Place  # place of the parameters [jobs, size], with padding that aligns rows
 

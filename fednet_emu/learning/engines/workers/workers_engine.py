@@ -33,7 +33,8 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
 
 START_FLOP = 3e10
-"""Operations in large wavefronts after which `auto` starts workers; they take about as long as starting workers."""
+"""Number of operations in large wavefronts after which `workers: auto` starts workers. Training takes about as long for
+this many operations as starting the workers does."""
 
 
 @final
@@ -78,7 +79,7 @@ class WorkersEngine(Engine):
         return self._statistics if self._statistics["computing_s"] else {}
 
     def begin(self, job: TrainJob) -> None:
-        """Start a large job that is always trained alone. The first job of a wavefront waits for a second one."""
+        """Start a large job that is always trained alone; the first such job waits until the wavefront has another."""
         known = self._left_flop > 0 or job in self._begun or job.model in self._stay
         if known or not is_worth_dividing(job.flop) or not self._may_send():
             return
@@ -168,7 +169,7 @@ class WorkersEngine(Engine):
             self._since = None
 
     def _is_worth_it(self, n: int, flop: float) -> bool:
-        """Return True if workers train n jobs of `flop` operations in total. Until workers start, add up `flop`."""
+        """Return True if workers should train n jobs of `flop` operations; before workers start, add up `flop`."""
         if n < 2 or not is_worth_dividing(flop) or not self._may_send():
             return False
         if self._left_flop > 0:
@@ -183,14 +184,14 @@ class WorkersEngine(Engine):
         return os.getpid() == self._process and threading.current_thread() is threading.main_thread()
 
     def _given(self, stacks: Sequence[list[ResolvedJob]]) -> list[Call]:
-        """Return calls of the stacks that can be sent. The calls start immediately."""
+        """Send the stacks that can be packed to the workers, and return their calls."""
         calls = [call for stack in stacks if (call := self._packed(stack)) is not None]
         for call in calls:
             pool().give(call, self._count)
         return calls
 
     def _packed(self, jobs: Sequence[ResolvedJob] | Columns) -> Call | None:
-        """Return a call for a stack of jobs; None if the stack cannot be sent."""
+        """Return a call for a stack of jobs; None if the stack cannot be packed."""
         memory, held = pool().memory, list[Any]()
         model, start = (jobs.model, jobs.params) if isinstance(jobs, Columns) else (jobs[0].job.model, jobs[0].params)
         try:
@@ -220,7 +221,7 @@ class WorkersEngine(Engine):
         self._notes[f"jobs of {model.size} parameters are trained in the main process, as {why}"] = None
 
     def _number(self, thing: Kept) -> int:
-        """Return the number of a model or of data, after copying it to shared memory if necessary."""
+        """Return the id of a model or of data, after copying the model or data to shared memory if necessary."""
         if thing not in self._kept:
             memory = pool().memory
             if isinstance(thing, FlatModel):
@@ -243,7 +244,10 @@ class WorkersEngine(Engine):
         return self._sent[id(tensor)][1:]
 
     def _results(self, call: Call) -> Results:
-        """Yield the results of a call. The main process runs jobs that a worker cannot run, and raises their errors."""
+        """Yield the results of a call.
+
+        The main process trains jobs that a worker could not, and raises their errors.
+        """
         results = self._ended(call)
         if results is None or isinstance(call.report, str):
             yield from self._here.run_stack(call.single)
