@@ -232,7 +232,7 @@ class LocalTraining(Algorithm):
 
 
 class LocalSteps(Algorithm):
-    """An algorithm whose devices make a fixed number of plain SGD steps per round."""
+    """An algorithm whose devices take a fixed number of plain SGD steps per round."""
 
     lr: float = Field(ge=0)
     """Step size of the devices."""

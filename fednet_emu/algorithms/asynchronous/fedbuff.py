@@ -3,7 +3,7 @@
 Nguyen, Malik, Zhan, Yousefpour, Rabbat, Malek, Huba: "Federated Learning with Buffered Asynchronous Aggregation",
 AISTATS 2022, https://proceedings.mlr.press/v151/nguyen22b.html, Algorithm 1:
 
-- a client receives w, makes local steps of SGD, and sends the difference delta of the two models: `client`;
+- a client receives w, takes local steps of SGD, and sends the difference delta of the two models: `client`;
 - the server adds up K deltas, and then sets w <- w + server_lr (sum of s(staleness) delta) / K: `run`;
 - clients are sampled asynchronously, so that `concurrency` of them are busy: `next`.
 
