@@ -32,8 +32,7 @@ _ORDERS = 2.0 ** np.arange(-8, 10)
 
 
 class Losses(NamedTuple):
-    """Distribution of the privacy loss of a round: `mass` [n] holds the probability of each loss (`first` + i)
-    `step`."""
+    """Distribution of the privacy loss of a round: `mass` [n] holds the probability of a loss (`first` + i) `step`."""
 
     mass: Array
     first: int

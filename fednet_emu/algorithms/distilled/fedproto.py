@@ -131,8 +131,7 @@ def targets(prototypes: Tensor, classes: Sequence[int], y: Tensor, outputs: int)
 
 
 def class_means(featured: Featured, w: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Mean features [classes, d] of each class in `y` [n], in ascending order, for model `w` and samples `x` [n,
-    ...]."""
+    """Mean features [classes, d] of the classes in `y` [n], in ascending order, by model `w` on samples `x`."""
     features = outputs_of(featured.model, w, x)[:, featured.outputs :]
     return torch.stack([features[y == c].mean(0) for c in sorted(set(y.tolist()))])
 
