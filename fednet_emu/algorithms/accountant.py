@@ -27,7 +27,8 @@ _ORDERS = (*range(2, 65), 72, 80, 96, 112, 128, 160, 192, 256, 384, 512)
 _LEAST, _LARGEST = 0.01, 1e6
 
 Accountant = Literal["rdp", "pld"]
-"""Method that composes rounds with Poisson sampling: Renyi divergences (rdp), or privacy loss distributions (pld)."""
+"""Method that computes epsilon for rounds with Poisson sampling. rdp: by Renyi divergences; pld: by privacy loss
+distributions."""
 
 
 class Privacy(NamedTuple):

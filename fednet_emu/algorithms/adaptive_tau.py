@@ -135,7 +135,7 @@ class AdaptiveTau(Algorithm):
     batch_size: int | None = Field(None, gt=0)
     """Samples per gradient step; null takes all of the device's samples."""
     weight_decay: float = Field(0.0, ge=0)
-    """Weight lambda of the term lambda / 2 |w|^2 of the loss."""
+    """Factor lambda of the term lambda / 2 |w|^2 in the loss."""
     budget_s: float | None = Field(None, gt=0)
     """Simulated time in s for the whole training (R); give this or `budget_j`."""
     budget_j: float | None = Field(None, gt=0)

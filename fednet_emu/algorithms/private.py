@@ -82,7 +82,8 @@ class AdaptiveClipping(Component):
     quantile: float = Field(0.5, gt=0, lt=1)
     """Share of the updates whose norm should be below the clipping norm (gamma)."""
     lr: float = Field(0.2, gt=0)
-    """Step size eta_C: per round, the clipping norm changes by a factor exp(eta_C (gamma - share of updates below))."""
+    """Step size eta_C: in each round the clipping norm is multiplied by exp(eta_C (`quantile` - share of updates below
+    it))."""
     count_noise: float | None = Field(None, gt=0)
     """Standard deviation sigma_b of the noise on the number of updates below the clipping norm; null is 1/20 of the
     mean number of invited devices, as in the paper."""

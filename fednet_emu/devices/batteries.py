@@ -29,8 +29,7 @@ COMPUTING, SENDING, RECEIVING, IDLE = range(4)
 """Uses of energy, as indices of `Charge.used_j`."""
 
 _MOST_PIECES = 32
-"""Number of intervals of constant power that are computed in advance at once; at their end, the computation
-continues."""
+"""Number of intervals of constant power that are computed in advance; at their end, the next intervals are computed."""
 
 
 class Battery(Component):

@@ -126,7 +126,7 @@ class PoissonHarvesting(Harvesting):
 
 
 class TraceHarvesting(Harvesting):
-    """A periodic list of powers, each of which lasts `step_s`."""
+    """A source that repeats a list of powers, each of which lasts `step_s`."""
 
     kind = "trace"
     power_w: tuple[float, ...] = Field(min_length=1)

@@ -1,4 +1,4 @@
-"""Waiting for many events or processes at once, with a deadline at which those still pending are cancelled."""
+"""Waiting for all of many events or processes, with a deadline at which those still pending are cancelled."""
 
 from __future__ import annotations
 

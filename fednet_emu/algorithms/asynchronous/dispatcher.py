@@ -54,7 +54,7 @@ class Arrival(NamedTuple):
     payload: Deferred
     version: int  # version of the model that the device received
     arrived_s: float
-    tries: int  # number of replies and losses since the previous reply, including this reply
+    tries: int  # number of lost replies since the previous reply, plus 1
 
 
 class Dispatcher:

@@ -29,7 +29,7 @@ class FedBuff(Concurrent):
 
     kind = "fedbuff"
     buffer_size: int = Field(10, gt=0)
-    """Number of updates for one step of the server, the paper's K; 10 in its experiments."""
+    """Number of updates for one step of the server (K in the paper); 10 in the paper's experiments."""
     server_lr: float = Field(1.0, ge=0)
     """Step size of the server, by which it multiplies the mean update."""
     staleness: AnyStaleness = Polynomial(a=0.5)

@@ -42,7 +42,7 @@ from fednet_emu.federation import Deferred, Delivery, Device, Federation, Inbox,
 
 @dataclass(slots=True)
 class Client:
-    """A device, with its own state and its state at the server."""
+    """The state of one device, on the device and at the server."""
 
     device: Device
     w: Deferred  # the model on the device

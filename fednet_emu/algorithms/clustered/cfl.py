@@ -1,11 +1,11 @@
-"""CFL: federated averaging that splits a cluster of clients in two when their updates disagree.
+"""CFL: federated averaging that splits a cluster of clients in two if their updates have different directions.
 
 Sattler, Müller, Samek: "Clustered Federated Learning: Model-Agnostic Distributed Multitask Optimization under Privacy
 Constraints", IEEE TNNLS 2021, https://arxiv.org/abs/1910.01991, Algorithms 1 (bipartition) and 5
 
 Differences from the paper: a cluster is split only in a round in which the updates of all its members arrive, because
-the split needs the similarities between all of them. The paper's further test of a split (its parameter gamma) is left
-out, and the models before each split are not kept.
+the split needs the similarities between all of them. The paper's second condition for a split (with the parameter
+gamma) is left out, and the models before each split are not stored.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class Peers:
 def added(x: Tensor, trained: Tensor, start: Tensor, statistics: int = 0) -> Tensor:
     """Return model `x` [P] plus the change `trained` - `start` by local steps from `start`, an earlier value of `x`.
 
-    The last `statistics` entries, running statistics, are taken from `trained`.
+    The last `statistics` entries (running statistics) are taken from `trained`.
     """
     n = len(x) - statistics
     return x + torch.cat([trained[:n] - start[:n], trained[n:] - x[n:]])
@@ -114,7 +114,7 @@ def added(x: Tensor, trained: Tensor, start: Tensor, statistics: int = 0) -> Ten
 def halfway(x: Tensor, own: Tensor, other: Tensor, statistics: int = 0) -> Tensor:
     """Return model `x` [P] after its sent value `own` is averaged with `other`; steps taken since sending are kept.
 
-    The last `statistics` entries, running statistics, become the mean of `x` and `other`.
+    The last `statistics` entries (running statistics) become the mean of `x` and `other`.
     """
     n = len(x) - statistics
     return x + (other - torch.cat([own[:n], x[n:]])) / 2

@@ -145,7 +145,7 @@ class Mixing(Decentralised):
 def moved(x: Tensor, own: Tensor, others: Sequence[Tensor], weights: Array, statistics: int = 0) -> Tensor:
     """Return a mixed model: `x` [P] + sum of w_j (x_j - `own`), where the device has sent `own` and received all x_j.
 
-    The last `statistics` entries, running statistics, are `x` + sum of w_j (x_j - `x`).
+    The last `statistics` entries (running statistics) are `x` + sum of w_j (x_j - `x`).
     """
     if statistics:
         own = torch.cat([own[:-statistics], x[-statistics:]])

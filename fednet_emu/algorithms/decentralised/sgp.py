@@ -43,7 +43,7 @@ class Sgp(Mixing):
         return heard
 
     def step(self, fed: Federation, k: Device, x: Deferred, trained: Deferred) -> Deferred:
-        """Return the ratio z after local steps, which move the numerator x; z moves by 1 / omega of these steps."""
+        """Return z = x / omega after local steps, which change x; z changes by the change of x divided by omega."""
         return fed.defer(moved_part, x, trained, float(1.0 / omega_of(fed)[k.index]), fed.n_statistics)
 
     def weights(self, fed: Federation, graph: Digraph, used: Digraph) -> tuple[Array, Mapping[str, float]]:

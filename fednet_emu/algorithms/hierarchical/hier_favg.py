@@ -18,7 +18,7 @@ changes to its own model. There may be a cohort instead of all devices, a deadli
 that are lost:
 
 - In an edge round an edge server invites those devices of the cohort that it serves when the round begins, except
-  devices that are still busy for another edge server. Without such devices the edge round ends at once.
+  devices that are still busy for another edge server. If there are no such devices, the edge round ends immediately.
 - A device that was handed over while it trained uploads to the edge server that now serves the device. This edge server
 forwards the model over the backhaul, through the cloud, to the edge server for which the model was trained.
 - The weight of an edge server in the cloud is the total number of samples of all models that the edge server has

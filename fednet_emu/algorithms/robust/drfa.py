@@ -2,11 +2,11 @@
 
 Deng, Kamani, Mahdavi: "Distributionally Robust Federated Averaging", NeurIPS 2020, https://arxiv.org/abs/2102.12660
 
-Differences from the paper: a device that is drawn twice trains once and counts twice. In the second exchange, a device
-sends the loss on one batch. A lost message is sent again for up to `patience_s`; a reply that still does not arrive is
-left out of the means. Both random draws are among the devices that are present when the round begins; a device that
-leaves during the round is left out. The averaged model, for which the paper proves the rate in the convex case, is the
-mean of the models after each round, not after each step.
+Differences from the paper: a device that is drawn twice trains once, and its model counts twice in the mean. In the
+second exchange, a device sends the loss on one batch. A lost message is sent again for up to `patience_s`; a reply that
+still does not arrive is left out of the means. Both random draws are among the devices that are present when the round
+begins; a device that leaves during the round is left out. The averaged model, for which the paper proves the rate in
+the convex case, is the mean of the models after each round, not after each step.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Uncertainty sets: the sets of device weights against which a model should be robust.
 
 The sets are from Table II in Jiao, Yang, Song: "Federated Distributionally Robust Optimization with Non-Convex
-Objectives: Algorithm and Analysis", https://arxiv.org/abs/2307.14364, all kept within p >= 0 and sum(p) = 1.
+Objectives: Algorithm and Analysis", https://arxiv.org/abs/2307.14364, restricted to p >= 0 and sum(p) = 1.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class Poisson(Selection):
 
 
 class RoundRobin(Selection):
-    """Selects the devices with the longest time since their last invitation, in the order of their indices.
+    """Selects the devices whose last invitation was longest ago; ties go to the lowest indices.
 
     While all devices are present, the cohorts are cyclic groups of `cohort` consecutive devices; a device that was
     absent is selected when it returns.

@@ -72,7 +72,8 @@ class Walker(Satellites):
     """Spacing of the ascending nodes. delta: over 360 degrees; star: over 180 degrees, for near-polar orbits."""
     drift: Literal["none", "j2"] = "none"
     """Rotation of the planes due to the Earth's flattening. none: no rotation; j2: the nodes move at the secular rate
-    -1.5 n J2 (R / a)^2 cos i, some degrees per day. Ignored here: the effect along the orbit, half a minute per day."""
+    -1.5 n J2 (R / a)^2 cos i, some degrees per day, where n is the mean motion, R the Earth's equatorial radius, a the
+    radius of the orbit and i the inclination. Ignored here: the effect along the orbit, half a minute per day."""
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         yield from super().conflicts(scenario)

@@ -99,7 +99,7 @@ class Rule:
         return updates.components(self.oracle(updates.TIED - weights, weights), self.n)
 
     def _ascended(self, state: State, apart: Tensor) -> tuple[Tensor | Array, Array]:
-        """Return the multipliers after an ascent step, and the gradient [pairs] by the weights at these multipliers."""
+        """Return the multipliers after an ascent step, and with them the gradient [pairs] with respect to weights."""
         if isinstance(state.multipliers, Tensor):
             lam = updates.ascended(state.multipliers, state.weights, apart, self.dual_lr, self.radius)
             return lam, updates.slopes(lam, apart, self.alpha)

@@ -113,11 +113,11 @@ def box(g: Array, w: Array) -> Array:
 
 
 def clusters_oracle(n: int, k: int) -> Oracle:
-    """Return the oracle over the partitions of `n` clients into exactly `k` clusters, whose matrices W have rank k.
+    """Return the oracle that minimises over the partitions of `n` clients into exactly `k` clusters.
 
-    This minimisation is correlation clustering, which is NP-hard. Up to `ENUMERATED` clients, all partitions are tried.
-    For more clients, at most ten spectral starts are improved by moving one client at a time until no move helps; the
-    best result is returned.
+    The matrix W of such a partition has rank k. The minimisation is correlation clustering, which is NP-hard. Up to
+    `ENUMERATED` clients, all partitions are tried. For more clients, at most ten spectral starts are improved by moving
+    one client at a time until no move helps; the best result is returned.
     """
     i, j = pairs_of(n)
     if n > ENUMERATED:
