@@ -150,7 +150,7 @@ class MultiKrum(DistanceBased):
 
 
 def krum_scores(updates: Tensor, byzantine: int) -> Tensor:
-    """Sum [n] of the squared distances from each of the `updates` [n, P] to its n - `byzantine` - 2 nearest others."""
+    """Sum [n] of squared distances from each of the `updates` [n, P] to its n - `byzantine` - 2 nearest neighbours."""
     distances = torch.stack([(updates - one).square().sum(1, dtype=torch.float64) for one in updates])
     distances.fill_diagonal_(-1.0)  # the distance to the update itself sorts first, and is left out
     return distances.sort(1).values[:, 1 : len(updates) - byzantine - 1].sum(1)

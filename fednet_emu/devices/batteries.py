@@ -172,7 +172,7 @@ class Charge:
 
 
 def _whole_ns(duration_s: float) -> int:
-    """Convert s to ns, rounded down, but not to the nanosecond below because of rounding errors of the product."""
+    """Convert s to ns, rounded down; a product that rounding errors put just below an integer counts as the integer."""
     exact = duration_s * NS_PER_S
     return math.floor(exact + min(4 * math.ulp(exact), 0.25)) if abs(exact) < FOREVER_NS else FOREVER_NS
 

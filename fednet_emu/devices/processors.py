@@ -146,7 +146,7 @@ class Processors:
         self._waiting: dict[int, deque[Computation]] = {}
 
     def flop_per_s(self, device: int) -> float:
-        """Speed in FLOP/s of a device at its maximum clock frequency, or of the server; an error if it has no speed."""
+        """Speed in FLOP/s of the server (error if it has none), or of a device at its maximum clock frequency."""
         if device != SERVER:
             return self._flop_per_s[device]
         if self._server_flop_per_s is None:

@@ -37,7 +37,7 @@ FOREVER_NS = 1 << 62
 
 
 def to_ns(duration_s: float, what: str = "a duration") -> int:
-    """Convert seconds to nanoseconds, rounded up, but not by a nanosecond more because of errors of the product."""
+    """Convert s to ns, rounded up; a product that rounding errors put just above an integer counts as this integer."""
     exact = duration_s * 1e9
     if not exact < FOREVER_NS:
         raise ScenarioError(f"{what}: too long for the clock, got {duration_s:g} s; 4.6e9 s is the most")

@@ -25,7 +25,7 @@ from fednet_emu.federation import Deferred, Device, Federation, Process, Reply, 
 
 
 class FedBuff(Concurrent):
-    """The server takes a step along the mean of each `buffer_size` arriving updates; each such step is a round."""
+    """After every `buffer_size` arriving updates the server takes a step along their mean; each step is a round."""
 
     kind = "fedbuff"
     buffer_size: int = Field(10, gt=0)

@@ -123,7 +123,7 @@ def coloured_groups(rivals: CandidateSenders, candidates: Iterable[int], most: i
 def with_further_seats(
     rivals: CandidateSenders, groups: Sequence[Sequence[int]], seats: int, most: int | None = None
 ) -> list[list[int]]:
-    """Add devices to further groups, up to `seats` groups per device, as long as all members are still decoded.
+    """Add devices to more groups, up to `seats` groups per device, as long as all members are still decoded.
 
     Devices are added in descending order of link quality, and each device joins the smallest groups first.
     """

@@ -54,7 +54,7 @@ class RoundWork:
         return flop * np.array([processed[n] for n in own])
 
     def flop_of(self, orders: Orders) -> Array:
-        """Number of operations [N] in the local steps of each device, which `orders` may set."""
+        """Number of operations [N] in the local steps of each device; `orders` may set the numbers of steps."""
         if orders.steps is None:
             return self.flop
         flop, own = self._fed.task.model.flop_per_sample, self.n_samples.tolist()

@@ -365,7 +365,7 @@ class SplitFed(LocalTraining):
         return its.fed.defer(its.joint.as_served, its.w, self.plan.in_round(its.t), served, (its.t,), size=its.w.size)
 
     def in_step(self, its: Round, cohort: Sequence[Device]) -> Process:
-        """psl: devices take each step together; late devices and those with lost messages leave after earlier steps."""
+        """psl: devices take each step together; a device that is late or loses a message takes no further steps."""
         fed, [cut], lr, joint = its.fed, its.cuts, self.plan.in_round(its.t).lr, its.joint
         sizes, batches = {k: its.link.sizes(k) for k in cohort}, {k: its.batches(k) for k in cohort}
         left: set[Device] = set()

@@ -53,7 +53,7 @@ class FrankWolfeClustering(Synchronous):
     smoothing: float = Field(1e-2, gt=0)
     """Smoothing length s: the norm in the coupling is sqrt(||x_is - x_js||^2 + s^2). For `norm_coupling` only."""
     weight_step: float | None = Field(None, gt=0, le=1)
-    """Step size of Frank-Wolfe, a fraction; null is 2 / (t + 2) in round t = 0, 1, ..."""
+    """Step size of the Frank-Wolfe update, at most 1; with null it is 2 / (t + 2) in round t = 0, 1, ..."""
     initial_weight: float = Field(1.0, ge=0, le=1)
     """Weight w_ij of every pair before the first round."""
     n_clusters: int | None = Field(None, gt=0)

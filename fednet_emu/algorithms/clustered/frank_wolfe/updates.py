@@ -100,7 +100,8 @@ def _like(values: Array, other: Tensor) -> Tensor:
 
 
 Oracle = Callable[[Array, Array], Array]
-"""The weights s [pairs] that minimise <s, g>, from the gradient g [pairs] and the current weights w [pairs]."""
+"""Function that returns the weights s [pairs] that minimise <s, g>, from the gradient g [pairs] and the current weights
+w [pairs]."""
 
 ENUMERATED = 10
 """Maximum number of clients for which all partitions are tried (at most 42,525 partitions)."""

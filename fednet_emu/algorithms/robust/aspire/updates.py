@@ -1,6 +1,6 @@
-"""The updates (12) to (16) of ASPIRE and its gap (32) as pure functions.
+"""The updates (12) to (16) of ASPIRE, and its stationarity gap (32), as pure functions.
 
-A master step costs O(S P + S L), independent of N.
+A master step takes O(S P + S L) operations, independent of N (see the symbols below).
 
 Symbols: N workers, of which S have sent a report; P parameters; L planes. Planes are stored as the weights p_l = pbar +
 a_l, because the Lagrangian contains pbar and a_l only in this sum:
