@@ -10,7 +10,7 @@ AISTATS 2022, https://proceedings.mlr.press/v151/nguyen22b.html, Algorithm 1:
 Differences from the paper:
 
 - delta is the new model minus the old model, so it is added instead of subtracted. Running statistics (batch norm) are
-sent unchanged, and the server takes their mean, weighted by staleness.
+  sent unchanged, and the server takes their mean, weighted by staleness.
 - There is no secure aggregation and no differential privacy; the buffer is on the server.
 - Lost or late replies are left out, and their clients can be invited again.
 """

@@ -7,11 +7,11 @@ round in which the server last received a model of the device in time (0 at the 
 - lag-tolerant distribution: devices that are up to date (v = t - 1) or deprecated (v < t - tau) receive W(t-1) and
   start from it; tolerable devices (t - tau <= v < t - 1) continue with their own models: `_distribute`;
 - compensatory first-come-first-merge selection: the first ceil(C M) models to arrive are picked. Models of devices that
-were picked in the previous round are picked only if the other models do not fill the quota by the end of the round. All
-other models that arrive are called undrafted: `_select`;
+  were picked in the previous round are picked only if the other models do not fill the quota by the end of the round.
+  All other models that arrive are called undrafted: `_select`;
 - discriminative aggregation in three steps: the cache, which has one entry per device, stores the picked models, and
-W(t-1) for the deprecated devices; W(t) is the mean of the cache, weighted by samples; finally the cache stores the
-undrafted models (bypass): `run`.
+  W(t-1) for the deprecated devices; W(t) is the mean of the cache, weighted by samples; finally the cache stores the
+  undrafted models (bypass): `run`.
 
 Differences from the paper:
 
@@ -19,7 +19,7 @@ Differences from the paper:
 - A device that is still training when the round ends continues, and its model counts in the round in which it arrives.
   In the authors' code every device that does not crash finishes in the round.
 - A device whose upload was lost keeps its trained model, and trains that model further while the device is tolerable. A
-device whose download was lost continues in the next round from its own model.
+  device whose download was lost continues in the next round from its own model.
 - Devices that are absent when a round begins are not invited. If such a device is deprecated, its cache entry is
   replaced, and a model that it still sends is refused until the device has received a new one.
 - A deprecated device that is still busy is cancelled. Cache entries start as the initial model.

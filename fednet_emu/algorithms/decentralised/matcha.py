@@ -7,7 +7,7 @@ https://arxiv.org/abs/1905.09435:
 - matching j is used in a round with probability p_j, independently; the p_j maximise the algebraic connectivity
   lambda_2(sum of p_j L_j), where the sum of p_j is at most a budget times the number of matchings: `activation`;
 - models are mixed by W = I - alpha L(t), where L(t) is the sum of L_j over the matchings used, J averages all models,
-and alpha minimises the spectral norm rho = |E[W'W] - J|: `best_step`.
+  and alpha minimises the spectral norm rho = |E[W'W] - J|: `best_step`.
 
 Differences from the paper: edges are coloured greedily, one by one (the paper: Misra and Gries, which needs at most one
 colour more than the maximum degree). If the graph is not connected, lambda_2 is the minimum over its components, and J

@@ -5,9 +5,9 @@ NeurIPS 2020, https://arxiv.org/abs/2007.07481
 
 Method: device i takes tau_i local steps, which move its model by -lr times a sum of gradients with weights a_i. Its
 normalised update is d_i = (w - w_i) / |a_i|_1. The server steps to w - tau_eff sum_i p_i d_i, where p_i is the device's
-share of the samples and tau_eff = sum_i p_i tau_i. For plain steps |a_i|_1 = tau_i; with a proximal term it is (1 - (1
-- lr prox)^tau_i) / (lr prox). If the optimizer is not plain SGD and there is no proximal term, tau_eff is the mean of
-the |a_i|_1. With a proximal term, the authors' code uses sum_i p_i tau_i, even with momentum.
+share of the samples and tau_eff = sum_i p_i tau_i. For plain steps |a_i|_1 = tau_i; with a proximal term it is
+(1 - (1 - lr prox)^tau_i) / (lr prox). If the optimizer is not plain SGD and there is no proximal term, tau_eff is the
+mean of the |a_i|_1. With a proximal term, the authors' code uses sum_i p_i tau_i, even with momentum.
 
 Differences from the paper: w_i is sent instead of d_i, together with tau_i, from which the server computes d_i: one
 more scalar than in FedAvg. The shares p_i sum to 1 over the devices whose updates arrive, even with partial

@@ -20,10 +20,10 @@ that are lost:
 - In an edge round an edge server invites those devices of the cohort that it serves when the round begins, except
   devices that are still busy for another edge server. If there are no such devices, the edge round ends immediately.
 - A device that was handed over while it trained uploads to the edge server that now serves the device. This edge server
-forwards the model over the backhaul, through the cloud, to the edge server for which the model was trained.
+  forwards the model over the backhaul, through the cloud, to the edge server for which the model was trained.
 - The weight of an edge server in the cloud is the total number of samples of all models that the edge server has
-averaged since it received the cloud's model; without mobility and losses this is the paper's weight. An edge server
-that has received no models sends nothing.
+  averaged since it received the cloud's model; without mobility and losses this is the paper's weight. An edge server
+  that has received no models sends nothing.
 - An edge server that does not receive the cloud's model takes no part, with its devices, until the next round.
 """
 

@@ -4,9 +4,9 @@ A rule uses only information that a real server would have, and that is as old a
 
 - values that a device has reported once, when it joined: its number of samples and its speed;
 - results of earlier rounds: the invited devices, the times of arrivals, and the losses that arrived with uploads. These
-results are as old as the round in which they were observed (`last_asked`, `last_arrived`);
+  results are as old as the round in which they were observed (`last_asked`, `last_arrived`);
 - the rates of the links at their current mean SNR, as if each present device had just reported its rate. Fading,
-interference and future queues are unknown;
+  interference and future queues are unknown;
 - the current energy in the battery of each present device, reported in the same way.
 
 A rule never knows the future: slowdowns of computations, channel states, and departures of devices.

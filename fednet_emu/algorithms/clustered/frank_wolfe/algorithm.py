@@ -1,8 +1,8 @@
 """Clustered federated learning as a saddle point problem, with a client graph that Frank-Wolfe steps learn.
 
-Source: "Algorithm (draft)", an unpublished draft without names of authors or a public link. Client i has parameters x_i
-= (x_is, x_ip), where x_is are shared and x_ip are private. Each pair i < j has a weight w_ij in [0, 1] and a multiplier
-lam_ij. The problem is
+Source: "Algorithm (draft)", an unpublished draft without names of authors or a public link. Client i has parameters
+x_i = (x_is, x_ip), where x_is are shared and x_ip are private. Each pair i < j has a weight w_ij in [0, 1] and a
+multiplier lam_ij. The problem is
 
     max_lam min_x min_W  (1/n) sum_i f_i(x_i) + sum_{i<j} w_ij <lam_ij, x_is - x_js> - (alpha/2) 1'W1
 

@@ -11,11 +11,11 @@ Differences from the paper:
 - Eq. (36) is printed with its branches swapped; see `Pace`.
 - With `loss_of: steps` a worker sends the mean of the losses before each step, which need no further computation.
 - A loss that was never sent counts as 0 in planes. When the first loss of a worker arrives, it is added to the level h
-with the worker's prior weight. So h starts at q'f although the master does not wait for all workers; the paper does not
-specify the start.
+  with the worker's prior weight. So h starts at q'f although the master does not wait for all workers; the paper does
+  not specify the start.
 - c_1 and c_2 are constants by default. With `regularisation: paper` they decay as in the theorems, which is slow.
 - The first message to a worker is like all later messages of the master. A lost message is sent again. Lists of planes
-have versions, and a worker never combines multipliers of one version with planes of another version.
+  have versions, and a worker never combines multipliers of one version with planes of another version.
 - With fixed planes the multiplier of the only plane stays 1, so all workers keep their prior weights for any level h.
 - `max_delay` allows a staleness of tau, one more than the paper's text; `max_delay_inclusive: false` follows the text.
 - Models have no bounds by default; if bounds are given, a worker's model is clipped after the worker's last step.
