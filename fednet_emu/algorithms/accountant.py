@@ -1,12 +1,13 @@
-"""Privacy loss of rounds with Gaussian noise: (epsilon, delta) differential privacy, adding or removing one device.
+"""Privacy loss of rounds with Gaussian noise: (epsilon, delta) differential privacy of a single device.
 
-Without sampling, T releases are one Gaussian mechanism with mu = sqrt(T) / z, whose delta is exact: Balle and Wang,
-"Improving the Gaussian Mechanism for Differential Privacy", ICML 2018, https://arxiv.org/abs/1805.06530; Dong, Roth and
-Su, "Gaussian Differential Privacy", JRSS B 84, 2022, https://arxiv.org/abs/1905.02383. With Poisson sampling, the
-accountant `rdp` uses Renyi differential privacy at integer orders: Mironov, Talwar and Zhang, "Renyi Differential
-Privacy of the Sampled Gaussian Mechanism", 2019, https://arxiv.org/abs/1908.10530, converted to epsilon as by Canonne,
-Kamath and Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS 2020, https://arxiv.org/abs/2004.00010.
-This epsilon is an upper bound; the accountant `pld` computes the smallest epsilon (`algorithms/privacy_loss.py`).
+Neighbouring inputs differ by adding or removing one device. Without sampling, T releases with noise multiplier z are
+equivalent to one Gaussian mechanism with mu = sqrt(T) / z, whose delta is known exactly: Balle and Wang, "Improving the
+Gaussian Mechanism for Differential Privacy", ICML 2018, https://arxiv.org/abs/1805.06530; Dong, Roth and Su, "Gaussian
+Differential Privacy", JRSS B 84, 2022, https://arxiv.org/abs/1905.02383. With Poisson sampling, the accountant `rdp`
+uses Renyi differential privacy at integer orders: Mironov, Talwar and Zhang, "Renyi Differential Privacy of the Sampled
+Gaussian Mechanism", 2019, https://arxiv.org/abs/1908.10530, converted to epsilon as by Canonne, Kamath and Steinke,
+"The Discrete Gaussian for Differential Privacy", NeurIPS 2020, https://arxiv.org/abs/2004.00010. This epsilon is an
+upper bound; the accountant `pld` computes the smallest epsilon (`algorithms/privacy_loss.py`).
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ _ORDERS = (*range(2, 65), 72, 80, 96, 112, 128, 160, 192, 256, 384, 512)
 _LEAST, _LARGEST = 0.01, 1e6
 
 Accountant = Literal["rdp", "pld"]
-"""Method that composes rounds with Poisson sampling: Renyi divergences (rdp), or privacy loss distributions (pld)."""
+"""Method that computes epsilon for rounds with Poisson sampling. rdp: by Renyi divergences; pld: by privacy loss
+distributions."""
 
 
 class Privacy(NamedTuple):
-    """A privacy guarantee: up to probability `delta`, one device changes likelihoods by at most a factor e^epsilon."""
+    """Except with probability `delta`, one device changes the likelihood of an output by at most a factor e^epsilon."""
 
     epsilon: float
     delta: float
@@ -41,10 +43,10 @@ def epsilon(
 ) -> float:
     """Return the epsilon of `rounds` rounds; infinite without noise.
 
-    The standard deviation of the noise on the sum is `noise_multiplier` times the maximum norm of an update. A device
-    takes part in a round with probability `rate`, independently of all others; at a rate of 1 both accountants are
-    exact. `delta`, the probability of a privacy loss above epsilon, is between 0 and 1, both excluded. `pld` rounds
-    probabilities below 1e-9 to 0.
+    The standard deviation of the noise on the sum of updates is `noise_multiplier` times the maximum norm of an update.
+    A device takes part in a round with probability `rate`, independently of all others. If `rate` is 1, both
+    accountants are exact. `delta`, the probability of a privacy loss above epsilon, is between 0 and 1, both excluded.
+    `pld` rounds probabilities below 1e-9 to 0.
     """
     if rounds == 0 or rate == 0:
         return 0.0
@@ -63,7 +65,7 @@ def epsilon(
 
 @lru_cache(4096)
 def renyi(order: int, noise_multiplier: float, rate: float) -> float:
-    """Renyi divergence of integer order `order` between the outputs of a round with a given device and without it."""
+    """Renyi divergence of integer order `order` between the outputs of a round with and without a given device."""
     k: Array = np.arange(order + 1, dtype=np.float64)
     binomial = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
     sampled = k * math.log(rate) + (order - k) * math.log1p(-rate)
@@ -86,12 +88,12 @@ def _of_gaussian(mu: float, delta: float) -> float:
 
 
 def noise_for(target: float, *, delta: float, rounds: int, rate: float = 1.0, accountant: Accountant = "rdp") -> float:
-    """Return the smallest noise multiplier with which `rounds` rounds have an epsilon of at most `target` > 0.
+    """Return the smallest noise multiplier for which the epsilon of `rounds` rounds is at most `target` > 0.
 
-    The other arguments are those of `epsilon`. The accountant `pld` takes some seconds.
+    The other arguments are those of `epsilon`. The search with the accountant `pld` takes some seconds.
 
     Raises:
-        FednetError: an argument is out of its range, or no noise multiplier suffices.
+        FednetError: an argument is out of range, or no noise multiplier is large enough.
     """
     from scipy.optimize import brentq
 
@@ -110,7 +112,7 @@ def noise_for(target: float, *, delta: float, rounds: int, rate: float = 1.0, ac
         return epsilon(math.exp(log_z), delta=delta, rounds=rounds, rate=rate, accountant=accountant) - target
 
     low, high = math.log(_LEAST), math.log(_LARGEST)
-    if rounded:  # start near the noise multiplier by RDP: with little noise the grid of losses is large
+    if rounded:  # start near the noise multiplier of RDP, because the grid of losses is large if the noise is small
         high = math.log(noise_for(target, delta=delta, rounds=rounds, rate=rate))
         while high > low and too_much(high - 1) <= 0:
             high -= 1

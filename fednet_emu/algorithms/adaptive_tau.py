@@ -3,19 +3,21 @@
 Wang, Tuor, Salonidis, Leung, Makaya, He, Chan: "Adaptive Federated Learning in Resource Constrained Edge Computing
 Systems", IEEE Journal on Selected Areas in Communications 37(6), 2019, https://arxiv.org/abs/1804.05271
 
-Line by line: in each round all devices make tau steps, and the server takes the mean of their models, weighted by
+The algorithm: in each round all devices take tau steps, and the server takes the mean of their models, weighted by
 samples. Device i estimates rho_i = |F_i(w_i) - F_i(w)| / |w_i - w| and beta_i = |grad F_i(w_i) - grad F_i(w)| / |w_i -
 w|. Here w_i is its own model at the end of a round, w is the global model that it receives next, and both are evaluated
-on one batch. The server uses their means rho and beta, the mean delta of |grad F_i(w) - grad F(w)|, and the costs c of
-a step and b of an aggregation in the round before. The next tau is the first number from 1 to growth tau, at most
-tau_max, that minimises G(tau) = (1 + sqrt(1 + 4 T^2 phi rho eta h / tau)) / (2 T eta phi) + rho h, where T = (R - c -
-b) tau / (c tau + b) and h = delta / beta ((eta beta + 1)^tau - 1) - eta delta tau. The last steps use up the budget R.
-A final round of one step compares the last model with the best; the one with the lower loss is returned.
+on one batch. The server uses the means rho and beta over devices, the mean delta of |grad F_i(w) - grad F(w)|, and the
+costs of the previous round: c for a step and b for an aggregation. The next tau is the first number from 1 to growth
+tau, and at most tau_max, that minimises the bound G(tau) = (1 + sqrt(1 + 4 T^2 phi rho eta h / tau)) / (2 T eta phi) +
+rho h, where T = (R - c - b) tau / (c tau + b) and h = delta / beta ((eta beta + 1)^tau - 1) - eta delta tau. The last
+round that the budget R allows is shortened to fit. A final round of one step compares the last model with the best
+model so far; the model with the lower loss is returned.
 
-Differences from the paper: c and b are measured on the emulated network. The batch of the estimates is drawn for each
-round, separately from the batches of the steps. Its gradients at w_i and at w are computed and sent, which adds one
-gradient to the uplink and two steps to each round; both count towards b. Weight decay with factor lambda stands for the
-term lambda / 2 |w|^2 of the loss. A device whose message is lost is left out of means. The budget is time or energy.
+Differences from the paper: c and b are measured on the emulated network. In each round, rho_i and beta_i are estimated
+on a batch that is drawn separately from the batches of the steps. The gradients of this batch at w_i and at w are
+computed and sent, which adds one gradient to the uplink and two steps to each round; the costs of both count towards b.
+Weight decay with factor lambda stands for the term lambda / 2 |w|^2 of the loss. A device whose message is lost is left
+out of the means. The budget is time or energy.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from fednet_emu.federation import Deferred, Device, Federation, Process, Sgd, Sg
 _CLOSE = 1e-10
 _LEAST_BETA = 1e-5
 NOMINAL = (0.0, _LEAST_BETA, 0.0, 1.0, 1.0)
-"""Estimates and losses of a timing-only run; with them tau grows to its maximum."""
+"""Estimates and losses that a timing-only run assumes; with these values tau grows to its maximum."""
 
 
 class Cost(NamedTuple):
@@ -50,7 +52,7 @@ class Cost(NamedTuple):
 
 
 class Estimates(NamedTuple):
-    """Means over devices of rho (Lipschitz constant of the loss), beta (of its gradient) and delta (divergence)."""
+    """Means over devices of rho and beta (Lipschitz constants of loss and gradient) and of the divergence delta."""
 
     rho: float
     beta: float
@@ -65,14 +67,14 @@ class Control:
     """State of the search for the number of local steps tau, and of the budget.
 
     Attributes:
-        budget: budget R, in s or J; `spent` is the part used so far.
+        budget: budget R, in s or J; `spent` is the part of the budget used so far.
         lr: step size eta.
         phi: control parameter of the convergence bound.
-        growth: maximum ratio of tau to that of the previous round.
+        growth: maximum ratio of tau to the tau of the previous round.
         tau_max: maximum of tau.
         tau: number of local steps in the current round.
         cost: costs in the previous round; None in the first round.
-        ending: number of rounds since tau was first reduced to fit the remaining budget; 0 before.
+        ending: number of rounds since tau was first reduced to fit the remaining budget; 0 until then.
     """
 
     budget: float
@@ -86,7 +88,7 @@ class Control:
     ending: int = 0
 
     def searched(self, found: Estimates | None) -> int:
-        """Return the tau that minimises the bound for the next round; without estimates or costs, the current tau."""
+        """Return the tau that minimises the bound G for the next round; without estimates or costs, the current tau."""
         if found is None or self.cost is None:
             return min(self.tau, self.tau_max)
         step, aggregation = self.cost
@@ -100,9 +102,9 @@ class Control:
         return min(int(np.argmin(np.where(np.isnan(gap), np.inf, gap))) + 1, self.tau_max)
 
     def end_of_round(self, cost: Cost, found: Estimates | None, spent: float | None = None) -> bool:
-        """Add the cost of a round to `spent`, and set `tau` for the next round; return False if no round follows.
+        """Update `spent` after a round, and set `tau` for the next round; return False if no round follows.
 
-        `spent` is the budget used so far; by default it grows by the costs of the round.
+        The argument `spent` is the budget used so far; by default, the costs of the round are added to the old value.
         """
         following = self.searched(found)
         self.spent = self.spent + cost.step * self.tau + cost.aggregation if spent is None else spent
@@ -119,9 +121,10 @@ class Control:
 
 
 class AdaptiveTau(Algorithm):
-    """All devices make tau steps per round; the server chooses the tau that minimises the loss at the end of a budget.
+    """All devices take tau steps per round; the server chooses tau to minimise the loss at the end of the budget.
 
-    Models and gradients are sent on the uplink: twice the bits of FedAvg. The result is the model with the lowest loss.
+    Devices send models and gradients: twice as many bits on the uplink as FedAvg. The result is the model with the
+    lowest loss.
     """
 
     _one_budget = exactly_one("budget_s", "budget_j")
@@ -132,7 +135,7 @@ class AdaptiveTau(Algorithm):
     batch_size: int | None = Field(None, gt=0)
     """Samples per gradient step; null takes all of the device's samples."""
     weight_decay: float = Field(0.0, ge=0)
-    """Weight lambda of the term lambda / 2 |w|^2 of the loss."""
+    """Factor lambda of the term lambda / 2 |w|^2 in the loss."""
     budget_s: float | None = Field(None, gt=0)
     """Simulated time in s for the whole training (R); give this or `budget_j`."""
     budget_j: float | None = Field(None, gt=0)
@@ -142,9 +145,9 @@ class AdaptiveTau(Algorithm):
     tau_max: int = Field(100, gt=0)
     """Maximum number of local steps in a round."""
     growth: int = Field(10, gt=1)
-    """Maximum factor gamma by which tau grows from one round to the next."""
+    """Maximum factor gamma by which tau may grow from one round to the next."""
     fixed_tau: int | None = Field(None, gt=0)
-    """Constant number of local steps per round, for comparison with the same costs; null adapts tau."""
+    """Constant number of local steps per round, as a baseline with the same messages and costs; null adapts tau."""
     deadline_s: Deadline = None
     patience_s: RoundPatience = ROUND_S
     uses: ClassVar[frozenset[str]] = frozenset()
@@ -206,7 +209,7 @@ class AdaptiveTau(Algorithm):
         known: dict[Device, tuple[Any, ...]],
         took_s: dict[Device, float],
     ) -> Process:
-        """Process of device `k`: evaluate its previous and the new model, make tau steps, and compute the gradient."""
+        """Process of device `k`: evaluate the received and the best model, take tau steps, and compute a gradient."""
         at_w = yield k.train(w, self._plan(1, 1.0), t, "control")
         at_best = yield k.loss(best, t, "control", batch_size=self.batch_size)
         began_s = fed.now_s
@@ -222,7 +225,7 @@ class AdaptiveTau(Algorithm):
         return SgdPlan(lr=lr, batch_size=self.batch_size, steps=steps, optimizer=Sgd(weight_decay=self.weight_decay))
 
     def _estimates(self, fed: Federation, arrived: Any) -> tuple[Estimates | None, tuple[float, float] | None]:
-        """Return the estimates, and the losses of the sent and of the best model; each None if not reported."""
+        """Return the estimates, and the losses of the sent and the best model; None for values that no device sent."""
         reports = arrived.part(1)
         if not reports:
             return None, None
@@ -237,7 +240,7 @@ class AdaptiveTau(Algorithm):
         self, fed: Federation, devices: Sequence[Device], took_s: dict[Device, float], began_s: float, began: float,
         tau: int,
     ) -> Cost:  # fmt: skip
-        """Return the costs of a step and of the rest of the round: the slowest device's time, or the total energy."""
+        """Return the cost of a step (slowest device's time, or energy of all devices) and of the rest of the round."""
         if self.budget_j is None:
             step = max((took_s[k] for k in devices), default=0.0) / tau
             return Cost(max(step, 1e-9), max(0.0, fed.now_s - began_s - step * tau))
@@ -259,7 +262,7 @@ class AdaptiveTau(Algorithm):
 
 
 def ratios(w_i: Any, w: Any, loss_i: float, loss: float, grad_i: Any, grad: Any) -> tuple[float, float]:
-    """Return rho_i and beta_i of device i, from losses and gradients at its model `w_i` [P] and at global `w` [P]."""
+    """Return rho_i and beta_i, from losses and gradients of device i at its model `w_i` [P] and the global `w` [P]."""
     distance = float(np.linalg.norm(w_i - w))
     if not distance > _CLOSE:
         return 0.0, _LEAST_BETA
@@ -276,10 +279,10 @@ def divergence(gradients: Sequence[Any], weights: Sequence[float]) -> float:
 def report(
     w: Tensor, w_less_gradient: Tensor, loss: float, best: Tensor, loss_of_best: float, decay: float, *before: Any
 ) -> Tensor:
-    """The report [5 + P] of a device: 1 if it has estimates or 0, rho, beta, losses at `w` and `best`, gradient at `w`.
+    """The report [5 + P] of a device: 1 or 0 (estimates or none), rho, beta, losses at `w` and `best`, gradient at `w`.
 
-    `before` is empty, or holds the device's model at the end of its last round, this model minus its gradient, and its
-    loss.
+    `before` is empty if the device has no estimates. Otherwise `before` holds the device's model w_i at the end of its
+    last round, w_i minus the gradient at w_i, and the loss at w_i.
     """
     x, gradient = _double(w), _double(w) - _double(w_less_gradient)
     at_w = float(loss) + decay / 2 * float(x @ x)

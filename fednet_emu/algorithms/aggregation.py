@@ -5,12 +5,12 @@ Statistical Rates", ICML 2018, https://proceedings.mlr.press/v80/yin18a.html. Kr
 Guerraoui, Stainer, "Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent", NeurIPS 2017,
 https://papers.nips.cc/paper/6617-machine-learning-with-adversaries-byzantine-tolerant-gradient-descent.
 
-Differences from the papers: the rules aggregate the change of the model in a round, where the papers aggregate
+Differences from the papers: the rules aggregate the changes of the model in a round, whereas the papers aggregate
 gradients. As messages are lost and devices are late, the number n of updates changes from round to round; in a round
 with fewer updates than a rule needs, the model does not change. As in the papers, only the mean weights updates by the
-number of samples, because a device reports this number itself. Running statistics, as of batch norm, are aggregated by
-the same rule as parameters: robust rules keep an entry within the range of the received values, whereas one bad update
-could move a mean anywhere.
+number of samples, because a malicious device could report a false number. Running statistics (batch norm) are
+aggregated by the same rule as parameters: robust rules keep an entry within the range of the received values, whereas a
+single bad update could move a mean anywhere.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Aggregation(Component):
     """A rule that aggregates the updates of a round into one."""
 
     needs_singles: ClassVar[bool] = True
-    """Whether the rule needs single updates, not only the mean of the models that arrive."""
+    """Whether the rule needs each single update; if false, the mean of the models that arrive is enough."""
     reveals_statistics: ClassVar[bool] = False
-    """Whether the rule promises privacy that the running statistics of a model would break."""
+    """Whether the rule guarantees privacy that is lost if devices send running statistics (batch norm)."""
     least: ClassVar[int] = 1
     """Minimum number of updates that the rule can aggregate."""
 
@@ -43,26 +43,26 @@ class Aggregation(Component):
         return ()
 
     def reply(self, fed: Federation, k: Device, w: Deferred, params: Deferred, *told: Deferred) -> Any:
-        """Return the upload of device `k` after training from `w`: `params`, unless the rule protects them."""
+        """Return the upload of device `k` after training from `w`: `params`, perhaps clipped and with noise."""
         return params
 
     @property
     def protected(self) -> Callable[..., Any] | None:
-        """The function that makes the reply of a `LocalStep`; None if devices send their trained parameters."""
+        """The function that computes the reply of a `LocalStep`; None if devices send the plain trained parameters."""
         if type(self).reply is Aggregation.reply:
             return None
-        return lambda fed, k, params, w, *more: self.reply(fed, k, w, params, *more[:-1])  # `more` ends with the round
+        return lambda fed, k, params, w, *more: self.reply(fed, k, w, params, *more[:-1])  # last in `more`: the round
 
     def of(self, fed: Federation, arrived: Arrived, weights: Sequence[float], rate: float | None) -> Deferred:
         """Return the aggregated update of the model that was sent.
 
         `arrived` has at least `least` replies, whose models are consumed, and `weights` has the weight of each reply.
-        `rate` is the probability of inviting each device; it is None unless devices are invited independently.
+        `rate` is the probability of inviting each device, or None if devices are not invited independently.
         """
         return fed.defer(self.update, arrived.model, arrived.models)
 
     def privacy(self, rounds: int, rate: float | None) -> Privacy | None:
-        """Guarantee for a device invited to each of `rounds` rounds with probability `rate`; None if unbounded."""
+        """Privacy guarantee for a device invited to each of `rounds` rounds with probability `rate`, or None."""
         return None
 
     @abstractmethod
@@ -115,11 +115,11 @@ class TrimmedMean(Aggregation):
 
 
 class DistanceBased(Aggregation):
-    """A rule that selects updates by their distance to others; the paper's guarantee needs 2 f + 3 updates."""
+    """A rule that selects updates by their distances to other updates; the paper's guarantee needs 2 f + 3 updates."""
 
     byzantine: int = Field(1, ge=0)
-    """Number of devices that may send arbitrary updates (f). The score of an update depends on its n - f - 2 nearest
-    neighbours among n updates. In a round with fewer than 2 f + 3 updates the model does not change."""
+    """Number of devices that may send arbitrary updates (f). The score of an update is the sum of its squared distances
+    to the nearest n - f - 2 of the n updates. In a round with fewer than 2 f + 3 updates the model does not change."""
 
     @property
     def least(self) -> int:  # type: ignore[override]
@@ -141,7 +141,8 @@ class MultiKrum(DistanceBased):
     """The mean of the m updates with the smallest sums of squared distances to their nearest neighbours."""
 
     m: int | None = Field(None, gt=0)
-    """Number of updates in the mean (m); if fewer arrive, the mean has all of them. Null is n - f of n updates."""
+    """Number of updates in the mean (m); if fewer arrive, all of them are averaged. Null averages n - f of n
+    updates."""
 
     def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
         m = len(models) - self.byzantine if self.m is None else self.m
@@ -149,9 +150,9 @@ class MultiKrum(DistanceBased):
 
 
 def krum_scores(updates: Tensor, byzantine: int) -> Tensor:
-    """Sum [n] of the squared distances from each of the `updates` [n, P] to its n - `byzantine` - 2 nearest others."""
+    """Sum [n] of squared distances from each of the `updates` [n, P] to its n - `byzantine` - 2 nearest neighbours."""
     distances = torch.stack([(updates - one).square().sum(1, dtype=torch.float64) for one in updates])
-    distances.fill_diagonal_(-1.0)  # the update itself sorts first, and is left out
+    distances.fill_diagonal_(-1.0)  # the distance to the update itself sorts first, and is left out
     return distances.sort(1).values[:, 1 : len(updates) - byzantine - 1].sum(1)
 
 

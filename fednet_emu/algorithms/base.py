@@ -48,7 +48,7 @@ Deadline = Annotated[
 ]
 """Type of a setting `deadline_s` of a round."""
 Patience = Annotated[float, Field(gt=0)]
-"""Type of a setting `patience_s`: time in s for which a lost message is sent again, until its device is given up."""
+"""Type of a setting `patience_s`: time in s for which a lost message is resent before its device is given up."""
 RoundPatience = Annotated[
     Patience,
     Field(
@@ -57,14 +57,14 @@ RoundPatience = Annotated[
 ]
 """Type of a setting `patience_s` of an algorithm whose rounds wait for all devices."""
 ROUND_S = 60.0
-"""Default `patience_s` in s where all other devices wait for the lost message: one minute."""
+"""Default `patience_s` in s if all other devices wait for the lost message: one minute."""
 ALONE_S = 604_800.0
-"""Default `patience_s` in s where the other devices continue, and a device that is given up never returns: one week."""
+"""Default `patience_s` in s if the other devices continue, and a device that is given up never returns: one week."""
 
 _FLAGS = ("moves", "single_uploads", "plans_rounds", "at_edges")
 _CHECKS = ("contradictions", "conflicts_with_losses")
 FORMER = dict.fromkeys(_CHECKS, "conflicts(scenario)") | dict.fromkeys(_FLAGS, "uses = frozenset({...})")
-"""Names that a class of version 0.1 may define, each with the definition that replaces it."""
+"""Names that an algorithm class written for version 0.1 may define, each with the definition that replaces it."""
 EVENTS = 3
 """Number of transfers and computations of a device in a round: one download, one computation, one upload."""
 NO_SERVER_SPEED = Excludes(
@@ -80,16 +80,16 @@ class Algorithm(Component):
     """The optional parts of a scenario that the algorithm supports; a scenario with any other of these parts is
     invalid.
 
-    uplink-compression, downlink-compression: compressed models; unless it sends them with `fed.exchange`, the algorithm
-    gives `since` with each uplink. Before sending a model down, it calls `fed.published`. sums: replies of which the
-    mean suffices; plans: rounds whose uplink is planned once the participants are known; polls: requests for the loss
-    of a model; consensus: the mean of the devices' own models; edges: edge servers and their backhaul;
-    sidelink: transfers from device to device; server-samples, server-speed, validation-samples: these settings of
-    `server`; steps: different numbers of local steps per device."""
+    uplink-compression, downlink-compression: compressed models. An algorithm that does not send models with
+    `fed.exchange` gives `since` with each uplink, and calls `fed.published` before it sends a model down. sums: replies
+    that are needed only as a sum; plans: rounds whose uplink is planned once the participants are known; polls:
+    requests for the loss of a model; consensus: the mean of the devices' own models; edges: edge servers and their
+    backhaul; sidelink: transfers from device to device; server-samples, server-speed, validation-samples: the settings
+    of `server` for samples, speed and validation samples; steps: different numbers of local steps per device."""
     own_learning: ClassVar[bool] = False
-    """Whether the algorithm brings its own data and model, so that a scenario must not define them."""
+    """Whether the algorithm provides its own data and model, so that a scenario must not define them."""
     asynchronous: ClassVar[bool] = False
-    """Whether the server updates its model whenever some updates have arrived, so that a round has no cohort."""
+    """Whether the server updates its model as updates arrive, without rounds that have a cohort."""
     ships_no_base: ClassVar[str] = ""
     """Reason why the server cannot send all frozen weights to each device; empty if it can."""
     equal_weights: ClassVar[bool] = False
@@ -112,9 +112,9 @@ class Algorithm(Component):
 
     @property
     def events_depend_on_learning(self) -> bool:
-        """True if trained values can affect messages, their receivers, or the length of the run.
+        """True if the results of training can affect which messages are sent, to whom, or the length of the run.
 
-        A timing-only run, which trains nothing, then uses nominal values and is an approximation.
+        In this case a timing-only run, which trains nothing, uses nominal values, and its events are an approximation.
         """
         return False
 
@@ -124,21 +124,21 @@ class Algorithm(Component):
         return count if cohort is None else min(cohort_size(cohort, count), count)
 
     def answers(self, count: int) -> int:
-        """Number of replies that end a round without losses, out of `count` devices: one reply per participant."""
+        """Number of replies that a round without losses waits for, out of `count` devices: one per participant."""
         return self.participants(count)
 
     def events(self, n_samples: int | None) -> int | None:
-        """Approximate number of transfers and computations of a device with `n_samples` in a round; None if unknown."""
+        """Approximate number of transfers and computations per round of a device with `n_samples`; None if unknown."""
         return EVENTS
 
     def asking_rate(self, count: int) -> float | None:
-        """Probability of inviting each of `count` devices to a round; None unless devices are invited independently."""
+        """Probability of inviting each of `count` devices to a round; None if devices are not invited independently."""
         return None
 
     def privacy(self, rounds: int, count: int, *, always_there: bool) -> Privacy | None:
         """Privacy guarantee for one of `count` devices after `rounds` rounds; None if there is no bound.
 
-        With `always_there` False, participation depends on the presence of devices as well as on random sampling.
+        If `always_there` is False, participation depends on the presence of devices as well as on random sampling.
         """
         return None
 
@@ -181,10 +181,10 @@ class LocalTraining(Algorithm):
     clip_norm: float | None = Field(None, gt=0)
     """Maximum Euclidean norm of the gradient of a step; larger gradients are scaled down to it. Null for no limit."""
     private_sgd: PrivateSgd | None = None
-    """DP-SGD: the clipping norm and the noise for per-sample gradients, which hide each sample in uploaded models. The
-    summary of a run gives the upper bound of a sample's privacy loss as `sample_epsilon`. Null disables DP-SGD."""
+    """DP-SGD: per-sample gradients are clipped and noise is added, which hides single samples in uploaded models. The
+    summary of a run gives the upper bound on a sample's privacy loss as `sample_epsilon`. Null disables DP-SGD."""
     sends_models: ClassVar[bool] = False
-    """Whether devices send nothing but models that result from their local steps."""
+    """Whether devices send only models that result from their local steps."""
     plain_steps: ClassVar[bool] = False
     """Whether the formulas hold only for plain SGD with a constant step size, so that other settings are invalid."""
 
@@ -202,9 +202,9 @@ class LocalTraining(Algorithm):
     def sample_privacy(self, rounds: int, n_samples: Iterable[int]) -> dict[str, float]:
         """Return the largest epsilon of any sample after `rounds` rounds, and delta; an empty dict without DP-SGD.
 
-        `n_samples` holds the number of samples of each device. `sample_epsilon` counts one release of noise for each
-        pass of a device over its samples. `sample_epsilon_as_poisson` makes the usual assumption that each batch is a
-        Poisson sample, although batches are shuffled here.
+        `n_samples` holds the number of samples of each device. `sample_epsilon` counts one noisy release for each pass
+        of a device over its samples. `sample_epsilon_as_poisson` makes the usual assumption that each batch is a
+        Poisson sample, although batches are taken from shuffled samples here.
         """
         private, plan = self.private_sgd, self.plan
         if private is None:
@@ -218,7 +218,7 @@ class LocalTraining(Algorithm):
 
     @cached_property
     def plan(self) -> SgdPlan:
-        """The local steps of a device in a round, without `lr_schedule`, which `Device.train` applies."""
+        """The plan of a device's local steps in a round; `lr_schedule` is not applied here but in `Device.train`."""
         return SgdPlan(
             lr=self.lr,
             batch_size=self.batch_size,
@@ -232,7 +232,7 @@ class LocalTraining(Algorithm):
 
 
 class LocalSteps(Algorithm):
-    """An algorithm whose devices make a fixed number of plain SGD steps per round."""
+    """An algorithm whose devices take a fixed number of plain SGD steps per round."""
 
     lr: float = Field(ge=0)
     """Step size of the devices."""
@@ -247,7 +247,7 @@ class LocalSteps(Algorithm):
 
 
 class Synchronous(LocalTraining):
-    """An algorithm in rounds: the server invites a cohort to train locally, and waits for the replies of the cohort."""
+    """An algorithm with rounds: the server invites a cohort to train locally, and waits for the cohort's replies."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression", "plans", "polls"})
 
@@ -268,13 +268,13 @@ class Synchronous(LocalTraining):
         down: int | None = None,
         up: int | None = None,
     ) -> Process:
-        """Invite a cohort in round `t`, and wait for its replies, the value of the process (`Arrived`).
+        """Invite a cohort in round `t`, and wait for its replies; the process returns the replies as `Arrived`.
 
         Args:
             fed: the federation.
             t: index of the round, from 0.
-            message: the message, as for `Federation.exchange`. Of a model, or of the first of several parts, devices
-                receive the published version.
+            message: the message, as for `Federation.exchange`. If the message is a model, or a tuple that starts with a
+                model, devices receive the published (perhaps compressed) version of this model.
             client: process `client(fed, k, *parts, t, *args)` of a device `k`.
             args: further arguments of `client`.
             down: number of scalars that a device receives, for time estimates; by default the size of the message or
@@ -309,7 +309,7 @@ class Synchronous(LocalTraining):
         return arrived
 
     def invited(self, fed: Federation, t: int, message: Any, sampler: CohortSampler) -> Process:
-        """Process whose value is the list of devices to invite in round `t`, in order."""
+        """Process that returns the list of devices to invite in round `t`, in order."""
         return sampler.cohort(t, message)
 
     @property

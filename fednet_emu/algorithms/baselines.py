@@ -40,12 +40,12 @@ class LocalOnly(LocalTraining):
     ships_no_base = "no server sends anything"
     uses: ClassVar[frozenset[str]] = frozenset({"consensus"})
     cohort: CohortSize = 0.5
-    """Devices that train in a round: an int is their number, a float their share of all devices, 1.0 for all devices;
-    fewer if fewer are present."""
+    """Devices that train in a round: an int is the number of devices, a float is the share of all devices. Fewer train
+    if fewer are present."""
     deadline_s: Deadline = None
 
     def run(self, fed: Federation) -> Process:
-        """Run rounds without a server, for comparison at equal local work; a late device keeps its old model."""
+        """Run rounds without a server, as a baseline with the same local work; a late device keeps its old model."""
         models = [fed.initial_model()] * fed.n_devices
         for t in fed.rounds():
             cohort = yield fed.cohort(self.cohort, t)
@@ -63,7 +63,7 @@ class LocalOnly(LocalTraining):
 class Individual(LocalSteps):
     """One device trains on its own samples and sends nothing; its model is evaluated on the samples of all devices.
 
-    A study over `device` j gives the paper's Ind_j; the largest worst-case accuracy among them is its max Ind_j.
+    A study over `device` j gives the Ind_j of the ASPIRE paper; the largest worst-case accuracy over j is max Ind_j.
     """
 
     ships_no_base = "no server sends anything"

@@ -5,7 +5,7 @@ Data", AISTATS 2017, https://proceedings.mlr.press/v54/mcmahan17a.html
 
 Differences from the paper: a round may have a deadline, and lost uplinks may be sent again. Updates that do not arrive
 are left out of the mean. `aggregation` may replace the mean of the updates by their median, their trimmed mean, or
-Krum. `server_optimizer` and `server_lr` may replace the step by the mean update (FedAvgM, FedAdagrad, FedAdam,
+Krum. `server_optimizer` and `server_lr` may replace the plain step along the mean update (FedAvgM, FedAdagrad, FedAdam,
 FedYogi). `selection` may replace the random selection of devices.
 """
 
@@ -43,10 +43,12 @@ class FedAvg(Synchronous):
     weighting: Literal["samples", "uniform"] = "samples"
     """Weight of a device in the mean update: its number of samples, as in the paper, or the same for all devices."""
     aggregation: AnyAggregation = Mean()
-    """How the server aggregates the updates that arrive. All kinds except the mean give updates equal weights. Kinds
-    that compare updates keep them all in memory, and skip a round in which too few updates arrive."""
+    """How the server aggregates the updates that arrive. All kinds except the mean give all updates the same weight.
+    Kinds that compare updates keep all updates of a round in memory, and do not change the model if too few updates
+    arrive."""
     server_optimizer: AnyServerOptimizer | None = None
-    """How the server moves its model along the aggregated update; null makes plain steps of size `server_lr`."""
+    """How the server moves its model along the aggregated update; with null, the server takes plain steps of size
+    `server_lr`."""
     server_lr: float | None = Field(None, ge=0)
     """Step size of the server, by which it multiplies the aggregated update; null is 1. Not with `server_optimizer`,
     which has its own `lr`."""
@@ -71,7 +73,7 @@ class FedAvg(Synchronous):
         return LocalStep(self.plan, reply=self.aggregation.protected)
 
     def message(self, fed: Federation, w: Deferred) -> Any:
-        """The message to the devices of a round: model `w`, and the values that the aggregation sends along."""
+        """The message to the devices of a round: model `w`, with the values that the aggregation rule adds to it."""
         told = self.aggregation.sent_along(fed)
         return (w, *told) if told else w
 
@@ -111,11 +113,11 @@ class Server:
         self._memory: Deferred | None = None
 
     def step(self, arrived: Arrived) -> Deferred:
-        """Return the model after a round: the sent model, moved by the updates. The received models are consumed."""
+        """Return the model after a round: the sent model, moved by the updates. Memory of received models is freed."""
         own, server, fed, w = self._settings, self._optimizer, self._fed, arrived.model
         if len(arrived) < own.aggregation.least:
             return w
-        if type(own.aggregation) is Mean and type(server) is ServerSgd:  # a single sum, without optimizer state
+        if type(own.aggregation) is Mean and type(server) is ServerSgd:  # one weighted sum suffices
             return arrived.average(own.weighting, server.lr)
         rate = own.asking_rate(fed.n_devices)
         update = own.aggregation.of(fed, arrived, arrived.weights(own.weighting), rate)
@@ -135,7 +137,7 @@ def started(server: ServerOptimizer, w: Tensor, statistics: int) -> Memory:
 def stepped(
     server: ServerOptimizer, w: Tensor, update: Tensor, memory: Memory, statistics: int
 ) -> tuple[Tensor, Memory]:
-    """The model [P] and the state after a server step; the last `statistics` entries are just moved by the update."""
+    """The model [P] and the state after a server step; the update is added to the last `statistics` entries."""
     n = len(w) - statistics
     after, memory = server.step(w[:n], update[:n], memory)
     return (torch.cat([after, (w + update)[n:]]) if statistics else after), memory

@@ -3,7 +3,7 @@
 Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: "Federated Optimization in Heterogeneous Networks", MLSys 2020,
 https://arxiv.org/abs/1812.06127, Algorithm 2
 
-Line by line: the server sends w^t to a random cohort. Device k finds a gamma-inexact minimiser of h_k(w; w^t) = F_k(w)
+Method: the server sends w^t to a random cohort. Device k finds a gamma-inexact minimiser of h_k(w; w^t) = F_k(w)
 + mu/2 ||w - w^t||^2, here by all or some of the local steps of its plan (`partial_work`), so that gamma differs between
 devices and rounds. The server averages the models that arrive.
 
@@ -11,7 +11,7 @@ Differences from the paper: devices are drawn uniformly, or by another `selectio
 samples, as in the paper's experiments. Algorithm 2 instead draws devices in proportion to their samples and gives them
 equal weights (`weighting: uniform`). The adaptive mu follows the heuristic of Appendix C.3.3 (`mu_step`, `falls`), but
 uses the mean of the devices' losses during local steps, since a server has no samples. Devices send the loss with the
-model, and receive mu with the model: one scalar more in each direction. All settings of `fedavg` can be used, too.
+model, and receive mu with the model: one more scalar in each direction. All settings of `fedavg` can also be used.
 """
 
 from __future__ import annotations
@@ -29,20 +29,21 @@ from fednet_emu.federation import Deferred, Device, Federation, LocalStep, Proce
 
 
 class FedProx(FedAvg):
-    """In each round a random cohort makes all or some of its steps near the received model; the server averages."""
+    """FedAvg with a penalty that keeps devices near the received model; devices may take only some of their steps."""
 
     kind = "fedprox"
     mu: float = Field(0.01, ge=0)
     """Factor mu of the proximal term mu/2 ||w - w^t||^2, which keeps a device's model near the received one; 0 is
     federated averaging."""
     adaptive: bool = False
-    """Whether to adapt mu: starting at `mu`, it rises when the loss rises, and falls when the loss keeps falling."""
+    """Whether to adapt mu: starting at `mu`, mu increases when the loss rises, and decreases when the loss keeps
+    falling."""
     mu_step: float = Field(0.1, ge=0)
-    """Amount by which an adaptive mu rises or falls; 0.1 in the paper."""
+    """Amount by which an adaptive mu increases or decreases; 0.1 in the paper."""
     falls: int = Field(5, gt=0)
-    """Number of consecutive rounds with a falling loss after which an adaptive mu falls; 5 in the paper."""
+    """Number of consecutive rounds with a falling loss after which an adaptive mu decreases; 5 in the paper."""
     partial_work: AnyPartialWork = FullWork()
-    """Rule for the part of the local steps that a device makes in a round."""
+    """Rule that determines how many of the local steps a device takes in a round."""
 
     def _check(self) -> None:
         super()._check()
@@ -93,7 +94,7 @@ class FedProx(FedAvg):
 
 
 class Pull(NamedTuple):
-    """Proximal factor of the next round, mean loss of the last round, and number of consecutive falls of the loss."""
+    """Factor mu for the next round, mean loss of the last round, and number of rounds in a row with a falling loss."""
 
     mu: float
     loss: float | None
@@ -101,7 +102,7 @@ class Pull(NamedTuple):
 
 
 def adapted(pull: Pull, losses: Sequence[float], weights: Sequence[float], step: float, falls: int) -> Pull:
-    """Return `pull` with mu raised by `step` if the mean loss has risen, or lowered after `falls` falls in a row."""
+    """Return `pull` with mu + `step` if the mean loss rises, or mu - `step` if it has fallen `falls` times in a row."""
     loss = float(np.average(losses, weights=weights))
     if pull.loss is None:
         return Pull(pull.mu, loss, 0)

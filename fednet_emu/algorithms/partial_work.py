@@ -1,4 +1,4 @@
-"""Partial work: the number of local steps that a device makes in a round that may be too short for all of them."""
+"""Partial work: how many local steps a device takes in a round that may be too short for all of its steps."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class PartialWork(Component):
 
     @abstractmethod
     def steps(self, fed: Federation, k: Device, plan: SgdPlan, t: int, upload_bit: int) -> int:
-        """Number of steps, at least 1, of device `k`, which begins to train `plan` in round `t` now.
+        """Number of steps, at least 1, that device `k` takes if it starts training by `plan` in round `t` now.
 
-        The device is invited and has samples. `upload_bit` is the size of its upload in bits, without headers.
+        The device is invited and has samples. `upload_bit` is the size of the device's upload in bits, without headers.
         """
 
     def plan(self, fed: Federation, k: Device, plan: SgdPlan, t: int, upload_bit: int) -> SgdPlan:
-        """Return `plan`, shortened to the number of steps that device `k` makes."""
+        """Return `plan`, shortened to the number of steps that device `k` takes."""
         steps = self.steps(fed, k, plan, t, upload_bit)
         return plan if steps == plan.n_steps(k.n_samples) else replace(plan, epochs=None, steps=steps)
 
 
 class FullWork(PartialWork):
-    """Every device makes all local steps; a device that misses the deadline is left out."""
+    """Every device takes all local steps; a device that misses the deadline is left out."""
 
     kind = "full"
 
@@ -41,10 +41,10 @@ class FullWork(PartialWork):
 
 
 class UntilDeadline(PartialWork):
-    """A device makes as many steps as fit before the deadline, with time left to upload the result, but at least one.
+    """A device takes as many steps as fit before the deadline, with time left for the upload, but at least one.
 
-    For this estimate a device knows its nominal speed and the mean rate of its link. It does not know its slowdowns
-    (`straggler`, fading) or the other senders, so that it may still be late.
+    A device estimates the number of steps from its nominal speed and the mean rate of its link. The device does not
+    know its slowdowns (`straggler`), the fading, or the other senders, so it may still be late.
     """
 
     kind = "deadline"
@@ -66,11 +66,11 @@ class UntilDeadline(PartialWork):
 
 
 class RandomWork(PartialWork):
-    """A share of the cohort makes only x of E epochs, as in FedProx's experiments; x is drawn uniformly from 1 to E."""
+    """A share of the cohort trains for x of E epochs, as in FedProx's experiments; x is drawn uniformly from 1 to E."""
 
     kind = "random"
     share: float = Field(ge=0, le=1)
-    """Share of devices in the cohort that make only some steps; other devices make all. 0, 0.5 and 0.9 in the paper."""
+    """Share of devices in the cohort that take only some of their steps; 0, 0.5 and 0.9 in the paper."""
 
     def steps(self, fed: Federation, k: Device, plan: SgdPlan, t: int, upload_bit: int) -> int:
         rng, n = fed.streams("partial_work", t), len(k.invitation.cohort)

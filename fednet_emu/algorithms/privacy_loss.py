@@ -1,14 +1,14 @@
-"""Epsilon of rounds with Poisson sampling, by the privacy loss distribution: a tighter bound than RDP.
+"""Epsilon of rounds with Poisson sampling by the privacy loss distribution, a tighter bound than Renyi divergences.
 
 The loss of a round is ln(p / q), where the noisy sum has density p with a device and q without the device, or vice
 versa. The losses of rounds add up, so that the distribution of the sum is a convolution. Koskela, Jälkö and Honkela,
-"Computing Tight Differential Privacy Guarantees Using FFT", AISTATS 2020, https://arxiv.org/abs/1906.03049. On a grid,
-the masses of p and q between two points move to these points with both sums preserved, which can only increase the
-loss: Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, "Connect the Dots: Tighter Discrete Approximations of Privacy
-Loss Distributions", PoPETs 2022, https://arxiv.org/abs/2207.04380.
+"Computing Tight Differential Privacy Guarantees Using FFT", AISTATS 2020, https://arxiv.org/abs/1906.03049. Losses are
+rounded to a grid: the masses of p and q between two grid points are moved to these points such that both sums are
+preserved, which can only increase epsilon: Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, "Connect the Dots: Tighter
+Discrete Approximations of Privacy Loss Distributions", PoPETs 2022, https://arxiv.org/abs/2207.04380.
 
-Ignored here: noise beyond ten standard deviations, which has a probability of 1e-23, and rounding errors of the Fourier
-transform, which are below 1e-10.
+Ignored here: noise beyond ten standard deviations (probability 1e-23), and rounding errors of the Fourier transform
+(below 1e-10).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ORDERS = 2.0 ** np.arange(-8, 10)
 
 
 class Losses(NamedTuple):
-    """The distribution of the loss of one round: `mass` [n] has the probabilities of losses (`first` + i) `step`."""
+    """Distribution of the privacy loss of a round: `mass` [n] holds the probability of a loss (`first` + i) `step`."""
 
     mass: Array
     first: int
@@ -53,7 +53,7 @@ def epsilon(noise_multiplier: float, *, delta: float, rounds: int, rate: float) 
 
 @lru_cache(8)
 def losses(noise_multiplier: float, rate: float, step: float, *, adding: bool) -> Losses:
-    """Return the loss of a round with a device against the round without it; with `adding`, the other way round."""
+    """Return the distribution of ln(p / q) under p; with `adding`, that of ln(q / p) under q (p, q: see module)."""
     z, q = noise_multiplier, rate
     low, high = _ends(z, q)
     grid = np.arange(math.floor(low / step), math.ceil(high / step) + 1)
@@ -73,7 +73,7 @@ def losses(noise_multiplier: float, rate: float, step: float, *, adding: bool) -
 
 
 def _ends(z: float, q: float) -> tuple[float, float]:
-    """The losses at a noisy sum ten standard deviations below 0, and at one ten standard deviations above 1."""
+    """The losses at two noisy sums: ten standard deviations below 0, and ten standard deviations above 1."""
     low, high = (
         np.logaddexp(math.log1p(-q), math.log(q) + (2 * x - 1) / (2 * z * z)) for x in (-_REACH * z, 1 + _REACH * z)
     )
@@ -81,22 +81,22 @@ def _ends(z: float, q: float) -> tuple[float, float]:
 
 
 def _masses(x: Array) -> Array:
-    """Standard normal probability [n - 1] between neighbouring entries of `x` [n], exact in both tails."""
+    """Standard normal probability [n - 1] between neighbouring entries of `x` [n], accurate in both tails."""
     low, high = ndtr(x), ndtr(-x)
     return np.asarray(np.where(x[:-1] > 0, high[:-1] - high[1:], low[1:] - low[:-1]))
 
 
 def _centred(own: Losses) -> tuple[int, Array]:
-    """Return the index of the grid point next to the mean loss, and the losses [n] minus the loss of this point."""
+    """Return the index of the grid point nearest to the mean loss, and the losses [n] minus the loss of this point."""
     at: Array = own.first + np.arange(len(own.mass), dtype=np.float64)
     middle = round(float(own.mass @ at))
     return middle, (at - middle) * own.step
 
 
 def _reach(own: Losses, rounds: int, tail: float) -> tuple[int, int]:
-    """Numbers of grid points above and below the middle that the sum of losses exceeds with probability `tail` at most.
+    """Distances above and below the mean, in grid points, that the sum of losses exceeds with probability <= `tail`.
 
-    The bound is Chernoff's, the smallest over some orders.
+    The distances follow from the Chernoff bound, minimised over some orders.
     """
     _, value = _centred(own)
     with np.errstate(divide="ignore"):
@@ -109,9 +109,10 @@ def _reach(own: Losses, rounds: int, tail: float) -> tuple[int, int]:
 
 
 def _of(own: Losses, rounds: int, delta: float, above: int, below: int) -> float:
-    """Return the epsilon of the sum of `rounds` losses.
+    """Return the epsilon for the sum of the losses of `rounds` rounds.
 
-    Except with probability `_BEYOND` * `delta`, the sum is at most `above` and `below` points from the middle.
+    Except with probability `_BEYOND` * `delta`, the sum is at most `above` grid points above its mean and at most
+    `below` points below its mean.
     """
     from scipy.optimize import brentq
 
@@ -120,7 +121,7 @@ def _of(own: Losses, rounds: int, delta: float, above: int, below: int) -> float
     folded = np.zeros(n)
     np.add.at(folded, (own.first - middle + np.arange(len(own.mass))) % n, own.mass)
     total = np.maximum(irfft(rfft(folded) ** rounds, n), 0)
-    total = np.roll(total, below)  # the first point is now `below` points below the middle
+    total = np.roll(total, below)  # the first point is now `below` points below the mean
     value = (rounds * middle - below + np.arange(n)) * own.step
     left = delta * (1 - 2 * _BEYOND)
 

@@ -27,7 +27,7 @@ from fednet_emu.compression import NoCompression
 from fednet_emu.federation import Accumulation, Arrived, Deferred, Device, Federation, MeanOf, Streams
 
 COUNT_NOISE = 20
-"""Divisor of the expected number of devices that gives the default standard deviation of the noise on the count."""
+"""Mean number of invited devices divided by the default standard deviation of the noise on the count."""
 
 
 class _Private(Aggregation):
@@ -36,11 +36,11 @@ class _Private(Aggregation):
     needs_singles = False
     reveals_statistics = True
     clip_norm: float = Field(gt=0)
-    """Maximum Euclidean norm S of an update; a longer update is scaled down to this norm."""
+    """Maximum Euclidean norm S of an update; an update with a larger norm is scaled down to this norm."""
     noise_multiplier: float = Field(ge=0)
     """Standard deviation of the noise divided by `clip_norm` (z); `fe.noise_for` computes it for a given epsilon."""
     delta: float = Field(1e-5, gt=0, lt=1)
-    """Probability of a privacy loss above epsilon; should be well below 1 / (number of devices)."""
+    """Probability of a privacy loss above epsilon (delta); should be well below 1 / (number of devices)."""
 
     def update(self, w: Tensor, models: Sequence[Tensor]) -> Tensor:
         return torch.stack([clipped(w_k, w, self.clip_norm) - w for w_k in models]).mean(0)
@@ -57,9 +57,9 @@ class _Private(Aggregation):
 class LocalPrivacy(_Private):
     """Local privacy: each device clips its update and adds the noise itself, so that it need not trust the server.
 
-    The noise of the mean of n updates then has n times the variance of noise added by a server. Epsilon holds for all
-    rounds, as if the device had been invited to each round, compared with sending no update; sampling does not lower
-    epsilon, as the server knows the sender of each update. All weights are 1. Post-processing of an update
+    The noise of the mean of n updates then has n times the variance of noise added by a server. Epsilon compares a
+    device that sends an update in every round with a device that sends no updates; random sampling of devices does not
+    lower epsilon, because the server knows the sender of each update. All weights are 1. Post-processing of an update
     (compression, a sum over the air) does not increase epsilon.
     """
 
@@ -82,7 +82,8 @@ class AdaptiveClipping(Component):
     quantile: float = Field(0.5, gt=0, lt=1)
     """Share of the updates whose norm should be below the clipping norm (gamma)."""
     lr: float = Field(0.2, gt=0)
-    """Step size eta_C: per round, the clipping norm changes by a factor exp(eta_C (gamma - share of updates below))."""
+    """Step size eta_C: in each round the clipping norm is multiplied by exp(eta_C (`quantile` - share of updates below
+    it))."""
     count_noise: float | None = Field(None, gt=0)
     """Standard deviation sigma_b of the noise on the number of updates below the clipping norm; null is 1/20 of the
     mean number of invited devices, as in the paper."""
@@ -91,7 +92,7 @@ class AdaptiveClipping(Component):
         return asked / COUNT_NOISE if self.count_noise is None else self.count_noise
 
     def moved(self, limit: float, within: Sequence[float], asked: float, streams: Streams, name: Any) -> float:
-        """Return the next round's clipping norm; `within` says whether each update was within `limit` (b_k)."""
+        """Return the next round's clipping norm; `within` holds 1 for each update of norm at most `limit`, else 0."""
         drawn = float(streams(*name, "count").standard_normal())
         share = (sum(within) + self.noise(asked) * drawn) / asked
         return limit * math.exp(-self.lr * (share - self.quantile))
@@ -102,28 +103,30 @@ class CentralPrivacy(_Private):
 
     McMahan, Ramage, Talwar, Zhang, ICLR 2018. Each device scales its whole update down to a norm of at most
     `clip_norm`; all weights are 1. Devices must be invited independently of each other: `selection: poisson`, or `all`.
-    A round without invitations or replies also has noise. `fednet check` gives the privacy loss of `stop.rounds`
-    rounds; `epsilon` in the summary and the series `privacy` give the loss so far. If devices can be absent, epsilon is
-    computed without the gain from sampling, as participation then depends on more than random sampling.
+    Noise is added even in a round without invitations or replies. `fednet check` gives the privacy loss of
+    `stop.rounds` rounds; `epsilon` in the summary and in the series `privacy` is the loss so far. If devices can be
+    absent, epsilon is computed without privacy amplification by sampling, because participation then depends on more
+    than random sampling.
     """
 
     kind = "dp"
-    least = 0  # noise is added even to a round without updates
+    least = 0  # noise is added even in a round without updates
 
     accountant: Accountant = "rdp"
     """How epsilon is computed if devices are sampled. rdp: by Renyi divergences, which is fast; pld: by privacy loss
-    distributions, with a smaller epsilon, but tenths of a second per round."""
+    distributions, which gives a smaller epsilon, but takes tenths of a second per round."""
     adaptive: AdaptiveClipping | None = None
     """How the clipping norm follows the update norms, starting at `clip_norm`. Each device receives the clipping norm
-    with the model, and sends with its update whether its norm was within: one scalar each way. `noise_multiplier` then
-    covers both noises together, so that epsilon is the same. Null keeps the clipping norm constant."""
+    with the model, and sends with its update whether the update's norm was within: one scalar in each direction.
+    `noise_multiplier` then applies to the noise on the sum and the noise on the count together, so epsilon does not
+    change. Null keeps the clipping norm constant."""
 
     @property
     def needs_singles(self) -> bool:  # type: ignore[override]
-        return self.adaptive is not None  # a sum of models cannot also carry the count
+        return self.adaptive is not None  # sums of models do not contain the count
 
     def sum_noise(self, asked: float) -> float:
-        """Standard deviation of the noise on the sum over the clipping norm (z_Delta), given the noise on the count."""
+        """Standard deviation of the noise on the sum, divided by the clipping norm (z_Delta), for the count's noise."""
         z = self.noise_multiplier
         if self.adaptive is None or z == 0:
             return z
@@ -161,7 +164,7 @@ class CentralPrivacy(_Private):
     def noisy(
         self, w: Tensor, n: int, mean: MeanOf, asked: float, limit: float, streams: Streams, name: Any
     ) -> Accumulation:
-        """Return the sum of `n` clipped updates and noise, divided by `asked`, the mean number of invited devices."""
+        """Return the sum of `n` clipped updates plus noise, divided by `asked`, the mean number of invited devices."""
         update = yield from mean(w, [1.0] * n)
         noise = torch.from_numpy(streams(*name).standard_normal(w.numel())).to(w)
         return update * (n / asked) + noise * (self.sum_noise(asked) * limit / asked)
@@ -212,6 +215,6 @@ def is_within(params: Tensor, w: Tensor, limit: float) -> float:
 
 
 def noised(params: Tensor, w: Tensor, limit: float, noise_multiplier: float, streams: Streams, name: Any) -> Tensor:
-    """Return `params` [P] with a clipped update from `w` [P], plus noise from the random stream `name`."""
+    """Return `params` [P] with the update from `w` [P] clipped to `limit`, plus noise from the random stream `name`."""
     noise = torch.from_numpy(streams(*name).standard_normal(w.numel())).to(w)
     return clipped(params, w, limit) + noise * (noise_multiplier * limit)

@@ -9,8 +9,8 @@ https://openreview.net/forum?id=LkFG3lB13U5, Algorithm 2.
 Symbols of Algorithm 2: w is x_t, update is Delta_t, m is m_t, v is v_t, lr is eta, tau is tau. As in Algorithm 2, m
 starts at 0 and v at tau^2, and neither has a bias correction.
 
-Differences from the papers: a round without updates makes no step, and keeps m and v. The update is the result of the
-aggregation, which need not be a mean.
+Differences from the papers: in a round without updates, the server takes no step, and m and v do not change. The update
+is the result of the aggregation, which need not be a mean.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Memory = tuple[Tensor, ...]
 
 
 class ServerOptimizer(Component):
-    """A rule that moves the server's model along an update."""
+    """A rule by which the server moves its model along an update."""
 
     vectors: ClassVar[int] = 0
     """Number of vectors in the optimizer's state between rounds."""
@@ -44,7 +44,7 @@ class ServerOptimizer(Component):
 
 
 class ServerSgd(ServerOptimizer):
-    """Adds the update times a step size to the model: federated averaging."""
+    """Federated averaging: adds the update, times a step size, to the model."""
 
     kind = "sgd"
     lr: float = Field(1.0, ge=0)
@@ -55,26 +55,26 @@ class ServerSgd(ServerOptimizer):
 
 
 class ServerMomentum(ServerOptimizer):
-    """Adds a decaying sum of the updates, times a step size, to the model: FedAvgM."""
+    """FedAvgM: adds a decaying sum of the updates, times a step size, to the model."""
 
     kind = "momentum"
     lr: float = Field(1.0, ge=0)
     """Step size of the server; 1 in the paper of FedAvgM."""
     beta: float = Field(0.9, ge=0, lt=1)
-    """Momentum: the share of the decaying sum that remains in the next round (beta)."""
+    """Momentum beta: the factor by which the decaying sum is multiplied in each round."""
     vectors: ClassVar[int] = 1
 
     def start(self, w: Tensor) -> Memory:
         return (torch.zeros_like(w),)
 
     def step(self, w: Tensor, update: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        """Return the model w + lr m, with the sum m <- beta m + update."""
+        """Return the model w + lr m, where m <- beta m + update is the decaying sum."""
         m = self.beta * memory[0] + update
         return w + self.lr * m, (m,)
 
 
 class AdaptiveServer(ServerOptimizer):
-    """Algorithm 2 of Reddi et al.: steps m / (sqrt(v) + tau), with a separate step size for each parameter."""
+    """Base class of Algorithm 2 of Reddi et al.: steps lr m / (sqrt(v) + tau), with one v for each parameter."""
 
     lr: float = Field(0.01, ge=0)
     """Step size of the server (eta)."""
@@ -88,7 +88,7 @@ class AdaptiveServer(ServerOptimizer):
         return torch.zeros_like(w), torch.full_like(w, self.tau**2)
 
     def step(self, w: Tensor, update: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        """Return the model w + lr m / (sqrt(v) + tau), with m <- beta1 m + (1 - beta1) update and the new v."""
+        """Return the model w + lr m / (sqrt(v) + tau), with the new v, and m <- beta1 m + (1 - beta1) update."""
         m = self.beta1 * memory[0] + (1 - self.beta1) * update
         v = self.spread(memory[1], update.square())
         return w + self.lr * m / (v.sqrt() + self.tau), (m, v)
@@ -121,7 +121,7 @@ class ServerAdam(AdaptiveServer):
 
 
 class ServerYogi(AdaptiveServer):
-    """FedYogi: like Adam, but the change of v in the denominator does not depend on the size of v."""
+    """FedYogi: like FedAdam, but the size of each change of v does not depend on v itself."""
 
     kind = "yogi"
     beta2: float = Field(0.99, ge=0, lt=1)

@@ -1,4 +1,4 @@
-"""Compression of messages; each direction has its own kind."""
+"""Compression of messages; uplink and downlink have separate settings."""
 
 from typing import Annotated
 

@@ -24,7 +24,8 @@ class Message(NamedTuple):
 class Compression(Component):
     """A lossy encoding of n numbers.
 
-    The size in bits includes everything that a receiver needs except n and the settings, which both ends know.
+    The size in bits includes everything that a receiver needs except n and the settings, which sender and receiver
+    know.
     """
 
     @abstractmethod
@@ -36,7 +37,7 @@ class Compression(Component):
         """Compress a vector `v` [n] with n >= 1, without changing `v`; all random numbers come from `rng`."""
 
     def growth(self, n: int) -> float:
-        """Bound 1 + omega of E|C(v)|^2 / |v|^2 for unbiased random rounding; 1 for a deterministic compression.
+        """Upper bound 1 + omega on E|C(v)|^2 / |v|^2 for unbiased random rounding; 1 for a deterministic compression.
 
         C(v) divided by this bound is a contraction, as error feedback requires (Beznosikov, Horváth, Richtárik,
         Safaryan: "On Biased Compression for Distributed Learning", JMLR 2023).
@@ -45,7 +46,7 @@ class Compression(Component):
 
     @property
     def depends_on_values(self) -> bool:
-        """True if the size depends on the values, so that `bit` is an upper bound."""
+        """True if the size of a message depends on its values, so that `bit` is an upper bound."""
         return False
 
     @property

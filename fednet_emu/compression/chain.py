@@ -20,16 +20,17 @@ AnyStage = Annotated[Compression, Slot("compression stage", STAGES)]
 
 
 class Chain(Compression):
-    """Several stages: each stage encodes the entries that the previous stage selects.
+    """Compression in several stages, each of which encodes the entries that the previous stage selects.
 
     Sparse ternary compression (Sattler et al., see `top-k`) is top-k followed by sign. Error feedback applies to the
-    chain as a whole. A stage with random rounding is then divided by 1 + omega, its bound of E|C(v)|^2 / |v|^2, as in
-    Basu, Data, Karakus, Diggavi: "Qsparse-local-SGD", NeurIPS 2019, https://arxiv.org/abs/1906.02367.
+    chain as a whole. With error feedback, the output of the chain is divided by 1 + omega, the upper bound on E|C(v)|^2
+    / |v|^2 of a stage with random rounding, as in Basu, Data, Karakus, Diggavi: "Qsparse-local-SGD", NeurIPS 2019,
+    https://arxiv.org/abs/1906.02367.
     """
 
     stages: tuple[AnyStage, ...] = Field((TopK(), Qsgd()), min_length=1)
-    """Stages in order; all but the last must select entries (`top-k`, `random-k`). The chain has error feedback if one
-    of its stages has `error_feedback`."""
+    """Stages in order; all stages except the last must select entries (`top-k`, `random-k`). The chain has error
+    feedback if one of its stages has `error_feedback`."""
 
     def _check(self) -> None:
         early = [stage.kind for stage in self.stages[:-1] if not isinstance(stage, Sparse)]
@@ -41,7 +42,7 @@ class Chain(Compression):
 
     @property
     def _parts(self) -> tuple[Sparse | None, Compression]:
-        """The first stage if it selects entries, else None, and the compression of the selected entries."""
+        """The first stage, or None if it selects no entries; and the compression of the (selected) entries."""
         first, rest = self.stages[0], self.stages[1:]
         if not isinstance(first, Sparse):
             return None, first

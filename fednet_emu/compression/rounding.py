@@ -16,11 +16,11 @@ from fednet_emu.compression.base import FLOAT_BIT, Compression, Message
 LARGEST_HALF = 65504.0
 """Largest finite number in IEEE half precision."""
 _LEAST_NORM = 2.0**-110
-"""Norms below this value count as zero, because in single precision levels divided by such norms are infinite."""
+"""Norms below this value count as zero, because levels divided by such norms overflow in single precision."""
 
 
 def randomly_rounded(x: Tensor, top: int, rng: np.random.Generator) -> Tensor:
-    """Round each entry of `x` [n], from 0 to `top`, up with the probability of its fraction: the mean is unbiased."""
+    """Round each entry of `x` [n] at random to an integer from 0 to `top`, so that the mean is the entry itself."""
     uniform = torch.from_numpy(rng.random(len(x), dtype=np.float32)).to(x.device)
     return (x + uniform).floor_().clamp_(0, top)
 
@@ -30,19 +30,23 @@ class Qsgd(Compression):
 
     Alistarh, Grubic, Li, Tomioka, Vojnović: "QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding",
     NeurIPS 2017, https://arxiv.org/abs/1610.02132. The receiver decodes norm sign(v_i) l_i / s with levels l_i from 0
-    to s, which is unbiased. The variance is norm^2 sum p_i (1 - p_i) / s^2, with the fractional part p_i of
-    s |v_i| / norm, at most min(n / s^2, sqrt(n) / s) norm^2. Fixed coding takes 32 + n (2 + floor(log2 s)) bits.
+    to s, which is unbiased. The variance is norm^2 sum p_i (1 - p_i) / s^2, where p_i is the fractional part of s |v_i|
+    / norm; the variance is at most min(n / s^2, sqrt(n) / s) norm^2. A message with fixed coding has 32 + n (2 +
+    floor(log2 s)) bits.
 
-    Differences from the paper: the number of non-zero levels precedes their Elias codes. The sender uses the shorter of
-    both codings, marked by one bit, so that a message is at most one bit longer than with fixed coding.
+    Differences from the paper: the number of non-zero levels is sent before their Elias codes. With `coding: elias`,
+    the sender uses the shorter of the two codings and sends one bit that tells which, so a message is at most one bit
+    longer than with fixed coding.
     """
 
     levels: int = Field(15, gt=0, le=2**15)
-    """Number s of levels above zero; 1, 3, 7, 15, ... levels use all of their 2, 3, 4, 5, ... bits."""
+    """Number s of levels above zero. With fixed coding, 1, 3, 7, 15, ... levels make full use of 2, 3, 4, 5, ... bits
+    per entry, including the sign."""
     coding: Literal["fixed", "elias"] = "fixed"
-    """Coding of levels. fixed: with a fixed number of bits; elias: only levels above zero and the gaps between them are
-    sent, in Elias' omega code, which is short for small numbers. With elias the size depends on the values: each
-    message waits for its training, and a timing-only run counts the largest possible number of bits."""
+    """Coding of levels. fixed: a fixed number of bits per entry; elias: only levels above zero and the gaps between
+    them are sent, in Elias' omega code, which is short for small numbers. With elias the size of a message depends on
+    its values. The simulation of the message must therefore wait for the result of the training, and a timing-only run
+    counts the maximum number of bits."""
 
     def bit(self, n: int) -> int:
         return FLOAT_BIT + n * (1 + self.levels.bit_length()) + self.depends_on_values
@@ -64,10 +68,10 @@ class Qsgd(Compression):
 
 
 class Uniform(Compression):
-    """Sends minimum and maximum, and each entry rounded at random to one of 2^bits levels: n * bits + 64 bits in all.
+    """Sends the minimum, the maximum, and each entry rounded at random to one of 2^bits levels: n * bits + 64 bits.
 
     The decoded vector is unbiased. Its variance is at most n (max - min)^2 / (4 (2^bits - 1)^2), and therefore at most
-    n / (2 (2^bits - 1)^2) of the squared norm.
+    n / (2 (2^bits - 1)^2) times the squared norm of the vector.
     """
 
     bits: Literal[2, 4, 8] = 8
@@ -88,7 +92,7 @@ class Uniform(Compression):
 
 
 class Float16(Compression):
-    """IEEE half precision: 16 n bits, with magnitudes limited to 65504.
+    """IEEE half precision: 16 n bits; magnitudes above 65504 are clipped.
 
     The relative error is at most 2^-11 for magnitudes above 6e-5, and the absolute error at most 2^-25 below 6e-5.
     """
@@ -101,7 +105,7 @@ class Float16(Compression):
 
 
 class BFloat16(Compression):
-    """The first 16 bits of single precision: 16 n bits, the same range, and a relative error of at most 2^-8."""
+    """The upper 16 bits of single precision: 16 n bits, the same range, and a relative error of at most 2^-8."""
 
     kind = "bfloat16"
 
@@ -124,8 +128,8 @@ class Sign(Compression):
     error_feedback: bool = True
     """Whether the sender adds the compression error to the next message (EF-signSGD)."""
     magnitude: float | None = Field(None, gt=0)
-    """Decoded magnitude of every entry, which is the step size of signSGD and is not sent. Null sends the mean
-    magnitude of the entries. Only without error feedback."""
+    """Decoded magnitude of every entry, which is the step size of signSGD and is not sent. With null, the mean
+    magnitude of the entries is sent. A number is allowed only without error feedback."""
 
     def _check(self) -> None:
         if self.error_feedback and self.magnitude is not None:
@@ -143,7 +147,7 @@ class Sign(Compression):
 
 
 def omega_bit(numbers: IntArray) -> IntArray:
-    """Length in bits of Elias' omega code of each number [n] >= 1: 1, 3, 3, 6, 6, 6, 6, 7, ... for 1, 2, 3, ...
+    """Length in bits of Elias' omega code of each number [n] >= 1: 1, 3, 3, 6, 6, 6, 6, 7, ... bits for 1, 2, 3, ...
 
     The code consists of the binary digits of the number, preceded by the code of (number of digits - 1), down to 1, and
     followed by a zero. Elias: "Universal codeword sets and representations of the integers", IEEE Transactions on
@@ -158,7 +162,7 @@ def omega_bit(numbers: IntArray) -> IntArray:
 
 
 def sparse_bit(levels: IntArray) -> int:
-    """Size in bits of signed `levels` [n] >= 0: the number of non-zero levels; gap, sign and code of each of them."""
+    """Size in bits of Elias-coded `levels` [n]: the number of non-zero levels, then gap, sign and code of each."""
     places = np.flatnonzero(levels)
     gaps = np.diff(places, prepend=-1)
     count = omega_bit(np.array([len(places) + 1]))

@@ -4,8 +4,9 @@ Stich, Cordonnier, Jaggi: "Sparsified SGD with Memory", NeurIPS 2018, https://ar
 Wiedemann, Müller, Samek: "Robust and Communication-Efficient Federated Learning from Non-i.i.d. Data", IEEE TNNLS 2020,
 https://arxiv.org/abs/1903.02891
 
-With k of n entries, both kinds are contractions: |v - C(v)|^2 <= (1 - k/n) |v|^2, for random entries in expectation and
-with equality. With error feedback, p = v + e is compressed, and e = p - C(p) is added to the next message.
+If k of n entries are sent, both kinds are contractions: |v - C(v)|^2 <= (1 - k/n) |v|^2. For random entries, this holds
+in expectation, and with equality. With error feedback, p = v + e is compressed, and e = p - C(p) is added to the next
+message.
 
 Differences from the papers: in a `chain`, the next stage encodes the entries; otherwise an entry takes 32 bits.
 """
@@ -25,10 +26,10 @@ SEED_BIT = 32
 
 
 class Sparse(Compression):
-    """Selection of the entries to be sent, which another compression may encode."""
+    """Base class of compressions that select the entries to be sent; another compression may encode these entries."""
 
     share: float = Field(0.1, gt=0, le=1)
-    """Share of the entries that are sent: k = share n, rounded, at least one."""
+    """Share of the entries that are sent: k is share * n, rounded, and at least 1."""
 
     def kept(self, n: int) -> int:
         return max(1, round(self.share * n))
@@ -75,7 +76,7 @@ class TopK(Sparse):
 
 
 class RandomK(Sparse):
-    """Sends random entries, at positions that both ends draw from the same seed: 32 k + 32 bits.
+    """Sends random entries, whose positions sender and receiver draw from the same seed: 32 k + 32 bits.
 
     Without error feedback the receiver multiplies the entries by n / k, so that the decoded vector is unbiased.
     """

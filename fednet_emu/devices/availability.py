@@ -27,21 +27,21 @@ class Availability(Component):
     """Times at which each device is reachable: always by default; subclasses override the methods."""
 
     FORESEEN: ClassVar[bool] = False
-    """Whether the times of return are known in advance, so that messages to and from a device wait for its return."""
+    """Whether it is known in advance when an absent device returns, so that messages to and from the device wait."""
 
     def along(self, paths: Paths) -> Availability:
-        """Return the availability of devices on these paths, for kinds that depend on movement."""
+        """Return the availability for devices that move on `paths`, for kinds that depend on movement."""
         return self
 
     def until_ns(self, device: int, now_ns: int, key: int) -> int:
-        """Return the time in ns at which a device leaves: `now_ns` if it is absent, `FOREVER_NS` if it never leaves."""
+        """Return the time in ns at which a present device leaves (`FOREVER_NS` for never); `now_ns` if it is absent."""
         return FOREVER_NS
 
     def present(self, count: int, now_ns: int, key: int) -> Mask:
         return np.ones(count, np.bool_)
 
     def returns_ns(self, device: int, now_ns: int, key: int) -> int:
-        """Return the first time in ns from now on at which a device is present; `FOREVER_NS` if it never returns."""
+        """Return the first time in ns, from `now_ns` on, at which a device is present; `FOREVER_NS` for never."""
         return now_ns
 
 
@@ -50,12 +50,12 @@ class Always(Availability):
 
 
 class Periodic(Availability):
-    """Each device is periodically present for `on_s` and absent for `off_s`, starting at a random phase."""
+    """Each device is alternately present for `on_s` and absent for `off_s`, starting at a random phase."""
 
     on_s: float = Field(gt=0)
-    """Duration in s of presence in each cycle."""
+    """Duration in s for which a device is present in each cycle."""
     off_s: float = Field(gt=0)
-    """Duration in s of absence in each cycle."""
+    """Duration in s for which a device is absent in each cycle."""
 
     def _phase_ns(self, device: int, now_ns: int, key: int) -> tuple[int, int]:
         period_ns = to_ns(self.on_s) + to_ns(self.off_s)
@@ -76,7 +76,7 @@ class Periodic(Availability):
 
 
 class Windows(Availability):
-    """Lists windows [from_s, to_s) of presence for each device; a device that is not listed is always present."""
+    """Each listed device is present in given time windows; a device that is not listed is always present."""
 
     devices: dict[int, tuple[tuple[float, float], ...]]
     """Windows [from, to) in s in which a device is present, by device index."""
@@ -118,9 +118,9 @@ class Windows(Availability):
 
 
 class FromMobility(Availability):
-    """A device is present while its vehicle is in the recording, for mobility of vehicles that join and leave.
+    """A device is present while its vehicle is in the recorded traffic, for kinds of mobility with vehicles.
 
-    A vehicle leaves one time step after its last row. A gap in its rows also counts as an absence.
+    A vehicle leaves one time step after its last row in the recording. A gap in its rows also counts as an absence.
     """
 
     def along(self, paths: Paths) -> Availability:
@@ -135,10 +135,10 @@ class FromMobility(Availability):
 class Passes(Availability):
     """A satellite is present while its elevation over a station of `cells: {kind: ground}` exceeds `mask_deg`.
 
-    The times of return are known in advance: in rounds and exchanges, a message to or from a satellite below the
-    horizon waits for the next pass, and a message that is cut off by the end of a pass is sent again from the start.
-    Passes shorter than ten seconds may be missed. A satellite without a pass for ten days counts as gone.
-    Ignored here: a change of station during a transfer, which keeps the link of the first station.
+    Pass times are known in advance: in rounds and exchanges, a message to or from a satellite below the horizon waits
+    for the next pass, and a message that is cut off by the end of a pass is sent again from the start. Passes shorter
+    than ten seconds may be missed. A satellite without a pass for ten days counts as permanently absent. Ignored here:
+    handover between stations during a transfer; the transfer keeps the link of its first station.
     """
 
     FORESEEN: ClassVar[bool] = True
@@ -180,7 +180,7 @@ AnyAvailability = Annotated[Availability, Slot("availability", AVAILABILITIES)]
 
 
 class Presence:
-    """Presence of all devices of a run, given by their availability, its random phases and their batteries."""
+    """Presence of all devices of a run, which depends on their availability and on their batteries."""
 
     def __init__(self, availability: Availability, key: int, count: int, batteries: Batteries | None = None) -> None:
         self._availability = availability
@@ -196,13 +196,13 @@ class Presence:
         return len(self._among)
 
     def only(self, devices: IntArray) -> Presence:
-        """Return a copy of this object that considers only the given devices."""
+        """Return a copy of this object for only the given devices."""
         some = copy.copy(self)
         some._among = devices
         return some
 
     def until_ns(self, device: int, now_ns: int) -> int:
-        """End of a device's presence in ns, apart from batteries; the server (-1) and other users never leave."""
+        """Time in ns at which a device leaves if its battery lasts; `FOREVER_NS` for the server and other users."""
         if self.always or device < 0 or device >= self.count:
             return FOREVER_NS
         if self.batteries is not None and not self.batteries.on[device]:
@@ -220,19 +220,19 @@ class Presence:
 
     @property
     def scheduled(self) -> bool:
-        """True if devices also join and leave for other reasons than empty batteries."""
+        """True if devices join and leave for other reasons than empty batteries."""
         return not isinstance(self._availability, Always)
 
     def expected(self, now_ns: int) -> Mask:
-        """Mask [count] of the devices that are present at `now_ns`, apart from batteries."""
+        """Mask [count] of the devices that are present at `now_ns` if no battery is empty."""
         return self._availability.present(self.count, now_ns, self._key)
 
     def next_return_ns(self, now_ns: int) -> int:
-        """Return the time in ns, from now on, before which no device is present; `FOREVER_NS` if none ever returns."""
+        """Return the first time in ns, from `now_ns` on, at which a device can be present; `FOREVER_NS` for never."""
         return min((self._returns_ns(int(device), now_ns) for device in self._among), default=FOREVER_NS)
 
     def foreseen_ns(self, device: int, now_ns: int) -> int:
-        """Return the time in ns at which an absent device returns; `FOREVER_NS` if never or not known in advance."""
+        """Return the time in ns at which an absent device returns; `FOREVER_NS` if unknown in advance, or for never."""
         returns_ns = self._returns_ns(device, now_ns) if self.foreseen and device >= 0 else FOREVER_NS
         return returns_ns if returns_ns > now_ns else FOREVER_NS
 

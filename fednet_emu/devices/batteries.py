@@ -1,6 +1,7 @@
 """Batteries: the settings and the charge of one battery, and the batteries of all devices of a run.
 
-The time at which a battery becomes empty, or charged enough, is computed in advance, again at each change of its loads.
+The time at which a battery becomes empty, or sufficiently charged, is computed in advance, and again whenever its loads
+change.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from fednet_emu.records.ledger import Ledger
 from fednet_emu.records.rows import BatteryRow
 
 COMPUTING, SENDING, RECEIVING, IDLE = range(4)
-"""Uses of energy: the indices in `Charge.used_j`."""
+"""Uses of energy, as indices of `Charge.used_j`."""
 
 _MOST_PIECES = 32
-"""Number of intervals of constant power in one look-ahead; a later look-ahead continues from the end."""
+"""Number of intervals of constant power that are computed in advance; at their end, the next intervals are computed."""
 
 
 class Battery(Component):
-    """A battery in each device, which supplies computing, sending, receiving and idling.
+    """A battery in each device; it supplies the energy for computing, sending, receiving and idling.
 
-    A device is absent from the nanosecond at which its battery becomes empty: it loses its transfers, its computation
-    stops, and it draws no power. The device returns as soon as the battery is charged to `restart_share`; a stopped
-    computation then continues.
-    Ignored here: self-discharge, ageing, charging losses, and a supply voltage that falls with the charge.
+    A device becomes absent at the nanosecond at which its battery is empty: the device loses its transfers, its
+    computation stops, and it draws no power. The device returns as soon as the battery is charged to `restart_share`; a
+    stopped computation then continues. Ignored here: self-discharge, ageing, charging losses, and a supply voltage that
+    falls with the charge.
     """
 
     capacity_j: float = Field(ge=1e-6, le=1e12)
@@ -62,7 +63,8 @@ class Battery(Component):
 class Load:
     """A load on a device's battery: a piecewise constant power, and a callback for an empty battery.
 
-    `drawn_j` is the energy in J so far; `cut_ns` is the time when the battery became empty, or `FOREVER_NS`.
+    `drawn_j` is the energy in J that the load has drawn so far. `cut_ns` is the time in ns at which the battery became
+    empty, or `FOREVER_NS` if the battery has not become empty.
     """
 
     __slots__ = ("cut_ns", "device", "drawn_j", "emptied", "from_ns", "power_w", "use")
@@ -82,7 +84,7 @@ class Load:
 
 
 class Span(NamedTuple):
-    """An interval of constant powers, and the energy that arrives at the end of the interval."""
+    """An interval with constant powers, and the energy packet that arrives at the end of the interval."""
 
     start_ns: int
     end_ns: int
@@ -92,10 +94,11 @@ class Span(NamedTuple):
 
 
 class Charge:
-    """The charge of one battery, exact over intervals of constant power.
+    """The charge of one battery, integrated exactly over intervals of constant power.
 
-    All amounts refer to the last update, at `since_ns`. The charge may fall below zero by the energy of one nanosecond.
-    `spilled_j` is the harvested energy that exceeded the capacity, and `used_j` lists the consumed energy by use.
+    All amounts of energy refer to the last update, at `since_ns`. The charge may fall below zero by the energy that is
+    drawn in one nanosecond. `spilled_j` is the harvested energy that exceeded the capacity, and `used_j` lists the
+    consumed energy by use.
     """
 
     def __init__(self, capacity_j: float, charge_j: float, idle_w: float, source: Source) -> None:
@@ -137,17 +140,17 @@ class Charge:
         self.spilled_j += charge_j - self.charge_j
 
     def settle(self, load: Load, energy_j: float) -> None:
-        """Correct the energy of a load that has ended to its exact value, which differs only by rounding."""
+        """Set the energy of a load that has ended to its exact value, from which `drawn_j` differs only by rounding."""
         missing_j = energy_j - load.drawn_j
         load.drawn_j = energy_j
         self.used_j[load.use] += missing_j
         self.charge_j -= missing_j
 
     def reaches_ns(self, needed_j: float) -> tuple[int, bool]:
-        """Return the time at which the battery becomes empty or, if it is empty, is charged to `needed_j`.
+        """Return the time in ns at which the battery becomes empty or, if empty now, is charged to `needed_j`.
 
-        The time, in ns, is `FOREVER_NS` if this never happens. The second result is False if the time is only the end
-        of the look-ahead.
+        The time is `FOREVER_NS` if neither ever happens. The second result is False if the time is only the end of the
+        period that was computed in advance.
         """
         charge_j, end_ns = self.charge_j, self.since_ns
         if self.on and not self.loads and not self._idle_w:
@@ -169,7 +172,7 @@ class Charge:
 
 
 def _whole_ns(duration_s: float) -> int:
-    """Convert s to ns, rounded down; rounding errors of the product do not remove a nanosecond."""
+    """Convert s to ns, rounded down; a product that rounding errors put just below an integer counts as the integer."""
     exact = duration_s * NS_PER_S
     return math.floor(exact + min(4 * math.ulp(exact), 0.25)) if abs(exact) < FOREVER_NS else FOREVER_NS
 
@@ -177,8 +180,9 @@ def _whole_ns(duration_s: float) -> int:
 class Batteries:
     """The batteries of all devices.
 
-    The ledger gets a row for each battery at the start, at the end, and at each change of its loads. A device draws its
-    idle power while its battery is not empty. `on` is the mask [devices] of devices whose batteries are not empty.
+    A row for each battery is added to the ledger at the start, at the end, and at each change of its loads. A device
+    draws its idle power while its battery is not empty. `on` is the mask [devices] of devices whose batteries are not
+    empty.
     """
 
     def __init__(
@@ -208,7 +212,7 @@ class Batteries:
             self._plan(device)
 
     def load(self, device: int, use: int, power_w: float, emptied: Callable[[], None]) -> Load:
-        """Start a load on the battery of a device that is on; `emptied` is called when the battery becomes empty."""
+        """Start a load on a battery that is not empty; `emptied` is called when the battery becomes empty."""
         charge, load = self._now(device), Load(device, use, self._clock.now, power_w, emptied)
         charge.loads.append(load)
         self._plan(device)
@@ -222,7 +226,7 @@ class Batteries:
             self._plan(load.device)
 
     def unload(self, load: Load, energy_j: float) -> None:
-        """End a load now, with a total energy of `energy_j`."""
+        """End a load now; `energy_j` is the total energy that it has drawn."""
         charge = self._now(load.device)
         charge.settle(load, energy_j)
         if load.cut_ns == FOREVER_NS:
@@ -233,11 +237,11 @@ class Batteries:
         return np.array([max(self._now(device).charge_j, 0.0) for device in range(len(self._charges))])
 
     def returns_ns(self, device: int) -> int:
-        """Return the time in ns, from now on, until which the battery is empty; `FOREVER_NS` if it stays empty."""
+        """Return the time in ns, from now on, at which the battery is not empty; `FOREVER_NS` if it stays empty."""
         return self._clock.now if self.on[device] else self._due_ns[device]
 
     def when_back(self, device: int, callback: Callable[[], None]) -> bool:
-        """Call `callback` once when a device with an empty battery is on again; return False if it never will be."""
+        """Call `callback` once, when an empty battery is charged enough; return False if it will never be charged."""
         if self._never:
             return False
         self._back.setdefault(device, []).append(callback)
@@ -250,7 +254,7 @@ class Batteries:
         return int(np.count_nonzero(~self.on)) if self._never else 0
 
     def used_j(self, use: int) -> float:
-        """Energy in J that all devices have consumed for one use until the end of the run."""
+        """Energy in J that all devices together have consumed for one use so far."""
         return float(sum(charge.used_j[use] for charge in self._charges))
 
     def _now(self, device: int) -> Charge:
@@ -262,9 +266,9 @@ class Batteries:
         return charge
 
     def _plan(self, device: int) -> None:
-        """Set a timer for the time at which the battery becomes empty, or charged enough.
+        """Set a timer for the time at which the battery becomes empty, or is charged enough for the device to return.
 
-        The timer runs in the background if it can wake no process, that is, without loads and callbacks.
+        The timer runs in the background if there are no loads and callbacks, because it then wakes no process.
         """
         timer, self._timers[device], self._due_ns[device] = self._timers[device], None, FOREVER_NS
         if timer is not None:
@@ -274,7 +278,7 @@ class Batteries:
             return
         due_ns, certain = charge.reaches_ns(self._needed_j)
         if due_ns < FOREVER_NS:
-            due_ns = max(due_ns, charge.since_ns + (not charge.on))  # a battery is empty for at least a nanosecond
+            due_ns = max(due_ns, charge.since_ns + (not charge.on))  # a battery stays empty for at least a nanosecond
             self._due_ns[device] = due_ns
             unnoticed = not charge.loads and device not in self._back
             due = partial(self._due, device, certain)

@@ -1,4 +1,4 @@
-"""Carbon: grams of CO2 for the energy of a run, from the carbon intensity of a power grid."""
+"""Carbon: grams of CO2 that the energy of a run causes, from the carbon intensity of a power grid."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def intensities() -> dict[str, float]:
 class Carbon(Component):
     """The power grid that supplies devices and base stations.
 
-    Ignored here: emissions of hardware production. With hourly intensities, the energy of a run counts as spread evenly
-    over the time of the run.
+    Ignored here: emissions of hardware production. For hourly intensities, the energy of a run is assumed to be spread
+    evenly over the duration of the run.
     """
 
     _one = exactly_one("place", "g_per_kwh")
 
     place: str | None = None
-    """Country, for its mean intensity in a year; `carbon.csv` states the year and the source."""
+    """Country, whose mean intensity of one year is used; `carbon.csv` states the year and the source."""
     g_per_kwh: Annotated[float, Field(ge=0, le=5000)] | tuple[Annotated[float, Field(ge=0, le=5000)], ...] | None = None
     """Carbon intensity in g/kWh, instead of `place`: one number, or one number for each of the 24 hours of a day."""
     start_hour: float = Field(0.0, ge=0, lt=24)
     """Hour of the day at which the run starts; used for hourly intensities."""
     host_w: float | None = Field(None, gt=0, le=1e6)
-    """Power in W of the computer that runs the simulation, over the real time of the run; null leaves it out. Its
-    energy is not part of the energy of the run, and is counted separately."""
+    """Power in W of the computer that runs the simulation, during the real time of the run; null leaves this computer
+    out. The energy of this computer is counted separately from the energy of the run."""
 
     @field_validator("place")
     @classmethod
@@ -77,7 +77,7 @@ class Carbon(Component):
         return (until(start_s + lasts_s) - until(start_s)) / lasts_s
 
     def grams(self, energy_j: float, lasts_s: float, host_s: float) -> dict[str, float]:
-        """Grams of CO2 of a run (`carbon_g`) and, if `host_w` is given, of the host's training (`host_carbon_g`)."""
+        """Grams of CO2 of a run (`carbon_g`) and, if `host_w` is given, of the host computer (`host_carbon_g`)."""
         per_j = self.mean_g_per_kwh(lasts_s) / J_PER_KWH
         found = {"carbon_g": energy_j * per_j}
         return found if self.host_w is None else {**found, "host_carbon_g": self.host_w * host_s * per_j}

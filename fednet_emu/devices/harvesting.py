@@ -1,6 +1,6 @@
 """Energy harvesting: sources of power or of energy packets that charge a battery.
 
-The power of a source is piecewise constant, so the charge of a battery is exact at every nanosecond.
+The power of a source is piecewise constant, so the charge of a battery can be computed exactly at every nanosecond.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fednet_emu.kernel.streams import uniform
 
 
 class Piece(NamedTuple):
-    """One interval of a source: a constant power in W until `until_ns`, then an arrival of `arrival_j`."""
+    """One interval of a source: a constant power in W until `until_ns`, then an energy packet of `arrival_j`."""
 
     power_w: float
     until_ns: int
@@ -30,7 +30,7 @@ class Source(Protocol):
     """Energy source of one battery."""
 
     def piece(self, now_ns: int) -> Piece:
-        """Return the interval after `now_ns`; an arrival at exactly this time belongs to the previous interval."""
+        """Return the interval after `now_ns`; an energy packet at exactly `now_ns` belongs to the previous interval."""
 
 
 class StepSource:
@@ -45,14 +45,14 @@ class StepSource:
 
 
 class PoissonSource:
-    """A source of equal energy packets in J at the times of a Poisson process; `key` determines these times."""
+    """A source of energy packets of equal size, at the times of a Poisson process that `key` determines."""
 
     def __init__(self, arrival_j: float, mean_s: float, key: int) -> None:
         self._arrival_j, self._mean_s, self._key = arrival_j, mean_s, key
         self._count, self._times_ns = 0, [0]
 
     def piece(self, now_ns: int) -> Piece:
-        """Return the interval until the next arrival; calls are in order of time, except for look-aheads."""
+        """Return the interval until the next packet; except for look-aheads, calls must be in order of time."""
         times_ns = self._times_ns
         while times_ns[-1] <= now_ns:
             gap_s = -self._mean_s * math.log(uniform(self._key, self._count))
@@ -66,7 +66,7 @@ class PoissonSource:
 
 
 _MOST_PAST = 1 << 12
-"""Maximum number of past arrivals that are kept; half of them cover a look-ahead."""
+"""Maximum number of past arrival times that are stored; half of them are enough for a look-ahead."""
 
 
 class Harvesting(Component):
@@ -78,7 +78,7 @@ class Harvesting(Component):
         """Mean power in W over a long time."""
 
     def source(self, key: int) -> Source:
-        """Return the source of one device, by default of constant power; `key` determines its random numbers."""
+        """Return the source of one device, by default with constant power; `key` determines its random numbers."""
         return StepSource((self.mean_w,), FOREVER_NS)
 
 
@@ -105,17 +105,17 @@ class ConstantHarvesting(Harvesting):
 
 
 class PoissonHarvesting(Harvesting):
-    """Energy packets that arrive at the times of an independent Poisson process for each device.
+    """Energy packets that arrive at random times, by an independent Poisson process for each device.
 
-    This is the usual model of energy arrivals; see B. Güler, A. Yener, "Sustainable Federated Learning", 2021,
-    https://arxiv.org/abs/2102.11274.
+    The Poisson process is the usual model of energy arrivals; see B. Güler, A. Yener, "Sustainable Federated Learning",
+    2021, https://arxiv.org/abs/2102.11274.
     """
 
     kind = "poisson"
     arrival_j: float = Field(default=1.0, gt=0, le=1e9)
-    """Energy of an arrival, in J."""
+    """Energy of a packet, in J."""
     mean_interval_s: float = Field(default=10.0, ge=1e-3, le=1e7)
-    """Mean time between two arrivals, in s."""
+    """Mean time between the arrivals of two packets, in s."""
 
     @property
     def mean_w(self) -> float:
@@ -126,7 +126,7 @@ class PoissonHarvesting(Harvesting):
 
 
 class TraceHarvesting(Harvesting):
-    """A periodic list of powers, each of which lasts `step_s`."""
+    """A source that repeats a list of powers, each of which lasts `step_s`."""
 
     kind = "trace"
     power_w: tuple[float, ...] = Field(min_length=1)
@@ -151,7 +151,7 @@ class TraceHarvesting(Harvesting):
 
 
 class SolarHarvesting(Harvesting):
-    """A solar panel: half a sine from sunrise to sunset, no power at night, all days equal; a run starts at sunrise.
+    """A solar panel: power follows half a sine from sunrise to sunset, and is 0 at night; a run starts at sunrise.
 
     The power of a step is the mean of the sine over the step, so the energy of a day is exactly peak_w x day_s / pi.
     Ignored here: clouds, seasons, and differences between devices.

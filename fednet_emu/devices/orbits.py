@@ -1,6 +1,7 @@
 """Orbits: geometry of the rotating Earth, positions of satellites, and their passes over ground stations.
 
-Earth-fixed coordinates have their origin at the centre of the Earth, x towards latitude and longitude 0, and z north.
+Earth-fixed coordinates have their origin at the centre of the Earth, the x axis towards latitude and longitude 0, and
+the z axis towards the north pole.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Site(Component):
 
     @property
     def axes(self) -> Array:
-        """Unit vectors to the east, to the north and upwards, as rows [3, 3]."""
+        """Unit vectors towards east, north and up at the site, as rows [3, 3]."""
         lat, lon = math.radians(self.lat_deg), math.radians(self.lon_deg)
         east = (-math.sin(lon), math.cos(lon), 0.0)
         north = (-math.sin(lat) * math.cos(lon), -math.sin(lat) * math.sin(lon), math.cos(lat))
@@ -75,13 +76,13 @@ def sidereal_rad(julian_day: float, time_s: Array) -> Array:
     """
     centuries = (julian_day - _J2000 + time_s / _DAY_S) / 36_525.0
     whole_s = 67_310.54841 + (0.093104 - 6.2e-6 * centuries) * centuries**2
-    # the large term is split into two parts for precision: one turn a day, and the sky's rotation beyond this turn
+    # the large term is split into two parts for precision: one rotation per day, and the excess over this rotation
     gained_s = 8_640_184.812866 * centuries + ((julian_day - _J2000) % 1.0) * _DAY_S + time_s % _DAY_S
     return np.asarray(2 * math.pi * (((whole_s + gained_s) / _DAY_S) % 1.0))
 
 
 def turned(place_m: Array, angle_rad: Array) -> Array:
-    """Transform coordinates [..., 3] to axes that are rotated about z by angles [...]."""
+    """Transform coordinates [..., 3] to axes that are rotated about the z axis by angles [...] in rad."""
     c, s = cos(angle_rad), sin(angle_rad)
     x, y, z = place_m[..., 0], place_m[..., 1], place_m[..., 2]
     return np.stack([c * x + s * y, c * y - s * x, np.broadcast_to(z, np.shape(c * x))], axis=-1)
@@ -95,9 +96,9 @@ def in_axes(way_m: Array, axes: Array) -> Array:
 STEP_NS = 10 * NS_PER_S
 """Sampling interval of elevations, in ns; a shorter pass may be missed."""
 CHUNK_NS = 14_400 * NS_PER_S
-"""Period, in ns, for which passes are computed at once."""
+"""Length, in ns, of the periods for which passes are computed at once."""
 NEVER_NS = 10 * 86_400 * NS_PER_S
-"""Time in ns without a pass after which a satellite counts as gone."""
+"""Time in ns without a pass after which a satellite counts as permanently absent."""
 _HALVINGS = 24
 """Number of bisection steps that shorten a sampling interval to a microsecond."""
 
@@ -122,7 +123,7 @@ class Orbits(ABC):
 
 
 class SatelliteView:
-    """Paths of satellites in metres east, north and up, relative to the first station."""
+    """Paths of satellites in metres to the east, north and up from the first station."""
 
     def __init__(self, orbits: Orbits, sites: Sequence[Site]) -> None:
         self.count, self.speed_m_s, self.orbits = orbits.count, orbits.speed_m_s, orbits
@@ -135,13 +136,13 @@ class SatelliteView:
         return in_axes(self.orbits.positions_m(devices, time_s) - self._origin_m, self._axes)
 
     def overhead_m(self) -> Array:
-        """Coordinates [count, 3] in m of points right above the first station, at the satellites' initial heights."""
+        """Coordinates [count, 3] in m of points vertically above the first station at the satellites' first heights."""
         place_m = self.orbits.positions_m(np.arange(self.count), 0.0)
         height_m = np.sqrt((place_m**2).sum(axis=-1)) - math.hypot(*self._origin_m)
         return np.column_stack([np.zeros((self.count, 2)), height_m])
 
     def sine_of_elevation(self, devices: IntArray, time_s: Array) -> Array:
-        """Sine of the highest elevation [k, T] of satellites [k] over any station, at times [T] or [k, T] in s."""
+        """Sine [k, T] of the maximum elevation over all stations of satellites [k], at times [T] or [k, T] in s."""
         place_m, best = self.orbits.places_m(devices, time_s), np.float64(-1.0)
         for site_m, up in zip(self._sites_m, self._ups, strict=True):
             way_m = place_m - site_m
@@ -151,12 +152,12 @@ class SatelliteView:
 
 
 def stations_m(sites: Sequence[Site]) -> Array:
-    """Coordinates [stations, 3] of sites in metres east, north and up, relative to the first site."""
+    """Coordinates [stations, 3] of sites in metres to the east, north and up from the first site."""
     return in_axes(np.stack([site.place_m - sites[0].place_m for site in sites]), sites[0].axes)
 
 
 class PassTable:
-    """Passes of satellites above an elevation of `mask_deg` over any station, computed on demand."""
+    """Table of satellite passes (elevation above `mask_deg` at any station), computed on demand."""
 
     def __init__(self, sky: SatelliteView, mask_deg: float) -> None:
         self._sky, self._mask = sky, math.sin(math.radians(mask_deg))
@@ -177,7 +178,7 @@ class PassTable:
         from_ns = self._known_ns
         self._known_ns += CHUNK_NS
         for mine, found in zip(self._passes, self._between(from_ns, self._known_ns), strict=True):
-            if mine and found and mine[-1][1] == from_ns == found[0][0]:  # a single pass across the edge of two periods
+            if mine and found and mine[-1][1] == from_ns == found[0][0]:  # a pass over a boundary
                 mine[-1] = (mine[-1][0], found[0][1])
                 del found[0]
             mine.extend(found)
@@ -195,7 +196,7 @@ class PassTable:
         return [list(zip(mine[::2], mine[1::2], strict=True)) for mine in edges_ns]
 
     def _edges_s(self, satellite: IntArray, low_s: Array, high_s: Array, *, rising: Mask) -> Array:
-        """Times in s, to a microsecond, when satellites [k] cross the mask between two samples, by bisection."""
+        """Times in s at which satellites [k] cross the elevation mask between two samples, to 1 us by bisection."""
         for _ in range(_HALVINGS):
             middle_s = (low_s + high_s) / 2
             up = self._sky.sine_of_elevation(satellite, middle_s[:, None])[:, 0] > self._mask

@@ -38,7 +38,7 @@ class Disc(Placement):
             )
 
     def positions_m(self, count: int, rng: np.random.Generator) -> Array:
-        draws = rng.random((count, 2))  # in the order of devices, so that additional devices do not move the others
+        draws = rng.random((count, 2))  # additional devices do not change the positions of others
         inner_m2, outer_m2 = self.inner_radius_m**2, self.radius_m**2
         distance_m = np.sqrt(inner_m2 + (outer_m2 - inner_m2) * draws[:, 0])
         angle = 2 * math.pi * draws[:, 1]

@@ -1,6 +1,7 @@
-"""Powers of devices other than for computations: permanent idle power, and additional power to send and receive.
+"""Power of devices, except for computations: permanent idle power, and additional power while sending or receiving.
 
-The energy of a device over a time T is idle_w T, plus the additional power of each state times its duration.
+The energy of a device over a time T is idle_w T, plus the additional power while sending and receiving, each multiplied
+by its duration.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fednet_emu.radio.energy import Transmitter
 
 
 class PerDevice:
-    """A number for each device, out of a few values, stored as one byte per device."""
+    """A number for each device from a small set of values, stored as one byte per device."""
 
     __slots__ = ("_which", "values")
 

@@ -1,4 +1,4 @@
-"""The processors of all devices and of the server, each of which runs one computation at a time."""
+"""The processors of all devices and of the server; each processor runs one computation at a time."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import ComputeRow
 
 MOST_PAUSES = 1 << 16
-"""Maximum number of pauses of a computation for an empty battery; more pauses would take minutes of real time."""
+"""Maximum number of pauses of a computation because of an empty battery; more pauses would take minutes of real
+time."""
 
 
 class Work(NamedTuple):
-    """A computation: the number of its floating-point operations, and its result, available when it has ended.
+    """A computation to be run: its number of floating-point operations, and its result.
 
-    `input` and `output` are the indices of its deferred input and result in the records; -1 for none.
+    `input` and `output` are the indices, in the records, of the deferred values that the computation reads and
+    produces; -1 for none.
     """
 
     flop: float
@@ -47,12 +49,12 @@ class Computation(Completion):
     """Event that triggers at the end of a computation; its value is the result of the `Work`.
 
     `started_ns` and `ended_ns` are `NEVER_NS` while the computation waits for the processor, or for a battery to be
-    charged; `left_ns` of its `duration_ns` remain. `clock_part` is its clock frequency divided by the maximum clock
-    frequency of the device.
+    charged. `duration_ns` is the total duration, and `left_ns` the part of it that remained at `started_ns`.
+    `clock_part` is the clock frequency of the computation divided by the maximum clock frequency of the device.
     """
 
     def __init__(self, processors: Processors, device: int, work: Work, count: int) -> None:
-        self.env = processors.clock  # what `Completion` does, without its call
+        self.env = processors.clock  # the constructor of `Completion`, without the call
         self.callbacks = []
         self._ok = True
         self._processors = processors
@@ -77,7 +79,7 @@ class Computation(Completion):
             self._timer = None
 
     def go_on(self) -> None:
-        """Run the remaining part of the computation, until `pause`, or until its end triggers this event."""
+        """Run the remaining part of the computation, until its end, which triggers this event, or until `pause`."""
         clock = self._processors.clock
         self.started_ns, self.ended_ns = clock.now, clock.now + self.left_ns
         self._timer = clock.call_at(self.ended_ns, self._come, NORMAL)
@@ -103,11 +105,11 @@ class Computation(Completion):
 
 
 class Processors:
-    """All processors of a run. Each processor runs its computations one by one, in the order of the requests.
+    """All processors of a run. Each processor runs its computations one at a time, in the order of the requests.
 
     When the battery of a device becomes empty, the completed part of its computation is recorded; the remaining part
-    runs when the device returns. If the battery is never charged, the remaining part is not computed: the event still
-    triggers at its scheduled time, to avoid a deadlock, and the result stays on the absent device.
+    runs when the device returns. If the battery will never be charged, the remaining part is not computed. To avoid a
+    deadlock, the event still triggers at its scheduled time, but the result cannot leave the absent device.
     """
 
     def __init__(
@@ -123,7 +125,7 @@ class Processors:
         frequency: Frequency = Frequency(),  # noqa: B008  # frozen
         overhead_s: PerDevice | None = None,  # fixed time of each computation
         which: bytes = b"",  # index of the profile of each device; empty for a single profile
-        slowdown: Mapping[int, float] = MappingProxyType({}),  # factor of `overhead_s`; already in `flop_per_s`
+        slowdown: Mapping[int, float] = MappingProxyType({}),  # factors for `overhead_s`; `flop_per_s` includes them
     ) -> None:
         self.clock = clock
         self._ledger = ledger
@@ -138,13 +140,13 @@ class Processors:
         self._straggler_key = straggler_key
         self._batteries = batteries
         self._always_nominal, self._always_full = type(straggler) is NoStraggler, frequency.within_s is None
-        self._begun = array("q", bytes(8 * (len(flop_per_s) + 1)))  # count of computations; the last item: the server
+        self._begun = array("q", bytes(8 * (len(flop_per_s) + 1)))  # numbers of computations; the last is the server's
         self._counts = np.frombuffer(self._begun, np.int64)  # shares the memory of `_begun`
         self._running: dict[int, Computation] = {}
         self._waiting: dict[int, deque[Computation]] = {}
 
     def flop_per_s(self, device: int) -> float:
-        """Speed in FLOP/s of a device at its maximum clock frequency, or of the server; an error if it has no speed."""
+        """Speed in FLOP/s of the server (error if it has none), or of a device at its maximum clock frequency."""
         if device != SERVER:
             return self._flop_per_s[device]
         if self._server_flop_per_s is None:
@@ -157,14 +159,14 @@ class Processors:
         return full_s / self._frequency.chosen(full_s)
 
     def nominal(self, device: int, flop: float) -> tuple[float, float, float]:
-        """Duration in s and energy in J at maximum clock frequency; lowest relative frequency that saves energy."""
+        """Duration in s and energy in J at maximum clock frequency; minimum relative frequency (1 if it saves none)."""
         least, full_s = self._frequency.least, self._full_s(device, flop)
         full_j = self.energy_j(device, flop, full_s)
         saves = self.energy_j(device, flop, full_s / least, least) < full_j
         return full_s, full_j, least if saves else 1.0
 
     def _full_s(self, device: int, flop: float) -> float:
-        """Duration in s on the server, or on a device at maximum clock frequency: overhead, plus work over speed."""
+        """Duration in s at maximum clock frequency: overhead (devices only), plus operations divided by speed."""
         if device == SERVER:
             return flop / self.flop_per_s(SERVER)
         full_s = flop / self._flop_per_s[device]
@@ -193,13 +195,13 @@ class Processors:
 
     @property
     def are_certain(self) -> bool:
-        """True if durations are predictable: no running computations, batteries or granted clock frequencies."""
+        """True if durations are predictable: no batteries, granted clock frequencies or running computations."""
         return self._batteries is None and not self.granted and not self._running
 
     def durations_ns(self, devices: IntArray, flop: Array, began_ns: int, earlier: int = 0) -> IntArray:
-        """Durations [n] in ns of computations of `flop` [n] operations on different idle devices [n], as in `run`.
+        """Durations [n] in ns, as in `run`, of computations with `flop` [n] operations on n different idle devices.
 
-        `earlier` is the number of computations of each device that neither `run` nor `add` has counted yet.
+        `earlier` is the number of previous computations of each device that neither `run` nor `add` has counted yet.
         """
         duration_s = flop / self._speeds[devices]
         if self._overhead_s is not None:
@@ -255,7 +257,7 @@ class Processors:
             if not self._always_nominal:
                 draw = uniform(mix(self._straggler_key, device), computation.count)
                 duration_s = self._straggler.duration_s(duration_s, device, self.clock.now_s, draw)
-        duration_ns = to_ns(duration_s)  # before the device counts as running, as an error may be raised
+        duration_ns = to_ns(duration_s)  # may raise an error, so it precedes the entry in `_running`
         self._running[device] = computation
         computation.duration_ns = computation.left_ns = duration_ns
         if device == SERVER or self._batteries is None:
@@ -274,7 +276,7 @@ class Processors:
         computation.load = batteries.load(device, COMPUTING, power_w, pause)
 
     def _pause(self, computation: Computation, batteries: Batteries) -> None:
-        """Pause a computation for an empty battery; too many pauses raise a `ScenarioError`."""
+        """Pause a computation because the battery is empty; after too many pauses, raise a `ScenarioError`."""
         self._record_part(computation, "empty")
         computation.pause()
         computation.pauses += 1
@@ -331,7 +333,7 @@ class Processors:
             self.stop(computation, "end")
 
     def _record_part(self, computation: Computation, reason: str) -> None:
-        """Record the part of a computation that is complete now, unless its duration is zero."""
+        """Record the completed part of a computation, unless the duration of this part is zero."""
         if computation.started_ns < self.clock.now:
             self._record(computation, self.clock.now, reason)
         else:
@@ -347,7 +349,7 @@ class Processors:
         if computation.load is not None:
             self._unload(computation, energy_j)
         self._ledger.energy_j += energy_j
-        made = -1 if stopped == "empty" else made  # the result is made by the remaining part of the computation
+        made = -1 if stopped == "empty" else made  # the remaining part of the computation makes the result
         row: ComputeRow = _new(ComputeRow, (device, started_ns, ended_ns, flop, energy_j, given, made, CODE[stopped]))
         self._ledger.computes.append(row)
 

@@ -1,4 +1,4 @@
-"""Profiles of real devices: speed, powers and memory, with the evidence for each number."""
+"""Profiles of real devices: speed, powers and memory, with the kind of evidence for each number."""
 
 from __future__ import annotations
 
@@ -19,35 +19,36 @@ class ProfileCompute(Component):
     """Computing speed and power of a profile."""
 
     flop_per_s: Speed
-    """Training speed in FLOP/s; a multiply-accumulate counts as 2 operations, in the forward and the backward pass."""
+    """Training speed in FLOP/s, for forward and backward passes; a multiply-accumulate counts as 2 operations."""
     flop_per_s_range: tuple[Speed, Speed] | None
-    """Range of the speeds in FLOP/s that the source gives for other trained models; null for a single speed."""
+    """Range of the speeds in FLOP/s that the source gives for different trained models; null for a single speed."""
     overhead_s: float | None = Field(ge=0, le=1e6)
     """Fixed time of each computation, in s; null if no source states it, which counts as 0."""
     active_w: float | None = Field(ge=0, le=1e6)
     """Power in W of the whole device while computing; null if unknown, so that computing energy is not counted."""
     active_w_range: tuple[float, float] | None
-    """Range of the powers in W that sources give for other work or power supplies; null for a single power."""
+    """Range of the powers in W that sources give for different computations or power supplies; null for a single
+    power."""
 
 
 class ProfileRadio(Component):
     """Powers of a profile during radio transmission and reception."""
 
     transmit_w: float | None = Field(ge=0, le=1e6)
-    """Power in W of the whole device while sending; null if no source states it, so that only the settings of
-    `channel.device` are counted."""
+    """Power in W of the whole device while sending; null if no source states it. Only the settings of `channel.device`
+    then determine this power."""
     receive_w: float | None = Field(ge=0, le=1e6)
-    """Power in W of the whole device while receiving; null if no source states it, so that it counts as idle."""
+    """Power in W of the whole device while receiving; null if no source states it, which counts as the idle power."""
     most_dbm: float | None = None
     """Radiated power in dBm at which the device draws `transmit_w`; null if no source states it, which counts as 23
     dBm, the power of a handset."""
     amplifier_efficiency: float | None = Field(default=None, gt=0, le=1)
-    """Ratio of radiated power to consumed power of the amplifier, which determines the power while sending; null if no
-    source states it, so that the device draws `transmit_w` at any radiated power."""
+    """Ratio of radiated power to consumed power of the amplifier, which determines the power while sending. Null if no
+    source states it: the device then draws `transmit_w` at any radiated power."""
 
 
 class Evidence(Component):
-    """Evidence for each number of a profile; null for a number that is not given."""
+    """Kind of evidence for each number of a profile; null for a number that is not given."""
 
     flop_per_s: Mark
     """Evidence for the speed."""
@@ -70,10 +71,10 @@ class Evidence(Component):
 
 
 class Profile(Component):
-    """A real device. Every number is stated by a source, or null.
+    """Profile of a real device. Every number is stated by a source, or is null.
 
-    The speed in FLOP/s varies by a factor of 2 to 5 between learned models, as `flop_per_s_range` shows.
-    Ignored here: heat, other programs, and the dependence of power on the kind of work.
+    The speed in FLOP/s differs by a factor of 2 to 5 between trained models, as `flop_per_s_range` shows. Ignored here:
+    heat, other programs, and the dependence of power on the type of computation.
     """
 
     title: str = ""
@@ -81,7 +82,7 @@ class Profile(Component):
     use: str = ""
     """Description of the device."""
     device_class: DeviceClass | None = None
-    """Class of devices, which determines the plausible ranges of powers and FLOP/J; null for the joint range of all
+    """Class of the device, which determines the plausible ranges of powers and FLOP/J; null for the joint range of all
     classes. An accelerator is a board with a GPU."""
     source: str
     """Source of the numbers."""
@@ -105,7 +106,7 @@ class Profile(Component):
 
     @property
     def marks(self) -> dict[str, Mark | None]:
-        """The evidence for each number, by name; None for a number that is not stated."""
+        """The kind of evidence for each number, by name; None for a number that is not stated."""
         return dict(self.evidence)
 
     @model_validator(mode="before")
@@ -127,8 +128,8 @@ class Profile(Component):
 def dealt(profiles: Sequence[Profile], count: int, rng: Callable[[], np.random.Generator]) -> bytes:
     """Assign profiles to devices; return the index of the profile of each device, one byte per device.
 
-    The largest remainder method gives the number of devices of each profile; which devices they are is random. `rng` is
-    called only for a mixture. Without profiles all indices are 0.
+    The number of devices of each profile follows from the shares by the largest remainder method, and the devices are
+    assigned at random. `rng` is used only for a mixture of profiles. Without profiles, all indices are 0.
     """
     if len(profiles) < 2:
         return bytes(count)

@@ -20,7 +20,7 @@ Speed = Annotated[float, Field(gt=1e-3, le=1e21)]
 
 
 class Speeds(Component):
-    """Distribution of the speeds of devices."""
+    """Distribution of computing speeds over devices."""
 
     relative: ClassVar[bool] = False
     """Whether the drawn numbers are factors by which the speeds of `devices.profile` are multiplied."""
@@ -31,7 +31,7 @@ class Speeds(Component):
 
 
 class FixedSpeed(Speeds):
-    """All devices are equally fast."""
+    """The same speed for all devices."""
 
     kind = "fixed"
     flop_per_s: Speed
@@ -42,13 +42,13 @@ class FixedSpeed(Speeds):
 
 
 class LogNormalSpeed(Speeds):
-    """Speeds with a log-normal distribution: median exp(sigma Z), Z standard normal."""
+    """Log-normally distributed speeds: median * exp(sigma Z), where Z is standard normal."""
 
     kind = "log-normal"
     median_flop_per_s: Speed | None = None
     """Median speed of the devices in FLOP/s; null for the speed of `devices.profile`."""
     sigma: float = Field(ge=0, le=10)
-    """Standard deviation of the natural logarithm of the speed; 0 makes all devices equally fast."""
+    """Standard deviation of the natural logarithm of the speed; with 0 all devices have the same speed."""
 
     @property
     def relative(self) -> bool:  # type: ignore[override]
@@ -89,7 +89,7 @@ class FlashSpeed(Speeds):
     """Folder of FLASH's files: a path within the data folder, or a full path."""
     rule: Literal["nearest", "interpolated"] = "interpolated"
     """Speed of phones that were not measured. nearest: the speed of the measured phone with the nearest score, as in
-    FLASH; interpolated: between the measured phones."""
+    FLASH; interpolated: interpolated between measured phones by score."""
 
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         folder = locate(self.path, data_dir)
@@ -114,27 +114,27 @@ Slowdowns = Annotated[dict[int, Annotated[float, Field(ge=1e-6, le=1e6)]], Befor
 
 
 class Frequency(Component):
-    """Range of the clock frequency, and the rule by which a device lowers its clock frequency.
+    """Range of the clock frequencies, and the rule by which a device lowers its clock frequency.
 
-    At a fraction x of the clock frequency, a computation takes 1/x of the time and x^2 of the dynamic energy
-    kappa C D f^2. Measured energy (`compute_energy: measured`) is power times time at any clock frequency.
-    Ignored here: discrete steps of the clock frequency, and the time of a change.
+    At a fraction x of the clock frequency f, a computation takes 1/x of the time and x^2 of the dynamic energy kappa C
+    D f^2, where C D is its number of clock cycles. Measured energy (`compute_energy: measured`) is power times time at
+    any clock frequency. Ignored here: discrete steps of the clock frequency, and the time of a change.
     """
 
     part: float = Field(1.0, gt=0, le=100)
-    """Clock frequency of every device, relative to that of its nominal speed; the maximum clock frequency if a plan or
-    `within_s` chooses."""
+    """Clock frequency of every device, relative to the frequency of its nominal speed. If a plan or `within_s` chooses
+    the clock frequency, this is the maximum."""
     least_part: float = Field(0.1, gt=0, le=100)
-    """Minimum clock frequency that a plan or `within_s` may choose, relative to that of the nominal speed; limited to
-    `part`."""
+    """Minimum clock frequency that a plan or `within_s` may choose, relative to the frequency of the nominal speed; at
+    most `part`."""
     within_s: float | None = Field(None, gt=0)
-    """Target duration T in s of a computation, which runs at the lowest sufficient clock frequency, f = C D / T. Null
-    for the clock frequency `part`. A plan of the round takes precedence."""
+    """Target duration T in s of a computation. A computation runs at the lowest clock frequency that is sufficient, f =
+    C D / T. With null it runs at `part`. A plan of the round takes precedence."""
 
     @property
     def least(self) -> float:
         return min(1.0, self.least_part / self.part)
 
     def chosen(self, duration_s: float) -> float:
-        """Chosen clock frequency over the maximum, for a computation that takes `duration_s` at the maximum."""
+        """Chosen clock frequency divided by the maximum, for a computation of `duration_s` at the maximum."""
         return 1.0 if self.within_s is None else min(1.0, max(self.least, duration_s / self.within_s))

@@ -18,14 +18,14 @@ from fednet_emu.component.slot import Slot, kinds
 
 
 class Straggler(Component):
-    """Distribution of computation times, relative to the nominal time, which is work over speed."""
+    """Distribution of computation times, relative to the nominal time, which is operations divided by speed."""
 
     @abstractmethod
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
-        """Return the duration in s of a computation; `uniform` is its random number from (0, 1)."""
+        """Return the duration in s of a computation; `uniform` is a random number from (0, 1)."""
 
     def durations_s(self, nominal_s: Array, devices: IntArray, start_s: float, uniform: Array) -> Array:
-        """Return `duration_s` of n computations that start together [n], bit-identical to single calls."""
+        """Return the durations [n] in s of computations that start together, bit-identical to calls of `duration_s`."""
         columns = nominal_s.tolist(), devices.tolist(), repeat(start_s), uniform.tolist()
         return np.array(list(map(self.duration_s, *columns)), np.float64)
 
@@ -40,7 +40,7 @@ class NoStraggler(Straggler):
 
 
 class ShiftedExponential(Straggler):
-    """Nominal time with an exponential tail: T = T0 (1 + mean_factor E), E ~ Exp(1).
+    """Nominal time T0 with an exponential tail: T = T0 (1 + mean_factor E), where E ~ Exp(1).
 
     This is the usual model of coded computing (Lee et al., IEEE Trans. Inf. Theory 64(3), 2018): T = a D + Exp(mu / D).
     """
@@ -57,23 +57,23 @@ class ShiftedExponential(Straggler):
 
 
 class LogNormal(Straggler):
-    """Log-normal time whose median is the nominal time: T = T0 exp(sigma Z), Z standard normal."""
+    """Log-normal time with the nominal time T0 as median: T = T0 exp(sigma Z), where Z is standard normal."""
 
     sigma: float = Field(ge=0, le=10)
-    """Standard deviation of the natural logarithm of the time; with 0 the time is nominal."""
+    """Standard deviation of the natural logarithm of the time; with 0 all times are nominal."""
 
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
         return nominal_s * math.exp(self.sigma * float(scipy.special.ndtri(uniform)))
 
 
 class NormalSteps(Straggler):
-    """Normally distributed times of steps: n steps take T = T0 + deviation_s sqrt(n) Z, Z standard normal.
+    """Normally distributed step times: n steps take T = T0 + deviation_s sqrt(n) Z, where Z is standard normal.
 
     From Wang et al., IEEE Journal on Selected Areas in Communications 37(6), 2019, who measured this distribution.
     """
 
     step_s: float = Field(gt=0)
-    """Nominal time of one step, in s, which determines the number of steps in a computation."""
+    """Nominal time of one step, in s; the number n of steps is the nominal time of the computation divided by it."""
     deviation_s: float = Field(ge=0)
     """Standard deviation of the time of one step, in s."""
 
@@ -86,7 +86,7 @@ class Pareto(Straggler):
     """Pareto-distributed time, at least the nominal time T0: P(T > t) = (T0 / t)^alpha."""
 
     alpha: float = Field(gt=1)
-    """Exponent of the tail, which is heavier for smaller exponents; the mean is alpha / (alpha - 1) nominal times."""
+    """Exponent alpha of the tail, which is heavier for smaller exponents; the mean time is T0 alpha / (alpha - 1)."""
 
     def duration_s(self, nominal_s: float, device: int, start_s: float, uniform: float) -> float:
         return nominal_s * math.pow(1.0 - uniform, -1.0 / self.alpha)

@@ -1,1 +1,1 @@
-"""The core of simulated time: the clock, the order of events, random streams, groups of processes, and inboxes."""
+"""The simulation kernel: the clock, the order of events, random streams, groups of processes, and inboxes."""

@@ -1,4 +1,4 @@
-"""Waiting for many events or processes at once, with a deadline that cancels pending ones."""
+"""Waiting for all of many events or processes, with a deadline at which those still pending are cancelled."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from fednet_emu.kernel.events import Completion, cancel, several
 
 
 class AllOf(Completion):
-    """Event that triggers when all given events have triggered; none of them may have been processed before.
+    """Event that triggers when all given events have triggered; the callbacks of none of them may have run before.
 
-    Its value is `of` applied to the list of the events' values, in order. Events pending after `deadline_s` seconds,
-    inclusive, are cancelled and have the value `late()`. If an event fails, this event fails with the same exception.
+    The value of this event is `of` applied to the list of the given events' values, in order. Events that are still
+    pending at the end of the instant `deadline_s` seconds from now are cancelled and get the value `late()`. If an
+    event fails, this event fails with the same exception.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class AllOf(Completion):
         """Cancel a pending event: a process ends with the value `outcome`, and any other event never triggers."""
         cancel(event, outcome)
         if event.callbacks and not isinstance(event, simpy.events.Process):
-            event.callbacks.remove(self._ended)  # avoids a reference cycle for the garbage collector
+            event.callbacks.remove(self._ended)  # avoids a reference cycle
             self._given_up[event] = outcome
             self._missing -= 1
 

@@ -2,9 +2,9 @@
 
 Events of the same instant run in the order (priority, creation):
 
-    URGENT, NORMAL   priorities of SimPy: processes start, resume and end
-    SETTLE           a medium updates the rates after all starts and ends of transfers at this instant
-    COLLECT          an inbox or a deadline checks all arrivals of this instant
+    URGENT, NORMAL   priorities of SimPy: processes start, resume and end SETTLE           a medium updates the rates
+    after all starts and ends of transfers at this instant COLLECT an inbox or a deadline checks all arrivals at this
+    instant
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ COLLECT = EventPriority(3)
 
 NS_PER_S = 1_000_000_000
 FOREVER_NS = 1 << 62
-"""A time in nanoseconds that is later than any event of a run (146 years), and stands for "never"."""
+"""A time in nanoseconds (146 years) that is later than any event of a run; it stands for "never"."""
 
 
 def to_ns(duration_s: float, what: str = "a duration") -> int:
-    """Convert seconds to nanoseconds, rounded up; rounding errors of the product do not add a nanosecond."""
+    """Convert s to ns, rounded up; a product that rounding errors put just above an integer counts as this integer."""
     exact = duration_s * 1e9
     if not exact < FOREVER_NS:
         raise ScenarioError(f"{what}: too long for the clock, got {duration_s:g} s; 4.6e9 s is the most")
@@ -62,12 +62,13 @@ class Clock(simpy.Environment):
 
     def __init__(self) -> None:
         super().__init__(initial_time=0)
-        self._forgotten = 0  # upper bound of the number of forgotten events in the queue
-        self._quiet = 0  # upper bound of the number of events that wake no process: forgotten events, background timers
+        self._forgotten = 0  # upper bound on the number of forgotten events in the queue
+        self._quiet = 0  # upper bound on the number of events that wake no process: forgotten or in the background
         self.asked: Decision | None = None
-        """The open question, which the caller of `advance` answers by `answer`; None if no question is open."""
+        """The open question, which the caller of `advance` answers by calling `answer`; None if no question is open."""
         self.stopping = False
-        """True makes `run_process` end after the current event with a KeyboardInterrupt, e.g. from a signal handler."""
+        """Set to True, e.g. in a signal handler, to end `run_process` after the current event with a
+        KeyboardInterrupt."""
 
     @property
     def now_s(self) -> float:
@@ -77,7 +78,7 @@ class Clock(simpy.Environment):
         return self.processes([generator])[0]
 
     def processes(self, generators: Iterable[Process]) -> list[RunningProcess]:
-        """Start several processes in the given order, with a single event in the queue."""
+        """Start several processes in the given order, by a single event in the queue."""
         start: Event = _Bare()
         start.callbacks, start._ok = [], True
         heappush(self._queue, (self._now, URGENT, next(self._eid), start))
@@ -118,12 +119,12 @@ class Clock(simpy.Environment):
         background: bool = False,
         again: Timer | None = None,
     ) -> Timer:
-        """Call `callback` at `time_ns`, after all events of that instant with a smaller priority, unless cancelled.
+        """Call `callback` at `time_ns`, after all events of that instant with a smaller priority number.
 
-        `again` is a timer that has just run, and is reused for this call.
+        The returned timer can be cancelled. If `again` is given, this timer, which must just have run, is used again.
 
-        A timer in the `background` wakes no process, now or later. A run with only background timers left is a
-        deadlock, just as a program ends when only daemon threads are left.
+        A timer in the `background` must not wake a process, directly or indirectly. A run in which only background
+        timers are left is a deadlock, just as a program ends when only daemon threads are left.
         """
         if time_ns < self._now:
             raise ValueError(
@@ -142,10 +143,10 @@ class Clock(simpy.Environment):
         return timer
 
     def forget(self, event: Event) -> None:
-        """Mark a scheduled event, whose callbacks must not run, for removal from the queue.
+        """Mark a scheduled event, whose callbacks must not run any more, for removal from the queue.
 
-        Marked events are removed together when they may make up half of the queue, so that a removal takes constant
-        time on average.
+        Marked events are removed together when they are about half of the queue, so that a removal takes constant time
+        on average.
         """
         event.forgotten = True  # type: ignore[attr-defined]
         self._forgotten += 1
@@ -162,10 +163,10 @@ class Clock(simpy.Environment):
         self._quiet = sum(getattr(entry[3], "background", False) for entry in queue)
 
     def trigger_now(self, events: list[Event]) -> None:
-        """Run the callbacks of events that already have their values, bypassing the queue.
+        """Run the callbacks of events that already have their values now, without the queue.
 
-        Call this method as the last step of a callback, for events that have not failed. They run as if they were at
-        the head of the queue: urgent events of this instant run after each of them.
+        Call this method as the last step of a callback, for events that have not failed. The events run as if they were
+        at the head of the queue: after each of them, the urgent events of this instant run.
         """
         now_ns, queue = self._now, self._queue
         for event in events:
@@ -186,10 +187,11 @@ class Clock(simpy.Environment):
             self.step()
 
     def run_process(self, process: Process, until_s: float | None = None) -> Any:
-        """Run until `process` has ended, and return its result; None if `until_s` comes first.
+        """Run until `process` has ended, and return its result; return None if `until_s` is reached first.
 
         Raises:
-            Deadlock: no event can wake a process any more, and `process` has not ended; raised even before `until_s`.
+            Deadlock: no event can wake a process any more, but `process` has not ended; raised even if `until_s` is
+                later.
             AlgorithmError: a process asks a question, which `run_process` cannot answer.
         """
         main = self.main(process, until_s)
@@ -206,10 +208,10 @@ class Clock(simpy.Environment):
         return main
 
     def ask(self, question: Any) -> Decision:
-        """Stop `advance`, in zero simulated time; return an event whose value is the answer of the caller of `advance`.
+        """Stop `advance` at the current time; return an event whose value is the answer of the caller of `advance`.
 
-        The asking process continues with the answer, before any other event, as without a stop. The asking process must
-        therefore be the last one that the current event of the queue wakes: `advance` refuses any other question.
+        With the answer, the asking process continues before any other event, as if there had been no stop. The asking
+        process must therefore be the last process that the current event wakes; otherwise `advance` raises an error.
         """
         self.asked = Decision(self, question)
         return self.asked
@@ -230,18 +232,18 @@ class Clock(simpy.Environment):
             self.asked.check(decision, callbacks)
 
     def advance(self, main: RunningProcess) -> bool:
-        """Run until a question is open (return True), or until `main` or its time has ended (return False).
+        """Run until a question is open (return True), or until `main` has ended or its time is reached (return False).
 
         Raises:
             Deadlock: as for `run_process`.
-            AlgorithmError: other processes would continue before the process that asks, see `ask`.
+            AlgorithmError: other processes would continue before the asking process, see `ask`.
         """
         queue = self._queue
         if self.asked is not None:
             return True
         with rare_garbage_collection(), suppress(StopSimulation):
             while main.callbacks is not None and not self.stopping:
-                if len(queue) <= self._quiet:  # perhaps no event is left that may wake a process
+                if len(queue) <= self._quiet:  # perhaps no event that may wake a process is left
                     self._sweep()
                     if len(queue) == self._quiet:
                         raise Deadlock(self.now_s, describe(main))
@@ -271,14 +273,14 @@ Clock.now = Clock._now
 
 
 class _Bare(Event):
-    """An event without a value, created without the constructor of `Event`, which halves the time."""
+    """An event without a value that skips the constructor of `Event`, which halves the time of its creation."""
 
     __init__ = object.__init__
     _value: Any = None
 
 
 class Timer(_Bare):
-    """An event that runs its callback once, or never if the event is cancelled before."""
+    """An event that runs its callback once, unless the event is cancelled before."""
 
     background = False
     """Whether the timer wakes no process."""
@@ -310,7 +312,7 @@ class Decision(Completion):
     def check(self, event: Event, callbacks: list[Callable[[Event], None]]) -> None:
         """Raise an `AlgorithmError` unless the asking process is the last one in the callbacks of `event`.
 
-        Otherwise, other processes woken by `event` would run before the answer instead of after it.
+        If another process came later in the callbacks of `event`, it would run before the answer instead of after it.
         """
         asker, waiting = self._asker, self.callbacks or []
         last, waits = (getattr(its[-1], "__self__", None) if its else None for its in (callbacks, waiting))

@@ -1,7 +1,8 @@
 """The events that an algorithm waits for: each triggers once with a value, and can be cancelled and described.
 
-The events use private attributes of SimPy's events (`_ok`, `_value`, `_generator`, `_events`), because SimPy's calls
-take longer than everything else in an event. Only this folder and constructors of transfers and computations use them.
+The events use private attributes of SimPy's events (`_ok`, `_value`, `_generator`, `_events`), because calls of SimPy's
+methods would take most of the time of an event. Only this folder and the constructors of transfers and computations use
+these attributes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Completion(Event):
         self._value = value
 
     def cancel(self, outcome: Any) -> None:
-        """Stop the activity behind the event, for which no process waits any more; `outcome` is a lost `Delivery`."""
+        """Stop the activity whose end the event signals, as no process waits for it; `outcome` is a lost `Delivery`."""
 
     def describe(self) -> str:
         return type(self).__name__.lower()
@@ -42,11 +43,12 @@ class Completion(Event):
 
 
 class RunningProcess(simpy.events.Process):
-    """Event that triggers when a generator has ended, with the generator's result or the interruption's cause as value.
+    """Event that triggers at the end of a generator; its value is the generator's result or the interruption's cause.
 
-    The process can be cancelled while it waits, and propagates exceptions unchanged. It resumes faster than SimPy's
-    process, which copies an exception as `type(e)(*e.args)` and so fails for classes with other constructor arguments.
-    `start` is the event that starts the generator, or the first event that a started generator waits for.
+    The process can be cancelled while it waits, and exceptions propagate unchanged. The process resumes faster than
+    SimPy's process, which moreover copies an exception by `type(e)(*e.args)` and thus fails for exception classes with
+    different constructor arguments. `start` is the event that starts the generator, or the first event that a started
+    generator waits for.
     """
 
     def __init__(self, clock: simpy.Environment, generator: Generator[Event, Any, Any], start: Event) -> None:
@@ -77,7 +79,7 @@ class RunningProcess(simpy.events.Process):
         except StopIteration as end:
             self._end(end.value, ok=True)
         except simpy.Interrupt as cancelled:
-            cancelled.__traceback__ = None  # it would keep this frame and the generator's objects in a reference cycle
+            cancelled.__traceback__ = None  # avoids a reference cycle with this frame and the generator
             self._end(cancelled.cause, ok=True)
         except AttributeError as error:
             self._end(_explained(self.name, event, error), ok=False)
@@ -89,7 +91,7 @@ class RunningProcess(simpy.events.Process):
     def _end(self, value: Any, *, ok: bool) -> None:
         self._ok, self._value, self._target = ok, value, cast("Event", None)
         clock = self.env
-        heappush(clock._queue, (clock._now, NORMAL, next(clock._eid), self))  # as SimPy's `schedule`
+        heappush(clock._queue, (clock._now, NORMAL, next(clock._eid), self))  # like SimPy's `schedule`
 
 
 def _explained(name: str, waits_for: object, error: AttributeError) -> Exception:
@@ -100,7 +102,7 @@ def _explained(name: str, waits_for: object, error: AttributeError) -> Exception
 
 
 def not_awaited(event: object, what: str) -> AlgorithmError:
-    """Return the error about an event that is used before the event has triggered."""
+    """Return the error to raise if the result of an event is used before the event has triggered."""
     problem = f"is an event that has to be waited for, got {what} asked for before that"
     return AlgorithmError(type(event).__name__, problem, "write `yield` before the verb that makes it")
 
@@ -132,7 +134,7 @@ def describe(event: Event | None) -> str:
 
 
 def several(events: Any, what: str) -> str:
-    """Describe the pending ones among several events."""
+    """Describe those of several events that are still pending."""
     missing = [event for event in events if not event.triggered]
     shown = "; ".join(describe(event) for event in missing[:5])
     return f"{len(missing)} of {len(events)} {what}: {shown}{'; ...' if len(missing) > 5 else ''}"

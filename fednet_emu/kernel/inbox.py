@@ -1,4 +1,4 @@
-"""An inbox: many processes put items into the inbox, and one process collects them when there are enough."""
+"""An inbox, into which many processes put items; one process collects the items when there are enough."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fednet_emu.kernel.events import Completion, describe
 
 
 class Collect(Completion):
-    """Event of one call of `Inbox.collect`; its value is the list of items that arrived by the end of the instant."""
+    """Event that one call of `Inbox.collect` returns; its value is the list of the collected items."""
 
     def __init__(self, inbox: Inbox, at_least: int, including: Set[int], sources: Sequence[Event]) -> None:
         super().__init__(inbox.clock)
@@ -34,7 +34,7 @@ class Collect(Completion):
 
 
 class Inbox:
-    """Arrivals sorted by (time, sender, arrival), independently of the order of events within an instant."""
+    """Inbox whose items are sorted by time and sender, whatever the order of events within an instant."""
 
     def __init__(self, clock: Clock, label: Callable[[int], str] = str) -> None:
         self.clock = clock
@@ -54,10 +54,11 @@ class Inbox:
         deadline_s: float | None = None,
         sources: Sequence[Event] = (),
     ) -> Collect:
-        """Return an event that triggers when there are `at_least` items, with at least one from each of `including`.
+        """Return an event that triggers when there are `at_least` items, including one from each sender in `including`.
 
-        The event's value has all items up to the end of the instant. With `deadline_s`, the event triggers after at
-        most this time in s, with the items so far. Deadlock errors describe `sources`, the processes that put items in.
+        The value of the event is the list of all items that have arrived by the end of the instant. With `deadline_s`,
+        the event triggers after this time in s at the latest, with the items that have arrived so far. `sources` are
+        the processes that put items in; deadlock errors describe them.
         """
         if self._collector is not None:
             raise RuntimeError("an inbox serves one collector at a time")

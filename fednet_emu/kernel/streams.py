@@ -1,4 +1,4 @@
-"""Random numbers keyed by device and purpose, never by the order of calls.
+"""Random numbers that depend on device and purpose, but never on the order of calls.
 
 An additional device, plot or log line does not change any other random number, and two algorithms with the same seed
 have the same channel, stragglers and data splits. `Streams` returns generators by name. `uniform` and `uniforms` are
@@ -33,13 +33,15 @@ _SCENE = frozenset({"data", "limit", "hold out", "partition", "attack", "feature
     *("placement", "profile", "speed", "waves", "asymmetry"),
     *("shadowing", "los", "environment", "indoor", "building", "depth", "penetration"),
 }
-"""First words of the names of streams that make the scene: data, initial model, positions, hardware, shadowing."""
+"""First words of the names of the streams that define the scene: data, initial model, positions, hardware,
+shadowing."""
 
 
 class Streams:
     """All random numbers of one run; `streams("batch", 3, 12)` is the generator of device 3 for round 12.
 
-    `scene_seed` seeds the streams of the scene (data, initial model, positions, hardware, shadowing); None is `seed`.
+    `scene_seed` seeds the streams of the scene (data, initial model, positions, hardware, shadowing); by default, the
+    scene uses `seed`.
     """
 
     def __init__(self, seed: int, scene_seed: int | None = None) -> None:
@@ -55,19 +57,19 @@ class Streams:
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self._seed_of(name), spawn_key=words)))
 
     def many(self, names: Sequence[tuple[Name, ...]]) -> list[np.random.Generator]:
-        """Return `self(*name)` for each of `names`, none of them of the scene; ten times faster for dozens of names."""
+        """Return `self(*name)` for each of `names`, ten times faster for dozens; scene streams are not allowed."""
         if len(names) < _FEW:
             return [self(*name) for name in names]
         digests = b"".join(map(_digest, names))
         return generators(self.seed, np.frombuffer(digests, "<u4").reshape(len(names), -1).astype(np.uint32))
 
     def key(self, *name: Name) -> int:
-        """Return a 64-bit key for this name, as an argument of `uniform` and `uniforms`."""
+        """Return the 64-bit key of this name, for use as an argument of `uniform` and `uniforms`."""
         return int.from_bytes(blake2b(_spelt((self._seed_of(name), *name)), digest_size=8).digest(), "little")
 
 
 def _digest(name: tuple[Name, ...]) -> bytes:
-    """Return the 16-byte hash of a name; the hash and the seed of the run together seed the generator."""
+    """Return the 16-byte hash of a name; this hash and the seed of the run seed the generator."""
     return blake2b(_spelt(name), digest_size=16).digest()
 
 
@@ -83,7 +85,7 @@ def _plain(name: Name) -> Name:
 
 
 def mix(key: int, counter: int) -> int:
-    """Return the 64-bit key of the item with index `counter` (0 or more) of a keyed family."""
+    """Return the 64-bit key with index `counter` (0 or more) of the family of keys that `key` determines."""
     x = (key + _GOLDEN * (counter + 1)) & _MASK
     x = ((x ^ (x >> 30)) * _MIX_1) & _MASK
     x = ((x ^ (x >> 27)) * _MIX_2) & _MASK
@@ -91,7 +93,7 @@ def mix(key: int, counter: int) -> int:
 
 
 def uniform(key: int, counter: int) -> float:
-    """Return the random number with index `counter` of a keyed family, uniform in the open interval (0, 1)."""
+    """Return the random number with index `counter` for `key`, uniformly distributed in the open interval (0, 1)."""
     x = (key + _GOLDEN * (counter + 1)) & _MASK  # `mix`, without the call
     x = ((x ^ (x >> 30)) * _MIX_1) & _MASK
     x = ((x ^ (x >> 27)) * _MIX_2) & _MASK
@@ -99,7 +101,7 @@ def uniform(key: int, counter: int) -> float:
 
 
 def mixes(key: int | Keys, counter: IntArray) -> Keys:
-    """Vectorised `mix`, which broadcasts keys against counters."""
+    """Vectorised `mix`; keys are broadcast against counters."""
     with np.errstate(over="ignore"):
         x = np.asarray(key, np.uint64) + np.uint64(_GOLDEN) * (counter.astype(np.uint64) + np.uint64(1))
         x = (x ^ (x >> np.uint64(30))) * np.uint64(_MIX_1)
@@ -109,7 +111,7 @@ def mixes(key: int | Keys, counter: IntArray) -> Keys:
 
 
 def uniforms(key: int | Keys, counter: IntArray) -> Array:
-    """Vectorised `uniform`, with bit-identical numbers."""
+    """Vectorised `uniform`, with bit-identical results."""
     return ((mixes(key, counter) >> np.uint64(12)).astype(np.float64) + 0.5) * _STEP
 
 
@@ -124,9 +126,10 @@ _SHIFT = np.uint32(16)
 def generators(seed: int, keys: Words) -> list[np.random.Generator]:
     """Return a generator for each spawn key [n, 4], equal to a new `PCG64(SeedSequence(seed, spawn_key=key))`.
 
-    Seeding takes longer than drawing a batch, and most of that time is spent in `SeedSequence`. Its algorithm, which
-    NumPy keeps stable, is O'Neill's `seed_seq_fe`
-    (https://www.pcg-random.org/posts/developing-a-seed_seq-alternative.html); here it runs over an array of keys.
+    Seeding a generator takes longer than drawing a batch, and most of this time is spent in `SeedSequence`. The
+    algorithm of `SeedSequence`, which NumPy keeps stable, is O'Neill's `seed_seq_fe`
+    (https://www.pcg-random.org/posts/developing-a-seed_seq-alternative.html); here the algorithm is vectorised over
+    keys.
     """
     known = [cast(np.random.SeedSequence, _Known(own)) for own in _states(seed, keys)]  # typed too narrowly by NumPy
     return [np.random.Generator(np.random.PCG64(own)) for own in known]
@@ -144,7 +147,7 @@ class _Known(np.random.bit_generator.ISeedSequence):
 
 
 def _states(seed: int, keys: Words) -> Keys:
-    """`SeedSequence(seed, spawn_key=key).generate_state(4, uint64)` for each key: [n, 4]."""
+    """Return `SeedSequence(seed, spawn_key=key).generate_state(4, uint64)` for each key, as an array [n, 4]."""
     words_of_seed = max(_POOL, -(-int(seed).bit_length() // 32))
     before, after = _constants(_INIT_A, _MULT_A, _POOL * words_of_seed, _POOL * _POOL).reshape(2, _POOL, _POOL)
     hashed = _hashed(keys[:, :, None], before, after) * _MIX_R
@@ -163,6 +166,6 @@ def _hashed(words: Words, before: Words, after: Words) -> Words:
 
 @cache
 def _constants(init: int, mult: int, skipped: int, count: int) -> Words:
-    """Constants [2, count] of the hashes after the first `skipped` ones: for XOR before, and for multiplying after."""
+    """Constants [2, count] of the hash steps after the first `skipped`: first XOR, then multiply."""
     powers = [init * pow(mult, power, 2**32) % 2**32 for power in range(skipped, skipped + count + 1)]
     return np.array([powers[:-1], powers[1:]], np.uint32)

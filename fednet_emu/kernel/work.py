@@ -1,8 +1,8 @@
-"""Exact integer amounts of transmitted data, in a unit so small that every rate is a multiple of this unit.
+"""Amounts of transmitted data as exact integers, in units so small that every rate is a whole number of units per ns.
 
 A transfer of b bits is b * BIT units of work; a rate of r bit/s completes `work_per_ns(r)` units per nanosecond. Sums
-over thousands of fading blocks and changes of the active set have no rounding errors, and the end of a transfer does
-not depend on how often its progress is updated.
+over thousands of fading blocks, and over changes of the set of active transfers, have no rounding errors. The end time
+of a transfer therefore does not depend on how often its progress is updated.
 """
 
 from __future__ import annotations

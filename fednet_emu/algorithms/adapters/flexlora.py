@@ -1,12 +1,12 @@
-"""FlexLoRA: the server averages the products B_k A_k, and factorises the mean again for devices of several ranks.
+"""FlexLoRA: the server averages the LoRA products B_k A_k, and factorises the mean for devices with several ranks.
 
 Bai, Chen, Qian, Yao, Li: "Federated Fine-tuning of Large Language Models under Heterogeneous Tasks and Client
 Resources", NeurIPS 2024, https://arxiv.org/abs/2402.11505
 
-M = sum p_k B_k A_k = U S V'. A device of rank r starts from B = U_r S_r and A = V_r', the best approximation of M with
-rank r: the error is the root of the sum of the squares of the remaining singular values (Eckart and Young, 1936).
+Let M = sum p_k B_k A_k, with the singular value decomposition M = U S V'. A device of rank r starts from B = U_r S_r
+and A = V_r', whose product is the best approximation of M with rank r (Eckart and Young, 1936).
 
-Differences from the paper: the server, too, keeps M only up to the rank of the model's adapters. All devices use the
+Differences from the paper: the server also keeps M only up to the rank of the model's adapters. All devices use the
 factor alpha / rank of the global model. Trained parameters outside adapters are averaged.
 """
 
@@ -23,7 +23,7 @@ from fednet_emu.learning.models.low_rank import Adapters, Factors, Part
 
 
 class FlexLora(Ranked):
-    """The server averages the products of the factors, and splits the mean by its singular value decomposition."""
+    """The server averages the devices' products B_k A_k; a singular value decomposition factorises the mean."""
 
     kind = "flexlora"
 
@@ -39,9 +39,10 @@ class FlexLora(Ranked):
 
 
 def split(own: Sequence[Factors], weights: Sequence[float], rank: int) -> Factors:
-    """Return the rank-`rank` factors whose product is nearest to the weighted sum of products B A [m, n], not formed.
+    """Return the factors B and A of rank `rank` whose product is nearest to the weighted sum of products B A [m, n].
 
-    Columns of B [m, rank] have descending singular values as norms, rows of A [rank, n] norm 1.
+    The sum itself is never computed. The norms of the columns of B [m, rank] are the singular values in descending
+    order; the rows of A [rank, n] have norm 1.
     """
     left, right = (
         torch.linalg.qr(torch.cat(stacked, 1))

@@ -1,4 +1,4 @@
-"""FLoRA: each device adds the exact products of all devices' adapters to its weights.
+"""FLoRA: each device adds the weighted sum of the products B_k A_k of all devices' adapters to its weights.
 
 Wang, Shen, He, Sun, Wang, Lyu, Li: "FLoRA: Federated Fine-Tuning Large Language Models with Heterogeneous Low-Rank
 Adaptations", NeurIPS 2024, https://arxiv.org/abs/2409.05976
@@ -8,9 +8,9 @@ for any ranks. Each device adds (alpha / rank) B A to its own copy of the weight
 
 Differences from the paper: a device that missed rounds receives all stacks that it lacks when it takes part again, or
 the weights themselves if these have fewer scalars. New adapters have one A for all devices, of which each device takes
-the rows up to its rank; A is drawn from a shared seed, and needs no transmission. A first B that is not zero is added
-before the first round. All devices use the factor alpha / rank of the global model. Trained parameters outside adapters
-are averaged, and sent in each round.
+the rows up to its rank. A is drawn from a shared seed, so it is not transmitted. If the initial B is not zero, B A is
+added to the weights before the first round. All devices use the factor alpha / rank of the global model. Trained
+parameters outside adapters are averaged, and sent in each round.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fednet_emu.learning.models.low_rank import Adapters, Factors, Part
 
 
 class Flora(Ranks):
-    """The server stacks the adapters; devices add the stacks' product to their weights, and start new adapters."""
+    """The server stacks the adapters; devices add the product of the stacks to their weights and start new adapters."""
 
     kind = "flora"
     excludes = (
@@ -56,7 +56,8 @@ class Flora(Ranks):
             start = {part: fed.defer(part.only, w) for part in dict.fromkeys(parts)}
             own = [(part, start[part]) for part in parts]
             lacks = np.minimum(size - has, base.size).tolist()
-            # a message has the size of the stacks, not their values, because devices train on the server's base weights
+            # the message has the size of the stacks but not their values, because devices train on the server's base
+            # weights
             sent = {n: fed.defer(rest.take, w, size=rest.size + n) for n in dict.fromkeys(lacks)}
             message = partial(own_message, lacks, sent)
             arrived = yield from self.round(fed, t, message, self.client, own, base, has, size, down=down, up=w.size)
@@ -79,10 +80,11 @@ class Flora(Ranks):
         has: IntArray,
         size: int,
     ) -> Process:
-        """Process of device `k`: add the stacks to its weights, which then equal the server's; train and send adapters.
+        """Process of device `k`: train from the weights, to which the received stacks are added, and send the adapters.
 
         `own` holds each device's part of the model and the values of this part. `base` holds the server's weights,
-        `has` [devices] the number of stack scalars sent to each device, and `size` the number in all stacks so far.
+        which equal the device's weights. `has` [devices] holds the number of stack scalars sent to each device, and
+        `size` is the number of scalars in all stacks so far.
         """
         has[k.index] = size
         part, start = own[k.index]
@@ -94,9 +96,9 @@ class Flora(Ranks):
 def grown(
     adapters: Adapters, base: Tensor, parts: Sequence[Part], models: Sequence[Tensor], weights: Sequence[int]
 ) -> Tensor:
-    """Return `base` [base_size] plus the product of the stack of all devices' adapters, each A scaled by its weight.
+    """Return the weights `base` [base_size] plus the weighted sum of the products B A of all devices' adapters.
 
-    Each model has the size of its part. The weights are normalised to a sum of 1.
+    `models` holds the values of the `parts`. The `weights` are normalised to a sum of 1.
     """
     whole = (part.padded(model, len(adapters.others)) for part, model in zip(parts, models, strict=True))
     share = [weight / sum(weights) for weight in weights]

@@ -3,8 +3,8 @@
 Cho, Liu, Xu, Fahrezi, Joshi: "Heterogeneous LoRA for Federated Fine-tuning of On-Device Foundation Models", EMNLP 2024,
 https://arxiv.org/abs/2401.06432
 
-Differences from the paper: ranks are constant (no self-pruning). The weight of a device is the joint norm of all its
-products B_k A_k. With `per_row`, rows that a device lacks do not count as zeros.
+Differences from the paper: ranks are constant (no self-pruning). The weight of a device is the Frobenius norm over all
+its products B_k A_k together. With `per_row`, adapter rows that a device lacks do not count as zeros.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class HetLora(Ranked):
 
 
 def norms(adapters: Adapters, models: Tensor) -> Tensor:
-    """Joint norm [n] of all products B A of each of the `models` [n, P]; all ones if every norm is zero."""
+    """Frobenius norm [n] over all products B A of each of the `models` [n, P]; all ones if every norm is zero."""
     squares = [
         sum(((its.b.T @ its.b) * (its.a @ its.a.T)).sum() for its in adapters.factors(model)) for model in models
     ]

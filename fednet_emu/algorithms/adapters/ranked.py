@@ -1,4 +1,4 @@
-"""Rounds in which each device holds the adapters of the server's model up to its own rank."""
+"""Rounds in which each device holds the server's LoRA adapters up to the rank of the device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fednet_emu.learning.models.low_rank import Adapters, Part
 
 
 class Ranks(Synchronous):
-    """A device of rank r has the first r rows of each A and columns of each B, and all parameters outside adapters.
+    """A device of rank r has the first r rows of each A, the first r columns of each B, and all other parameters.
 
     The device trains and sends these parameters. Rows and columns that it lacks stay zero.
     """
@@ -46,7 +46,7 @@ class Ranks(Synchronous):
 
 
 class Ranked(Ranks):
-    """The server holds the adapters, and sends each device its part of them."""
+    """An algorithm whose server holds the full adapters, and sends each device the part up to the device's rank."""
 
     def run(self, fed: Federation) -> Process:
         adapters, w = Adapters(fed.task.model), fed.initial_model()
@@ -70,7 +70,7 @@ class Ranked(Ranks):
     def merged(
         self, adapters: Adapters, w: Tensor, parts: Sequence[Part], models: Sequence[Tensor], weights: Sequence[int]
     ) -> Tensor:
-        """Return the model [P] after a round, from trained parts of at least one device and their sample counts."""
+        """Return the model [P] after a round, from the trained parts and the sample counts of at least one device."""
 
 
 def own_message(keys: Sequence[Any], sent: Mapping[Any, Deferred], k: Device) -> Deferred:

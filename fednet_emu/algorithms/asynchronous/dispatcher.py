@@ -1,4 +1,4 @@
-"""The dispatcher of asynchronous algorithms, which keeps a fixed number of devices busy."""
+"""Dispatcher of asynchronous algorithms: it keeps a fixed number of devices busy."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from fednet_emu.federation.rounds import is_standstill
 
 
 class Concurrent(LocalTraining):
-    """An algorithm that keeps several devices busy at all times, each with the model that it received when invited."""
+    """An algorithm that keeps several devices busy; each trains the model that was current when it was invited."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
     asynchronous: ClassVar[bool] = True
 
     deadline_s: float | None = Field(None, gt=0)
-    """Maximum time from the invitation of a device to its reply (simulated s); after that the device is cancelled, and
-    another one is invited. Null waits for every device."""
+    """Maximum time from the invitation of a device to its reply (simulated s); later, the device is cancelled, and
+    another device is invited. Null sets no limit."""
     concurrency: int = Field(10, gt=0)
     """Number of busy devices: the server invites this number at the start, and one more device after each reply or
-    loss. There are fewer if fewer devices have samples or are present."""
+    loss. Fewer are busy if fewer devices have samples or are present."""
 
     def participants(self, count: int) -> int:
         return min(self.concurrency, count)
 
     def next(self, fed: Federation, t: int, w: Deferred, client: Client) -> Process:
-        """Keep devices busy with model `w` of version `t` until one replies; the value of the process is its `Arrival`.
+        """Keep devices busy with model `w` of version `t` until one replies; the process returns this `Arrival`.
 
-        A device runs `client(fed, k, w, n)` at its nth invitation, from n = 0.
+        At its invitation number n, counted from 0, device `k` runs `client(fed, k, w, n)`.
         """
         dispatcher = fed.state(Dispatcher, lambda: Dispatcher(fed, self.concurrency, self.deadline_s, self.plan))
         arrival: Arrival = yield from dispatcher.next(t, w, client)
@@ -54,17 +54,17 @@ class Arrival(NamedTuple):
     payload: Deferred
     version: int  # version of the model that the device received
     arrived_s: float
-    tries: int  # number of replies and losses since the previous reply, including this reply
+    tries: int  # number of lost replies since the previous reply, plus 1
 
 
 class Dispatcher:
     """Invites devices, and returns their replies one by one.
 
     The next device is drawn uniformly among the idle devices that are present; if none is present, the first that
-    returns is taken. A lost or late reply only lets the server invite another device. Replies that arrive at the same
+    returns is taken. After a lost or late reply the server invites another device. Replies that arrive at the same
     instant are returned in the order of devices. New devices are invited only after all of these replies, so that they
-    receive a model that includes them. Without mobility, a device out of reach is not invited again. The question
-    `dispatch` of `Federation.outside` replaces the random draw.
+    receive a model that includes them. Without mobility, a device out of reach is not invited again. If the caller of
+    the run answers the question `dispatch` (`Federation.outside`), the answer replaces the random draw.
     """
 
     def __init__(self, fed: Federation, concurrency: int, deadline_s: float | None, plan: SgdPlan) -> None:
@@ -75,15 +75,15 @@ class Dispatcher:
         self._came: deque[Arrival] = deque()
         self._trips = self._draws = self._tries = self._ended = 0
         self._fruitful_s = fed.now_s
-        self._started: list[Started] = []  # all trips, including those that have ended
-        self._since: dict[int, int] = {}  # for each busy device, the number of trips that had ended when it was invited
+        self._started: list[Started] = []  # processes of all invitations, including those that have ended
+        self._since: dict[int, int] = {}  # by busy device: number of invitations that had ended when it was invited
         self._history: History | None = None
         if "dispatch" in fed.outside.questions:
             self._history = History(fed, ())
             self._work = RoundWork(fed, plan, fed.task.model.size, fed.task.model.size)
 
     def next(self, version: int, w: Deferred, client: Client) -> Process:
-        """Keep devices busy running `client` with model `w` of version `version`, until there is an `Arrival`."""
+        """Keep devices busy running `client` with model `w` of version `version` until a reply arrives; return it."""
         self._version, self._asked_to = version, (w, client)
         while not self._came:
             if not self._left:
@@ -113,7 +113,7 @@ class Dispatcher:
             raise Deadlock(self._fed.now_s, f"the server waits for an answer; {self._tries} in a row were lost")
 
     def _trip(self) -> Process:
-        """Invite a device as soon as one is available, with the latest model of that time."""
+        """Wait until a device is available, and invite it with the model that is the latest then."""
         k = yield from self._somebody()
         version, number = self._version, self._asked[k.index]
         self._asked[k.index] += 1
@@ -141,7 +141,7 @@ class Dispatcher:
                     return k
 
     def _decided(self, there: list[Device], number: int, history: History) -> Process:
-        """The next device, in a list: the choice of the run's caller, or a random one if the caller returns None."""
+        """The next device, in a list: the choice of the run's caller, or a random device if the caller returns None."""
         fed, rng = self._fed, self._fed.streams("cohort", "asked", number)
         idle = np.array([k.index for k in there if k.index in self._idle])
         if not len(idle):
@@ -157,7 +157,7 @@ class Dispatcher:
 
 
 def record_arrival(fed: Federation, step: int, arrival: Arrival) -> int:
-    """Add a reply to the series `activations`; return its staleness when the server makes version `step` + 1."""
+    """Add a reply to the series `activations`; return the staleness of the reply, for a server at version `step`."""
     staleness = step - arrival.version
     k, arrived_s = arrival.device.index, arrival.arrived_s
     fed.ledger.record("activations", step=step + 1, device=k, arrived_s=arrived_s, staleness=staleness)

@@ -4,7 +4,7 @@ Xie, Koyejo, Gupta: "Asynchronous Federated Optimization", 2019, https://arxiv.o
 
 - a worker receives (w_t, t), minimises f(w) + rho / 2 |w - w_t|^2 by SGD on its own samples: `client`;
 - at each reply of a worker, w <- (1 - alpha_t) w + alpha_t w_k with alpha_t = alpha s(staleness): `run`;
-- meanwhile the scheduler triggers further workers: `next`.
+- meanwhile the scheduler triggers other workers: `next`.
 
 Differences from the paper:
 
@@ -25,15 +25,16 @@ from fednet_emu.federation import Deferred, Device, Federation, Process
 
 
 class FedAsync(Concurrent):
-    """The server mixes each arriving model into its own, with less weight for stale models; each mixing is a round."""
+    """The server mixes each arriving model into its own, and gives stale models less weight; each mix is a round."""
 
     kind = "fedasync"
     alpha: float = Field(0.6, ge=0, le=1)
     """Mixing weight of a fresh model; 0.6 in the paper's experiments."""
     staleness: AnyStaleness = Constant()
-    """Factor of `alpha` as a function of staleness, the number of server versions since the device got its model."""
+    """Factor by which `alpha` is multiplied, as a function of staleness: server versions since the device got its
+    model."""
     rho: float = Field(0.0, ge=0)
-    """Factor of the proximal term rho / 2 |w - w_t|^2, which keeps a device's model near the received model w_t."""
+    """Factor rho of the proximal term rho / 2 |w - w_t|^2, which keeps a device's model near the received model w_t."""
 
     def answers(self, count: int) -> int:
         return 1
@@ -49,6 +50,6 @@ class FedAsync(Concurrent):
 
     def client(self, fed: Federation, k: Device, w: Deferred, n: int) -> Process:
         training = k.train(w, self.plan, n, prox=self.rho)
-        del w  # frees the model as soon as the training no longer needs it
+        del w  # lets the model be freed as soon as the training no longer needs it
         trained = yield training
         return trained.params

@@ -3,14 +3,14 @@
 Nguyen, Malik, Zhan, Yousefpour, Rabbat, Malek, Huba: "Federated Learning with Buffered Asynchronous Aggregation",
 AISTATS 2022, https://proceedings.mlr.press/v151/nguyen22b.html, Algorithm 1:
 
-- a client receives w, makes local steps of SGD, and sends the difference delta of the two models: `client`;
-- the server adds up deltas until it has K, then w <- w + server_lr (sum of s(staleness) delta) / K: `run`;
+- a client receives w, takes local steps of SGD, and sends the difference delta of the two models: `client`;
+- the server adds up K deltas, and then sets w <- w + server_lr (sum of s(staleness) delta) / K: `run`;
 - clients are sampled asynchronously, so that `concurrency` of them are busy: `next`.
 
 Differences from the paper:
 
-- delta is the new model minus the old one, and is added. Running statistics, as of batch norm, are sent unchanged, and
-  the server takes their mean, weighted by staleness.
+- delta is the new model minus the old model, so it is added instead of subtracted. Running statistics (batch norm) are
+  sent unchanged, and the server takes their mean, weighted by staleness.
 - There is no secure aggregation and no differential privacy; the buffer is on the server.
 - Lost or late replies are left out, and their clients can be invited again.
 """
@@ -25,16 +25,17 @@ from fednet_emu.federation import Deferred, Device, Federation, Process, Reply, 
 
 
 class FedBuff(Concurrent):
-    """The server takes a step along the mean of each `buffer_size` arriving updates; each such step is a round."""
+    """After every `buffer_size` arriving updates the server takes a step along their mean; each step is a round."""
 
     kind = "fedbuff"
     buffer_size: int = Field(10, gt=0)
-    """Number of updates for one step of the server, the paper's K; 10 in its experiments."""
+    """Number of updates for one step of the server (K in the paper); 10 in the paper's experiments."""
     server_lr: float = Field(1.0, ge=0)
     """Step size of the server, by which it multiplies the mean update."""
     staleness: AnyStaleness = Polynomial(a=0.5)
     """Weight of an update as a function of staleness, the number of server steps since the device got its model; by
-    default 1 / sqrt(1 + staleness), as in the paper's experiments. The mean divides by K, whatever the weights."""
+    default 1 / sqrt(1 + staleness), as in the paper's experiments. The weighted sum is divided by K, not by the sum of
+    the weights."""
 
     def answers(self, count: int) -> int:
         return self.buffer_size
@@ -52,6 +53,6 @@ class FedBuff(Concurrent):
 
     def client(self, fed: Federation, k: Device, w: Deferred, n: int) -> Process:
         training = k.train(w, self.plan, n, difference=True)
-        del w  # frees the model as soon as the difference no longer needs it
+        del w  # lets the model be freed as soon as the difference no longer needs it
         delta = yield training
         return Reply(delta, since=0)

@@ -2,15 +2,15 @@
 
 Wu, He, Lin, Mao, Maple, Jarvis: "SAFA: A Semi-Asynchronous Protocol for Fast Federated Learning with Low Overhead",
 IEEE Transactions on Computers, 2021, https://arxiv.org/abs/1910.01355. In round t, the version v of a device is the
-round in which the server last received its model in time (0 at the start). The steps of a round:
+round in which the server last received a model of the device in time (0 at the start). The steps of a round:
 
 - lag-tolerant distribution: devices that are up to date (v = t - 1) or deprecated (v < t - tau) receive W(t-1) and
-  start from it; tolerable devices (t - tau <= v < t - 1) continue with their own model: `_distribute`;
+  start from it; tolerable devices (t - tau <= v < t - 1) continue with their own models: `_distribute`;
 - compensatory first-come-first-merge selection: the first ceil(C M) models to arrive are picked. Models of devices that
-  were picked last time are picked only if the others do not fill the quota by the end of the round. All further models
-  that arrive are undrafted: `_select`;
-- discriminative aggregation in three steps: the cache, which has one entry per device, takes the picked models, and
-  W(t-1) for the deprecated devices; W(t) is the mean of the cache, weighted by samples; finally the cache takes the
+  were picked in the previous round are picked only if the other models do not fill the quota by the end of the round.
+  All other models that arrive are called undrafted: `_select`;
+- discriminative aggregation in three steps: the cache, which has one entry per device, stores the picked models, and
+  W(t-1) for the deprecated devices; W(t) is the mean of the cache, weighted by samples; finally the cache stores the
   undrafted models (bypass): `run`.
 
 Differences from the paper:
@@ -18,8 +18,8 @@ Differences from the paper:
 - The lag is counted as on the authors' page (v < t - tau); their code tolerates one more round.
 - A device that is still training when the round ends continues, and its model counts in the round in which it arrives.
   In the authors' code every device that does not crash finishes in the round.
-- A device whose upload was lost keeps its trained model, and trains that model further while tolerable. A device whose
-  download was lost continues in the next round from its own model.
+- A device whose upload was lost keeps its trained model, and trains that model further while the device is tolerable. A
+  device whose download was lost continues in the next round from its own model.
 - Devices that are absent when a round begins are not invited. If such a device is deprecated, its cache entry is
   replaced, and a model that it still sends is refused until the device has received a new one.
 - A deprecated device that is still busy is cancelled. Cache entries start as the initial model.
@@ -42,14 +42,14 @@ from fednet_emu.federation import Deferred, Delivery, Device, Federation, Inbox,
 
 @dataclass(slots=True)
 class Client:
-    """A device, with its own state and its state at the server."""
+    """The state of one device, on the device and at the server."""
 
     device: Device
     w: Deferred  # the model on the device
     entry: Deferred  # the device's entry in the cache of the server
     version: int = 0  # round of its latest model that arrived in time, or of its latest synchronisation
     base: int = 0  # version of the latest model that the device received
-    was_picked: bool = False  # True if the device's model was picked in the latest round
+    was_picked: bool = False  # True if the device's model was picked in the previous round
     trips: int = 0  # number of times that the device has trained
     at_work: Started | None = None  # the device's running process
 
@@ -59,7 +59,7 @@ Came = tuple[Client, Delivery]
 
 
 class Safa(LocalTraining):
-    """Each round ends when a quota of models has arrived; slow devices continue across rounds, up to a maximum lag."""
+    """A round ends when a quota of models has arrived; slow devices continue in later rounds, up to a maximum lag."""
 
     deadline_s: float | None = Field(None, gt=0)
     """Maximum duration of a round, the paper's T_lim (simulated s). A late device continues, and counts in a later
@@ -93,7 +93,7 @@ class Safa(LocalTraining):
     def _distribute(
         self, fed: Federation, clients: Sequence[Client], present: Sequence[Device], w: Deferred, t: int, inbox: Inbox
     ) -> list[Client]:
-        """Start all idle devices that are present, with W(t-1) where they must synchronise; return deprecated ones."""
+        """Start all idle present devices, with W(t-1) if they must synchronise; return the deprecated devices."""
         there, deprecated = {k.index for k in present}, []
         for client in clients:
             is_deprecated = client.version < t - self.lag_tolerance
@@ -125,7 +125,7 @@ class Safa(LocalTraining):
         inbox.put(k.index, (client, answer))
 
     def _select(self, fed: Federation, clients: Sequence[Client], inbox: Inbox, t: int) -> Process:
-        """Wait until models of devices that were not picked last time fill the quota, or until the round ends."""
+        """Wait until devices that were not picked in the previous round fill the quota, or the round ends."""
         quota = math.ceil(round(self.fraction * len(clients), 9))
         picked: list[Came] = []
         others: list[Came] = []
@@ -161,9 +161,9 @@ class Safa(LocalTraining):
 
 
 def mean(w: Tensor, entries: Sequence[Tensor], shares: Sequence[float]) -> Tensor:
-    """Return the mean of the `entries`, each [P], weighted by `shares`.
+    """Return the mean of the cache `entries`, each [P], weighted by `shares`.
 
-    The mean is `w` [P] plus the weighted differences to `w`, so that entries equal to `w` leave it bit-identical.
+    The mean is `w` [P] plus the weighted differences from `w`, so it is bit-identical to `w` if all entries are.
     """
     update = w.new_zeros(w.shape)
     for entry, share in zip(entries, shares, strict=True):

@@ -1,4 +1,4 @@
-"""Weights of stale updates: the functions s(tau) of FedAsync, which include the weights of FedBuff.
+"""Weights of stale updates: the functions s(tau) of FedAsync. FedBuff uses one of these functions.
 
 Xie, Koyejo, Gupta: "Asynchronous Federated Optimization", 2019, https://arxiv.org/abs/1903.03934
 """
@@ -15,11 +15,11 @@ from fednet_emu.component.slot import Slot, kinds
 
 
 class Staleness(Component):
-    """The weight of an update as a function of its staleness: 1 for a fresh update, and never increasing."""
+    """The weight of an update as a non-increasing function of its staleness; 1 for a fresh update."""
 
     @abstractmethod
     def weight(self, tau: int) -> float:
-        """Return the weight s(`tau`) of an update to the model of `tau` versions ago."""
+        """Return the weight s(`tau`) of an update that was trained from the model `tau` versions ago."""
 
 
 class Constant(Staleness):
@@ -40,7 +40,7 @@ class Polynomial(Staleness):
 
 
 class Hinge(Staleness):
-    """The weight is 1 up to a staleness of b, and 1 / (a (tau - b) + 1) from there on."""
+    """The weight is 1 up to a staleness of b, and 1 / (a (tau - b) + 1) for a larger staleness tau."""
 
     a: float = Field(10.0, ge=0)
     """Factor a, which sets how fast the weight falls beyond the staleness b; 10 in the paper's experiments."""

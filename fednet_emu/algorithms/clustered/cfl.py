@@ -1,11 +1,11 @@
-"""CFL: federated averaging that splits a cluster of clients in two when their updates disagree.
+"""CFL: federated averaging that splits a cluster of clients in two if their updates have different directions.
 
 Sattler, Müller, Samek: "Clustered Federated Learning: Model-Agnostic Distributed Multitask Optimization under Privacy
 Constraints", IEEE TNNLS 2021, https://arxiv.org/abs/1910.01991, Algorithms 1 (bipartition) and 5
 
 Differences from the paper: a cluster is split only in a round in which the updates of all its members arrive, because
-the split needs the similarities between all of them. The paper's further test of a split (its parameter gamma) is left
-out, and the models before each split are not kept.
+the split needs the similarities between all of them. The paper's second condition for a split (with the parameter
+gamma) is left out, and the models before each split are not stored.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ Cluster = tuple[int, ...]
 
 
 class Cfl(Synchronous):
-    """Each cluster averages its own model; a cluster with a small mean update but a large single update is split."""
+    """Each cluster trains one model, and is split if its mean update is small but one member's update is large."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "plans"})
     stationary: float = Field(gt=0)
     """Maximum norm of a cluster's mean update at which the cluster counts as stationary (epsilon_1). Only stationary
     clusters are split."""
     split: float = Field(gt=0)
-    """Norm that the largest update of a member must exceed for its cluster to be split (epsilon_2)."""
+    """A cluster is split only if the largest update norm of its members exceeds this threshold (epsilon_2)."""
     record_every: int = Field(10, gt=0)
     """Number of rounds between two records of the clusters in the series `clusters` and `agreement`."""
 
@@ -64,14 +64,14 @@ class Cfl(Synchronous):
     def after(
         self, fed: Federation, cluster: Cluster, w: Deferred, arrived: dict[Device, Deferred]
     ) -> list[tuple[Cluster, Deferred]]:
-        """Return the cluster with its new model; if it is split, return its two halves, both with that model."""
+        """Return the cluster with its new model; after a split, return both halves, each with the new model."""
         came = [k for k in arrived if k.index in cluster]
         if not came:
             return [(cluster, w)]
         params, weights, n = [arrived[k] for k in came], [k.n_samples for k in came], fed.task.model.n_trainable
         if len(came) < len(cluster) or len(cluster) < 2:
             return [(cluster, fed.accumulate(average, params, w, weights))]
-        new = fed.defer(mean_of, w, params, weights)  # all models at once, since they are compared with each other
+        new = fed.defer(mean_of, w, params, weights)  # needs all models at once, to compare them with each other
         mean, longest = fed.read(fed.defer(lengths, w, params, weights, n, size=2), (np.inf, 0.0))
         fed.record("updates", first=cluster[0], members=len(cluster), mean=mean, longest=longest)
         if not (mean < self.stationary and longest > self.split):
@@ -82,7 +82,7 @@ class Cfl(Synchronous):
 
 
 def mean_of(w: Tensor, arrived: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
-    """Return the weighted mean [P] of the models `arrived`, each [P]: `w` plus the weighted mean of the updates."""
+    """Return the weighted mean [P] of the models `arrived`, each [P], as `w` plus the weighted mean of the updates."""
     mean: Tensor = accumulated(average(w, weights), arrived)
     return mean
 
@@ -92,7 +92,7 @@ def lengths(
 ) -> tuple[float, float]:
     """Return the norm of the weighted mean of the updates `arrived` - `w`, each [P], and the maximum norm of an update.
 
-    Only the first `n` entries count, so that running statistics are left out; None counts all entries.
+    Only the first `n` entries of an update are used, which excludes running statistics; None uses all entries.
     """
     w, arrived = w[:n], [w_k[:n] for w_k in arrived]
     return float((mean_of(w, arrived, weights) - w).norm()), max(float((w_k - w).norm()) for w_k in arrived)

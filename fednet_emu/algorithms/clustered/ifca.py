@@ -3,8 +3,9 @@
 Ghosh, Chung, Yin, Ramchandran: "An Efficient Framework for Clustered Federated Learning", NeurIPS 2020,
 https://arxiv.org/abs/2006.04088, Algorithm 1 with model averaging (option II)
 
-Differences from the paper: a device chooses its model on all its samples. The first model is initialised as usual; each
-further model is a copy of the first with the entries of each parameter shuffled, not an independent initialisation.
+Differences from the paper: a device compares the losses of the models on all its samples. The first model is
+initialised as usual; each further model is a copy of the first with the entries of each parameter shuffled, not an
+independent initialisation.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Ifca(Synchronous):
-    """In each round a cohort receives all models; each device trains the best model, and reports the model's index."""
+    """A cohort receives all models; each device trains the model with the lowest loss, and also sends its index."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "plans"})
     clusters: int = Field(gt=0)
@@ -63,12 +64,12 @@ class Ifca(Synchronous):
 
 
 def lowest(losses: Sequence[float]) -> int:
-    """Return the index of the smallest loss; 0 if every loss is unknown."""
+    """Return the index of the smallest loss; 0 if no loss is known."""
     return int(np.argmin(losses))
 
 
 def best(model: FlatModel, vectors: Sequence[Tensor], x: Tensor, y: Tensor) -> int:
-    """Return the index of the vector with the smallest mean loss on samples `x` [n, ...], `y` [n]; 0 if n = 0."""
+    """Return the index of the model with the smallest mean loss on samples `x` [n, ...], `y` [n]; 0 if n = 0."""
     if not len(y):
         return 0
     return lowest([score_samples(model, vector, x, y).pooled().loss for vector in vectors])
@@ -80,7 +81,7 @@ def picked(choice: int, vectors: Sequence[Tensor]) -> Tensor:
 
 
 def averaged(w: Tensor, number: int, choices: Sequence[int]) -> Accumulation:
-    """Return the mean of the received models [P] whose choice is `number`; `w` if no device chose `number`."""
+    """Return the mean [P] of the models from devices that chose index `number`; `w` if no device chose this index."""
     update, share = torch.zeros_like(w), 1 / max(choices.count(number), 1)
     for choice in choices:
         w_k = yield

@@ -1,7 +1,8 @@
-"""Admission: sets of senders that can all be decoded when they send together, and the powers of these senders.
+"""Admission control: sets of senders that can all be decoded when they send together, and the powers that they need.
 
-Finding the largest such set is NP-hard, so sets are grown greedily, or taken from a colouring of the graph of pairs
-that cannot send together. Powers are the lowest at which all members of a set are decoded (see `power_control`).
+Finding the largest set of such senders is NP-hard, so sets are grown greedily, or taken from a colouring of the graph
+of pairs that cannot send together. Powers are the lowest at which all members of a set are decoded (see
+`power_control`).
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ class CandidateSenders:
     residual: float = 1.0  # fraction of a decoded signal that still interferes; 1 without cancellation
 
     def joint_powers(self, members: Sequence[int]) -> Array | None:
-        """Lowest powers [members], as fractions of full power, at which all members are decoded together; else None.
+        """Lowest powers [members], as fractions of full power, at which all members are decoded; None if impossible.
 
-        With cancellation, the stronger of two senders at one receiver is decoded first: the weaker sender interferes
-        with the stronger one at full power, and the stronger one with the weaker one only by its residual.
-        Ignored here: fading.
+        With interference cancellation, the stronger of two senders at one receiver is decoded first. The stronger
+        sender is decoded against the full signal of the weaker sender, the weaker sender only against the residual of
+        the stronger. Ignored here: fading.
         """
         gain = self.snr[np.ix_(members, members)]
         receiver, own = np.array([self.receiver[i] for i in members]), np.diagonal(gain)
@@ -48,10 +49,10 @@ class CandidateSenders:
 
 
 def candidate_senders(fed: Federation, sinr_db: float | None = None, margin_db: float = 0.0) -> CandidateSenders:
-    """Return all devices as uplink senders at full power, to decide which of them may send together now.
+    """Return the uplinks of all devices at full power, from which admission decides who may send together now.
 
-    `sinr_db` is the SINR that each sender needs; None is the lowest SINR at which the whole band carries bits.
-    `margin_db` is a margin in dB added to the needed SINR.
+    `sinr_db` is the SINR in dB that each sender needs; None stands for the lowest SINR at which the whole band carries
+    bits. `margin_db` is a margin in dB that is added to the SINR needed.
     """
     uplink = fed.network.uplink
     band, links, access = uplink.band, uplink.links.now(), uplink.settings.access
@@ -75,9 +76,10 @@ def candidate_senders(fed: Federation, sinr_db: float | None = None, margin_db: 
 
 
 def greedy_group(rivals: CandidateSenders, candidates: Iterable[int], most: int | None = None) -> list[int]:
-    """Return a large set of candidates that can send together: each step adds the one that leaves the most spare power.
+    """Return a large set of candidates that can send together, grown by the candidate that leaves most spare power.
 
-    Spare power is that of the member closest to full power. The set is empty if no candidate can be decoded even alone.
+    The spare power of a set is the difference from full power of the member with the highest power. The set is empty if
+    no candidate can be decoded even alone.
     """
     group: list[int] = []
     room = list(candidates)
@@ -87,12 +89,12 @@ def greedy_group(rivals: CandidateSenders, candidates: Iterable[int], most: int 
         if not loads:
             break
         group.append(min(loads, key=loads.__getitem__))
-        room = [i for i in loads if i != group[-1]]  # a sender that does not fit into the group now never will
+        room = [i for i in loads if i != group[-1]]  # a sender that does not fit now cannot fit a larger group
     return sorted(group)
 
 
 def greedy_groups(rivals: CandidateSenders, candidates: Iterable[int], most: int | None = None) -> list[list[int]]:
-    """Split the candidates that can be decoded into groups that can send together, greedily as large as possible."""
+    """Split the decodable candidates into groups that can send together, one greedy group after the other."""
     left, groups = list(candidates), []
     while group := greedy_group(rivals, left, most):
         groups.append(group)
@@ -101,9 +103,10 @@ def greedy_groups(rivals: CandidateSenders, candidates: Iterable[int], most: int
 
 
 def coloured_groups(rivals: CandidateSenders, candidates: Iterable[int], most: int | None = None) -> list[list[int]]:
-    """Return groups from a colouring (DSATUR) of the graph whose edges are the pairs that cannot send together.
+    """Return groups from a DSATUR colouring of the graph whose edges are the pairs that cannot send together.
 
-    Interference adds up, so that senders of one colour may not all be decoded; such a colour is then split greedily.
+    The interference of several senders adds up, so the senders of one colour may not all be decoded; such a colour is
+    split greedily.
     """
     import networkx as nx
 
@@ -120,9 +123,9 @@ def coloured_groups(rivals: CandidateSenders, candidates: Iterable[int], most: i
 def with_further_seats(
     rivals: CandidateSenders, groups: Sequence[Sequence[int]], seats: int, most: int | None = None
 ) -> list[list[int]]:
-    """Add devices to further groups, up to `seats` groups per device, as long as all members are still decoded.
+    """Add devices to more groups, up to `seats` groups per device, as long as all members are still decoded.
 
-    Devices choose in the order of their links, the best link first, and each device joins the smallest groups first.
+    Devices are added in descending order of link quality, and each device joins the smallest groups first.
     """
     formed = [list(group) for group in groups]
     own = np.diagonal(rivals.snr)

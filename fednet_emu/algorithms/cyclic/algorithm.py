@@ -1,14 +1,14 @@
 """Cyclic participation with overlapping groups of clients.
 
-Anonymous manuscript under review: "Participation Strategies in Federated Learning with Heterogeneous Client
+Source: anonymous manuscript under review, "Participation Strategies in Federated Learning with Heterogeneous Client
 Communications" (no public link). Cyclic participation with one group per client: Cho, Sharma, Joshi, Xu, Kale, Zhang,
 "On the Convergence of Federated Averaging with Cyclic Client Participation", ICML 2023, arXiv 2302.03109.
 
-Differences from the paper: the paper writes the server's average in three ways, and `agg` offers all three. The factor
-|B_mk| / |B_m|, which Algorithm 1 of the paper omits, is applied as in the paper's update rule. The server averages once
-per round, over the models that arrived. Clients may make several local steps on batches; the factor then scales their
-total change of the model. A client in several groups may also use all its samples in each group, with or without the
-factor.
+Differences from the paper: the paper states the server's average in three different ways, all offered by `agg`. The
+factor |B_mk| / |B_m|, which Algorithm 1 of the paper omits, is applied as in the paper's update rule. The server
+averages once per round, over the models that arrived. Clients may take several local steps on batches; the factor then
+scales the total change of a client's model. A client in several groups may also use all its samples in each group, with
+or without the factor.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Member(NamedTuple):
     """The membership of a device in one group."""
 
     device: int
-    factor: float  # s_mk, by which its change of the model is multiplied
+    factor: float  # s_mk, which multiplies the device's change of the model
     samples: IntArray | None  # indices of the device's samples that it uses in this group; None for all samples
     power: float  # transmit power, as a fraction of the device's full power
 
 
 class Turn(NamedTuple):
-    """One group's turn: the index of the cycle, the index of the group in the cycle, and all groups of the cycle."""
+    """The turn of one group: index of the cycle, index of the group in the cycle, and all groups of the cycle."""
 
     cycle: int
     group: int
@@ -61,7 +61,7 @@ class Turn(NamedTuple):
 
 
 def turns(fed: Federation, structure: GroupStructure, use: Use, reform_cycles: int | None) -> Iterator[Turn]:
-    """Yield the turns of all groups, cycle after cycle; groups are formed when the first turn of a cycle starts.
+    """Yield the turns of all groups, cycle after cycle; groups are formed at the first turn of a cycle.
 
     Raises:
         ScenarioError: no device of any group has samples.
@@ -75,7 +75,7 @@ def turns(fed: Federation, structure: GroupStructure, use: Use, reform_cycles: i
 
 
 def members(fed: Federation, seats: Sequence[Mapping[int, float]], use: Use) -> list[list[Member]]:
-    """Return the members of each group, with their samples, from `seats`: the devices of each group and their powers.
+    """Return the members of each group with their samples; `seats` holds the devices of each group and their powers.
 
     Devices without samples are left out, as are groups in which no device has samples.
     """
@@ -107,19 +107,19 @@ def _record_groups(fed: Federation, cycle: int, groups: Sequence[Sequence[Member
 
 
 class CyclicFedAvg(Algorithm):
-    """Groups of devices train in turn; a device may be in several groups, and split its samples among these groups."""
+    """Groups of devices train one after the other; a device in several groups may split its samples among them."""
 
     kind = "cyclic-fedavg"
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
     structure: AnyGroupStructure
     """Rule that forms the groups; the devices of a group train and transmit in the same turn."""
     data: Use = "split"
-    """Samples that a device in c groups uses in each group. split: a different 1/c of its samples, with its change of
-    the model scaled by the share of samples; no-split: all samples, unscaled; no-split-reweighted: all samples, scaled
-    by 1/c."""
+    """Samples that a device in c groups uses in each group. split: a different 1/c of its samples, and its change of
+    the model is multiplied by the share of samples; no-split: all samples, and the change is not scaled;
+    no-split-reweighted: all samples, and the change is multiplied by 1/c."""
     agg: Literal["mean", "const", "sum"] = "mean"
-    """The update of the server's model. mean: the mean of the changes that arrived; const: their sum times (number of
-    groups / number of devices); sum: their sum."""
+    """The update of the server's model. mean: the mean of the changes that arrived; const: the sum of these changes
+    times (number of groups / number of devices); sum: the sum of these changes."""
     lr: float = Field(ge=0)
     """Step size of the devices (eta)."""
     batch_size: int | None = Field(None, gt=0)
@@ -129,15 +129,16 @@ class CyclicFedAvg(Algorithm):
     local_epochs: int | None = Field(None, gt=0)
     """Passes per turn over the samples that the device uses in the group; null if `local_steps` is given."""
     slot_s: float | None = Field(None, gt=0)
-    """Length of a turn (simulated s), counted from the start of the downlink; replies not decoded by its end are lost.
-    Null ends a turn when all members have replied, or at the deadline."""
+    """Length of a turn (simulated s) from the start of the downlink; replies not decoded by the end of the turn are
+    lost. If null, a turn ends when all members have replied, or at the deadline."""
     deadline_s: Deadline = None
     l2: float = Field(0.0, ge=0)
     """Factor l2 of the regulariser l2 / 2 |w|^2 in every device's loss."""
     bounds: bool = False
-    """Whether to measure the distance from the optimum and record the theory's bound on this distance. Only for small
-    convex models, one full-batch step per turn on split samples, fixed groups (of equal size with `agg: mean`), and a
-    network without losses. If a message is lost nevertheless (weak link, timeout), the bound is infinite afterwards."""
+    """Whether to measure the distance of the objective from its optimum, and to record the theory's bound on this
+    distance. Only for small convex models, one full-batch step per turn on split samples, fixed groups (of equal size
+    with `agg: mean`), and a network without losses. If a message is lost nevertheless (weak link, timeout), the bound
+    is infinite from then on."""
     reform_cycles: int | None = Field(None, gt=0)
     """Number of cycles after which groups are formed again, for moving devices; null keeps the first groups."""
 
@@ -166,7 +167,7 @@ class CyclicFedAvg(Algorithm):
             yield "bounds", problem
 
     def _unbounded(self, losses: Sequence[str]) -> str:
-        """Return why bounds are impossible if messages can be lost; an empty text if possible or not requested."""
+        """Return why losses of messages rule out `bounds`; an empty string if bounds are possible or not requested."""
         if not (self.bounds and losses):
             return ""
         return f"hold only where no message can be lost, got {', '.join(losses)}; leave that out or set bounds: false"
@@ -219,7 +220,7 @@ class CyclicFedAvg(Algorithm):
 
     @property
     def _patience_s(self) -> float | None:
-        """Maximum wait for the members of a turn, in s: the shorter of slot and deadline; None if neither is set."""
+        """Maximum time in s to wait for the members of a turn: the shorter of `slot_s` and `deadline_s`, or None."""
         return min((limit for limit in (self.slot_s, self.deadline_s) if limit is not None), default=None)
 
     @property
@@ -228,15 +229,15 @@ class CyclicFedAvg(Algorithm):
 
 
 def part_of_the_way(w: Tensor, trained: Tensor, factor: float, statistics: int = 0) -> Tensor:
-    """Return w + factor (trained - w) [P]; the last `statistics` entries, running statistics, come from `trained`."""
+    """Return w + factor (trained - w) [P]; the last `statistics` entries (running statistics) come from `trained`."""
     return moved(w, trained - w, factor, statistics)
 
 
 def server_step(w: Tensor, arrived: int, rho: float, statistics: int = 0) -> Accumulation:
-    """Return `w` [P] plus `rho` times the sum of the models' differences to `w`; models are received one by one.
+    """Return `w` [P] plus `rho` times the sum of the models' differences from `w`; models are received one by one.
 
-    The last `statistics` entries, running statistics, become their mean over models. Summing differences instead of
-    models leaves `w` bit-identical if all models equal `w`.
+    The last `statistics` entries (running statistics) are replaced by their mean over the models. Because differences
+    are summed instead of models, `w` stays bit-identical if all models equal `w`.
     """
     after = w.clone()
     for _ in range(arrived):

@@ -21,7 +21,7 @@ Groups = list[list[int]]
 
 
 def separate(devices: int, groups: int) -> Groups:
-    """Scenario 1: consecutive groups whose sizes differ by at most one; every device is in exactly one group."""
+    """Scenario 1 of the paper: consecutive groups whose sizes differ by at most one; each device is in one group."""
     return [part.tolist() for part in np.array_split(np.arange(devices), groups)]
 
 
@@ -54,7 +54,7 @@ def parts_of(samples: int, seats: int, rng: np.random.Generator) -> list[IntArra
 
 
 Seats = list[dict[int, float]]
-"""For each group, in the order of the cycle, a dict: device index -> transmit power as a fraction of full power."""
+"""For each group, in the order of the cycle, a dict from device index to transmit power as a fraction of full power."""
 
 Demands = Iterable[tuple[str, str, int]]
 
@@ -64,7 +64,7 @@ class GroupStructure(Component):
 
     @abstractmethod
     def form(self, fed: Federation, cycle: int) -> Seats:
-        """Return the groups from cycle `cycle` on, with the transmit power of each member."""
+        """Return the groups that are used from cycle `cycle` on, with the transmit power of each member."""
 
     def demands(self) -> Demands:
         """Yield the settings that need a minimum number of devices: (key, error if there are fewer, minimum)."""
@@ -74,7 +74,7 @@ class GroupStructure(Component):
 
 
 class NumberedGroups(GroupStructure):
-    """Groups that depend only on the number of devices and of groups; all members send at full power."""
+    """Groups that depend only on the numbers of devices and groups; all members send at full power."""
 
     groups: int = Field(gt=0)
     """Number of groups."""
@@ -88,7 +88,7 @@ class NumberedGroups(GroupStructure):
 
 
 class Separate(NumberedGroups):
-    """Scenario 1: consecutive groups whose sizes differ by at most one; every device is in one group."""
+    """Scenario 1 of the paper: consecutive groups whose sizes differ by at most one; every device is in one group."""
 
     kind = "scenario-1"
 
@@ -97,7 +97,7 @@ class Separate(NumberedGroups):
 
 
 class CommonDevice(NumberedGroups):
-    """Scenario 2, more clients: the groups of scenario 1, except that device 0 also joins every other group."""
+    """Scenario 2 of the paper (more clients): the groups of scenario 1, except that device 0 joins all groups."""
 
     kind = "scenario-2"
 
@@ -107,9 +107,9 @@ class CommonDevice(NumberedGroups):
 
 
 class CopiedNeighbours(NumberedGroups):
-    """Scenario 3, more groups: a group's first device also joins the next group, whose last device joins a new group.
+    """Scenario 3 (more groups): a group's first device also joins the next group, whose last device joins a new group.
 
-    The sizes of the groups stay the same. Each group needs at least two devices.
+    The sizes of the existing groups do not change. Each group needs at least two devices.
     """
 
     kind = "scenario-3"
@@ -138,7 +138,7 @@ class CopiedNeighbours(NumberedGroups):
 
 
 class CommonDeviceAndNewGroup(NumberedGroups):
-    """Scenario 4, more groups: device 0 replaces one device in each other group; with these, it forms a new group."""
+    """Scenario 4 (more groups): device 0 replaces a device of each other group; the replaced ones form a new group."""
 
     kind = "scenario-4"
     groups: int = Field(gt=0)
@@ -150,7 +150,7 @@ class CommonDeviceAndNewGroup(NumberedGroups):
 
 
 class ListedGroups(GroupStructure):
-    """Groups given as lists of devices; a device that is in none of the lists takes no part."""
+    """Groups given as lists of devices; a device that is in no list takes no part."""
 
     kind = "list"
     groups: tuple[tuple[int, ...], ...] = Field(min_length=1)
@@ -193,25 +193,26 @@ class RandomGroups(GroupStructure):
 
 
 class InterferenceGroups(GroupStructure):
-    """Groups formed from the channel: every member is decoded while the whole group transmits at once.
+    """Groups chosen from the channel so that every member can be decoded while the whole group sends simultaneously.
 
     Members send with the lowest powers that give each member the SINR it needs (Foschini and Miljanic). One receiver
-    without interference cancellation decodes several senders only if the needed SINR is below 0 dB; several cells, or
-    cancellation, allow more. A device that cannot be decoded even alone takes no part until groups are formed again.
-    Ignored here: fading, for which `margin_db` is the margin.
+    without interference cancellation can decode several senders only if the SINR needed is below 0 dB. With several
+    cells or with cancellation, groups can have several members at a higher SINR. A device that cannot be decoded even
+    alone takes no part until groups are formed again. Ignored here: fading, against which `margin_db` gives a margin.
     """
 
     kind = "interference"
     method: Literal["greedy", "colouring"] = "greedy"
-    """How groups are found. greedy: one after the other, each as large as possible; colouring: by colouring the graph
-    of pairs that cannot transmit together, and splitting colours whose devices still cannot all be decoded."""
+    """How groups are found. greedy: one group after the other, each grown device by device until no further device
+    fits; colouring: by colouring the graph of pairs that cannot transmit together, and splitting each colour whose
+    devices still cannot all be decoded."""
     sinr_db: float | None = None
     """SINR that each member needs, in dB; null is the lowest SINR at which the rate model and the access scheme carry
     any data."""
     margin_db: float = Field(0.0, ge=0)
     """Margin against fading, in dB, added to the target SINR of the transmit powers."""
     most: int | None = Field(None, gt=0)
-    """Maximum number of devices in a group; null for no limit. With 1, devices take turns one by one."""
+    """Maximum number of devices in a group; null for no limit. With 1, devices train and transmit one at a time."""
     seats: int = Field(1, gt=0)
     """Maximum number of groups that a device may join, as long as all members of each group are still decoded."""
 

@@ -1,14 +1,14 @@
-"""The theory of cyclic participation: bounds for given groups; during a run, the constants and the optimum.
+"""The theory of cyclic participation: convergence bounds for given groups, and their constants in a run.
 
 `Theory` reads all samples of all devices, which no node of the network could; it only observes and takes no simulated
 time. The bounds on the remainder term of a cycle and on the convergence rate are from "Participation Strategies in
 Federated Learning with Heterogeneous Client Communications", for full-batch gradient descent on an exact split and
-summed updates. Their arguments are the shares b_mk: the fraction of its samples that member m uses in group k.
+summed updates. The bounds are functions of the shares b_mk, the fraction of its samples that member m uses in group k.
 
-Differences from the paper: products run to k - 1, as in its lemma (in its scenarios they run to K, which seems to
-favour the scenarios). The squared lemma includes the missing factor C^2. The rate counts cycles. The last terms of the
-rate follow from the lemmas, eta^2 U1^2 / 2 + L eta^4 V1, and their geometric sum is not simplified, so that the bound
-equals the gap at the start.
+Differences from the paper: products run to k - 1, as in the paper's lemma; in the paper's scenarios, products run to K.
+The bound on the squared remainder includes the factor C^2, which is missing in the paper. Time is counted in cycles.
+The last terms of the rate follow from the lemmas, eta^2 U1^2 / 2 + L eta^4 V1, and their geometric sum is not
+simplified, so that at cycle 0 the bound equals the initial gap.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fednet_emu.federation import Deferred, Federation
 from fednet_emu.learning.models.flat import FlatModel
 
 Shares = Sequence[Sequence[float]]
-"""The share b_mk of each member m, for each group k."""
+"""For each group k, the share b_mk of each member m."""
 
 
 class Constants(NamedTuple):
@@ -49,7 +49,7 @@ class RemainderBound(NamedTuple):
 
 
 def remainder_bound(shares: Shares, constants: Constants) -> RemainderBound:
-    """Return the bounds U1, U2, V1 and V2 for groups in the given order."""
+    """Return the bounds U1, U2, V1 and V2 on the remainder of a cycle, for groups in the given order."""
     curvature, gradient, alpha, lr = constants
     b = np.array([sum(group) for group in shares], np.float64)
     s = np.array([len(group) for group in shares], np.float64)
@@ -69,9 +69,10 @@ def remainder_bound(shares: Shares, constants: Constants) -> RemainderBound:
 
 
 def descent(bound: RemainderBound, constants: Constants, devices: int) -> float:
-    """Coefficient of the guaranteed decrease of F in a cycle; if negative, the theory guarantees no decrease.
+    """Coefficient of the guaranteed decrease of F in a cycle; if it is negative, no decrease is guaranteed.
 
-    F(w+) - F(w) <= -descent |grad F|^2 + floor, with `floor` from the function `floor`.
+    For a cycle from w to w+: F(w+) - F(w) <= -descent |grad F|^2 + floor, where `floor` is computed by the function
+    `floor`.
     """
     curvature, lr = constants.smoothness, constants.lr
     loss = lr**2 * bound.u2 + lr**2 / 2 + curvature * lr**2 * devices**2 + curvature * lr**4 * bound.v2
@@ -79,14 +80,14 @@ def descent(bound: RemainderBound, constants: Constants, devices: int) -> float:
 
 
 def floor(bound: RemainderBound, constants: Constants) -> float:
-    """Possible increase of F in a cycle that does not depend on the gradient: eta^2 U1^2 / 2 + L eta^4 V1."""
+    """Part of the bound on F(w+) - F(w) that does not depend on the gradient: eta^2 U1^2 / 2 + L eta^4 V1."""
     return constants.lr**2 * bound.u1**2 / 2 + constants.smoothness * constants.lr**4 * bound.v1
 
 
 def rate_bound(
     cycles: int, gap: float, bound: RemainderBound, constants: Constants, devices: int, convexity: float
 ) -> float:
-    """Upper bound on F - F* after `cycles` cycles that start at `gap`, for losses with |grad F|^2 / 2 >= mu (F - F*).
+    """Upper bound on F - F* after `cycles` cycles from F - F* = `gap`, if |grad F|^2 / 2 >= mu (F - F*).
 
     `convexity` is mu, the strong convexity of F, and `devices` is M. The bound is infinite if the step size is too
     large for the theory, that is, if `descent` is below eta M / 2.
@@ -116,7 +117,7 @@ class State(NamedTuple):
 
 
 def check_covered(model: FlatModel, l2: float, agg: str, groups: Sequence[Sequence[Any]]) -> None:
-    """Raise an error for settings that the theory does not cover, whatever the samples."""
+    """Raise an error for settings that the theory does not cover for any samples."""
     weight, *bias = model.pieces(model.initial())
     if weight.ndim != 2 or weight.shape[1] != math.prod(model.input_shape) or len(bias) != 1:
         raise ScenarioError("algorithm.bounds: the theory needs a convex model, got another; choose softmax or linear")
@@ -135,12 +136,13 @@ def check_covered(model: FlatModel, l2: float, agg: str, groups: Sequence[Sequen
 
 
 class Theory:
-    """The rate bound of groups that split their samples, for models that are linear in their parameters.
+    """The bound on the convergence rate for groups that split samples, and for models linear in their parameters.
 
-    F is the mean of the regularised mean losses of all devices in the groups, in double precision. The smoothness
-    follows from the largest eigenvalue of the second moments of each part of samples: the curvature of a softmax is at
-    most 1/2, that of a squared error 2. C and alpha are the maxima over all models seen so far. The step size `lr` is
-    for summed updates. The flag `holds` becomes False when an update is lost; from then on the bound is infinite.
+    F is the mean over all devices in the groups of a device's regularised mean loss, in double precision. The
+    smoothness follows from the largest eigenvalue of the second-moment matrix of each part of samples, because the
+    curvature is at most 1/2 for softmax and 2 for a squared error. C and alpha are the maxima over all models seen so
+    far. The step size `lr` is for summed updates. The flag `holds` becomes False when an update is lost; from then on
+    the bound is infinite.
     """
 
     def __init__(self, fed: Federation, parts: Parts, l2: float, lr: float) -> None:
@@ -171,7 +173,7 @@ class Theory:
         self._best = self._minimum(task.model.initial().double().cpu())
 
     def state(self, w: Tensor) -> State:
-        """Return the quantities of the theory at model `w` [P] at the start of a cycle."""
+        """Return the distance from the optimum and the gradient norms at model `w` [P] at the start of a cycle."""
         w = w.double().cpu()
         gradients = self._gradients(w)
         whole = gradients.mean(0)
@@ -181,7 +183,7 @@ class Theory:
         return State(gap, float(whole.norm()), self._largest, self._dissimilarity)
 
     def record(self, fed: Federation, w: Deferred, cycle: int) -> None:
-        """Add a row to the series `cyclic_bound`: distance from the optimum, the bound on it, and the constants."""
+        """Add a row to the series `cyclic_bound`: F - F*, the bound on F - F*, and the constants of the theory."""
         state = self.state(fed.read(w))
         self._first_gap = state.gap if cycle == 0 else self._first_gap
         remainder, bound = self.bound(cycle, self._first_gap)
@@ -190,7 +192,7 @@ class Theory:
         fed.ledger.record("cyclic_bound", cycle=cycle, simulated_s=fed.now_s, bound=bound, **parts)
 
     def bound(self, cycles: int, gap: float) -> tuple[RemainderBound, float]:
-        """Return the remainder bounds, and the bound on F - F* after `cycles` cycles from `gap`, a value of F - F*."""
+        """Return the remainder bounds, and the bound on F - F* after `cycles` cycles from F - F* = `gap`."""
         constants = Constants(self.smoothness, self._largest, self._dissimilarity, self._lr)
         remainder = remainder_bound(self.shares, constants)
         return remainder, rate_bound(cycles, gap, remainder, constants, self.devices, self.convexity)
@@ -216,7 +218,7 @@ class Theory:
         return means
 
     def _minimum(self, w: Tensor) -> float:
-        """Return the minimum F*, found by L-BFGS to within rounding errors of the gradient."""
+        """Return the minimum F*, found by L-BFGS, which stops when only rounding errors of the gradient remain."""
         w = w.clone().requires_grad_()
         search = torch.optim.LBFGS(
             [w], max_iter=2000, tolerance_grad=1e-10, tolerance_change=1e-16, line_search_fn="strong_wolfe"
@@ -233,7 +235,7 @@ class Theory:
 
 
 def _eigenvalues(sets: Sequence[Tensor]) -> list[float]:
-    """Ascending eigenvalues of the samples' second moments (with a constant feature 1), averaged over the `sets`."""
+    """Ascending eigenvalues of the samples' second-moment matrix (with a feature 1 added), averaged over the `sets`."""
     designs = [torch.cat([x.flatten(1), torch.ones(len(x), 1).to(x)], 1) for x in sets]
     moments = torch.stack([design.T @ design / len(design) for design in designs]).mean(0)
     values: list[float] = torch.linalg.eigvalsh(moments).tolist()

@@ -4,9 +4,9 @@ Yemini, Saha, Ozfatura, Gündüz, Goldsmith: "Semi-Decentralized Federated Learn
 ISIT 2022, https://arxiv.org/abs/2205.10998
 
 Differences from the paper: an upload arrives if its device is invited (`cohort`) and the network does not lose the
-upload; there is no separate random blockage. The probabilities of device-to-device links are estimated from random
-topologies. The two directions of a link fail independently unless `reciprocal`. The server uses no momentum. Devices
-without samples take no part. With a deadline, a late cluster is left out as a whole.
+upload, whereas in the paper it arrives with a given probability. The probabilities of device-to-device links are
+estimated from random topologies. The two directions of a link fail independently unless `reciprocal`. The server uses
+no momentum. Devices without samples take no part. With a deadline, a late cluster is left out as a whole.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class Colrel(ClusterTraining):
     """
 
     cohort: CohortSize
-    """Devices invited to upload per round: an int is their number, a float their share of all devices, 1.0 for all
-    devices; fewer if fewer are present."""
+    """Devices invited to upload per round: an int is the number of devices, a float is the share of all devices. Fewer
+    are invited if fewer are present."""
     uplink_arrives: Probability | tuple[Probability, ...] = 1.0
     """Probability that the upload of an invited device arrives, as assumed by the relay weights: one number for all
     devices, or one per device. The network itself does not use this setting."""
     sidelink_arrives: float = Field(1.0, gt=0, le=1)
     """Probability that a model sent over an edge of the topology arrives, as assumed by the relay weights."""
     reciprocal: bool = False
-    """Whether the relay weights assume that the two directions of a link work in the same rounds; if false, that they
-    work independently."""
+    """Whether the relay weights assume that the two directions of a link always work or fail together; if false, they
+    assume that the directions fail independently."""
     survey: int = Field(50, gt=0)
-    """Number of random topologies from which the relay weights estimate the probability of each edge."""
+    """Number of random topologies from which the probability of each edge is estimated for the relay weights."""
 
     def demands(self) -> Iterator[tuple[str, str, int]]:
         yield from super().demands()
@@ -71,7 +71,7 @@ class Colrel(ClusterTraining):
             fed.end_of_round(x, invited=len(invited), arrived=arrived)
 
     def relay_weights(self, fed: Federation, takes_part: Mask) -> Array:
-        """Return minimum-variance weights [relays, sources] for the link probabilities; record their variance."""
+        """Return the relay weights [relays, sources] with minimum variance; record the variance."""
         graphs = [fed.digraph(number, 1).among(takes_part) for number in range(self.survey)]
         reach = edge_frequencies(graphs) * self.sidelink_arrives
         np.fill_diagonal(reach, 1.0)
@@ -88,7 +88,7 @@ class Colrel(ClusterTraining):
         return a
 
     def cluster(self, rounds: ClusterRounds, number: int, chosen: Sequence[int], a: Array) -> Process:
-        """Process of a cluster's round: devices push to neighbours; invited devices upload their weighted sums."""
+        """Process of a cluster's round: devices send models to neighbours; the `chosen` ones upload weighted sums."""
         fed, members = rounds.fed, rounds.graph.members[number].tolist()
         models, heard = yield from rounds.push_all(members)
         ready = [i for i in chosen if i in models]
@@ -102,7 +102,7 @@ class Colrel(ClusterTraining):
 
 
 def among(graph: Digraph, invited: set[int]) -> list[list[int]]:
-    """Return the invited devices of each cluster."""
+    """Return, for each cluster, the devices that are in `invited`."""
     return [[k for k in members.tolist() if k in invited] for members in graph.members]
 
 
@@ -118,9 +118,10 @@ _BISECTIONS = 60
 
 
 def start_weights(p: Array, reach: Array) -> Array:
-    """Initial unbiased weights [relays, sources] from the probabilities `p` [devices] and `reach` [sources, relays].
+    """Initial unbiased relay weights [relays, sources], with equal shares for all usable relays of a source.
 
-    All usable relays of a source have equal shares.
+    `p` [devices] are the probabilities that an upload arrives, and `reach` [sources, relays] the probabilities of
+    links.
     """
     chance = (reach * p[None, :]).T
     usable = chance > 0
@@ -129,10 +130,11 @@ def start_weights(p: Array, reach: Array) -> Array:
 
 
 def variance(a: Array, p: Array, reach: Array, *, reciprocal: bool = False) -> float:
-    """S(p, P, A) of the paper, to which the variance of the server's update is proportional; P is `reach` and A is `a`.
+    """The paper's S(p, P, A), to which the variance of the server's update is proportional; P is `reach`, A is `a`.
 
-    `a` is [relays, sources], `p` [devices] and `reach` [sources, relays]. With `reciprocal`, the two directions of a
-    link work in the same rounds, otherwise independently.
+    `a` [relays, sources] holds the relay weights, `p` [devices] the probabilities that an upload arrives, and `reach`
+    [sources, relays] the probabilities of links. With `reciprocal`, the two directions of a link fail together,
+    otherwise independently.
     """
     heard = reach.T
     relayed = (heard * a).sum(axis=1)
@@ -143,11 +145,12 @@ def variance(a: Array, p: Array, reach: Array, *, reciprocal: bool = False) -> f
 
 
 def best_weights(p: Array, reach: Array, *, reciprocal: bool = False, sweeps: int = 50) -> Array:
-    """The unbiased, non-negative weights [relays, sources] that minimise `variance`.
+    """The unbiased, non-negative relay weights [relays, sources] that minimise `variance`.
 
-    The method is Gauss-Seidel over sources. With all other weights fixed, the optimal weights of a source are
-    max(0, (mu - c_j) / d_j), and bisection finds the multiplier mu for which the weights are unbiased. Iteration stops
-    early when a sweep improves the variance by less than a relative 1e-9.
+    The method is Gauss-Seidel over sources. With all other weights fixed, the optimal weights of a source are max(0,
+    (mu - c_j) / d_j) for relay j, where c_j and d_j are the coefficients of the variance; bisection finds the
+    multiplier mu for which the weights are unbiased. Iteration stops early when a sweep improves the variance by less
+    than a relative 1e-9.
     """
     a = start_weights(p, reach)
     last = variance(a, p, reach, reciprocal=reciprocal)
@@ -162,7 +165,7 @@ def best_weights(p: Array, reach: Array, *, reciprocal: bool = False, sweeps: in
 
 
 def _renew(a: Array, p: Array, reach: Array, source: int, *, reciprocal: bool) -> None:
-    """Replace the weights of one source by their optimal values, in place."""
+    """Replace the relay weights of one source by their optimal values, in place."""
     heard = reach[source]
     relays = np.flatnonzero(heard * p > 0)
     if not len(relays):

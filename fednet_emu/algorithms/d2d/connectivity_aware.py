@@ -28,28 +28,28 @@ from fednet_emu.federation import CohortSize, Digraph, Federation, Process, Stre
 
 
 class ConnectivityAware(ClusterTraining):
-    """Devices mix updates within their clusters; the server samples as few devices as `phi_max` allows.
+    """Devices mix updates within their clusters; the server invites as few devices to upload as `phi_max` allows.
 
     The scenario needs `network.sidelink.topology`, which determines the links of each round.
     """
 
     phi_max: float = Field(ge=0)
-    """Maximum connectivity factor of the network that the server accepts: it samples the smallest number m of n devices
-    for which (n / m - 1) times the mean of psi_l is at most this maximum. 0 samples all devices."""
+    """Maximum connectivity factor of the network: the server samples the smallest number m of n devices for which (n /
+    m - 1) times the mean over clusters of psi_l (see `psi`) is at most this maximum. 0 samples all devices."""
     psi: Literal["exact", "safe", "seed1m", "seed2p", "seed1_printed", "seed2_printed"] = "safe"
-    """How the server estimates the connectivity factor phi_l of a cluster. exact: from singular values of its mixing
-    matrix; any other value: by an upper bound psi_l from the degrees of its devices. Where a bound is not valid for a
-    cluster, `safe` is used."""
+    """How the server computes psi_l, its estimate of the connectivity factor phi_l of cluster l. exact: from the
+    singular values of the cluster's mixing matrix; any other value: an upper bound from the degrees of the cluster's
+    devices. If a bound is not valid for a cluster, `safe` is used."""
     normalisation: Literal["paper", "count", "stratified"] = "stratified"
-    """Weight of an upload. paper: 1/m, with m sampled devices; count: 1 / (number of uploads that arrived); stratified:
-    n_l / n divided by the number of uploads of its cluster, with n_l of the n devices in the cluster."""
+    """Weight of an upload. paper: 1/m for m sampled devices; count: 1 / (number of uploads that arrived); stratified:
+    n_l / n divided by the number of uploads of the cluster, where n_l of the n devices are in the cluster."""
     cohort: CohortSize | None = None
-    """Devices sampled in the first round, before any degrees are known (m(0)): an int is their number, a float their
-    share of all devices; null for all devices."""
+    """Devices sampled in the first round, when the server knows no degrees yet (m(0)): an int is the number of devices,
+    a float is the share of all devices; null for all devices."""
     retries: int = Field(3, ge=0)
     """Maximum number of times that a lost upload or control message is sent again."""
     snapshot_every: int | None = Field(None, gt=0)
-    """Number of rounds between two records of senders and receivers, for plots; null for no records."""
+    """Number of rounds between two records of positions, senders and receivers, for plots; null for no records."""
 
     def run(self, fed: Federation) -> Process:
         n = fed.n_trainers
@@ -96,7 +96,7 @@ def sampled(graph: Digraph, m: int, streams: Streams, t: int) -> list[list[int]]
 
 
 def weights(normalisation: str, m: int, sizes: IntArray, done: Sequence[ClusterRound]) -> list[float]:
-    """Weight of each upload, cluster by cluster; with `stratified`, a cluster's weights sum to its share n_l / n."""
+    """Weight of each upload, in order of clusters; with `stratified`, a cluster's weights sum to its share n_l / n."""
     arrived, n = [len(cluster.uploads) for cluster in done], int(sizes.sum())
     if normalisation == "stratified":
         return [size / (n * count) for size, count in zip(sizes.tolist(), arrived, strict=True) for _ in range(count)]

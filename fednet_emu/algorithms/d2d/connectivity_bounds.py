@@ -1,9 +1,9 @@
-"""Connectivity of device-to-device clusters: singular values of mixing matrices, their bounds, and their use.
+"""Connectivity of device-to-device clusters: singular values of mixing matrices, bounds on them, and sample sizes.
 
-Theory of `connectivity_aware.py`. For a cluster with the column-stochastic matrix A of its digraph, the
-*connectivity factor* is phi = sigma_1^2 + sigma_2^2 - 1. Let v [n] be the weights with which its devices are sampled,
-and v' the vector v minus its mean. Then |A^T v - 1/n|^2 <= phi |v'|^2, so phi bounds the fraction of the sampling
-variance that remains after mixing.
+Theory of `connectivity_aware.py`. A cluster mixes updates by a column-stochastic matrix A with the largest singular
+values sigma_1 and sigma_2. The *connectivity factor* of the cluster is phi = sigma_1^2 + sigma_2^2 - 1. Let v [n] be
+the weights with which the cluster's devices are sampled, and v' the vector v minus its mean. Then |A^T v - 1/n|^2 <=
+phi |v'|^2, so phi bounds the fraction of the sampling variance that remains after mixing.
 
 Symbols for a cluster: n devices; d+ and d- are out- and in-degrees, including self-loops; alpha = min d+ / n;
 eps = (max d+ - min d+) / min d+; varphi = (max d- - min d+) / min d+.
@@ -22,7 +22,7 @@ from fednet_emu.federation import Digraph
 
 
 class Degrees(NamedTuple):
-    """Size and extreme degrees of each cluster, as arrays [clusters], including self-loops; known to the server."""
+    """Size and extreme degrees (including self-loops) of each cluster, as arrays [clusters]; the server knows them."""
 
     size: IntArray
     out_min: IntArray
@@ -84,32 +84,32 @@ def factors(graph: Digraph) -> Array:
 def safe(d: Degrees) -> Array:
     """Upper bound on phi: 2 varphi + alpha_minus^2 where alpha > 1/2, else 1 + 2 varphi; tight for regular clusters.
 
-    sigma_1^2 <= |A|_1 |A|_inf <= 1 + varphi. With alpha > 1/2 any two devices share (2 alpha - 1) n receivers, so
-    every entry of A^T A is at least (1 - alpha_minus^2) / n, and by Weyl's inequality the bound on sigma_2^2 is lower
-    by this amount.
+    In general, sigma_1^2 <= |A|_1 |A|_inf <= 1 + varphi. If alpha > 1/2, any two devices share at least (2 alpha - 1) n
+    receivers, so every entry of A^T A is at least (1 - alpha_minus^2) / n. By Weyl's inequality, the bound on sigma_2^2
+    is then lower by 1 - alpha_minus^2.
     """
     base = 1.0 + 2.0 * d.varphi
     return np.where(d.alpha > 0.5, base - 1.0 + d.alpha_minus**2, base)
 
 
 def seed1_printed(d: Degrees) -> Array:
-    """First published form, never below 1: its value bounds sigma_1^2 + sigma_2^2 = phi + 1 instead of phi."""
+    """First published bound, never below 1, because it bounds sigma_1^2 + sigma_2^2 = phi + 1 instead of phi."""
     a = d.alpha
     return 1.0 + d.eps + d.alpha_minus**2 + 2.0 * d.eps * (1.0 + 2.0 / a - 1.0 / a**2)
 
 
 def seed1m(d: Degrees) -> Array:
-    """First published form minus 1: an upper bound on phi where `seed1_valid` is True."""
+    """First published bound minus 1: an upper bound on phi for clusters for which `seed1_valid` is True."""
     return seed1_printed(d) - 1.0
 
 
 def seed2_printed(d: Degrees) -> Array:
-    """Second published form, which has a singularity, and is -inf for regular clusters with d+ = n - 1."""
+    """Second published bound, which has a singularity: it is -inf for regular clusters with d+ = n - 1."""
     return _second_form(d, -1.0)
 
 
 def seed2p(d: Degrees) -> Array:
-    """Second form with the sign of alpha_minus changed, minus 1: an upper bound on phi where `seed2_valid` is True."""
+    """Second bound with the sign of alpha_minus changed, minus 1: an upper bound on phi where `seed2_valid` is True."""
     return _second_form(d, 1.0) - 1.0
 
 
@@ -130,12 +130,12 @@ _ROUNDING = 1e-12
 
 
 def seed1_valid(d: Degrees) -> Mask:
-    """Mask [clusters]: True where the first form is valid: alpha > 1/2, and no in-degree exceeds every out-degree."""
+    """Mask [clusters], True where the first bound is valid: alpha > 1/2, and max d- is at most max d+."""
     return np.asarray((d.alpha > 0.5) & (d.in_max <= d.out_max))
 
 
 def seed2_valid(d: Degrees) -> Mask:
-    """Mask [clusters]: True where the second form is valid: alpha > 1/2, and its fraction has a positive numerator."""
+    """Mask [clusters], True where the second bound is valid: alpha > 1/2, and its fraction has a positive numerator."""
     return np.asarray((d.alpha > 0.5) & (_common(d) > 0))
 
 
@@ -148,28 +148,28 @@ BOUNDS: dict[str, Bound] = {
     "seed1_printed": (seed1_printed, seed1_valid),
     "seed2_printed": (seed2_printed, seed2_valid),
 }
-"""For each name, the bound, and the mask of the clusters for which this bound is valid."""
+"""For each name, the function of the bound, and the function of the mask of clusters for which the bound is valid."""
 
 
 def guarded(d: Degrees, form: str) -> Array:
-    """Return the bound [clusters] named `form` where it is valid and finite, and the bound `safe` elsewhere."""
+    """Return the bound [clusters] named `form` for clusters where it is valid and finite, and `safe` for all others."""
     bound, valid = BOUNDS[form]
     value = bound(d)
     return np.where(valid(d) & np.isfinite(value), value, safe(d))
 
 
 def mean_factor(sizes: IntArray, psi: Array) -> float:
-    """Device-weighted mean, sum of (n_l / n) psi_l, of the factors `psi` [clusters]; `sizes` are the n_l."""
+    """Mean of the factors `psi` [clusters], weighted by cluster size: sum of (n_l / n) psi_l, with n_l from `sizes`."""
     return float((sizes * psi).sum() / sizes.sum())
 
 
 def network_factor(n: int, sampled: int, mean: float) -> float:
-    """Connectivity factor of a network that samples m of n devices: (n / m - 1) times `mean`, its clusters' mean."""
+    """Connectivity factor of a network that samples m of n devices: (n / m - 1) times the clusters' `mean` factor."""
     return (n / sampled - 1.0) * mean if sampled < n else 0.0
 
 
 def devices_needed(n: int, mean: float, largest: float) -> int:
-    """The smallest m in 1..n for which the network factor (n / m - 1) `mean` is at most `largest`."""
+    """The smallest number m of sampled devices, from 1 to n, with a factor (n / m - 1) `mean` of at most `largest`."""
     if mean <= 0.0:
         return 1
     if math.isinf(mean) or largest <= 0.0:

@@ -1,6 +1,6 @@
-"""Rounds of semi-decentralised learning: devices push models to neighbours, share degrees, mix, and upload.
+"""Rounds of semi-decentralised learning: devices send models to neighbours, share degrees, mix models, and upload.
 
-All algorithms in this folder use these rounds: devices exchange models with neighbours before some devices upload.
+The algorithms in this folder share these rounds: devices exchange models with neighbours before some devices upload.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ INTEGER_BIT = 32
 
 
 class ClusterRound(NamedTuple):
-    """Result of a cluster's round; by default, of a cluster that lacks the model or missed the deadline."""
+    """Result of a cluster's round; the default values are for a cluster that lacks the model or missed the deadline."""
 
-    edges: Sequence[tuple[int, int]] = ()  # (sender, receiver) of each model that arrived and was reported
+    edges: Sequence[tuple[int, int]] = ()  # (sender, receiver) of each received and reported model
     uploads: Sequence[tuple[int, Deferred]] = ()  # (sender, mixed update) of each upload that arrived, by sender
     told: bool = False  # True if the server received the cluster's degrees
     models: Mapping[int, Deferred] = {}  # the trained model of each device that has one
     senders: int = 0  # number of devices that pushed to others, whether or not anything arrived
     control_bit: int = 0  # total size of the control messages in bit, each message counted once
-    imbalance: float = 0.0  # largest deviation of a column sum of the mixing matrix from 1
+    imbalance: float = 0.0  # maximum of |column sum of the mixing matrix - 1|
 
 
 class ClusterTraining(LocalSteps):
@@ -61,10 +61,10 @@ class ClusterTraining(LocalSteps):
         play: Callable[[ClusterRounds, int, Sequence[int]], Process],
         retries: int = 0,
     ) -> Process:
-        """Play round `t` of all clusters from model `x`; result: the graph, chosen devices and results per cluster.
+        """Run round `t` of all clusters from model `x`; return the graph, and each cluster's chosen devices and result.
 
         `choose` selects the devices of each cluster that upload. `play(rounds, cluster, chosen)` is the process of one
-        cluster's round, whose value is a `ClusterRound`.
+        cluster's round, which returns a `ClusterRound`.
         """
         yield fed.somebody_there()
         graph = fed.digraph(t).among(fed.task.n_samples > 0)
@@ -88,14 +88,14 @@ class ClusterRounds:
     model: Deferred
     number: int
     plan: SgdPlan
-    retries: int  # maximum number of repetitions of a lost control message or upload
+    retries: int  # maximum number of times that a lost control message or upload is resent
 
     def play(self, cluster: int, chosen: Sequence[int]) -> Process:
-        """Play the round of a cluster whose devices `chosen` are to upload; the result is a `ClusterRound`.
+        """Simulate one round of a cluster in which the devices `chosen` upload; return a `ClusterRound`.
 
-        Devices push their models to their out-neighbours. Every device reports its in-neighbours to the cluster's
+        Devices send their models to their out-neighbours. Every device reports its in-neighbours to the cluster's
         access point, the device with the most neighbours. The access point sends all out-degrees to the devices, and a
-        summary of the degrees to the server. An edge counts only if both its model and its receiver's report arrived,
+        summary of the degrees to the server. An edge is used only if both the model and the receiver's report arrived,
         so the columns of the mixing matrix always sum to 1.
         """
         fed, members = self.fed, self.graph.members[cluster].tolist()
@@ -121,14 +121,14 @@ class ClusterRounds:
         return ClusterRound(edges, uploads, not told.lost, models, senders, control_bit, imbalance(shares))
 
     def push_all(self, members: Sequence[int]) -> Process:
-        """All devices of a cluster push; the result is the trained models, and (sender, receiver) of each arrival."""
+        """All devices of a cluster train and push; return trained models, and (sender, receiver) of each arrival."""
         pushes = yield self.fed.gather(self.push(self.fed.device(k)) for k in members)
         models = {k: model for k, (model, _) in zip(members, pushes, strict=True) if model is not None}
         heard = [(j, i) for j, (_, reached) in zip(members, pushes, strict=True) for i in reached if i in models]
         return models, heard
 
     def push(self, k: Device) -> Process:
-        """Process of device `k`: receive the model, train, and push; the result is the trained model and its receivers.
+        """Process of device `k`: receive the model, train, and push; return the trained model and its receivers.
 
         The trained model is None if the device received no model.
         """
@@ -139,7 +139,7 @@ class ClusterRounds:
         return trained.params, (yield from pushed(self.fed, self.graph, k, trained.params))
 
     def report(self, cluster: int, point: int, members: Sequence[int], heard: Sequence[tuple[int, int]]) -> Process:
-        """Send the devices' lists of in-neighbours to the access point; return the set of devices with lost lists."""
+        """Send each device's list of in-neighbours to the access point; return the devices whose lists were lost."""
         if not heard:
             return set()
         in_degree = Counter([*members, *(i for _, i in heard)])
@@ -150,7 +150,7 @@ class ClusterRounds:
         return {i for i, deliveries in zip(reporters, sent, strict=True) if deliveries[0].lost}
 
     def tell(self, cluster: int, point: int, members: Sequence[int]) -> Process:
-        """Send the list of degrees from the access point to all devices; return the set of devices without the list."""
+        """Send the list of degrees from the access point to all devices; return the devices that did not receive it."""
         missing, size_bit = list(members), INTEGER_BIT * len(self.graph.members[cluster])
         for _ in range(1 + self.retries):
             if not missing:
@@ -167,14 +167,14 @@ class ClusterRounds:
 
 
 def pushed(fed: Federation, graph: Digraph, k: Device, x: Deferred, size_bit: int | None = None) -> Process:
-    """Send a model from device `k` to its out-neighbours; the result lists the indices of devices that received it."""
+    """Send a model from device `k` to its out-neighbours; return the indices of the devices that received the model."""
     receivers = [fed.device(i) for i in graph.receivers(k.index)]
     deliveries = yield fed.sidelink(k, receivers, x, size_bit, int(graph.cluster[k.index]))
     return [delivery.receiver for delivery in deliveries if not delivery.lost]
 
 
 def access_point(devices: Sequence[int], edges: Sequence[tuple[int, int]]) -> int:
-    """Return the device with the most edges from and to others; ties go to the first device."""
+    """Return the device with the most edges from and to other devices; ties go to the first device."""
     count = Counter(chain.from_iterable(edges))
     return max(devices, key=lambda k: count[k])
 
@@ -182,7 +182,7 @@ def access_point(devices: Sequence[int], edges: Sequence[tuple[int, int]]) -> in
 def equal_shares(
     devices: Sequence[int] | Mapping[int, Any], edges: Sequence[tuple[int, int]]
 ) -> dict[int, list[tuple[int, float]]]:
-    """For each device i, the sources j of its mixed update with shares 1 / (out-degree of j), device i itself first."""
+    """For each device i, the devices j in its mixed update (i first) and their weights, 1 / (out-degree of j)."""
     out_degree = Counter([*devices, *(j for j, _ in edges)])
     shares = {i: [(i, 1.0 / out_degree[i])] for i in devices}
     for j, i in edges:
@@ -191,7 +191,7 @@ def equal_shares(
 
 
 def imbalance(shares: Mapping[int, Sequence[tuple[int, float]]]) -> float:
-    """Largest deviation of a column sum of the mixing matrix from 1: max over j of |sum over i of share_ij - 1|."""
+    """Maximum difference of a column sum of the mixing matrix from 1: max over j of |sum over i of share_ij - 1|."""
     given = dict.fromkeys(shares, 0.0)
     for j, part in chain.from_iterable(shares.values()):
         given[j] += part
@@ -199,9 +199,9 @@ def imbalance(shares: Mapping[int, Sequence[tuple[int, float]]]) -> float:
 
 
 def mixed_update(x: Tensor, models: Sequence[Tensor], shares: Array, statistics: int = 0) -> Tensor:
-    """Delta_i = sum over in-neighbours j of share_j (x_j - x), for model `x` [P] and trained models x_j.
+    """The mixed update of a device: sum over j of share_j (x_j - x), for model `x` [P] and the received models x_j.
 
-    The last `statistics` entries, running statistics, are the weighted mean of x_j - x.
+    The last `statistics` entries (running statistics) are the weighted mean of x_j - x.
     """
     updates = torch.stack(list(models)) - x
     update = torch.as_tensor(shares, dtype=x.dtype, device=x.device) @ updates
@@ -211,7 +211,7 @@ def mixed_update(x: Tensor, models: Sequence[Tensor], shares: Array, statistics:
 
 
 def edges_of(graph: Digraph, rounds: Sequence[ClusterRound]) -> Digraph:
-    """Digraph of the same clusters with only those edges over which models arrived and were reported."""
+    """Digraph with the clusters of `graph`, and only those edges over which models arrived and were reported."""
     pairs = [edge for done in rounds for edge in done.edges]
     sender, receiver = np.array(pairs, np.int64).reshape(-1, 2).T
     return Digraph.of(graph.cluster, sender, receiver)

@@ -2,10 +2,10 @@
 
 Lian, Zhang, Zhang, Liu: "Asynchronous Decentralized Parallel Stochastic Gradient Descent", ICML 2018,
 https://arxiv.org/abs/1710.06952, Algorithm 1: a device computes a gradient at its model, sets its own and a random
-neighbour's model to their mean, and steps along the gradient, which belongs to the older model. Active devices start
-exchanges with passive neighbours only, so that there is no circular wait.
+neighbour's model to their mean, and steps along the gradient, which belongs to the older model. Devices are active or
+passive. Active devices start exchanges with passive neighbours only, which excludes a deadlock.
 
-Differences from the paper: devices with even indices are active. A device makes all its local steps, adds the resulting
+Differences from the paper: devices with even indices are active. A device takes all its local steps, adds the resulting
 change to its model, and only then averages. A passive device continues to compute while others average with it, but it
 starts its next steps only when no exchange with it is in progress. A lost message ends an exchange without an average.
 """
@@ -25,10 +25,10 @@ from fednet_emu.federation import Deferred, Device, Digraph, Federation, Process
 
 
 class AdPsgd(Decentralised):
-    """Every device makes local steps at its own pace, and averages with a random neighbour after these steps.
+    """Every device takes local steps at its own pace, and averages with a random neighbour after these steps.
 
-    A round ends when the number of local updates, by any devices, equals the number of devices with samples. Only edges
-    that have an opposite edge and join an even and an odd device index are used.
+    A round ends when the devices together have made as many local updates as there are devices with samples. An edge is
+    used only if the opposite edge exists and if one of its two devices has an even index and the other an odd index.
     """
 
     kind = "ad-psgd"
@@ -44,7 +44,7 @@ class AdPsgd(Decentralised):
 
 
 class Peers:
-    """The devices during a run: their models, and an inbox that receives the index of a device after each update."""
+    """The devices of a run: their models, and an inbox that receives a device's index after each of its updates."""
 
     def __init__(self, fed: Federation, algorithm: AdPsgd) -> None:
         self._fed, self._plan = fed, algorithm.plan
@@ -56,14 +56,14 @@ class Peers:
         self._asked = self._staleness = self._before = 0
 
     def counted(self) -> dict[str, Any]:
-        """Numbers of exchanges and averages since the last call; most averages during the steps of one device."""
+        """Numbers of exchanges and averages since the last call; maximum averages during one device's local steps."""
         made, self._before = sum(self._averaged) // 2 - self._before, sum(self._averaged) // 2
         told = {"exchanges": self._asked, "averages": made, "staleness": self._staleness}
         self._asked = self._staleness = 0
         return told
 
     def work(self, k: Device) -> Process:
-        """Process of a device: repeat local steps and, if the device is active, an average with a random neighbour."""
+        """Process of a device: repeatedly take local steps and, if active, average with a random neighbour."""
         fed, models, me = self._fed, self.models, k.index
         for n in count():
             yield fed.cohort(1, "at work", me, n, among=np.array([me]))
@@ -86,7 +86,7 @@ class Peers:
             yield self._busy[k]
 
     def _exchange(self, i: Device, j: Device) -> Process:
-        """Devices `i` and `j` send each other their models; if both arrive, both models move to the mean of the two."""
+        """Let devices `i` and `j` exchange their models; if both messages arrive, average the two models."""
         fed, models = self._fed, self.models
         assert self.graph is not None
         cluster, mine = int(self.graph.cluster[i.index]), models[i.index]
@@ -103,18 +103,18 @@ class Peers:
 
 
 def added(x: Tensor, trained: Tensor, start: Tensor, statistics: int = 0) -> Tensor:
-    """Return model `x` [P] plus the change from `start`, an earlier value of `x`, to `trained` by local steps.
+    """Return model `x` [P] plus the change `trained` - `start` by local steps from `start`, an earlier value of `x`.
 
-    The last `statistics` entries, running statistics, are taken from `trained`.
+    The last `statistics` entries (running statistics) are taken from `trained`.
     """
     n = len(x) - statistics
     return x + torch.cat([trained[:n] - start[:n], trained[n:] - x[n:]])
 
 
 def halfway(x: Tensor, own: Tensor, other: Tensor, statistics: int = 0) -> Tensor:
-    """Return model `x` [P] after its sent value `own` is averaged with `other`; steps since sending are kept in full.
+    """Return model `x` [P] after its sent value `own` is averaged with `other`; steps taken since sending are kept.
 
-    The last `statistics` entries, running statistics, become the mean of `x` and `other`.
+    The last `statistics` entries (running statistics) become the mean of `x` and `other`.
     """
     n = len(x) - statistics
     return x + (other - torch.cat([own[:n], x[n:]])) / 2

@@ -4,9 +4,10 @@ Lian, Zhang, Zhang, Hsieh, Zhang, Liu: "Can Decentralized Algorithms Outperform 
 Decentralized Parallel Stochastic Gradient Descent", NeurIPS 2017, https://arxiv.org/abs/1705.09056, Algorithm 1:
 X <- W X - eta G(X), with a symmetric, doubly stochastic W.
 
-Differences from the paper: W has Metropolis weights, w_ij = 1 / (1 + max(d_i, d_j)), for any graph; each model carries
-its sender's degree d_i. The graph may change from round to round, and messages may be lost. A device waits for the end
-of a round, not only for its neighbours. By default local steps come before mixing, W (X - eta G(X)).
+Differences from the paper: For any graph, W has Metropolis weights w_ij = 1 / (1 + max(d_i, d_j)), and each message
+contains the degree d_i of its sender. The graph may change from round to round, and messages may be lost. A device
+waits for the end of a round, not only for its neighbours. By default local steps come before mixing: X <- W (X - eta
+G(X)).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from fednet_emu.federation import Digraph, Federation
 class DPsgd(Mixing):
     """Every device averages with all its neighbours in every round, with Metropolis weights.
 
-    Only edges that have an opposite edge are used.
+    An edge is used only if the opposite edge exists.
     """
 
     kind = "d-psgd"
@@ -33,8 +34,9 @@ class DPsgd(Mixing):
     sends its model while it computes its local steps, which are added after mixing."""
     loss: Literal["drop-both", "keep-home"] = "drop-both"
     """The rule for a lost message. drop-both: two devices mix only if each has the other's model and knows by an
-    acknowledgement of 1 bit that its own model has arrived, which preserves the mean of all models; keep-home: a device
-    adds the weight of a lost model to its own, without acknowledgements, and the mean of all models drifts."""
+    acknowledgement of 1 bit that its own model has arrived, which preserves the mean of all models; keep-home: there
+    are no acknowledgements, a device adds the weight of a lost model to the weight of its own model, and the mean of
+    all models drifts."""
 
     extra_scalars: ClassVar[int] = 1
 
@@ -55,6 +57,6 @@ class DPsgd(Mixing):
 
 
 def metropolis(graph: Digraph, used: Digraph) -> Array:
-    """Weight w_ij = 1 / (1 + max(d_i, d_j)) of each edge in `used`, with degrees d in the undirected `graph`."""
-    degree = graph.out_degree  # counts the device itself
+    """Weight w_ij = 1 / (1 + max(d_i, d_j)) of each edge in `used`, where d_i is a degree in the undirected `graph`."""
+    degree = graph.out_degree  # includes the device itself
     return np.asarray(1.0 / np.maximum(degree[used.sender], degree[used.receiver]))

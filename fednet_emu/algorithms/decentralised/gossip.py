@@ -1,9 +1,10 @@
 """Randomised gossip between local steps.
 
 Boyd, Ghosh, Prabhakar, Shah: "Randomized Gossip Algorithms", IEEE Transactions on Information Theory 52(6), 2006,
-https://doi.org/10.1109/TIT.2006.874516: two neighbours drawn at random set both values to their mean.
+https://doi.org/10.1109/TIT.2006.874516: two neighbours drawn at random replace their values by the mean of the two
+values.
 
-Differences from the paper: devices make local steps before averaging. In one round as many pairs as possible average
+Differences from the paper: devices take local steps before averaging. In one round as many pairs as possible average
 (the paper's synchronous model), or only `pairs` pairs. Neighbours are drawn uniformly. A common random number generator
 draws the pairs, so that no messages are needed for this.
 """
@@ -21,15 +22,15 @@ from fednet_emu.federation import Digraph, Federation
 
 
 class Gossip(Mixing):
-    """In every round random pairs of neighbours set both models to their mean.
+    """In every round random pairs of neighbours replace their models by the mean of the two models.
 
-    Only edges that have an opposite edge are used. Two devices average only if each has the other's model and knows
+    An edge is used only if the opposite edge exists. Two devices average only if each has the other's model and knows
     that its own model has arrived.
     """
 
     pairs: int | None = Field(None, gt=0)
-    """Maximum number of pairs per round; null for all pairs that result when the devices, in random order, each draw a
-    random neighbour without a partner."""
+    """Maximum number of pairs per round; null for no maximum. Pairs are formed in random order of devices: each device
+    without a partner draws a random neighbour without a partner."""
 
     def links(self, fed: Federation, graph: Digraph, t: int) -> Digraph:
         graph, rng = graph.mutual(), fed.streams("gossip", t)

@@ -1,4 +1,4 @@
-"""MATCHA: neighbours exchange models only in some rounds, by random matchings, and more often over important edges.
+"""MATCHA: neighbours exchange models in random matchings; edges that matter for connectivity are used more often.
 
 Wang, Sahu, Yang, Joshi, Kar: "MATCHA: Speeding Up Decentralized SGD via Matching Decomposition Sampling", 2019,
 https://arxiv.org/abs/1905.09435:
@@ -6,12 +6,13 @@ https://arxiv.org/abs/1905.09435:
 - the edges are coloured, so that the edges of one colour are a matching M_j with Laplacian L_j: `matchings`;
 - matching j is used in a round with probability p_j, independently; the p_j maximise the algebraic connectivity
   lambda_2(sum of p_j L_j), where the sum of p_j is at most a budget times the number of matchings: `activation`;
-- W = I - alpha L(t), where alpha minimises rho = |E[W'W] - J|, spectral norm: `best_step`.
+- models are mixed by W = I - alpha L(t), where L(t) is the sum of L_j over the matchings used, J averages all models,
+  and alpha minimises the spectral norm rho = |E[W'W] - J|: `best_step`.
 
 Differences from the paper: edges are coloured greedily, one by one (the paper: Misra and Gries, which needs at most one
 colour more than the maximum degree). If the graph is not connected, lambda_2 is the minimum over its components, and J
-averages within each component. If the graph changes, p and alpha are computed again. All devices know them, and the
-drawn matchings, without messages. The probabilities come from projected ascent along supergradients, in STEPS steps.
+averages within each component. If the graph changes, p and alpha are computed again. All devices know p, alpha and the
+drawn matchings without messages. The probabilities are found by projected ascent along supergradients, in STEPS steps.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ _ZERO = 1e-9
 
 
 class Matcha(Mixing):
-    """In every round a random set of matchings is used; each pair in a used matching moves its models closer.
+    """In every round a random set of matchings is used; the two models of each pair in these matchings move closer.
 
-    Only edges that have an opposite edge are used. A pair mixes only if each device has the other's model and knows
+    An edge is used only if the opposite edge exists. A pair mixes only if each device has the other's model and knows
     that its own model has arrived.
     """
 
     budget: float = Field(0.5, gt=0, le=1)
-    """Mean share of the matchings that is used per round, from 0 (excluded) to 1."""
+    """Mean share of the matchings that are used in a round, above 0 and at most 1."""
 
     def links(self, fed: Federation, graph: Digraph, t: int) -> Digraph:
         graph = graph.mutual()
@@ -58,7 +59,7 @@ class Matcha(Mixing):
 
 
 def matchings(graph: Digraph) -> IntArray:
-    """Colour [edges] of each edge, from 0, in a graph whose edges go both ways; both directions have the same colour.
+    """Colour [edges] of each edge, from 0, in a bidirectional graph; both directions of an edge have one colour.
 
     Each edge, in order, gets the first colour that no other edge of its two devices has.
     """
@@ -84,10 +85,10 @@ def laplacians_of(graph: Digraph, colour: IntArray) -> Array:
 
 
 def activation(laplacians: Array, budget: float) -> Array:
-    """Best probabilities p [matchings] found for lambda_2(sum of p_j L_j), with the sum of p_j <= `budget` x count.
+    """Probabilities p [matchings] that (nearly) maximise lambda_2(sum of p_j L_j), with sum of p_j <= `budget` x count.
 
-    A supergradient of lambda_2 is v' L_j v, for a unit eigenvector v of lambda_2. The search starts at p_j = `budget`,
-    and returns the best p of all steps.
+    The derivative of lambda_2 by p_j (a supergradient) is v' L_j v, where v is a unit eigenvector of lambda_2. The
+    search starts at p_j = `budget`, and returns the best p of all steps.
     """
     count = len(laplacians)
     p = best = np.full(count, budget)
@@ -120,7 +121,7 @@ def on_budget(p: Array, total: float) -> Array:
 
 
 def contraction(laplacians: Array, p: Array, alpha: float) -> float:
-    """Factor rho = |E[W'W] - J| = |(I - alpha Lbar)^2 + 2 alpha^2 Ltilde - J|, Ltilde = sum of p_j (1 - p_j) L_j."""
+    """Factor rho = |E[W'W] - J| = |(I - alpha sum of p_j L_j)^2 + 2 alpha^2 sum of p_j (1 - p_j) L_j - J|."""
     values, vectors = np.linalg.eigh(laplacians.sum(0))
     kernel = vectors[:, values < _ZERO]
     inside = np.eye(len(values)) - alpha * np.tensordot(p, laplacians, 1)

@@ -1,4 +1,4 @@
-"""Rounds without a server: each device makes local steps, sends its model to its neighbours, and mixes received models.
+"""Rounds without a server: each device takes local steps, sends its model to neighbours, and mixes received models.
 
 The methods differ in the senders and receivers of a round, and in the weight of a received model:
 
@@ -6,7 +6,7 @@ The methods differ in the senders and receivers of a round, and in the weight of
 
 A device adds the weight of a lost model to its own weight, so that rows always sum to 1. Where a loss also affects the
 sender, each receiver acknowledges a model by a message of one bit, and an edge is used only if the model and the
-acknowledgement have arrived. As in all algorithms, a sender's link tells it whether a message arrived, at no cost.
+acknowledgement have arrived. As in all algorithms, a sender learns from its link at no cost whether a message arrived.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Turn:
     graph: Digraph
     models: Sequence[Deferred]  # models of all devices at the start of the round
     stepped: dict[int, Deferred] = field(default_factory=dict)  # models after local steps, by device
-    heard: set[tuple[int, int]] = field(default_factory=set)  # (sender, receiver) of each model that counts as received
+    heard: set[tuple[int, int]] = field(default_factory=set)  # (sender, receiver) of each accepted model
 
 
 class Mixing(Decentralised):
@@ -61,15 +61,15 @@ class Mixing(Decentralised):
 
     deadline_s: float | None = Field(None, gt=0)
     """Maximum duration of a round (simulated s); steps and messages that are not finished by then are cancelled. A
-    device without finished steps keeps its model, and a model that has not arrived is not mixed. Null waits for all
-    devices."""
+    device that has not finished its steps keeps its model, and a model that has not arrived is not mixed. With null, a
+    round ends when all devices have finished."""
 
     extra_scalars: ClassVar[int] = 0
     """Number of scalars in a message in addition to the model."""
     overlapped: ClassVar[bool] = False
-    """Whether a device sends its model while it computes its local steps, which are then added after mixing."""
+    """Whether a device sends its model while it computes its local steps; the steps are then added after mixing."""
     acknowledged: ClassVar[bool] = True
-    """Whether a model counts only if its sender has received an acknowledgement."""
+    """Whether a received model is used only if its sender has received an acknowledgement."""
 
     @abstractmethod
     def links(self, fed: Federation, graph: Digraph, t: int) -> Digraph:
@@ -77,14 +77,14 @@ class Mixing(Decentralised):
 
     @abstractmethod
     def weights(self, fed: Federation, graph: Digraph, used: Digraph) -> tuple[Array, Mapping[str, float]]:
-        """Weights w_ij of the `used` edges j -> i, in the order of edges, and further columns of series `mixing`."""
+        """Weights w_ij of the `used` edges j -> i, in order of edges, and more columns for the series `mixing`."""
 
     def step(self, fed: Federation, k: Device, x: Deferred, trained: Deferred) -> Deferred:
         """Return the model after local steps from a device's model `x` to `trained`."""
         return trained
 
     def usable(self, heard: Digraph) -> Digraph:
-        """Used edges among the edges in `heard`; with `acknowledged`, only those whose opposite is in `heard`, too."""
+        """Edges of `heard` that are used; with `acknowledged`, only those whose opposite edge is also in `heard`."""
         return heard.mutual() if self.acknowledged else heard
 
     def run(self, fed: Federation) -> Process:
@@ -99,7 +99,7 @@ class Mixing(Decentralised):
             fed.end_of_round(models, invited=len(cohort), arrived=len(turn.stepped))
 
     def device(self, fed: Federation, k: Device, turn: Turn) -> Process:
-        """Process of device `k`: make local steps and send the model, in sequence or in parallel (`overlapped`)."""
+        """Process of device `k`: take local steps and send the model, in sequence or in parallel (`overlapped`)."""
         if self.overlapped:
             yield fed.gather([self.train(fed, k, turn), self.push(fed, k, turn.models[k.index], turn)])
         else:
@@ -112,7 +112,7 @@ class Mixing(Decentralised):
         turn.stepped[k.index] = self.step(fed, k, x, trained.params)
 
     def push(self, fed: Federation, k: Device, x: Deferred, turn: Turn) -> Process:
-        """Send a model to the neighbours of device `k`, which acknowledge the model if `acknowledged` is True."""
+        """Send a model from device `k` to its neighbours, which acknowledge the model if `acknowledged` is True."""
         if not turn.graph.receivers(k.index):
             return
         reached = yield from pushed(fed, turn.graph, k, x, (x.size + self.extra_scalars) * FLOAT_BIT)
@@ -143,9 +143,9 @@ class Mixing(Decentralised):
 
 
 def moved(x: Tensor, own: Tensor, others: Sequence[Tensor], weights: Array, statistics: int = 0) -> Tensor:
-    """Return `x` [P] + sum of w_j (x_j - `own`), where the device of model `x` has sent `own` [P] and received all x_j.
+    """Return a mixed model: `x` [P] + sum of w_j (x_j - `own`), where the device has sent `own` and received all x_j.
 
-    The last `statistics` entries, running statistics, are `x` + sum of w_j (x_j - `x`).
+    The last `statistics` entries (running statistics) are `x` + sum of w_j (x_j - `x`).
     """
     if statistics:
         own = torch.cat([own[:-statistics], x[-statistics:]])
@@ -154,6 +154,6 @@ def moved(x: Tensor, own: Tensor, others: Sequence[Tensor], weights: Array, stat
 
 
 def imbalance(used: Digraph, weights: Array) -> float:
-    """Largest deviation from 1 of a column sum of the mixing matrix, whose rows sum to 1; 0 preserves the mean."""
+    """Maximum difference of a column sum of the mixing matrix from 1; 0 means that mixing preserves the mean."""
     given = np.bincount(used.sender, weights, used.n_devices)
     return float(np.abs(given - np.bincount(used.receiver, weights, used.n_devices)).max(initial=0.0))

@@ -5,9 +5,10 @@ https://arxiv.org/abs/1811.10792, Algorithm 1; push-sum: Kempe, Dobra, Gehrke, F
 
     (x, omega) <- P (x - eta g(z), omega),  z = x / omega,
 
-where column j of P holds 1 / (1 + out-degree of j) for j and each of its receivers, so that each sender knows its own
-column. Here a device keeps z instead of x, which is equivalent: z_j - eta g / omega_j is mixed with the weights
-p_ij omega_j / omega_i, whose rows sum to 1. A message holds a model and its weight, P + 1 scalars.
+where x is the model, omega its push-sum weight, and g the gradient at the ratio z. Column j of P holds 1 / (1 +
+out-degree of j) for j and each of its receivers, so that each sender knows its own column. Here a device keeps z
+instead of x, which is equivalent: z_j - eta g / omega_j is mixed with the weights p_ij omega_j / omega_i, whose rows
+sum to 1. A message holds a model and its push-sum weight: one scalar more than the model.
 
 Differences from the paper: the graph is that of the topology in each round. A share that was not acknowledged stays
 with its sender, so that the sum of omega is conserved. All devices wait for the end of a round.
@@ -28,9 +29,9 @@ from fednet_emu.federation import Deferred, Device, Digraph, Federation
 
 
 class Sgp(Mixing):
-    """Every device pushes equal shares of its model and of its weight along all edges, including one-way edges.
+    """Every device sends equal shares of its model and of its push-sum weight over all edges, even one-way edges.
 
-    The evaluated models are the ratios z.
+    The evaluated models are the ratios z of model and weight.
     """
 
     extra_scalars: ClassVar[int] = 1
@@ -42,11 +43,11 @@ class Sgp(Mixing):
         return heard
 
     def step(self, fed: Federation, k: Device, x: Deferred, trained: Deferred) -> Deferred:
-        """Return the ratio after local steps: steps move the numerator, so the ratio moves 1 / omega as far."""
+        """Return z = x / omega after local steps, which change x; z changes by the change of x divided by omega."""
         return fed.defer(moved_part, x, trained, float(1.0 / omega_of(fed)[k.index]), fed.n_statistics)
 
     def weights(self, fed: Federation, graph: Digraph, used: Digraph) -> tuple[Array, Mapping[str, float]]:
-        """Return p_ij omega_j / omega_i with the new omega_i; the column `mass` is the mean of all omega."""
+        """Return the mixing weights p_ij omega_j / omega_i, with omega_i after the round; `mass` is the mean omega."""
         before = omega_of(fed)
         given, after = pushed(before, graph, used)
         before[:] = after
@@ -54,7 +55,7 @@ class Sgp(Mixing):
 
 
 def moved_part(x: Tensor, trained: Tensor, part: float, statistics: int) -> Tensor:
-    """Move `x` [P] towards `trained` by the fraction `part`; running statistics are those of `trained`."""
+    """Move `x` [P] towards `trained` by the fraction `part`; running statistics are taken from `trained`."""
     n = len(x) - statistics
     return (
         torch.cat([torch.lerp(x[:n], trained[:n], part), trained[n:]]) if statistics else torch.lerp(x, trained, part)
@@ -67,7 +68,7 @@ def omega_of(fed: Federation) -> Array:
 
 
 def pushed(omega: Array, graph: Digraph, used: Digraph) -> tuple[Array, Array]:
-    """Return the part of `omega` [devices] pushed over each used edge [edges], and omega after the round [devices].
+    """Return the part of `omega` [devices] sent over each used edge [edges], and omega [devices] after the round.
 
     A sender offers 1 / (1 + out-degree) of its omega to each receiver in `graph`, and keeps the shares of unused edges.
     """

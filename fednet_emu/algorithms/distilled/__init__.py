@@ -1,1 +1,1 @@
-"""Methods that send or compare outputs of models: class scores of public samples, or means of features."""
+"""Methods that exchange or compare outputs of models (class scores of public samples, or mean features)."""

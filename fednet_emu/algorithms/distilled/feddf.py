@@ -1,13 +1,14 @@
-"""FedDF: the server distils the ensemble of all models into their mean.
+"""FedDF: the server distils the ensemble of the received models into the mean of these models.
 
 Lin, Kong, Stich, Jaggi: "Ensemble Distillation for Robust Model Fusion in Federated Learning", NeurIPS 2020,
 https://arxiv.org/abs/2006.07242
 
-Line by line: devices train locally and send models; the server averages the models, weighted by samples. It then trains
-this mean on samples without labels towards softmax(mean of the scores of the received models), by the divergence.
+Method: devices train locally and send models; the server averages the models, weighted by samples. It then trains the
+mean model on samples without labels towards softmax(mean of the scores of the received models), with the
+Kullback-Leibler divergence as the loss.
 
-Differences from the paper: all models have one architecture. The server makes a fixed number of plain SGD steps, and
-keeps the last model.
+Differences from the paper: all models have one architecture. The server takes a fixed number of plain SGD steps, and
+uses the model after the last step.
 """
 
 from __future__ import annotations

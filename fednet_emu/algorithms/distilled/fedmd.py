@@ -2,13 +2,13 @@
 
 Li, Wang: "FedMD: Heterogenous Federated Learning via Model Distillation", 2019, https://arxiv.org/abs/1910.03581
 
-Line by line: a device sends the class scores of its model on all public samples. The server sends their mean, the
+Method: a device sends the class scores of its model on all public samples. The server sends their mean, the
 consensus. A device trains towards the consensus on public samples (digest), then on its own (revisit).
 
-Differences from the paper: all models have one architecture, though no message depends on it, and the same initial
-values, without training on labelled public samples. A round goes from one consensus to the next. In the first round
-there is no consensus yet, so that devices only train on their own samples. All public samples are used in every round.
-The distance to the consensus is the divergence that FedDF minimises.
+Differences from the paper: all models have one architecture, although no message depends on the architecture, and the
+same initial values. Models are not trained on labelled public samples before the first round. A round lasts from one
+consensus to the next. In the first round there is no consensus yet, so devices train only on their own samples. All
+public samples are used in every round. The loss of the digest step is the divergence that FedDF minimises.
 """
 
 from __future__ import annotations

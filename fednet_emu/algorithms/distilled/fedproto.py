@@ -1,15 +1,16 @@
-"""FedProto: devices exchange the mean features of their classes, the prototypes, instead of models.
+"""FedProto: devices exchange prototypes, which are the mean features of their classes, instead of models.
 
 Tan, Long, Liu, Zhou, Lu, Jiang, Zhang: "FedProto: Federated Prototype Learning across Heterogeneous Clients",
 AAAI 2022, https://arxiv.org/abs/2105.00243
 
-Line by line: a device minimises f + `pull` times the mean over classes of norm(own - global prototype)^2, where its own
+Method: a device minimises f + `pull` times the mean over classes of norm(own - global prototype)^2, where its own
 prototype of a class is the mean of that class's features in the batch. A device sends the prototypes of its classes
 over all its samples. The server averages the prototypes of each class.
 
-Differences from the paper: all models have one architecture and the same initial values. The mean of a class is
-weighted by the devices' numbers of samples of that class. The server sends the known prototypes, none in the first
-round. A class without a new prototype keeps its old one. Features are the input of the last layer with parameters.
+Differences from the paper: all models have one architecture and the same initial values. In the mean of a class, a
+device is weighted by its number of samples of that class. The server sends the prototypes of the classes that it has
+received; in the first round it sends none. A class without a new prototype keeps its old prototype. The features are
+the input of the last layer with parameters.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Prototypes(NamedTuple):
 
 
 class FedProto(Synchronous):
-    """Each device keeps its model, and sends the mean features of each of its classes."""
+    """Each device keeps its own model, and sends only the mean features of each of its classes."""
 
     kind = "fedproto"
     uses: ClassVar[frozenset[str]] = frozenset()
@@ -94,20 +95,20 @@ class FedProto(Synchronous):
         return fed.task.data.y[fed.task.slice_of(k.index)]
 
     def counts(self, fed: Federation, k: Device, classes: int) -> dict[int, int]:
-        """Number of samples that device `k` has of each of its classes, in order; the server knows these numbers."""
+        """Return the number of samples of each class of device `k`, by ascending class; the server knows them."""
         counted = torch.bincount(self.labels(fed, k), minlength=classes).tolist()
         return {c: count for c, count in enumerate(counted) if count}
 
 
 @dataclass(frozen=True)
 class PrototypeLoss:
-    """The cross-entropy of each sample [B], plus the prototype term of the whole batch."""
+    """Loss function: the cross-entropy of each sample [B], plus the prototype term of the whole batch."""
 
     pull: float  # factor of the prototype term (lambda)
     outputs: int  # number of classes
 
     def __call__(self, told: Tensor, wanted: Tensor) -> Tensor:
-        """Return the loss [B] from outputs and features `told` [B, classes + d], and from the result of `targets`."""
+        """Return the loss [B]; `told` [B, classes + d] holds outputs and features, `wanted` the result of `targets`."""
         scores, features = told[:, : self.outputs], told[:, self.outputs :]
         labels, goals = wanted[:, 0].long(), wanted[:, 1:]
         known = ~goals.isnan().any(1)
@@ -119,10 +120,10 @@ class PrototypeLoss:
 
 
 def targets(prototypes: Tensor, classes: Sequence[int], y: Tensor, outputs: int) -> Tensor:
-    """Return the class of each sample and the prototype of this class [n, 1 + d], nan where the prototype is unknown.
+    """Return, for each sample, its class and the prototype of this class [n, 1 + d]; nan for an unknown prototype.
 
-    `prototypes` [classes, d] belong to `classes`, `y` [n] has the class of each sample, and `outputs` is the total
-    number of classes.
+    `prototypes` [classes, d] holds the prototypes of `classes`, `y` [n] the class of each sample, and `outputs` is the
+    total number of classes.
     """
     table = prototypes.new_full((outputs, prototypes.shape[1]), torch.nan)
     table[list(classes)] = prototypes
@@ -130,7 +131,7 @@ def targets(prototypes: Tensor, classes: Sequence[int], y: Tensor, outputs: int)
 
 
 def class_means(featured: Featured, w: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Mean features [classes, d] of each class in `y` [n], in order, for model `w` [P] and samples `x` [n, ...]."""
+    """Mean features [classes, d] of the classes in `y` [n], in ascending order, by model `w` on samples `x`."""
     features = outputs_of(featured.model, w, x)[:, featured.outputs :]
     return torch.stack([features[y == c].mean(0) for c in sorted(set(y.tolist()))])
 
@@ -144,8 +145,8 @@ def merged(
 ) -> Tensor:
     """Return the new global prototypes [classes, d] of `classes`.
 
-    `before` has the old prototypes of the classes `known`. `sent` has the prototypes of each device, one row per class
-    of the device; `counts` has the number of samples of each of these devices by class.
+    `before` holds the old prototypes of the classes `known`. `sent` holds the prototypes that each device has sent, one
+    row per class of the device; `counts` holds the number of samples of each of these devices by class.
     """
     parts: dict[int, list[tuple[int, Tensor]]] = {c: [] for c in classes}
     for own, has in zip(sent, counts, strict=True):

@@ -34,7 +34,7 @@ class PublicSamples(LocalTraining):
 
     @property
     def distil_plan(self) -> SgdPlan:
-        """The local steps on the public samples."""
+        """The plan of the SGD steps on the public samples."""
         lr = self.lr if self.distil_lr is None else self.distil_lr
         return SgdPlan(lr, self.batch_size, epochs=self.distil_epochs)
 
@@ -53,7 +53,7 @@ class PublicSamples(LocalTraining):
         return fed.server.n_samples * fed.task.outputs
 
     def distil(self, fed: Federation, k: Device, w: Deferred, scores: Deferred, *key: Any) -> Computation:
-        """Event of training `w` on device or server `k` towards `scores` [M, classes] of the public samples."""
+        """Start training `w` on `k` towards `scores` [M, classes] of the public samples; return the end as an event."""
         return k.train(w, self.distil_plan, *key, "distil", of=fed.server, loss=divergence, targets=scores)
 
 

@@ -1,1 +1,1 @@
-"""Synchronous methods for devices whose data or amounts of work differ: one paper per file."""
+"""Synchronous algorithms for devices whose data or amounts of work differ, one paper per file."""

@@ -1,16 +1,16 @@
-"""FedDyn: each local objective is adapted from round to round, so that the minima of devices and server agree.
+"""FedDyn: local objectives are adapted from round to round, so that their minima agree with the global minimum.
 
 Acar, Zhao, Matas, Mattina, Whatmough, Saligrama: "Federated Learning Based on Dynamic Regularization", ICLR 2021,
 Algorithm 1, https://openreview.net/forum?id=B7v4QMR6Z9w
 
-Line by line: device k minimises L_k(v) - <g_k, v> + alpha / 2 |v - w|^2 from the received w. It keeps
-g_k <- g_k - alpha (v_k - w), which is the gradient of L_k at the minimum, and sends v_k. The server sets
-h <- h - alpha / m sum_k (v_k - w), where m is the number of all devices, so that h is the mean of all g_k. The next
-model is the mean of the v_k minus h / alpha.
+Method: device k minimises L_k(v) - <g_k, v> + alpha / 2 |v - w|^2 from the received w. The device stores g_k <- g_k -
+alpha (v_k - w), which is the gradient of L_k at the minimum v_k, and sends v_k. The server sets h <- h - alpha / m
+sum_k (v_k - w), where m is the number of all devices, so that h is the mean of all g_k. The next model is the mean of
+the v_k minus h / alpha.
 
 Differences from the paper: the local minimum is approximated by the local steps of the plan. A device whose upload does
 not arrive, for any reason, keeps its old g_k, so that h stays the mean of all g_k; a free acknowledgement tells the
-device whether its upload has arrived. m counts the devices that have samples. Running statistics, as of batch norm, are
+device whether its upload has arrived. m counts the devices that have samples. Running statistics (batch norm) are
 averaged.
 """
 
@@ -28,16 +28,16 @@ from fednet_emu.federation import Accumulation, Deferred, Device, Federation, Lo
 
 
 class FedDyn(Synchronous):
-    """Each device remembers the gradient at its last model, and the server the mean of these gradients.
+    """Each device stores the gradient at its last model, and the server stores the mean of these gradients.
 
-    Only models are sent: as many bits as in FedAvg.
+    Only models are sent, with as many bits as in FedAvg.
     """
 
     kind = "feddyn"
     alpha: float = Field(0.01, gt=0)
-    """Factor alpha of the proximal term and of the changes of the remembered gradients."""
+    """Factor alpha of the proximal term and of the changes of the stored gradients."""
     evaluated: Literal["mean", "server"] = "mean"
-    """The model that is evaluated, which is also the result. mean: the mean of the models that arrived in the last
+    """The model that is evaluated and returned by the run. mean: the mean of the models that arrived in the latest
     round with arrivals; server: the server's model, which is sent to the devices."""
 
     def run(self, fed: Federation) -> Process:
@@ -63,17 +63,17 @@ class FedDyn(Synchronous):
 def own_gradient(
     fed: Federation, k: Device, w: Deferred, t: int, minus_g: dict[Device, Deferred]
 ) -> dict[str, Deferred]:
-    """Return the linear term of the objective of device `k`, as a keyword argument of the local steps."""
+    """Return the linear term of the objective of device `k`, as a dict of keyword arguments for the local steps."""
     return {"linear": minus_g[k]}
 
 
 def remembered(minus_g: Tensor, v: Tensor, w: Tensor, alpha: float) -> Tensor:
-    """Negative gradient [n] that a device remembers after training from `w` to `v` [P]: -g + alpha (v - w)."""
+    """Negative gradient [n] that a device stores after training from `w` to `v` [P]: -g + alpha (v - w)."""
     return minus_g + alpha * (v - w)[: len(minus_g)]
 
 
 def drifted(h: Tensor, w: Tensor, count: int, factor: float) -> Accumulation:
-    """Return the server's `h` [n] minus `factor` times the sum of v - `w` [P] over models v, received one by one."""
+    """Return the server's `h` [n] - `factor` times the sum of v - `w` over the models v [P], received one by one."""
     total = torch.zeros_like(h)
     for _ in range(count):
         total.add_(((yield) - w)[: len(h)])

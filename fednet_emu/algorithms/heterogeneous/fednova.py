@@ -1,17 +1,17 @@
-"""FedNova: averaging of updates that are normalised by the number of local steps that made them.
+"""FedNova: the server averages updates that are normalised by the number of local steps behind them.
 
 Wang, Liu, Liang, Joshi, Poor: "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization",
 NeurIPS 2020, https://arxiv.org/abs/2007.07481
 
-Line by line: device i makes tau_i local steps, which move its model by -lr times a sum of gradients with weights a_i.
-Its normalised update is d_i = (w - w_i) / |a_i|_1. The server steps to w - tau_eff sum_i p_i d_i, where p_i is the
-device's share of the samples and tau_eff = sum_i p_i tau_i. For plain steps |a_i|_1 = tau_i; with a proximal term it is
-(1 - (1 - lr prox)^tau_i) / (lr prox). If the optimizer is not plain, tau_eff is the mean of the |a_i|_1 without a
-proximal term; with any proximal term, the authors' code takes sum_i p_i tau_i, also for momentum.
+Method: device i takes tau_i local steps, which move its model by -lr times a sum of gradients with weights a_i. Its
+normalised update is d_i = (w - w_i) / |a_i|_1. The server steps to w - tau_eff sum_i p_i d_i, where p_i is the device's
+share of the samples and tau_eff = sum_i p_i tau_i. For plain steps |a_i|_1 = tau_i; with a proximal term it is
+(1 - (1 - lr prox)^tau_i) / (lr prox). If the optimizer is not plain SGD and there is no proximal term, tau_eff is the
+mean of the |a_i|_1. With a proximal term, the authors' code uses sum_i p_i tau_i, even with momentum.
 
 Differences from the paper: w_i is sent instead of d_i, together with tau_i, from which the server computes d_i: one
-scalar more than in FedAvg. The shares p_i are among the devices whose updates arrive, also under partial participation.
-The server uses no momentum. Running statistics, as of batch norm, are averaged without normalisation.
+more scalar than in FedAvg. The shares p_i sum to 1 over the devices whose updates arrive, even with partial
+participation. The server uses no momentum. Running statistics (batch norm) are averaged without normalisation.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from fednet_emu.federation import (
 
 
 class FedNova(Synchronous):
-    """Devices may make different numbers of local steps; the model is not biased towards devices with many steps."""
+    """Devices may take different numbers of local steps; the model is not biased towards devices that take many."""
 
     kind = "fednova"
     prox: float = Field(0.0, ge=0)
@@ -83,10 +83,10 @@ class FedNova(Synchronous):
 
 @lru_cache(1024)
 def gradient_weight(plan: SgdPlan, steps: int, prox: float = 0.0) -> float:
-    """Sum |a|_1 of the weights with which the gradients of `steps` local steps enter the resulting update.
+    """Sum |a|_1 of the weights of the gradients of `steps` local steps in the resulting update.
 
-    The weights are not negative, and their sum is measured: from 0 in one dimension, the plan's optimizer moves along
-    gradients of 1 by the sum of the weights. Linear optimizers therefore need no separate formulas.
+    The sum is measured by a trial: in one dimension, with all gradients equal to 1, the plan's optimizer moves a
+    parameter from 0 by minus the step size times the sum of the weights. No formula per optimizer is therefore needed.
     """
     if not plan.lr:
         return float(steps)
@@ -100,11 +100,11 @@ def gradient_weight(plan: SgdPlan, steps: int, prox: float = 0.0) -> float:
 def normalised_average(
     w: Tensor, samples: Sequence[int], steps: Sequence[float], weights: Sequence[float], n_trainable: int
 ) -> Accumulation:
-    """Move `w` [P] by the normalised mean of the models' differences to `w`; models arrive one by one.
+    """Return `w` [P] plus the normalised mean of the models' differences from `w`; models are received one by one.
 
-    In the order of the models, `samples` has the number of samples of each device, `steps` its number of local steps
-    tau in units of a plain step (their mean is tau_eff), and `weights` its sum |a|_1. The first `n_trainable` entries
-    of `w` are parameters, the remaining entries running statistics.
+    In the order of the models, `samples` holds the number of samples of each device, `steps` its contribution to
+    tau_eff (the mean of `steps`), and `weights` its sum |a|_1. The first `n_trainable` entries of `w` are parameters,
+    the remaining entries running statistics.
     """
     shares = np.asarray(samples) / sum(samples)
     effective_steps = float(shares @ np.asarray(steps))

@@ -1,17 +1,17 @@
-"""q-FFL: devices with a large loss have more weight, by the q-th power of the loss.
+"""q-FFL: the weight of a device is the q-th power of its loss, so devices with a large loss count more.
 
 Li, Sanjabi, Beirami, Smith: "Fair Resource Allocation in Federated Learning", ICLR 2020, Algorithm 2 (q-FedAvg),
 https://arxiv.org/abs/1905.10497
 
-Line by line: devices are drawn with probabilities p_k, their shares of the samples; device k computes its loss F_k(w)
-at the received w, and w_k by local steps of size 1 / L; with D_k = L (w - w_k), the server steps to
-w - sum_k F_k^q D_k / sum_k (q F_k^(q - 1) |D_k|^2 + L F_k^q).
+Method: devices are drawn with probabilities p_k, their shares of the samples; device k computes its loss F_k(w) at the
+received w, and its model w_k by local steps of size 1 / L. With D_k = L (w - w_k), the server moves to w - sum_k F_k^q
+D_k / sum_k (q F_k^(q - 1) |D_k|^2 + L F_k^q).
 
 Differences from the paper: a device sends w_k and F_k instead of F_k^q D_k and the k-th term of the denominator, which
-have the same size and information. L is 1 / lr. The loss is the training loss over all samples of the device, at least
-1e-10, since for q < 1 its power would be infinite at 0. A cohort is drawn without replacement, among the devices that
-are present; updates that do not arrive are left out of both sums. Running statistics, as of batch norm, become their
-mean, weighted by F_k^q, and do not count in |D_k|.
+have the same size and information. L is 1 / lr. The loss is the training loss over all samples of the device, and at
+least 1e-10, since for q < 1 the term F_k^(q - 1) is infinite at 0. A cohort is drawn without replacement among the
+devices that are present; updates that do not arrive are left out of both sums. Running statistics (batch norm) are
+replaced by their mean, weighted by F_k^q, and are left out of |D_k|.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ _LEAST_LOSS = 1e-10
 
 
 class QFfl(Synchronous):
-    """Federated averaging that minimises the mean of F_k^(q + 1); a larger q makes the device losses more even."""
+    """Federated averaging that minimises the mean over devices of loss^(q + 1); a larger q makes losses more even."""
 
     plain_steps: ClassVar[bool] = True
     q: float = Field(1.0, ge=0)
     """Exponent q of the losses in the weights of devices; 0 gives equal weights (FedAvg with uniform weighting)."""
     sampling: Literal["samples", "uniform"] = "samples"
     """How the cohort is drawn. samples: in proportion to numbers of samples, as in the paper; uniform: with equal
-    probabilities. Step weights depend only on losses. Any `selection` other than `uniform` needs uniform."""
+    probabilities. The weights of updates depend only on the losses. With any `selection` other than `uniform`, this
+    setting must be uniform."""
 
     def _check(self) -> None:
         super()._check()
@@ -80,7 +81,7 @@ class QFfl(Synchronous):
 
 
 def fair_step(w: Tensor, count: int, q: float, lr: float, statistics: int = 0) -> Accumulation:
-    """Return the model after a step of q-FedAvg from `w` [P]; received in turn: each device's loss, then its model.
+    """Return the model after a step of q-FedAvg from `w` [P]; the loss and then the model of each device are received.
 
     Both sums of the paper are multiplied by `lr`, so that they stay finite if `lr` is 0.
     """

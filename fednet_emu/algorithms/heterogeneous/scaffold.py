@@ -3,22 +3,22 @@
 Karimireddy, Kale, Mohri, Reddi, Stich, Suresh: "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", ICML
 2020, Algorithm 1, https://proceedings.mlr.press/v119/karimireddy20a.html
 
-Line by line: the server sends (x, c). A device makes K steps y_i <- y_i - lr (g_i(y_i) - c_i + c). Its new control
-variate is c_i+ = g_i(x) (option I) or c_i - c + (x - y_i) / (K lr) (option II); it sends y_i and c_i+ - c_i. The server
-moves x by `server_lr` times the mean of y_i - x, and c by the sum of c_i+ - c_i over N, the number of devices.
+Method: the server sends (x, c). A device takes K steps y_i <- y_i - lr (g_i(y_i) - c_i + c). Its new control variate is
+c_i+ = g_i(x) (option I) or c_i - c + (x - y_i) / (K lr) (option II); it sends y_i and c_i+ - c_i. The server moves x by
+`server_lr` times the mean of y_i - x, and c by the sum of c_i+ - c_i over N, the number of devices.
 
 Differences from the paper: y_i is sent instead of y_i - x, which has the same size and information. K may differ
 between devices. Option I takes the gradient on all samples of the device. Means are over the uploads that arrive. A
-device whose upload does not arrive, for any reason, keeps its old c_i, so that c stays the mean of all c_i; a free
-acknowledgement tells the device. N counts the devices that have samples. Running statistics, as of batch norm, have no
-control variates and are averaged like parameters.
+device whose upload does not arrive, for any reason, keeps its old c_i, so that c stays the mean of all c_i; the device
+learns of this at no cost. N is the number of devices that have samples. Running statistics (batch norm) have no control
+variates and are averaged like parameters.
 
 Momentum is allowed in the local steps, as in NIID-Bench (Li, Diao, Chen, He, ICDE 2022, arXiv 2102.02079), though the
-paper's analysis is for plain steps. The optimizer steps along g_i alone; then y_i moves by -lr (c - c_i), to which no
-momentum applies. Option II divides by K lr as before, so with momentum beta its c_i+ is up to 1 / (1 - beta) times a
-mean gradient. Weight decay is part of g_i. With a schedule of the step size, lr is the step size of the round.
-NIID-Bench weighs models by samples (`weighting: samples`) and moves c by 1/N for each device. Flower's reproduction
-weighs both models and control variates by samples.
+paper's analysis is for plain steps. The optimizer steps along g_i alone; then y_i moves by -lr (c - c_i), without
+momentum. Option II still divides by K lr, so with momentum beta the new c_i+ is up to 1 / (1 - beta) times a mean
+gradient. Weight decay is part of g_i. With a step-size schedule, lr is the step size of the round. NIID-Bench weights
+models by samples (`weighting: samples`), and adds c_i+ - c_i of each device to c with weight 1/N. The reproduction in
+Flower weights both models and control variates by samples.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ Variates = defaultdict[Device, Deferred]
 class Scaffold(Synchronous):
     """Each device corrects its steps by the difference between the server's control variate and its own.
 
-    Models and control variates are sent in both directions: twice FedAvg's bits. Control variates are not compressed.
+    Models and control variates are sent in both directions: twice the bits of FedAvg. Control variates are not
+    compressed.
     """
 
     option: Literal["I", "II"] = "II"
@@ -62,7 +63,7 @@ class Scaffold(Synchronous):
     server_lr: float = Field(1.0, ge=0)
     """Step size of the server (eta_g), by which it multiplies the mean update."""
     weighting: Literal["samples", "uniform"] = "uniform"
-    """Weights of devices in the mean update; control variates have equal weights. NIID-Bench weighs by samples."""
+    """Weights of devices in the mean update; control variates have equal weights. NIID-Bench uses samples."""
 
     def _check(self) -> None:
         super()._check()
@@ -102,22 +103,23 @@ class Scaffold(Synchronous):
         return params, fed.defer(control_change, x, params, c, distance, size=c.size)
 
     def correction(self, fed: Federation, k: Device, x: Deferred, c: Deferred, t: int, own: Variates) -> Terms:
-        """Return the correction of each step, as `linear` for plain SGD, else as `drift`, free of momentum."""
+        """Return the correction c - c_i of each step: `linear` for plain SGD, else `drift`, which skips momentum."""
         correction = c - own[k]
         return {"linear": correction} if isinstance(self.local_optimizer, Sgd) else {"drift": correction}
 
 
 def one_gradient(own: AnyOptimizer) -> SgdPlan:
-    """Plan of one step of size 1 on all samples, from x to x - g_i(x), with the weight decay of the optimizer `own`."""
+    """Plan of one SGD step from x to x - g_i(x) on all samples, with the weight decay of the optimizer `own`."""
     decay = own.weight_decay if isinstance(own, Sgd | Momentum) else 0.0
     return SgdPlan(lr=1.0, steps=1, optimizer=Sgd(weight_decay=decay))
 
 
 def control_change(x: Tensor, y: Tensor, known: Tensor, distance: float) -> Tensor:
-    """Mean gradient on the way from `x` to `y` [P], by steps of total size `distance`, minus the variate `known` [n].
+    """Mean gradient (x - y) / `distance` of steps from `x` to `y` [P], minus the control variate `known` [n].
 
-    If `known` is the device's c_i, the result is c_i+ - c_i of option I. If it is the server's c, the result is the
-    change of option II, where c_i cancels. If `distance` is 0, the gradient counts as zero.
+    `distance` is the sum of the step sizes; if it is 0, x equals y and the gradient is zero. If `known` is the device's
+    c_i, the result is c_i+ - c_i of option I. If `known` is the server's c, the result is c_i+ - c_i of option II,
+    where c_i cancels.
     """
     gradient = (x - y)[: len(known)]
     return (gradient / distance if distance else gradient) - known

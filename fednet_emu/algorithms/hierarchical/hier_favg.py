@@ -1,28 +1,30 @@
-"""HierFAVG: devices average in edge servers, and edge servers in the cloud.
+"""HierFAVG: edge servers average the models of their devices, and the cloud averages the models of edge servers.
 
 Liu, Zhang, Song, Letaief: "Client-Edge-Cloud Hierarchical Federated Learning", ICC 2020,
 https://arxiv.org/abs/1905.06641, Algorithm 1
 
-Line by line: every device makes k1 local steps (`local_steps`). Each edge server then averages the models of its
-devices, weighted by their samples, and sends the mean to the devices. After k2 such edge rounds (`edge_rounds`) the
-cloud averages the models of the edge servers, weighted by the samples behind them, and sends them the mean. A round
-here ends with an average in the cloud: it contains k1 k2 local steps.
+Method: every device takes k1 local steps (`local_steps`). Each edge server then averages the models of its devices,
+weighted by their samples, and sends the mean to the devices. After k2 such edge rounds (`edge_rounds`) the cloud
+averages the models of the edge servers, weighted by the number of samples of their devices, and sends the mean to the
+edge servers. A round here ends with an average in the cloud: it contains k1 k2 local steps.
 
-With `edge_rounds: 1` and an ideal backhaul, the algorithm is `fedavg` over the same base stations: it has the same
-events and, with one edge server, bit-identical models; with several, floating-point sums are in a different order.
+With `edge_rounds: 1` and an ideal backhaul, the algorithm is equivalent to `fedavg` over the same base stations: events
+are the same and, with one edge server, models are bit-identical. With several edge servers, floating-point sums have a
+different order.
 
-Differences from the paper: edge servers do not wait for each other between two averages in the cloud. They send the
-change of their model, which has as many bits, and the cloud adds the change to its own model. There may be a cohort
-instead of all devices, a deadline in every edge round, and messages that are lost:
+Differences from the paper: edge servers do not wait for each other between two averages in the cloud. An edge server
+sends the change of its model instead of the model, with the same number of bits, and the cloud adds the weighted
+changes to its own model. There may be a cohort instead of all devices, a deadline in every edge round, and messages
+that are lost:
 
 - In an edge round an edge server invites those devices of the cohort that it serves when the round begins, except
-  devices that are still busy for another edge server. Without such devices the edge round ends at once.
-- A device that was handed over while it trained uploads to the edge server that now serves it. That server forwards the
-  model over the backhaul, through the cloud, to the edge server for which the model was trained.
-- The weight of an edge server in the cloud is the number of samples behind all the models that it has averaged since it
-  received the cloud's model; without mobility and losses this is the paper's weight. Without any models an edge server
-  sends nothing.
-- An edge server that does not receive the cloud's model takes no part until the next one, nor do its devices.
+  devices that are still busy for another edge server. If there are no such devices, the edge round ends immediately.
+- A device that was handed over while it trained uploads to the edge server that now serves the device. This edge server
+  forwards the model over the backhaul, through the cloud, to the edge server for which the model was trained.
+- The weight of an edge server in the cloud is the total number of samples of all models that the edge server has
+  averaged since it received the cloud's model; without mobility and losses this is the paper's weight. An edge server
+  that has received no models sends nothing.
+- An edge server that does not receive the cloud's model takes no part, with its devices, until the next round.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ from fednet_emu.federation import (
 
 
 class HierFAvg(LocalTraining):
-    """Devices train, edge servers average the devices' models several times, and then the cloud averages over edges."""
+    """Devices train; edge servers average the devices' models several times per round, and the cloud once."""
 
     kind = "hier-favg"
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "edges"})
@@ -61,7 +63,7 @@ class HierFAvg(LocalTraining):
     and left out of the edge round. Null waits for all devices."""
     edge_rounds: int = Field(4, gt=0)
     """Number of averages in an edge server per average in the cloud (k2), each after k1 local steps. The paper's
-    experiments combine 4 with 15 local steps."""
+    experiments use, for example, 4 with 15 local steps."""
     weighting: Literal["samples", "uniform"] = "samples"
     """Weight of a device in the means: its number of samples (samples), as in the paper, or equal weights (uniform)."""
     retries: int = Field(0, ge=0)
@@ -82,7 +84,7 @@ class HierFAvg(LocalTraining):
             fed.end_of_round(w, invited=interval.invited, arrived=sum(reply.arrived for reply in moved))
 
     def edge(self, fed: Federation, edges: EdgeServers, e: int, w: Deferred, interval: Interval) -> Process:
-        """Process of edge server `e`: receive the cloud's model, average device models k2 times, send the update."""
+        """Process of edge server `e`: receive the cloud's model, average device models k2 times, and send an update."""
         got = yield from self.resent(fed, partial(edges.down, e, w))
         if got.lost:
             return EdgeReply()
@@ -104,7 +106,7 @@ class HierFAvg(LocalTraining):
         return EdgeReply() if sent.lost else EdgeReply(sent.payload, weight, count)
 
     def client(self, fed: Federation, k: Device, w_e: Deferred, edges: EdgeServers, e: int, number: int) -> Process:
-        """Process of device `k`: train its edge server's model and upload it, perhaps via another edge server."""
+        """Process of device `k`: train the model of edge server `e` and upload it, perhaps by another edge server."""
         trained = yield k.train(w_e, self.plan, number)
         reached = e
 
@@ -121,7 +123,7 @@ class HierFAvg(LocalTraining):
         return sent
 
     def resent(self, fed: Federation, send: Callable[[], Event]) -> Process:
-        """Send a message on the backhaul; while it is lost, send it again, up to `backhaul_retries` times."""
+        """Send a message on the backhaul; if the message is lost, send it again, up to `backhaul_retries` times."""
         return fed.retry(send, attempts=1 + self.backhaul_retries, pause_s=0)
 
 
@@ -143,7 +145,7 @@ class Interval:
     invited: int = 0
 
     def invite(self, devices: Sequence[Device]) -> list[Device]:
-        """Invite, and return, those of the `devices` that are busy for no edge server."""
+        """Invite and return those of the `devices` that are not busy for any edge server."""
         invited = [k for k in devices if k.index not in self.at_work]
         self.at_work.update(k.index for k in invited)
         self.invited += len(invited)
@@ -154,6 +156,6 @@ class Interval:
 
 
 def moved_further(w_e: Tensor, update: Tensor | None, weights: Sequence[float]) -> Accumulation:
-    """Change of an edge server's model `w_e` [P] after one more mean of models, which arrive one by one."""
+    """Update since the cloud's model after one more edge round from `w_e` [P], whose models are received one by one."""
     further = yield from mean_update(w_e, weights)
     return further if update is None else update + further

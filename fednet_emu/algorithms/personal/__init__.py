@@ -1,1 +1,1 @@
-"""Personalised baselines: a model, or part of a model, stays on its device."""
+"""Personalised learning: each device has a model, or part of a model, of its own."""

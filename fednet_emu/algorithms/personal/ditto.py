@@ -3,8 +3,8 @@
 Li, Hu, Beirami, Smith: "Ditto: Fair and Robust Federated Learning Through Personalization", ICML 2021,
 https://proceedings.mlr.press/v139/li21h.html
 
-Differences from the paper: none in the updates. The global and the personal model make the same number of steps, with
-the same step size.
+Differences from the paper: none in the updates. The global and the personal model are trained with the same number of
+steps and the same step size.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Arivazhagan, Aggarwal, Singh, Choudhary: "Federated Learning with Personalization Layers", 2019,
 https://arxiv.org/abs/1912.00818
 
-Differences from the paper: the cohort of a round may have fewer than all devices.
+Differences from the paper: a round may have a cohort instead of all devices.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Per-FedAvg: a shared model that one step on a device's own samples turns into a good model for this device.
+"""Per-FedAvg: a shared model that each device adapts to its own data by one gradient step.
 
 Fallah, Mokhtari, Ozdaglar: "Personalized Federated Learning with Theoretical Guarantees: A Model-Agnostic Meta-Learning
 Approach", NeurIPS 2020, Algorithm 1, https://arxiv.org/abs/2002.07948
 
-Line by line: a device makes local steps w <- w - beta [I - alpha H(w)] g(w - alpha g(w)), with separate batches for
-each of the two gradients g and the Hessian H. The server averages. `order: first` omits H (FO); `hessian-free`
-approximates H(w) v by (g(w + delta v) - g(w - delta v)) / (2 delta) (HF).
+Method: a device takes local steps w <- w - beta [I - alpha H(w)] g(w - alpha g(w)), with separate batches for each of
+the two gradients g and the Hessian H. The server averages. `order: first` omits H (FO); `hessian-free` approximates
+H(w) v by (g(w + delta v) - g(w - delta v)) / (2 delta) (HF).
 
 Differences from the paper: none in the updates. The evaluated model of a device is the shared model after one step of
 size alpha on one of the device's batches, which takes no simulated time.
@@ -25,7 +25,7 @@ from fednet_emu.federation import Deferred, Device, Federation, Process, compute
 
 
 class PerFedAvg(Synchronous):
-    """A shared model that is evaluated, on each device, after one step on that device's samples."""
+    """A shared model that each device adapts by one step on its own samples before the model is evaluated."""
 
     kind = "per-fedavg"
     equal_weights = True
@@ -36,7 +36,8 @@ class PerFedAvg(Synchronous):
     order: Literal["first", "hessian-free"] = "first"
     """Hessian in a local step. first: omitted (two gradients per step); hessian-free: estimated (four gradients)."""
     delta: float = Field(0.01, gt=0)
-    """Distance from the model to the two points of the Hessian estimate, in multiples of the gradient (delta)."""
+    """Factor delta of the Hessian estimate, which takes gradients at the model plus and minus delta times a
+    gradient."""
 
     @property
     def alpha(self) -> float:
@@ -71,7 +72,7 @@ class PerFedAvg(Synchronous):
 
 
 def moved(w: Tensor, gradient: Tensor, part: float, seen: Tensor, statistics: int = 0) -> Tensor:
-    """Return `w` [P] + `part` * `gradient` [P]; its last `statistics` entries, running statistics, come from `seen`."""
+    """Return `w` [P] + `part` * `gradient` [P]; the last `statistics` entries (running statistics) come from `seen`."""
     after = w + part * gradient
     if statistics:
         after[-statistics:] = seen[-statistics:]
@@ -79,5 +80,5 @@ def moved(w: Tensor, gradient: Tensor, part: float, seen: Tensor, statistics: in
 
 
 def corrected(gradient: Tensor, one: Tensor, other: Tensor, after: Tensor, after_other: Tensor, part: float) -> Tensor:
-    """Return `gradient` [P] minus `part` times the difference of `one` - `after` and `other` - `after_other`."""
+    """Return `gradient` [P] - `part` * ((`one` - `after`) - (`other` - `after_other`))."""
     return gradient - part * ((one - after) - (other - after_other))

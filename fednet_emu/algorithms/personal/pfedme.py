@@ -1,15 +1,15 @@
-"""pFedMe: personal models in a Moreau envelope around a shared model.
+"""pFedMe: personal models that are kept near a shared model by the penalty of a Moreau envelope.
 
 Dinh, Tran, Nguyen: "Personalized Federated Learning with Moreau Envelopes", NeurIPS 2020, Algorithm 1,
 https://arxiv.org/abs/2006.08848
 
-Line by line: a device sets w_k to the w that it receives. R times it approximates the minimiser theta_k of
+Method: a device sets w_k to the w that it receives. R times it approximates the minimiser theta_k of
 f_k(theta) + lambda/2 ||theta - w_k||^2 by the local steps of its plan, and sets
 w_k <- w_k - eta lambda (w_k - theta_k). The server sets w <- (1 - beta) w + beta mean w_k.
 
-Differences from the paper: each local step draws a new batch, whereas the paper keeps one batch for each theta_k. A
-device outside the cohort computes nothing; in the paper all devices compute and some do not send. theta_k is evaluated,
-and running statistics, as of batch norm, are taken from theta_k.
+Differences from the paper: each local step draws a new batch, whereas the paper uses one batch for all steps towards a
+theta_k. A device outside the cohort computes nothing; in the paper all devices compute and some do not send. The
+personal models theta_k are evaluated, and running statistics (batch norm) are taken from theta_k.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PFedMe(Synchronous):
     device_lr: float = Field(0.005, ge=0)
     """Step size of the local model towards the personal model (eta)."""
     device_steps: int = Field(1, gt=0)
-    """Number R of steps of the local model towards the personal model in a round, each after the SGD steps."""
+    """Number R of steps of the local model towards the personal model in a round; SGD steps precede each of them."""
     server_lr: float = Field(1.0, ge=0)
     """Step size of the server towards the mean of the local models (beta)."""
 

@@ -4,7 +4,8 @@ Mohri, Sivek, Suresh: "Agnostic Federated Learning", ICML 2019, https://proceedi
 
 Differences from the paper: a device sends w - lr * gradient, which has the same size and information as the gradient. A
 lost message is sent again for up to `patience_s`. A device whose reply still does not arrive is left out of the step,
-and its weight stays the same. This also holds for a device that is absent when a round begins or leaves during it.
+and its weight does not change. The same applies to a device that is absent at the beginning of a round or leaves during
+the round.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from fednet_emu.federation import Accumulation, Arrived, Deferred, Device, Feder
 
 
 class Afl(Algorithm):
-    """All devices send a gradient and a loss at the same model; the weights of devices with a large loss increase."""
+    """All devices send a gradient and a loss at one model; the weights of devices with a large loss increase."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
     lr: float = Field(ge=0)
@@ -63,7 +64,7 @@ class Afl(Algorithm):
 
 
 def weighted_step(w: Tensor, weights: Array, places: Sequence[int]) -> Accumulation:
-    """Return w + sum_j weights_j (w_j - w) [P], over the models w_j of the workers with indices `places`."""
+    """Return `w` + sum_j weights_j (w_j - `w`) [P] over the models w_j of the workers with indices `places`."""
     update = torch.zeros_like(w)
     for place in places:
         update.add_((yield) - w, alpha=float(weights[place]))

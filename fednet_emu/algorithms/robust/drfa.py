@@ -2,11 +2,11 @@
 
 Deng, Kamani, Mahdavi: "Distributionally Robust Federated Averaging", NeurIPS 2020, https://arxiv.org/abs/2102.12660
 
-Differences from the paper: a device that is drawn twice trains once and counts twice. A device in the second exchange
-sends the loss of one batch. A lost message is sent again for up to `patience_s`; a reply that still does not arrive is
-left out of the means. Both random draws are among the devices present when the round begins; a device that leaves
-during the round is left out. The averaged model, for which the paper proves its convex rate, is the mean of the models
-after each round, not after each step.
+Differences from the paper: a device that is drawn twice trains once, and its model counts twice in the mean. In the
+second exchange, a device sends the loss on one batch. A lost message is sent again for up to `patience_s`; a reply that
+still does not arrive is left out of the means. Both random draws are among the devices that are present when the round
+begins; a device that leaves during the round is left out. The averaged model, for which the paper proves the rate in
+the convex case, is the mean of the models after each round, not after each step.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from fednet_emu.federation import (
 
 
 class Drfa(Algorithm):
-    """Two exchanges per round: devices drawn by weight train; devices drawn uniformly send losses that set the weights.
+    """Each round, devices drawn by weight train; then devices drawn uniformly send losses, which change the weights.
 
     The algorithm is DRFA, or DRFA-Prox if `regulariser` is above 0. A timing-only run has no weights and draws devices
     uniformly in both exchanges.
@@ -48,14 +48,15 @@ class Drfa(Algorithm):
     """Maximum time that the server waits in each of the two exchanges of a round (simulated s); late devices are
     cancelled and left out. Null waits for all devices."""
     cohort: CohortSize
-    """Devices drawn for each of the two exchanges of a round (m): an int is their number, a float their share of all
-    devices, 1.0 for all devices."""
+    """Devices drawn for each of the two exchanges of a round (m): an int is the number of devices, a float is the share
+    of all devices."""
     local_steps: int = Field(gt=0)
     """Gradient steps of a device per round (tau)."""
     lr: float = Field(ge=0)
     """Step size of the devices (eta)."""
     lr_weights: float = Field(ge=0)
-    """Step size of the device weights per local step (gamma); that of a round is `local_steps` times as large."""
+    """Step size of the device weights per local step (gamma); the step size per round is `local_steps` times this
+    value."""
     batch_size: int | None = Field(gt=0)
     """Samples per gradient step and per reported loss; null takes all of the device's samples."""
     regulariser: float = Field(0.0, ge=0)
@@ -106,7 +107,7 @@ class Drfa(Algorithm):
 
     @computes_only
     def client(self, fed: Federation, k: Device, w: Deferred, early: int, t: int) -> Process:
-        """Process of a device in the first exchange: send the model after all steps, and a snapshot after some."""
+        """Process of a device in the first exchange: send the final model, and a snapshot after `early` steps."""
         trained = yield k.train(w, self._plan(early), t, 0)
         snapshot = trained.params
         if early < self.local_steps:
@@ -115,7 +116,7 @@ class Drfa(Algorithm):
 
     @computes_only
     def tell(self, fed: Federation, k: Device, snapshot: Deferred, t: int) -> Process:
-        """Process of a device in the second exchange: send the loss of the mean snapshot on one batch."""
+        """Process of a device in the second exchange: send the loss of the mean `snapshot` on one batch."""
         return (yield k.loss(snapshot, t, "loss", batch_size=self.batch_size))
 
     def _plan(self, steps: int) -> SgdPlan:
@@ -125,10 +126,11 @@ class Drfa(Algorithm):
 def moved(
     weights: Array, places: Sequence[int], losses: Sequence[float], lr: float, pull: float, prior: Array
 ) -> Array:
-    """Return the weights [N] after an ascent step along the losses of `places` and a proximal step to `prior` [N].
+    """Return the weights [N] after an ascent step along the `losses` of devices `places`, and a step to `prior` [N].
 
-    The result u maximises <lr v, u> - (pull / 2) |u - q|^2 - 1/2 |u - lam|^2 over the simplex, with the weights lam,
-    the prior q, and the losses v (0 elsewhere): the projection of (lam + lr v + pull q) / (1 + pull).
+    Let lam be the old weights, q the prior, and v [N] the losses (0 for all other devices). The result u maximises <lr
+    v, u> - (pull / 2) |u - q|^2 - 1/2 |u - lam|^2 over the simplex, i.e. u is the projection of (lam + lr v + pull q) /
+    (1 + pull) onto the simplex.
     """
     raised = weights + pull * prior
     raised[list(places)] += lr * np.asarray(losses)

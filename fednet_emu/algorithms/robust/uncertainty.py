@@ -1,7 +1,7 @@
 """Uncertainty sets: the sets of device weights against which a model should be robust.
 
 The sets are from Table II in Jiao, Yang, Song: "Federated Distributionally Robust Optimization with Non-Convex
-Objectives: Algorithm and Analysis", https://arxiv.org/abs/2307.14364, all kept within p >= 0 and sum(p) = 1.
+Objectives: Algorithm and Analysis", https://arxiv.org/abs/2307.14364, restricted to p >= 0 and sum(p) = 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PerDevice = float | tuple[float, ...]
 """One number for all devices, or one number per device."""
 
 _COLDEST = -700.0
-"""Logarithm of a temperature at which only the largest losses have weight."""
+"""Logarithm of a temperature that is so low that only the largest losses have weight."""
 _HOT = 1e3
 """Temperature above which the tilted prior differs from the prior by at most a thousandth."""
 RESOLUTION = 4.0 * float(np.finfo(np.float64).eps)
@@ -50,7 +50,7 @@ class UncertaintySet(Component):
 def relative(losses: Array) -> Array:
     """Return the losses [N] scaled to the range from -1 (smallest) to 0 (largest); all 0 if equal up to rounding.
 
-    This scale removes offset and unit of the losses, which do not change a worst case.
+    The scaling removes the offset and the unit of the losses, which do not affect the worst case.
     """
     below = losses - losses.max()
     spread = -float(below.min())
@@ -96,20 +96,22 @@ class Box(UncertaintySet):
 
 
 class CdNorm(UncertaintySet):
-    """|p_j - q_j| <= deviation_j and sum_j |p_j - q_j| / deviation_j <= budget: the set that the paper introduces.
+    """The paper's set of weights p with |p_j - q_j| <= deviation_j and sum_j |p_j - q_j| / deviation_j <= budget.
 
-    The paper sorts deviation_j * loss_j, which is exact for equal deviations only. Here the constraint sum(p) = 1 has a
-    multiplier. For a fixed multiplier the problem is a fractional knapsack, and the dual function is convex and
-    piecewise linear: tangents from both sides meet in its minimum after a few steps of O(N log N) each.
+    The paper finds the worst case by sorting deviation_j * loss_j, which is exact only for equal deviations. Here the
+    constraint sum(p) = 1 has a multiplier. For a fixed multiplier the problem is a fractional knapsack. The dual
+    function is convex and piecewise linear, so tangents from both sides meet at its minimum after a few steps of O(N
+    log N) each.
     """
 
     budget: float = Field(ge=0)
-    """The paper's Gamma: with 0 only the prior is in the set, with N the set is a box."""
+    """The paper's Gamma: with 0 the set contains only the prior, with N the set is a box."""
     deviation: PerDevice | None = None
-    """The paper's p tilde, one number or one per device; null is the prior, so that a weight may vanish or double."""
+    """Maximum change of a weight (the paper's p tilde), one number or one per device; null for the prior weight itself,
+    so that a weight may vanish or double."""
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
-        """Mix two knapsack solutions whose total moves are above and below 0, so that the weights sum to 1."""
+        """Combine two knapsack solutions, whose sums of weights are above and below 1, so that the weights sum to 1."""
         reach = prior if self.deviation is None else per_device("deviation", self.deviation, len(losses))
         moves, p = reach > 0, prior.copy()
         f = relative(losses[moves]) if moves.any() else losses[moves]
@@ -120,9 +122,9 @@ class CdNorm(UncertaintySet):
 
 
 def _best_moves(f: Array, reach: Array, prior: Array, budget: float) -> Array:
-    """Best u = (p - q) / reach in [-min(1, q / reach), 1], with sum |u| <= `budget` and sum(reach u) = 0.
+    """Return the u = (p - q) / reach for the worst case, in [-min(1, q / reach), 1].
 
-    The losses `f` are relative, in [-1, 0].
+    The constraints are sum |u| <= `budget` and sum(reach u) = 0. The losses `f` are relative, in [-1, 0].
     """
     down = np.minimum(1.0, prior / reach)
     low, high = (_knapsack(f - nu, reach, down, budget) for nu in (f.min() - 1.0, f.max() + 1.0))
@@ -141,7 +143,7 @@ def _best_moves(f: Array, reach: Array, prior: Array, budget: float) -> Array:
 
 
 def _knapsack(excess: Array, reach: Array, down: Array, budget: float) -> Array:
-    """Return the u with the largest sum(reach * excess * u) within its bounds and `budget`: largest gains first."""
+    """Return the u that maximises sum(reach * excess * u) within its bounds and `budget`, filled by descending gain."""
     capacity = np.where(excess > 0, 1.0, down)
     order = np.argsort(-reach * np.abs(excess), kind="stable")
     room = capacity[order]
@@ -154,9 +156,9 @@ class Ellipsoid(UncertaintySet):
     """Ellipsoid with a diagonal matrix: sum_j (p_j - q_j)^2 / variance_j <= budget."""
 
     budget: float = Field(ge=0)
-    """Maximum distance from the prior: the right-hand side of the inequality of this set."""
+    """Right-hand side of the inequality: the maximum squared distance from the prior, scaled by the variances."""
     variance: PerDevice = 1.0
-    """Squared change of each weight that uses a budget of 1: one number above 0, or one number per device."""
+    """Squared change of a single weight that uses up a budget of 1: one number above 0, or one number per device."""
 
     @field_validator("variance")
     @classmethod
@@ -166,11 +168,12 @@ class Ellipsoid(UncertaintySet):
         return variance
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
-        """Return the closed form, repeated without workers of negative weight until no weight is negative: O(N^2).
+        """Return the closed form, repeated without the workers of negative weight until there are none; O(N^2).
 
-        Let S be the remaining workers. p_j = q_j + variance_j (lift + step (f_j - mean)), where mean is the mean of f
-        over S weighted by variance, lift gives S the prior weights of the removed workers, and step uses up the budget.
-        A removed worker stays at 0 for larger steps. As S shrinks the step grows, so that no removed worker returns.
+        For the remaining workers j, p_j = q_j + variance_j (lift + step (f_j - mean)). Here mean is the mean of f over
+        the remaining workers weighted by variance, lift distributes the prior weights of the removed workers, and step
+        uses up the budget. Removing workers increases the step, and a removed worker stays at 0 for larger steps, so no
+        removed worker returns.
         """
         f, variance = relative(losses), per_device("variance", self.variance, len(losses))
         if self.budget == 0 or not f.any():
@@ -198,7 +201,7 @@ class KlBall(UncertaintySet):
     """Maximum Kullback-Leibler divergence from the prior, in nats."""
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
-        """Return the prior tilted by exp(losses / eta), with the temperature eta that uses up the budget."""
+        """Return the prior times exp(losses / eta), normalised, with the temperature eta that uses up the budget."""
         held = prior > 0
         f, q = relative(losses[held]), prior[held]
         if self.budget == 0 or not f.any():
@@ -231,7 +234,8 @@ def _tilted(prior: Array, f: Array, eta: float) -> Array:
 def _divergence(prior: Array, f: Array, eta: float) -> float:
     """Return the divergence of the tilted prior p from the prior q: sum_j p_j log(p_j / q_j).
 
-    Close to the prior the terms of this sum cancel; there it is sum_j q_j (r_j log r_j - r_j + 1), r = p / q, all >= 0.
+    If p is close to q, the terms of this sum cancel. The divergence is then computed as sum_j q_j (r_j log r_j - r_j +
+    1) with r = p / q, whose terms are all >= 0.
     """
     if eta > _HOT:
         rise = np.expm1(f / eta)
@@ -268,15 +272,16 @@ class Polyhedron(UncertaintySet):
 
 
 class Wasserstein(UncertaintySet):
-    """Weights made from the prior by moving mass; moved mass times distance in indices is at most `budget` in total."""
+    """Weights that result from the prior by moving mass between workers at a total cost of at most `budget`."""
 
     budget: float = Field(ge=0)
-    """Maximum sum of moved mass times distance, where distance is the difference of worker indices."""
+    """Maximum sum of moved mass times distance, where the distance of two workers is the difference of their
+    indices."""
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
-        """Move each worker's mass up the concave hull of (distance, loss), steepest steps of all workers first.
+        """Move the mass of workers along the concave hulls of (distance, loss), the steepest of all steps first.
 
-        The result is exact, in O(N^2 log N): a budget multiplier splits the transport problem by source.
+        The result is exact, because a multiplier for the budget splits the transport problem by source; O(N^2 log N).
         """
         tours = [_hull(losses, source) if mass > 0 else [source] for source, mass in enumerate(prior)]
         steps = [
@@ -285,7 +290,7 @@ class Wasserstein(UncertaintySet):
             for a, b in pairwise(tour)
         ]
         p, left = prior.copy(), self.budget
-        for _, source, a, b in sorted(steps, key=lambda step: -step[0]):  # stable, so a tour keeps its order
+        for _, source, a, b in sorted(steps, key=lambda step: -step[0]):  # a stable sort keeps the order within a tour
             length = abs(b - source) - abs(a - source)
             mass = min(prior[source], left / length)
             p[a] -= mass
@@ -297,7 +302,7 @@ class Wasserstein(UncertaintySet):
 
 
 def _hull(losses: Array, source: int) -> list[int]:
-    """Worker indices at the corners of the rising part of the concave hull of (distance from `source`, loss)."""
+    """Workers at the corners of the rising part of the concave hull of the points (distance from `source`, loss)."""
     place: list[int] = []
     for here in _rising(losses, source):
         while len(place) > 1 and _slope(losses, source, place[-1], here) >= _slope(losses, source, *place[-2:]):
@@ -311,13 +316,13 @@ def _slope(losses: Array, source: int, a: int, b: int) -> float:
 
 
 def _rising(losses: Array, source: int) -> list[int]:
-    """Workers whose loss exceeds that of all workers nearer to `source`, by distance; `source` itself comes first."""
+    """Workers whose loss exceeds the loss of all workers nearer to `source`, sorted by distance; `source` is first."""
     distance = np.abs(np.arange(len(losses)) - source)
     order = np.argsort(distance, kind="stable")
     values = losses[order]
     nearer = np.concatenate([[-np.inf], np.maximum.accumulate(values)[:-1]])
     rising = order[values > nearer]
-    last = np.append(np.diff(distance[rising]) > 0, True)  # of two workers at one distance, the second has more loss
+    last = np.append(np.diff(distance[rising]) > 0, True)  # at equal distances, the second worker has the larger loss
     return [int(worker) for worker in rising[last]]
 
 

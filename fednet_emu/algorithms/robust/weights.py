@@ -1,4 +1,4 @@
-"""Weights of the devices: the simplex, p >= 0 with sum(p) = 1, and the prior weights before training."""
+"""Device weights: projection onto the simplex (p >= 0, sum(p) = 1), and the prior weights before training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ class Prior(Component):
     suspects: tuple[int, ...] = ()
     """Indices of the devices that may be malicious."""
     suspect_share: float = Field(0.1, ge=0, le=1)
-    """Weight of a suspected device in units of 1 / N, with N devices; other devices share the remainder equally."""
+    """Weight of a suspected device in units of 1 / N for N devices; the other devices share the remaining weight
+    equally."""
 
     def weights(self, workers: IntArray) -> Array:
         """Return the weights q [N] of devices `workers` [N], with a sum of 1; equal if all are suspected."""
@@ -30,8 +31,9 @@ class Prior(Component):
 def project(v: Array) -> Array:
     """Return the point of the simplex nearest to `v` [N], by sorting in O(N log N).
 
-    p = max(0, v - theta), with theta such that the sum is 1. Only differences of entries matter, so the largest entry
-    is subtracted first; otherwise entries above 1e16 would lose the 1 to rounding.
+    The result is p = max(0, v - theta), with theta such that the sum of p is 1. Only differences between entries of `v`
+    matter, so the largest entry is subtracted first; otherwise, for entries above 1e16, the sum of 1 would be lost to
+    rounding.
     """
     below = v - v.max()
     falling = -np.sort(-below)

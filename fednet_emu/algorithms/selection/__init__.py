@@ -1,4 +1,4 @@
-"""Device selection: rules based on turns, channels, estimated times, ages, charges and losses, and their table."""
+"""Device selection: table of the rules, which use turns, channels, estimated times, ages, charges or losses."""
 
 from typing import Annotated
 

@@ -1,15 +1,15 @@
 """Device selection: the rules that select the devices of a round, and the information on which the server decides.
 
-A rule sees the information of a real server, as old as it is there:
+A rule uses only information that a real server would have, and that is as old as it would be on a real server:
 
 - values that a device has reported once, when it joined: its number of samples and its speed;
-- results of earlier rounds: the invited devices, the arrivals with their times, and the losses that arrived with them.
-  They are as old as the round in which they were observed (`last_asked`, `last_arrived`);
-- the rates of the links at their mean SNR at this instant, as if each present device had just reported its rate.
-  Fading, interference and future queues are unknown;
-- the energy in the battery of each present device, reported in the same way.
+- results of earlier rounds: the invited devices, the times of arrivals, and the losses that arrived with uploads. These
+  results are as old as the round in which they were observed (`last_asked`, `last_arrived`);
+- the rates of the links at their current mean SNR, as if each present device had just reported its rate. Fading,
+  interference and future queues are unknown;
+- the current energy in the battery of each present device, reported in the same way.
 
-A rule never sees the future: slowdowns of computations, channel states, and departures.
+A rule never knows the future: slowdowns of computations, channel states, and departures of devices.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from fednet_emu.federation.outside import Orders
 class RoundWork:
     """The work of a device in a round, and its expected duration according to the server's information.
 
-    A device makes the local steps of `plan`, receives `down` scalars and sends `up` scalars in single precision;
-    `up_bit` is the size of its upload in bits, in which the model may be compressed.
+    A device takes the local steps of `plan`, receives `down` scalars and sends `up` scalars in single precision.
+    `up_bit` is the size of its upload in bits, which is smaller if the model is compressed.
     """
 
     def __init__(self, fed: Federation, plan: SgdPlan, down: int, up: int) -> None:
@@ -54,7 +54,7 @@ class RoundWork:
         return flop * np.array([processed[n] for n in own])
 
     def flop_of(self, orders: Orders) -> Array:
-        """Number of operations [N] in the local steps that `orders` gives to the devices."""
+        """Number of operations [N] in the local steps of each device; `orders` may set the numbers of steps."""
         if orders.steps is None:
             return self.flop
         flop, own = self._fed.task.model.flop_per_sample, self.n_samples.tolist()
@@ -62,12 +62,12 @@ class RoundWork:
 
     @property
     def budget_left(self) -> float:
-        """The remaining share of the limit of rounds or of simulated time, whichever is smaller."""
+        """The share of the round limit or of the time limit of the run that remains, whichever share is smaller."""
         return self._fed.budget_left
 
     @cached_property
     def compute_s(self) -> Array:
-        """Expected time [N] of the local steps in s: without straggling, at the clocks that devices choose for them."""
+        """Expected time [N] in s of the local steps without straggling, at the clock frequencies of the devices."""
         return np.array([self._fed.processors.expected_s(k, flop) for k, flop in enumerate(self.flop.tolist())])
 
     def rates_bps(self, numbers: IntArray, *, down: bool) -> Array:
@@ -85,7 +85,7 @@ class RoundWork:
         return network.expected_bps(everybody, down=False), network.expected_bps(everybody, down=True)
 
     def charges_j(self, numbers: IntArray) -> Array:
-        """Current energy [N] in the batteries of the devices `numbers`, in J; nan for others, and without batteries."""
+        """Current energy [N] in the batteries of the devices `numbers`, in J; nan for others, or without batteries."""
         charges_j, batteries = np.full(self._fed.n_devices, np.nan), self._fed.presence.batteries
         if batteries is not None:
             charges_j[numbers] = batteries.charges_j()[numbers]
@@ -96,31 +96,31 @@ class RoundWork:
 class ServerView:
     """The server's information at the start of a round; entry k of every array [N] belongs to device k.
 
-    For a device that was cancelled at a deadline, `took_s` is the time until the deadline, a lower bound. `told` has
-    the latest metrics by name, each [N]; it is empty unless the rule has `reports`.
+    For a device that was cancelled at a deadline, `took_s` is the time until the deadline, which is a lower bound.
+    `told` holds the latest metrics [N] by name; if the rule requests no `reports`, `told` is empty.
     """
 
     t: int  # index of the round, from 0
     now_s: float  # simulated time
     size: int  # number of devices to select, the algorithm's `cohort`
-    rng: np.random.Generator  # the random numbers of this round's decision
+    rng: np.random.Generator  # random numbers for the decision of this round
     there: IntArray  # indices of the devices that can be selected, in order: present, and with samples
     n_samples: IntArray  # number of samples of each device, reported once
     flop_per_s: Array  # nominal speeds, reported once
     asked: IntArray  # int64 [N], number of invitations of each device
-    last_asked: IntArray  # the latest round with an invitation; -1 if there is none
+    last_asked: IntArray  # the latest round in which a device was invited; -1 if never
     arrived: IntArray  # int64 [N], number of arrived uploads
-    last_arrived: IntArray  # the latest round with an arrived upload; -1 if there is none
+    last_arrived: IntArray  # the latest round in which an upload arrived; -1 if never
     took_s: Array  # time from invitation to arrival in the latest round with a reply; nan if there is none
     told: dict[Statistic, Array]  # metrics of the latest arrived upload; nan if there is none
     polled: IntArray  # indices of the devices that `poll` has selected; empty during `poll`
     polled_loss: Array  # the received losses [N] of the current model; nan for all other devices
-    memory: Any  # the state of the rule, made by `start`
+    memory: Any  # the state of the rule, created by `start`
     work: RoundWork  # the work of a device in the round
 
     @cached_property
     def rate_bps(self) -> Array:
-        """Expected uplink rates [N] in bit/s if a device sends alone now, at the mean SNR; nan for absent devices."""
+        """Expected uplink rates [N] in bit/s of devices that send alone now, at mean SNR; nan for absent devices."""
         return self.work.rates_bps(self.there, down=False)
 
     @cached_property
@@ -129,7 +129,7 @@ class ServerView:
 
     @cached_property
     def charge_j(self) -> Array:
-        """Current energy [N] in the batteries, in J; nan for absent devices, and without batteries."""
+        """Current energy [N] in the batteries, in J; nan for absent devices, or if there are no batteries."""
         return self.work.charges_j(self.there)
 
     @property
@@ -138,7 +138,7 @@ class ServerView:
 
     @cached_property
     def upload_s(self) -> Array:
-        """Times [N] in s of uploads without other senders, at expected rates, without headers; nan if absent."""
+        """Upload times [N] in s without other senders, at expected rates, without headers; nan for absent devices."""
         return _air_s(self.work.up_bit, self.rate_bps)
 
     @cached_property
@@ -158,13 +158,13 @@ class Selection(Component):
     single_uploads: ClassVar[str] = ""
     """Reason why the rule needs the uploads of single devices; empty if sums of uploads suffice."""
     reports: ClassVar[tuple[Statistic, ...]] = ()
-    """Metrics that devices send with their uploads, 32 bits each; none by default."""
+    """Metrics that devices send with their uploads, 32 bits per metric; none by default."""
     polls: ClassVar[bool] = False
     """Whether the rule uses `poll` to request losses from devices before the round."""
 
     @property
     def needs_losses(self) -> bool:
-        """True if trained values affect the selection; a timing-only run then takes 1 for every loss, and says so."""
+        """True if results of training affect the selection; a timing-only run then assumes that every loss is 1."""
         return self.polls or any(told != "samples" for told in self.reports)
 
     def start(self, n_devices: int) -> Any:
@@ -176,15 +176,15 @@ class Selection(Component):
         return min(cohort, n_devices)
 
     def rate(self, cohort: int, n_devices: int) -> float | None:
-        """Probability of selecting each device; None unless devices are selected independently of each other."""
+        """Probability of selecting each device; None if devices are not selected independently of each other."""
         return None
 
     def problem(self, cohort: int) -> str:
-        """Return why the settings are invalid for cohorts of size `cohort`; an empty text if they are valid."""
+        """Return why the settings are invalid for cohorts of size `cohort`; an empty string if they are valid."""
         return ""
 
     def poll(self, view: ServerView) -> Sequence[int]:
-        """Return the devices that receive the model and report its loss on their samples, before the selection."""
+        """Return the devices that must receive the model and report its loss on their samples before the selection."""
         return ()
 
     def poll_batch(self, plan: SgdPlan) -> int | None:
@@ -193,7 +193,7 @@ class Selection(Component):
 
     @abstractmethod
     def choose(self, view: ServerView) -> Sequence[int]:
-        """Return the indices of the selected devices, all of them from `view.there`."""
+        """Return the indices of the selected devices, a subset of `view.there`."""
 
 
 def chosen(numbers: Sequence[int], there: Sequence[Device]) -> list[Device]:
@@ -208,7 +208,7 @@ def chosen(numbers: Sequence[int], there: Sequence[Device]) -> list[Device]:
 
 
 def highest(values: Array, view: ServerView, among: IntArray | None = None) -> list[int]:
-    """Return the `view.size` devices with the highest values [N], out of `among`, by default all present devices.
+    """Return the `view.size` devices in `among` (by default, all present devices) with the highest values [N].
 
     Ties are broken at random, and nan ranks last.
     """
@@ -218,7 +218,7 @@ def highest(values: Array, view: ServerView, among: IntArray | None = None) -> l
 
 
 def weighted(numbers: IntArray, weights: Array, size: int, rng: np.random.Generator) -> list[int]:
-    """Draw without replacement; each probability is proportional to the weight among the numbers that remain.
+    """Draw `size` of the `numbers` without replacement, each time in proportion to the `weights` of those that remain.
 
     The method is an exponential race (Efraimidis and Spirakis, "Weighted Random Sampling with a Reservoir", Information
     Processing Letters 97(5), 2006). Numbers of weight zero are drawn only after all others.

@@ -1,4 +1,4 @@
-"""The selection rule as used in a run: it draws cohorts, and records their results as the server sees them."""
+"""The selection rule of a run: it draws cohorts, and records the results of the cohorts as the server sees them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from fednet_emu.federation.outside import Question
 from fednet_emu.federation.round_plans import RoundPlans
 
 NOMINAL_LOSS = 1.0
-"""Value of every loss in a timing-only run."""
+"""Value that a timing-only run assumes for every loss."""
 
 
 class CohortSampler:
     """Selects a cohort of `size` devices in every round, and keeps a history if the rule or a caller needs one.
 
-    The question `invite` of `Federation.outside` replaces the rule's choice; reports and polls of the rule remain.
-    `work` is the work of a device in a round; `deadline_s` limits the wait for requested losses.
+    If the caller of the run answers the question `invite` (`Federation.outside`), the answer replaces the choice of the
+    rule; reports and polls of the rule remain. `work` is the work of a device in a round; `deadline_s` limits the wait
+    for requested losses.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class CohortSampler:
             self._memory = selection.start(fed.n_devices)
 
     def cohort(self, t: int, message: Any) -> Process:
-        """Process whose value is the list of devices of round `t`, in order; `message` begins with the model."""
+        """Process that returns the list of devices of round `t`, in order; `message` begins with the model."""
         self._plans.clear()
         if self._history is None:
             cohort = yield self._fed.cohort(self._size, t)
@@ -54,7 +55,7 @@ class CohortSampler:
         return cohort
 
     def planned(self, t: int, cohort: Sequence[Device]) -> Process:
-        """Process that plans round `t`, if rounds are planned; its value is the list of devices that take part."""
+        """Process that plans round `t`, if rounds are planned, and returns the list of devices that take part."""
         if not self._plans.active or not cohort:
             return list(cohort)
         work = self._work
@@ -113,7 +114,7 @@ class History:
         self._last_asked[numbers] = t
 
     def note(self, arrived: Arrived, reports: Sequence[Statistic]) -> None:
-        """Record the replies at the end of the round."""
+        """Record the cohort's replies at the end of the round."""
         now = {"round": self._fed.round + 1, "simulated_s": self._fed.now_s}
         for k, reply in zip(arrived.cohort, arrived.replies, strict=True):
             took_s = self.heard(k.index, int(self._last_asked[k.index]), reply)
@@ -122,7 +123,7 @@ class History:
             self._fed.ledger.record("selection", **now, device=k.index, arrived=not reply.lost, took_s=took_s)
 
     def heard(self, device: int, t: int, reply: Delivery) -> float:
-        """Record a reply that counts for round `t`; return the time since the invitation, in s."""
+        """Record a reply that belongs to round `t`; return the time in s from the invitation to the reply."""
         took_s = float(reply.ended_s - self._asked_s[device])
         if not reply.lost:
             self._arrived[device] += 1
@@ -134,7 +135,7 @@ class History:
     def view(
         self, t: int, size: int, there: IntArray, memory: Any, work: RoundWork, rng: np.random.Generator
     ) -> ServerView:
-        """Return the server's current information, for which the losses that have arrived are read."""
+        """Return the server's current information; this reads the values of the losses that have arrived."""
         for number, name, value in self._unread:
             told = self._fed.read(value, NOMINAL_LOSS) if isinstance(value, Deferred) else value
             self._told[name][number] = told

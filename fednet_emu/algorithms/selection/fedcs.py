@@ -1,17 +1,18 @@
-"""FedCS: as many devices as fit into a round, according to estimated times.
+"""FedCS: selects as many devices as fit into a round according to their estimated times.
 
 Nishio, Yonetani: "Client Selection for Federated Learning with Heterogeneous Resources in Mobile Edge", ICC 2019,
 https://arxiv.org/abs/1804.08333, Algorithms 1 to 3
 
-Line by line: some random devices report their resources. While candidates are left, the next candidate is the one that
-adds the shortest time to the round: t_up + max(0, t_cmp - Theta) + the increase of the distribution time. Theta is the
-time, counted from the distribution, at which the uploads chosen so far have ended. The candidate is chosen if the round
-still ends before T_round. Uploads are sequential, each after the computation of its device, and the model is sent by
-one multicast at the rate of the slowest chosen device.
+Method: some random devices report their resources. While candidates are left, the next candidate is the one that adds
+the shortest time to the round: t_up + max(0, t_cmp - Theta) + the increase of the distribution time. Here t_up and
+t_cmp are the upload and computation times of the candidate, and Theta is the time, counted from the end of the
+distribution, at which the uploads chosen so far have ended. The candidate is chosen if the round still ends before
+T_round. Uploads are sequential, each after the computation of its device, and the model is sent by one multicast at the
+rate of the slowest chosen device.
 
-Differences from the paper: at most `cohort` devices are chosen, the first ones by the rule. Reports of resources take
-no time and no bits, nor does aggregation. A round is never empty: if no device fits, the fastest is selected alone.
-T_round limits estimated durations only; `deadline_s` ends a round.
+Differences from the paper: the rule stops when it has chosen `cohort` devices. Reports of resources take no time and no
+bits, nor does aggregation. A round is never empty: if no device fits, the fastest is selected alone. T_round limits
+only the estimated duration of a round; `deadline_s` ends a round.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from fednet_emu.federation.cohort import draw
 
 
 class FedCs(Selection):
-    """Selects devices one by one, always the one that adds the shortest estimated time, while the round fits."""
+    """Selects devices one by one, each time the device that adds least to the estimated time of the round."""
 
     kind = "fedcs"
     single_uploads: ClassVar[str] = "fits in uploads that go one after the other"
@@ -50,7 +51,7 @@ class FedCs(Selection):
 def greedy(download_s: Array, compute_s: Array, upload_s: Array, round_s: float, size: int) -> list[int]:
     """Return the indices of at most `size` chosen devices, in the order of choice, from their estimated times [n].
 
-    If several devices add equally to the time of the round, the first index wins.
+    If several devices add the same time to the round, the lowest index is chosen.
     """
     left, chosen = np.arange(len(upload_s)), list[int]()
     sent_s, ends_s = 0.0, 0.0  # T^d and Theta

@@ -1,27 +1,28 @@
-"""Oort: selects devices whose data are useful in relation to the time that they need in a round.
+"""Oort: selects devices whose data are useful in relation to the time that the devices need in a round.
 
 Lai, Zhu, Madhyastha, Chowdhury: "Oort: Efficient Federated Learning via Guided Participant Selection", OSDI 2021,
 Algorithm 1, https://www.usenix.org/conference/osdi21/presentation/lai
 
-Line by line: in round R = 1, 2, ..., the utility of an explored device i is the statistical utility U(i) = |B_i|
-sqrt(mean of loss^2 over B_i), limited to a high percentile, plus sqrt(0.1 log R / L(i)), where L(i) is the round of its
-latest update. The sum is multiplied by (T / D(i))^alpha if the device's duration D(i) exceeds the preferred T. A share
-1 - epsilon of the cohort is drawn in proportion to utility, among all devices whose utility is at least c times the
-lowest utility in a selection of the most useful ones. The remaining devices are unexplored ones, drawn in proportion to
-speed. epsilon decays. The pacer raises T to T + Delta if the utility of the rounds in a window is lower than in the
-window before. Devices that have taken part often enough are left out.
+Method: a device is explored once one of its updates has arrived. In round R = 1, 2, ..., the utility of an explored
+device i with samples B_i is the statistical utility U(i) = |B_i| sqrt(mean of loss^2 over B_i), limited to a high
+percentile, plus sqrt(0.1 log R / L(i)), where L(i) is the round of its latest update. The sum is multiplied by (T /
+D(i))^alpha if the device's round duration D(i) exceeds the preferred duration T. A share 1 - epsilon of the cohort is
+drawn in proportion to utility, among all devices whose utility is at least c times the lowest utility that a selection
+of only the most useful devices would contain. The rest of the cohort consists of unexplored devices, drawn in
+proportion to speed. The share epsilon decays. The pacer increases T by Delta if the utility of the rounds in a window
+is lower than in the previous window. Devices that have taken part often enough are left out.
 
 Symbols: alpha is `penalty`, epsilon `exploration`, c `cut_off`, W `window`, Delta `pacer_percent`.
 
-Differences from the paper: T is a percentile of the durations of all explored devices, and Delta a step of this
-percentile, as in the authors' code, so that neither depends on the scenario's seconds. The pacer checks once per
-window, as in that code. A device cancelled at a deadline has the deadline as its duration. The speed of an unexplored
+Differences from the paper: as in the authors' code, T is a percentile of the durations of all explored devices, and
+Delta is a step of this percentile, so both adapt to the time scale of the scenario. The pacer checks once per window,
+as in the authors' code. A device cancelled at a deadline has the deadline as its duration. The speed of an unexplored
 device is 1 over its estimated time to compute and upload. If one of the two draws has too few devices, the other draw
 provides more.
 
-Differences from the authors' code: the loss is the mean over all samples of all local steps, before each step; the code
-keeps only the last batch (https://github.com/SymbioticLab/FedScale/issues/249). Utilities are not normalised to [0, 1]
-before the second term is added, so that this term has less weight.
+Differences from the authors' code: the loss is the mean over all samples of all local steps, before each step; the
+authors' code uses only the last batch (https://github.com/SymbioticLab/FedScale/issues/249). Statistical utilities are
+not normalised to [0, 1] before the second term is added, so the second term has less weight.
 """
 
 from __future__ import annotations
@@ -41,22 +42,22 @@ from fednet_emu.federation import Statistic
 
 @dataclass
 class Pacer:
-    """The preferred duration, as a percentile of the known durations, and the utility brought by each past round."""
+    """State of the pacer: percentile of the preferred duration, and the total utility of each past round."""
 
     percent: float
     brought: list[float] = field(default_factory=list)
 
 
 class Oort(Selection):
-    """Mostly selects explored devices of high utility, by data and duration, and also explores unknown devices.
+    """Selects mostly devices with useful data and short rounds, and also some devices that were never selected.
 
-    Every device sends two metrics with its upload: the mean square of its samples' losses, and its number of samples.
+    Every device sends two metrics with its upload: the mean of its squared losses, and its number of samples.
     """
 
     single_uploads: ClassVar[str] = "reads the losses that single devices report"
     reports: ClassVar[tuple[Statistic, ...]] = ("square", "samples")
     exploration: float = Field(0.9, ge=0, le=1)
-    """Share of the cohort that consists of unexplored devices in the first round (epsilon); 0.9 in the paper."""
+    """Share of the cohort that is reserved for unexplored devices in the first round (epsilon); 0.9 in the paper."""
     exploration_decay: float = Field(0.98, gt=0, le=1)
     """Factor by which the exploration share is multiplied from round to round; 0.98 in the paper."""
     least_exploration: float = Field(0.2, ge=0, le=1)
@@ -64,17 +65,18 @@ class Oort(Selection):
     penalty: float = Field(2.0, ge=0)
     """Exponent of T / duration in the utility of slow devices (alpha); 2 in the paper, 0 ignores durations."""
     cut_off: float = Field(0.95, ge=0, le=1)
-    """Minimum utility for the draw, as a share of the lowest utility in the best selection (c); 0.95 in the paper."""
+    """Minimum utility of a device in the random draw, as a share c of the lowest utility that a selection of only the
+    most useful devices would contain; 0.95 in the paper."""
     clip_percent: float = Field(95.0, gt=0, le=100)
-    """Percentile of the statistical utilities to which higher ones are limited; 95 in the paper."""
+    """Percentile of the statistical utilities at which higher utilities are clipped; 95 in the paper."""
     preferred_percent: float = Field(30.0, gt=0, le=100)
-    """Percentile of the known durations that is the preferred duration T at first; 30 in the authors' code."""
+    """Initial preferred duration T, as a percentile of the known durations; 30 in the authors' code."""
     pacer_percent: float = Field(5.0, ge=0, le=100)
     """Step by which the pacer raises the percentile of the preferred duration (Delta); 5 in the authors' code."""
     window: int = Field(20, gt=0)
     """Number of rounds over which the pacer sums utilities (W); 20 in the paper."""
     most_rounds: int | None = Field(None, gt=0)
-    """Number of updates after which a device is left out, if enough others remain; null never leaves a device out."""
+    """Number of updates after which a device is no longer selected, if enough others remain; null for no limit."""
 
     def _check(self) -> None:
         if self.least_exploration > self.exploration:
@@ -114,8 +116,8 @@ class Oort(Selection):
     ) -> Array:
         """Return the utilities [n] of explored devices in round `round_` = 1, 2, ... (R).
 
-        `statistical` has their statistical utilities [n], `took_s` their durations [n], `last_round` the rounds [n] of
-        their latest updates, from 1 (L); `preferred_s` is the preferred duration T.
+        For these devices, `statistical` holds the statistical utilities [n], `took_s` the durations [n], and
+        `last_round` the rounds [n] of the latest updates, from 1 (L). `preferred_s` is the preferred duration T.
         """
         clipped = np.minimum(statistical, np.percentile(statistical, self.clip_percent))
         total = clipped + np.sqrt(0.1 * math.log(round_) / last_round)
@@ -125,7 +127,7 @@ class Oort(Selection):
         return total * factor
 
     def _pace(self, view: ServerView, utility: Array) -> None:
-        """Record the utility of the latest round, and prefer longer durations if the utility of rounds falls."""
+        """Record the utility of the latest round; increase the preferred duration if the utility of rounds falls."""
         pacer: Pacer = view.memory
         if not view.t:
             return
@@ -154,5 +156,5 @@ _ALL = 100.0
 
 
 def statistical_utility(samples: Array, square: Array) -> Array:
-    """Return |B| sqrt(mean of loss^2) of each device [N], from `samples` and the means `square`; nan if unknown."""
+    """Return `samples` times the root of `square`, the mean of loss^2, for each device [N]; nan if unknown."""
     return samples * np.sqrt(square)

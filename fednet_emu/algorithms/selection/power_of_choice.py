@@ -1,19 +1,19 @@
-"""Power of choice: selects the devices with the largest losses among some random candidates.
+"""Power of choice: selects the devices with the largest losses from a random set of candidates.
 
 Cho, Wang, Joshi: "Towards Understanding Biased Client Selection in Federated Learning", AISTATS 2022,
 https://proceedings.mlr.press/v151/jee-cho22a.html
 
-Line by line: d devices are drawn without replacement, with probabilities in proportion to their numbers of samples.
-Each of them receives the model and returns its loss, on all its samples (pow-d) or on one batch (cpow-d). In rpow-d the
-server instead uses the losses of the devices' latest local steps, infinite before the first, without requests. The m
-devices with the largest losses are selected.
+Method: d devices are drawn without replacement, with probabilities in proportion to their numbers of samples. Each of
+them receives the model and returns its loss, on all its samples (pow-d) or on one batch (cpow-d). In rpow-d there are
+no requests: the server uses the losses of the devices' latest local steps, or infinity for a device that has not
+trained yet. The m devices with the largest losses are selected.
 
 Requests have a cost in simulated time, bits and energy: the model on the downlink, a forward pass on the samples, and
-one scalar on the uplink. In rpow-d each upload carries one more scalar.
+one scalar on the uplink. In rpow-d each upload contains one more scalar.
 
-Differences from the paper: a selected device receives the round's message as always, although it received the model
-with the request. A device whose loss does not arrive within the algorithm's `deadline_s`, which holds for requests as
-well as for the round, ranks after all others. Ties are broken at random.
+Differences from the paper: a selected device receives the message of the round in full, although it has already
+received the model with the request. The algorithm's `deadline_s` applies to requests as well as to the round; a device
+whose loss does not arrive in time ranks after all others. Ties are broken at random.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ from fednet_emu.federation import SgdPlan, Statistic
 
 
 class PowerOfChoice(Selection):
-    """Draws `candidates` devices, and selects those of them with the largest losses."""
+    """Draws `candidates` devices, and selects from them the devices with the largest losses."""
 
     single_uploads: ClassVar[str] = "reads the losses of single devices"
     variant: Literal["pow-d", "cpow-d", "rpow-d"] = "pow-d"
-    """Source of the losses. pow-d: candidates send the loss of the current model on all their samples; cpow-d: on one
-    batch; rpow-d: the mean loss sent with the latest upload is used, without a request."""
+    """Source of the losses. pow-d: candidates send the loss of the current model on all their samples; cpow-d:
+    candidates send the loss on one batch; rpow-d: the server uses the mean loss that a device sent with its latest
+    upload."""
     candidates: int | None = Field(None, gt=0)
-    """Number of devices that are drawn, in proportion to their samples (d); null for twice the cohort."""
+    """Number of candidates d, drawn in proportion to their numbers of samples; null for twice the cohort."""
     batch_size: int | None = Field(None, gt=0)
     """Number of samples in a batch for cpow-d; null for the algorithm's `batch_size`."""
 

@@ -1,4 +1,4 @@
-"""Short rules: uniform draw, all devices, cell interior, Poisson, round robin, highest rates, ages or charges."""
+"""Short selection rules: uniform, all devices, cell interior, Poisson, round robin, highest rates, ages or charges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fednet_emu.federation.cohort import draw
 
 
 class Uniform(Selection):
-    """Draws devices uniformly among the present ones, as in McMahan et al., AISTATS 2017."""
+    """Draws devices uniformly from the present devices, as in McMahan et al., AISTATS 2017."""
 
     def choose(self, view: ServerView) -> Sequence[int]:
         return draw(view.there, view.size, view.rng)
@@ -37,20 +37,20 @@ class Everybody(Selection):
 
 
 class CellInterior(Selection):
-    """Draws devices uniformly among those with the highest expected uplink rates, near the base station.
+    """Draws devices uniformly from the interior of the cell, i.e. from the devices with the highest uplink rates.
 
     Zhu, Wang, Huang: "Broadband Analog Aggregation for Low-Latency Federated Edge Learning", IEEE Transactions on
-    Wireless Communications 19(1), 2020, https://arxiv.org/abs/1812.11494: without the devices at the edge of the cell,
-    aligned signals are stronger, but less data contributes.
+    Wireless Communications 19(1), 2020, https://arxiv.org/abs/1812.11494. Without the devices at the edge of the cell,
+    aligned signals are stronger, but less data contributes to the model.
 
-    Differences from the paper: the server knows expected rates instead of distances, so the interior is the share
-    `share` of devices with the highest expected uplink rates; with equal powers and path loss without shadowing, they
-    are the nearest devices. The cohort is drawn from the interior.
+    Differences from the paper: the server knows expected rates instead of distances, so the interior consists of the
+    fraction `share` of devices with the highest expected uplink rates. With equal powers and without shadowing, these
+    devices are the nearest. The cohort is drawn from the interior.
     """
 
     share: float = Field(0.5, gt=0, le=1)
-    """Share of the devices that count as interior, at least one device; for an interior of radius r in a cell of radius
-    R with uniform placement, (r / R)^2."""
+    """Share of the devices that belong to the interior, which contains at least one device. For an interior of radius r
+    in a cell of radius R with uniform placement, the share is (r / R)^2."""
 
     def most(self, cohort: int, n_devices: int) -> int:
         return min(cohort, self._inside(n_devices))
@@ -64,7 +64,7 @@ class CellInterior(Selection):
 
 
 class Poisson(Selection):
-    """Selects each present device independently, with probability `cohort` / (number of devices); may select none.
+    """Selects each present device independently with probability `cohort` / (number of devices), possibly none.
 
     This sampling is used in differential privacy, see McMahan et al., ICLR 2018, https://arxiv.org/abs/1710.06963.
     """
@@ -82,7 +82,7 @@ class Poisson(Selection):
 
 
 class RoundRobin(Selection):
-    """Selects the devices with the longest time since their last invitation, in the order of their indices.
+    """Selects the devices whose last invitation was longest ago; ties go to the lowest indices.
 
     While all devices are present, the cohorts are cyclic groups of `cohort` consecutive devices; a device that was
     absent is selected when it returns.
@@ -100,11 +100,12 @@ class Age(Selection):
 
     Yang, Arafa, Quek, Poor: "Age-Based Scheduling Policy for Federated Learning in Mobile Edge Networks", ICASSP 2020,
     https://arxiv.org/abs/1910.14648. The age of a device grows by 1 in every round, and is 0 after a round in which its
-    update has arrived. The scheduled devices maximise the sum of f(age), where f increases. Unlike `round-robin`, the
-    rule selects a device again after a lost upload.
+    update has arrived. The scheduled devices maximise the sum of f(age), where f is an increasing function. Unlike
+    `round-robin`, the rule selects a device again after a lost upload.
 
-    Differences from the paper: every device takes one of `cohort` places, where the paper allocates sub-channels by the
-    channel. The largest ages therefore maximise the sum for any f, so f need not be chosen. Ties are broken at random.
+    Differences from the paper: `cohort` devices are scheduled in each round, whereas the paper allocates sub-channels
+    by channel state. The devices with the largest ages therefore maximise the sum for any f, so f need not be
+    specified. Ties are broken at random.
     """
 
     def choose(self, view: ServerView) -> Sequence[int]:
@@ -112,7 +113,7 @@ class Age(Selection):
 
 
 class MostCharged(Selection):
-    """Selects the devices with the most energy in their batteries now; ties, and devices without batteries, at random.
+    """Selects the devices with the most energy in their batteries; ties are broken at random.
 
     The rule is the power term of EAFL: Arouj, Abdelmoniem, "Towards Energy-Aware Federated Learning on Battery-Powered
     Clients", FedEdge at MobiCom 2022, https://arxiv.org/abs/2208.04505.
@@ -137,16 +138,17 @@ class Past(NamedTuple):
 
 
 class ProportionalFair(Selection):
-    """Selects the devices whose expected uplink rate is highest in proportion to its mean over earlier rounds.
+    """Selects the devices whose expected uplink rate is highest relative to its mean over earlier rounds.
 
     Yang, Liu, Quek, Poor: "Scheduling Policies for Federated Learning in Wireless Networks", IEEE Transactions on
-    Communications 68(1), 2020, https://arxiv.org/abs/1908.06287, compares random scheduling, round robin and this rule,
-    which selects the devices with the largest ratios of the current SNR to its time average.
+    Communications 68(1), 2020, https://arxiv.org/abs/1908.06287, compares this rule with random scheduling and round
+    robin. In the paper, the rule selects the devices with the largest ratios of the current SNR to the time average of
+    the SNR.
 
-    Differences from the paper: the ratio is one of expected rates, at the current mean SNR. The ratio therefore follows
-    distance, shadowing and recorded links, but not the fading of the transmission itself, which is unknown when a round
-    begins. The average is over the starts of earlier rounds at which the device was present. Without mobility, all
-    ratios are 1 and the draw is uniform.
+    Differences from the paper: expected rates at the current mean SNR replace the SNR in the ratio. The ratio therefore
+    follows distance, shadowing and recorded links, but not the fading of the transmission itself, which is unknown when
+    a round begins. The average is over the starts of earlier rounds at which the device was present. Without mobility,
+    all ratios are 1 and the draw is uniform.
     """
 
     def start(self, n_devices: int) -> Past:

@@ -1,1 +1,1 @@
-"""Split learning: a model cut in two between the devices and the server."""
+"""Split learning: the layers of a model are split between the devices and the server."""

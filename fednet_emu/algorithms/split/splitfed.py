@@ -1,14 +1,13 @@
-"""Split learning: devices compute the first layers, the server all further layers; each batch is sent both ways.
+"""Split learning: devices compute the first layers of a model, and the server computes all further layers.
 
 sl: Gupta, Raskar: "Distributed learning of deep neural network over multiple agents", Journal of Network and Computer
-Applications, 2018, https://arxiv.org/abs/1810.06060
-v1, v2: Thapa, Mahawaga Arachchige, Camtepe, Sun: "SplitFed: When Federated Learning Meets Split Learning", AAAI 2022,
-https://arxiv.org/abs/2004.12088
-psl: parallel split learning, one step of the server on the activations of all devices
+Applications, 2018, https://arxiv.org/abs/1810.06060 v1, v2: Thapa, Mahawaga Arachchige, Camtepe, Sun: "SplitFed: When
+Federated Learning Meets Split Learning", AAAI 2022, https://arxiv.org/abs/2004.12088 psl: parallel split learning, in
+which the server takes one step on the activations of all devices together
 
-A device sends the activations and labels of a batch. The server computes its part forward and backward, and returns the
-gradient. The learned model follows from the messages that arrive and, in v2, from the order in which the server has
-computed the batches. Activations are not computed for transmission, as their sizes follow from shapes.
+A device sends the activations and labels of a batch. The server runs the forward and backward pass of its layers, and
+returns the gradient. The learned model depends on which messages arrive and, in v2, on the order in which the server
+has computed the batches. Messages have the sizes of activations and gradients, but not their values.
 
 Differences from the papers: there may be a cohort, a deadline, and lost messages, after which a device leaves the
 round. Labels are sent with the activations.
@@ -51,7 +50,7 @@ from fednet_emu.learning.models.flat import FlatModel, Live
 
 @final
 class DeviceBatches:
-    """The batches of a device in a round, as in ordinary local training; they are drawn when first needed."""
+    """The batches of a device in a round, as in ordinary local training; the batches are drawn when first needed."""
 
     def __init__(self, job: TrainJob) -> None:
         self._job = job
@@ -67,17 +66,17 @@ class DeviceBatches:
 
 
 class Served(NamedTuple):
-    """Progress of a round in which the server processes the batches of all devices; `order`: (device, step) pairs."""
+    """Record of a v2 round: `order` lists (device, step) of each batch in the order in which the server computed it."""
 
     order: Sequence[tuple[int, int]]
     batches: Mapping[int, DeviceBatches]  # the batches of each device
-    arrived: Sequence[int]  # devices whose parts of the model have arrived
-    weights: Sequence[float]  # weights of these parts in the mean
+    arrived: Sequence[int]  # devices whose model parts have arrived
+    weights: Sequence[float]  # weights of the arrived parts in the mean
 
 
 @final
 class JointSteps:
-    """Makes training steps of a model without running statistics; its first `n_device` parameters are on devices."""
+    """Takes training steps of a model without running statistics whose first `n_device` parameters are on devices."""
 
     def __init__(self, model: FlatModel, data: TrainData, n_device: int, streams: Streams) -> None:
         self._model, self._data, self._cut, self._streams = model, data, n_device, streams
@@ -87,9 +86,9 @@ class JointSteps:
         return self._model.live()
 
     def as_served(self, w: Tensor, plan: SgdPlan, served: Served, key: tuple[int, ...]) -> Tensor:
-        """Return the model [P] after a round from `w` [P], in which the single server part makes a step for each batch.
+        """Return the model [P] after a v2 round from `w` [P], in which the server part takes a step for each batch.
 
-        Each device makes the steps of its batches on its own part; the device parts that arrive are averaged.
+        Each device takes steps on its own part, one for each of its batches; the device parts that arrive are averaged.
 
         Raises:
             Diverged: a parameter is not finite.
@@ -118,12 +117,12 @@ class JointSteps:
         step: int,
         key: tuple[int, ...],
     ) -> Tensor:
-        """Return the model [P] after one plain SGD step from `w` [P] on the joint batch of several devices.
+        """Return the model [P] after one plain SGD step (psl) from `w` [P] on the joint batch of several devices.
 
-        The activations of the devices `forward` have arrived: the server steps along the mean gradient of their
-        batches. `backward` holds the indices, in `forward`, of devices whose model parts have arrived; these parts are
-        averaged. They come from the same forward pass, with its random numbers. `step` is the index of the batch of
-        each device, and `key` (round, step) is the key of the model's random numbers.
+        `forward` holds the batches of the devices whose activations have arrived; the server steps along the mean
+        gradient of these batches. `backward` holds the indices, in `forward`, of the devices whose model parts have
+        arrived; these parts are averaged. Both gradients are from one forward pass with the same random numbers. `step`
+        is the index of the batch of each device, and `key` (round, step) is the key of the model's random numbers.
 
         Raises:
             Diverged: a parameter is not finite.
@@ -155,7 +154,7 @@ class JointSteps:
 
 
 def _gradient(live: Live, loss: Tensor, *, again: bool = False) -> Tensor:
-    """Return the gradient [P] of `loss`; with `again`, keep the graph for another gradient."""
+    """Return the gradient [P] of `loss`; if `again`, keep the autograd graph for another gradient."""
     gradient = torch.autograd.grad(loss, live.parameters, materialize_grads=True, retain_graph=again)
     return torch.cat([part.reshape(-1) for part in gradient])
 
@@ -179,7 +178,7 @@ SLOWEST_BPS = 1e-3
 
 @final
 class CutLink:
-    """Carries batches between the two parts of a cut model, and runs the computations of both parts."""
+    """Sends batches between the two parts of a cut model, and runs the computations of both parts."""
 
     def __init__(self, fed: Federation, plan: SgdPlan, queue: Queue, retries: int) -> None:
         self._fed, self.plan, self._queue, self._attempts = fed, plan, queue, 1 + retries
@@ -189,10 +188,11 @@ class CutLink:
         return self.plan.batch_sizes(k.n_samples)
 
     def steps(self, k: Device, cut: Cut, order: list[tuple[int, int]], first: int = -1, last: int = -1) -> Process:
-        """Make all steps of device `k`; the value is the delivery of the last message, lost if `k` leaves the round.
+        """Run all steps of device `k`; return the delivery of the last message, which is lost if `k` leaves the round.
 
-        `order` receives (device, step) of each batch when the server has computed the batch. In the records, `first` is
-        the index of the value that the first computation reads, and `last` that of the value that the last one makes.
+        (device, step) is added to `order` when the server has computed the batch. For the records, `first` is the index
+        of the value that the first computation of the device reads, and `last` the index of the value that its last
+        computation produces.
         """
         sizes, sent = self.sizes(k), None
         for step, size in enumerate(sizes):
@@ -207,19 +207,19 @@ class CutLink:
         return sent
 
     def forward(self, k: Device, cut: Cut, size: int, first: int = -1) -> Process:
-        """Device `k` computes the activations of a batch and sends them with its labels; the value is the delivery."""
+        """Let device `k` compute the activations of a batch and send them with the labels; return the delivery."""
         yield k.compute(Work(cut.forward_flop * size, None, first))
         return (yield from self.up(k, None, size * (cut.width + self._labels)))
 
     def serve(self, cut: Cut, size: int) -> Event:
-        """Return an event that triggers when the server has made a step on `size` samples."""
+        """Return an event that triggers when the server has taken a step on `size` samples."""
         flop, server = cut.server_flop * size, self._fed.server
         if self._queue == "parallel":
             return self._fed.sleep(flop / server.flop_per_s)
         return server.compute(Work(flop, None))
 
     def backward(self, k: Device, cut: Cut, size: int, last: int = -1) -> Process:
-        """Send the gradient of a batch to device `k`, which makes its step; the value is the delivery."""
+        """Send the gradient of a batch to device `k`, which then takes its step; return the delivery."""
         send = partial(self._fed.downlink, k, None, FLOAT_BIT * size * cut.width)
         got = yield from self._fed.retry(send, attempts=self._attempts, pause_s=0.0)
         if not got.lost:
@@ -227,15 +227,17 @@ class CutLink:
         return got
 
     def up(self, k: Device, payload: Deferred | None, scalars: int) -> Process:
-        """Send `scalars` scalars from device `k`; the value is the delivery."""
+        """Send `scalars` scalars from device `k`; return the delivery."""
         send = partial(self._fed.uplink, k, payload, FLOAT_BIT * scalars)
         return self._fed.retry(send, attempts=self._attempts, pause_s=0.0)
 
     def least_time(self, k: Device, cuts: Sequence[Cut]) -> Cut:
-        """Return the cut with which a round of device `k` alone would take the shortest time, at the expected rates.
+        """Return the cut for which a round with device `k` alone would be shortest at the expected link rates.
 
-        This is the first cut that minimises n_samples (F_C / f_k + F_S / f_S + 32 (q + l) / R_up + 32 q / R_down)
-        + 32 P_C (1 / R_up + 1 / R_down), without headers, for q numbers at the cut and l numbers in a label.
+        This is the first cut that minimises n_samples (F_C / f_k + F_S / f_S + 32 (q + l) / R_up + 32 q / R_down) + 32
+        P_C (1 / R_up + 1 / R_down). Here F_C and F_S are the operations per sample, f_k and f_S the speeds of device
+        and server, q and l the numbers of scalars at the cut and in a label, P_C the parameters on the device, and R_up
+        and R_down the rates. Headers are not counted.
         """
         n_samples, server_flop_per_s = sum(self.sizes(k)), self._fed.server.flop_per_s
         up_bps = max(k.expected_rate_bps, SLOWEST_BPS)
@@ -250,7 +252,7 @@ class CutLink:
 
 
 class Round(NamedTuple):
-    """The context of a round, of a device's turn, or of a step."""
+    """The context of a round, of the turn of one device (sl), or of one step (psl)."""
 
     fed: Federation
     link: CutLink
@@ -267,7 +269,7 @@ class Round(NamedTuple):
 
 
 class SplitFed(LocalTraining):
-    """Devices train the first layers of a model and the server the further layers, exchanging batch by batch."""
+    """Devices train the first layers of a model, the server the others; activations are sent for each batch."""
 
     kind = "splitfed"
     ships_no_base = "devices have the first layers only"
@@ -275,21 +277,23 @@ class SplitFed(LocalTraining):
     excludes = (NO_SERVER_SPEED,)
 
     variant: Literal["sl", "v1", "v2", "psl"] = "v1"
-    """Arrangement of the parts. sl: devices train in turn, and pass the first layers on through the server. v1: one
-    server part per device; device and server parts are averaged after a round, which is equivalent to `fedavg`. v2: one
-    server part, which makes a step for each batch; the device parts are averaged after a round. psl: one server part,
-    which makes one step on the activations of all devices together; the device parts are averaged after each step."""
+    """Arrangement of the device and server parts of the model. sl: devices train one after the other, and pass the
+    first layers on through the server. v1: one server part per device; device and server parts are averaged after a
+    round, which is equivalent to `fedavg`. v2: one server part, which takes a step for each batch; the device parts are
+    averaged after a round. psl: one server part, which takes one step on the activations of all devices together; the
+    device parts are averaged after each step."""
     cut: Literal["least-time"] | Annotated[int, Field(gt=0)] = 1
     """Number of layers with parameters on the device, which also computes the layers without parameters that follow.
-    least-time, for sl and v1: the cut with the shortest time for a device alone, at the rates expected when invited."""
+    least-time, for sl and v1: for each device, the cut with the shortest time of a round without other devices, at the
+    rates expected when the device is invited."""
     cohort: Invited = 0.5
     deadline_s: float | None = Field(None, gt=0)
-    """Maximum time that the server waits for the devices of a round, in sl for the turn of one device, in psl for the
-    activations of a step, and then for the parts of the model (simulated s); late devices are cancelled and left out.
-    Null waits for all devices."""
+    """Maximum time (simulated s) that the server waits for devices; late devices are cancelled and left out. In v1 and
+    v2 this is the time of a round, in sl the time of one device's turn. In psl it limits the wait for the activations
+    of a step, and again the wait for the parts of the model. Null waits for all devices."""
     retries: int = Field(0, ge=0)
-    """Maximum number of immediate retries of a lost message. A device's part of the model is not sent again on the
-    downlink; the device then leaves the round."""
+    """Maximum number of immediate retries of a lost message. If the device's part of the model is lost on the downlink,
+    it is not sent again, and the device leaves the round."""
     server_queue: Queue = "fifo"
     """How the server computes the batches of several devices. fifo: one after the other, as they arrive; parallel, only
     for v1: in parallel, each at the full speed of the server. Records do not contain parallel computations."""
@@ -337,7 +341,7 @@ class SplitFed(LocalTraining):
         return [cuts[self.cut - 1]]
 
     def in_turn(self, its: Round, cohort: Sequence[Device]) -> Process:
-        """sl: devices train one after the other; a device with a lost message leaves the model unchanged."""
+        """sl: devices train one after the other; a device that loses a message does not change the model."""
         for k in cohort:
             trained: dict[Device, Deferred] = {}
             arrived = yield from self.exchange(its, [k], self.client, trained, [])
@@ -353,7 +357,7 @@ class SplitFed(LocalTraining):
         return its.fed.accumulate(average, models, its.w, arrived.weights("samples")) if models else its.w
 
     def as_served(self, its: Round, cohort: Sequence[Device]) -> Process:
-        """v2: devices train in parallel; steps of the server remain even if a device leaves the round later."""
+        """v2: devices train in parallel; if a device leaves the round, the server's steps on its batches remain."""
         order: list[tuple[int, int]] = []
         arrived = yield from self.exchange(its, cohort, self.client, None, order)
         batches = {k.index: its.batches(k) for k in cohort}
@@ -361,7 +365,7 @@ class SplitFed(LocalTraining):
         return its.fed.defer(its.joint.as_served, its.w, self.plan.in_round(its.t), served, (its.t,), size=its.w.size)
 
     def in_step(self, its: Round, cohort: Sequence[Device]) -> Process:
-        """psl: devices make each step together; a lost or late device leaves the round, its earlier steps remain."""
+        """psl: devices take each step together; a device that is late or loses a message takes no further steps."""
         fed, [cut], lr, joint = its.fed, its.cuts, self.plan.in_round(its.t).lr, its.joint
         sizes, batches = {k: its.link.sizes(k) for k in cohort}, {k: its.batches(k) for k in cohort}
         left: set[Device] = set()
@@ -383,7 +387,7 @@ class SplitFed(LocalTraining):
         return its.w
 
     def exchange(self, its: Round, cohort: Sequence[Device], client: Any, *args: Any, counts: bool = True) -> Process:
-        """Send each device its part of the model, run `client` on the device, and wait; the value is `Arrived`."""
+        """Send each device its part of the model, run `client` on the device, and wait; return `Arrived` replies."""
         fed, cuts = its.fed, its.cuts
         cut = {k: cuts[0] if len(cuts) == 1 else its.link.least_time(k, cuts) for k in cohort}
         part = {own: fed.defer(own.device.take, its.w, size=own.device.n_shared) for own in dict.fromkeys(cut.values())}
@@ -403,7 +407,7 @@ class SplitFed(LocalTraining):
         trained: dict[Device, Deferred] | None,
         order: list[tuple[int, int]],
     ) -> Process:
-        """Process of a device (sl, v1, v2): make all steps, send its part; `trained` receives the whole model."""
+        """Process of a device (sl, v1, v2): take all steps, send the device part; store the model in `trained`."""
         cut, mine = cuts[k], None
         if trained is not None:
             trained[k] = model = k.training(its.w, self.plan, its.t).result.params
@@ -423,7 +427,7 @@ class SplitFed(LocalTraining):
         return its.link.forward(k, cuts[k], size[k], part.number)
 
     def backward(self, its: Round, k: Device, size: int) -> Process:
-        """Process of a device in a step of psl, from the gradient on; the value is the delivery of its model part."""
+        """Process of a device in a psl step: receive the gradient, send the model part, return its delivery."""
         [cut] = its.cuts
         got = yield from its.link.backward(k, cut, size)
         return got if got.lost else (yield from its.link.up(k, None, cut.device.n_shared))

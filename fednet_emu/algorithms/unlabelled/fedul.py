@@ -1,4 +1,4 @@
-"""Federation of unsupervised learning (FedUL), and two extensions in which the server has a few labelled samples.
+"""FedUL (federation of unsupervised learning), and two extensions in which the server has a few labelled samples.
 
 Lu, Wang, Li, Niu, Dou, Sugiyama: "Federated Learning from Only Unlabeled Data with Class-Conditional-Sharing Clients",
 ICLR 2022, https://openreview.net/forum?id=WHA8009laxu. M1 (feedback optimisation) and M2 (independent enhancement):
@@ -7,11 +7,12 @@ https://github.com/abodeza/abodeza.github.io.
 
 Differences from the papers: clients whose downlink or uplink is lost are left out of the mean; a cohort may be drawn.
 The report of M1 and M2 does not say whether M2's supervised model starts each round from the global model or continues
-from its own weights: `m2_mode` offers both. The mean of the clients' models, which its Procedure C omits, is included.
+from its own weights: `m2_mode` offers both. The clients' models are averaged, although Procedure C of the report omits
+this step.
 
-Theorem 1: with K classes and M sets, Pi [M, K] holds the class shares of a client's sets, pib [M] the sets' shares of
-its samples, pi [K] the class shares of the test data, and eta [K] the class probabilities of a sample. A sample's
-probabilities of belonging to each set, which belong to the surrogate labels, are
+Theorem 1: there are K classes and M sets. For a client, Pi [M, K] holds the class shares of each set, and pib [M] the
+shares of the sets in the client's samples. pi [K] holds the class shares of the test data, and eta [K] the class
+probabilities of a sample. The probabilities that the sample belongs to each set (its surrogate label) are
 
     Q(eta) = A eta / (1' A eta)   with   A = diag(pib) Pi diag(pi)^-1.
 """
@@ -53,10 +54,10 @@ LossMode = Literal["nll", "ce_on_probs"]
 
 
 def empirical_priors(sets: IntArray, classes: IntArray, n_sets: int, n_classes: int) -> tuple[Array, Array]:
-    """Return the class shares Pi [M, K] of a client's M sets, and the sets' shares pib [M] of the client's samples.
+    """Return the class shares Pi [M, K] of a client's M sets, and the shares pib [M] of the sets in its samples.
 
-    `sets` [n] and `classes` [n] have the set and the class of each sample, from 0; a client uses its classes for these
-    shares only. An empty set has shares of zero.
+    `sets` [n] and `classes` [n] hold the set and the class of each sample, from 0; a client uses the classes only to
+    compute these shares. An empty set has shares of zero.
     """
     counts = np.zeros((n_sets, n_classes))
     np.add.at(counts, (sets, classes), 1.0)
@@ -65,7 +66,7 @@ def empirical_priors(sets: IntArray, classes: IntArray, n_sets: int, n_classes: 
 
 
 def transition(set_priors: Array, set_shares: Array, test_shares: Array) -> Array:
-    """Matrix A [M, K] of Theorem 1, not normalised; columns of classes that are not in the test data are zero."""
+    """Matrix A [M, K] of Theorem 1, not normalised; the columns of classes without test samples are zero."""
     inverse = np.divide(1.0, test_shares, out=np.zeros_like(test_shares), where=test_shares > 0)
     return np.asarray(set_shares[:, None] * set_priors * inverse)
 
@@ -73,7 +74,7 @@ def transition(set_priors: Array, set_shares: Array, test_shares: Array) -> Arra
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class SurrogateLoss:
-    """The loss of a client per sample, from class scores z [B, K] and surrogate labels y [B] (indices of sets).
+    """Loss of each sample of a client, from class scores z [B, K] and surrogate labels y [B], the indices of sets.
 
     With `mode` "nll" the loss is -log Q_y(softmax z), as in the paper. "ce_on_probs" treats the probabilities Q(softmax
     z) as scores and applies a second softmax, as the authors' code does; the minimum is log(e + M - 1) - 1.
@@ -89,7 +90,7 @@ class SurrogateLoss:
 
     def __call__(self, z: Tensor, y: Tensor) -> Tensor:
         if self.mode == "ce_on_probs":
-            log_a = self.log_a.clamp_min(torch.finfo(z.dtype).min / 2)  # so that an empty set has gradient 0, not NaN
+            log_a = self.log_a.clamp_min(torch.finfo(z.dtype).min / 2)  # gradient 0, not NaN, for an empty set
             logits = torch.logsumexp(z[:, None] + log_a, dim=2)
             return cross_entropy(logits.softmax(1), y, reduction="none")
         total = torch.logsumexp(z + self.log_a.logsumexp(0), dim=1)
@@ -97,7 +98,7 @@ class SurrogateLoss:
 
 
 def ce_on_probs(z: Tensor, y: Tensor) -> Tensor:
-    """The supervised loss [B] of the authors' public code: cross-entropy of the softmax of the scores `z` [B, K].
+    """The supervised loss [B] of the authors' public code: cross-entropy that takes softmax(`z`) [B, K] as scores.
 
     Its minimum is log(e + K - 1) - 1: 1.46115 for ten classes.
     """
@@ -105,11 +106,12 @@ def ce_on_probs(z: Tensor, y: Tensor) -> Tensor:
 
 
 class FedUL(Algorithm):
-    """Clients train a classifier on unlabelled sets by predicting a sample's set through a known class-to-set matrix.
+    """Clients train a classifier on unlabelled sets: class probabilities must predict the set of each sample.
 
-    The partition must make sets (`surrogate-sets`). Only the model f is sent; priors, data and surrogate labels stay on
-    their device. With `server.validation_samples`, the model that is evaluated and returned is the best so far on these
-    samples; otherwise it is the latest.
+    The probability of each set is computed from the class probabilities by a matrix of known class shares. The
+    partition must create sets (`surrogate-sets`). Only the model f is sent; class shares, data and surrogate labels
+    stay on their device. With `server.validation_samples`, the model that is evaluated and returned is the best so far
+    on these samples; otherwise it is the latest model.
     """
 
     kind = "fedul"
@@ -124,14 +126,14 @@ class FedUL(Algorithm):
     """Number of passes over a client's samples per round."""
     deadline_s: Deadline = None
     cohort: CohortSize | None = None
-    """Clients invited per round: an int is their number, a float their share of all devices; null invites all present
-    devices."""
+    """Clients invited per round: an int is the number of clients, a float is the share of all devices; null invites all
+    present devices."""
     optimizer: AnyOptimizer = Adam()
     """Optimizer of local training; its state is reset in every round."""
     drop_last: bool = True
     """Whether to leave out an incomplete batch at the end of an epoch, as in the authors' public code."""
     l1: float = Field(0.0, ge=0)
-    """Factor of the L1 regulariser of all parameters in the clients' loss."""
+    """Factor of an L1 penalty on all parameters in the clients' loss."""
     loss_mode: LossMode = "nll"
     """The clients' loss. nll: the negative log-likelihood of the paper; ce_on_probs: cross-entropy that applies a
     second softmax to probabilities, as in the authors' public code."""
@@ -192,14 +194,14 @@ class FedUL(Algorithm):
         losses: dict[Device, SurrogateLoss],
         seen: dict[Device, Deferred],
     ) -> Process:
-        """Process of device `k`: train on surrogate labels, and send the model; its mean loss is only recorded."""
+        """Process of device `k`: train on surrogate labels, and send the model; the mean loss is only recorded."""
         terms: Terms = {"data": unlabelled, "loss": losses[k], "l1": self.l1, "augment": self.augment}
         trained = yield k.train(f, self._plan(self.local_epochs), t, **terms)
         seen[k] = trained.loss
         return trained.params
 
     def supervise(self, fed: Federation, f: Deferred, t: int) -> Computation:
-        """Start training on the server's labelled samples now; the value of the returned event is a `Trained`."""
+        """Start training on the server's labelled samples; the value of the returned event is a `Trained`."""
         loss = ce_on_probs if self.loss_mode == "ce_on_probs" else None
         plan = self._plan(self.server_epochs)
         return fed.server.train(f, plan, t, loss=loss, augment=self.augment)
@@ -208,7 +210,7 @@ class FedUL(Algorithm):
         return SgdPlan(self.lr, self.batch_size, epochs=epochs, drop_last=self.drop_last, optimizer=self.optimizer)
 
     def _sets(self, fed: Federation, method: str) -> Tensor:
-        """Return the set of each data row [rows]; raise an error if the scenario lacks the needed sets or labels."""
+        """Return the index of the set of each data row [rows]; raise an error if the scenario lacks sets or labels."""
         task = fed.task
         if task.sets is None:
             raise ScenarioError("partition: makes no unlabelled sets, which fedul learns from; use surrogate-sets")
@@ -237,7 +239,7 @@ class Best(NamedTuple):
 
 
 def better(fed: Federation, best: Best, f: Deferred) -> Best:
-    """Return `best` or `f`, whichever has the smaller validation error, with both errors; `f` if there are none."""
+    """Return the better of `best` and `f` by validation error, with both errors; `f` without validation samples."""
     if not fed.task.n_validation:
         return Best(f)
     error = fed.defer(fed.task.validation_error, f, size=1)
@@ -248,7 +250,7 @@ def better(fed: Federation, best: Best, f: Deferred) -> Best:
 
 
 def record(fed: Federation, best: Best, losses: Sequence[Deferred], supervised: Trained | None) -> None:
-    """Add a row to the series `fedul`: mean training losses and validation errors of this round."""
+    """Add a row to the series `fedul`: mean training losses and validation errors of the round."""
     if fed.timing_only:
         return
     surrogate = [fed.read(loss) for loss in losses]
@@ -262,7 +264,7 @@ def record(fed: Federation, best: Best, losses: Sequence[Deferred], supervised: 
 
 
 def mix(f: Tensor, supervised: Tensor, h: float) -> Tensor:
-    """Return the model (1 - h) f + h `supervised` [P]; bit-identical to `f` if both agree, or if h = 0."""
+    """Return the model (1 - h) f + h `supervised` [P]; bit-identical to `f` if both models are equal, or if h = 0."""
     return f + h * (supervised - f)
 
 

@@ -1,4 +1,4 @@
-"""Mobility: the positions of devices over time, computed on demand, without events."""
+"""Mobility: the positions of devices over time, which are computed on demand, without simulation events."""
 
 from typing import Annotated
 
@@ -14,6 +14,6 @@ MOBILITIES: dict[str, type[Mobility]] = kinds(
     *(GaussMarkov, RandomDirection, RandomWaypoint, Static, TraceMobility),
     *(GpsMobility, SumoMobility, Ns2Mobility, Walker, Tle),
 )
-"""Built-in kinds of mobility; random direction is the usual choice."""
+"""Built-in kinds of mobility."""
 
 AnyMobility = Annotated[Mobility, Slot("mobility", MOBILITIES)]

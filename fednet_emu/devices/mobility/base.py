@@ -22,7 +22,7 @@ class Paths(Protocol):
     """
 
     speed_m_s: float
-    """Typical speed while moving, in m/s, which determines the coherence time; 0 if no device ever moves."""
+    """Typical speed of moving devices, in m/s, which determines the coherence time; 0 if no device ever moves."""
 
     def positions_m(self, devices: IntArray, time_s: float) -> Array:
         """Coordinates [k, 2] in m of devices [k] at `time_s` >= 0; [k, 3] for paths with heights."""
@@ -30,7 +30,7 @@ class Paths(Protocol):
 
 @runtime_checkable
 class Visits(Paths, Protocol):
-    """Positions of devices that join and leave."""
+    """Positions over time of devices that join and leave."""
 
     present_s: Sequence[tuple[tuple[float, float], ...]]
     """Windows [from, to) in s in which each device is present, in order and without overlap."""
@@ -40,11 +40,11 @@ class Mobility(Component):
     """The movement of devices."""
 
     COMES_AND_GOES: ClassVar[bool] = False
-    """Whether the paths are `Visits`, so that devices join and leave."""
+    """Whether the paths are `Visits`, i.e. devices join and leave."""
     ORBITS: ClassVar[bool] = False
     """Whether devices are satellites, whose paths are seen from ground stations through a `SatelliteView`."""
     places: ClassVar[bool] = False
-    """Whether the mobility overrides the initial placement."""
+    """Whether the mobility model ignores the initial placement and sets the initial positions itself."""
 
     @abstractmethod
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> Paths:
@@ -53,7 +53,7 @@ class Mobility(Component):
         Args:
             initial_xy_m: initial coordinates [devices, 2] in m, from the placement.
             region: region in which devices stay; static devices and recorded paths ignore the region.
-            streams: random numbers, keyed by device: additional devices do not change the paths of other devices.
+            streams: random numbers, keyed by device, so that additional devices do not change the paths of others.
             data_dir: folder of recorded paths; None for the folder in the environment variable FEDNET_DATA.
 
         Raises:
@@ -64,7 +64,7 @@ class Mobility(Component):
 
 
 class StillPaths:
-    """Paths of devices that stay at their placement."""
+    """Paths of devices that stay at their initial positions."""
 
     def __init__(self, initial_xy_m: Array) -> None:
         self.speed_m_s = 0.0
@@ -75,7 +75,7 @@ class StillPaths:
 
 
 class Static(Mobility):
-    """Devices stay at their placement, inside or outside the region."""
+    """Devices stay at their initial positions, which may be outside the region."""
 
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> StillPaths:
         return StillPaths(initial_xy_m)

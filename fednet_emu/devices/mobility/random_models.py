@@ -1,6 +1,6 @@
 """Random mobility models: random direction, random waypoint and Gauss-Markov.
 
-A path consists of straight legs. The current leg of each device is stored, and the next leg is drawn when needed.
+A path consists of straight legs. Only the current leg of each device is stored, and the next leg is drawn when needed.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Legs:
     """One straight leg of each of k devices."""
 
     device: IntArray  # devices, [k]
-    number: IntArray  # index of the draw that gave the leg its heading, [k]; -1 before the first draw
+    number: IntArray  # index of the draw of the leg's heading, [k]; -1 before the first draw
     start_s: Array  # time of the start of the leg, [k]
     end_s: Array  # time of the end of the leg at a wall or a turn, [k]
-    turn_s: Array  # time of the end of the heading, [k]; later than `end_s` if the device reaches a wall first
+    turn_s: Array  # time of the next change of heading, [k]; later than `end_s` if a wall is reached first
     xy_m: Array  # starting point, [k, 2]
     velocity_m_s: Array  # constant velocity, [k, 2]
     memory: Array  # state that the mobility model passes from leg to leg, [k, columns]
@@ -58,14 +58,14 @@ class Legs:
 
 
 Following = Callable[[Legs], Legs]
-"""Function from legs to the next legs, whose random numbers are keyed by device and leg, so that replays are equal."""
+"""Function from legs to the next legs; its random numbers are keyed by device and leg, so replays are identical."""
 
 
 class LegPaths:
     """Paths of consecutive legs.
 
-    The memory holds one leg per device. A query at a later time costs one step for each leg in between, for all queried
-    devices at once; a query before the start of the current leg replays the path from the start.
+    One leg per device is stored. A query at a later time takes one vectorised step for each leg up to that time. A
+    query before the start of the stored leg replays the path from time 0.
     """
 
     def __init__(self, first: Legs, following: Following, speed_m_s: float) -> None:
@@ -106,9 +106,10 @@ class LegPaths:
 
 
 def bouncing(region: Region, turned: Following, mirrored: Callable[[Legs, Array], None] | None = None) -> Following:
-    """Return a function that makes the next legs; devices turn at the end of a heading; walls reflect earlier.
+    """Return a function that computes the next legs: devices are reflected at walls, or change heading at `turn_s`.
 
-    `turned` sets number, velocity and `turn_s` at the end of a heading; `mirrored` reflects `memory` at unit normals.
+    `turned` sets `number`, `velocity_m_s` and `turn_s` at a change of heading. `mirrored` reflects the contents of
+    `memory` at walls with the given unit normals.
     """
 
     def following(legs: Legs) -> Legs:
@@ -150,7 +151,7 @@ class _SpeedRange(Mobility):
 
 
 class RandomDirection(_SpeedRange):
-    """Devices walk at constant speed in a random direction for an exponential time, then redraw; walls reflect.
+    """Devices walk with a random speed and direction for an exponentially distributed time, and repeat; walls reflect.
 
     The stationary distribution has uniform positions and directions, for any distribution of speed and duration (Nain,
     Towsley, Liu and Liu, "Properties of random direction models", INFOCOM 2005).
@@ -161,7 +162,7 @@ class RandomDirection(_SpeedRange):
     max_speed_m_s: float = Field(1.5, gt=0)
     """Maximum speed, in m/s; speeds are uniform between minimum and maximum, by default the speeds of pedestrians."""
     mean_leg_s: float = Field(60.0, gt=0)
-    """Mean time in s from one draw of direction and speed to the next draw."""
+    """Mean time in s between two draws of direction and speed."""
 
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> LegPaths:
         check_inside(region, initial_xy_m)
@@ -183,9 +184,10 @@ class RandomWaypoint(_SpeedRange):
     """Devices move straight to a uniformly random point at a uniformly random speed, pause there, and repeat.
 
     At a random time, the speed v of a moving device has a density proportional to 1 / v, with mean (max - min) / ln(max
-    / min). The current trip is longer than the average trip, and devices concentrate in the middle. The stationary
-    start draws trip, position, speed and pause from these distributions (Navidi and Camp, "Stationary distributions for
-    the random waypoint mobility model", IEEE Trans. Mobile Computing, 2004).
+    / min). The trip in progress is on average longer than other trips, and devices concentrate in the middle of the
+    region. With `start: stationary`, trip, position, speed and pause at time 0 are drawn from these distributions
+    (Navidi and Camp, "Stationary distributions for the random waypoint mobility model", IEEE Trans. Mobile Computing,
+    2004).
     """
 
     min_speed_m_s: float = 0.5
@@ -239,7 +241,7 @@ class RandomWaypoint(_SpeedRange):
         return LegPaths(first, following, self.mean_speed_m_s())
 
     def _stationary(self, region: Region, streams: Streams, devices: IntArray) -> Legs:
-        """Return the legs of the devices at time 0, each at a random point of a trip or pause."""
+        """Return the legs of the devices at time 0, each of which starts at a random point of a trip or pause."""
         keys = mixes(streams.key("mobility", "start"), devices)
         trip_s = region.mean_distance_m() / self.mean_speed_m_s()
         moving, along, quick = uniforms(keys, _DRAWS[:3])
@@ -264,7 +266,7 @@ def _trip(trip_m: Array, speed_m_s: Array) -> tuple[Array, Array]:
 
 
 def _long_trips(region: Region, keys: Keys) -> tuple[Array, Array]:
-    """Ends [k, 2] of random trips whose density is proportional to their length, by rejection sampling."""
+    """Start and end points [k, 2] of random trips with a density proportional to trip length, by rejection sampling."""
     from_m, to_m = np.empty((len(keys), 2)), np.empty((len(keys), 2))
     waiting, attempt = np.arange(len(keys)), 0
     while len(waiting):
@@ -277,16 +279,17 @@ def _long_trips(region: Region, keys: Keys) -> tuple[Array, Array]:
 
 
 class GaussMarkov(Mobility):
-    """First-order autoregressive speed and heading, around the mean speed and a mean heading of each device.
+    """Devices with first-order autoregressive speed and heading, around a mean speed and the device's mean heading.
 
-    At each step v' = a v + (1 - a) mean + sqrt(1 - a^2) sigma w, and the same for the heading (Liang and Haas, INFOCOM
-    1999, in the form of Camp, Boleng and Davies, 2002). Both start from their stationary distribution; a speed below 0
-    counts as 0. Mean headings are uniform. Walls reflect mean heading and heading together, so positions stay uniform.
-    A query costs one vectorised step for each `step_s` since the last query.
+    At each step the speed is v' = a v + (1 - a) mean + sqrt(1 - a^2) sigma w, where a is `alpha` and w is standard
+    normal; the heading follows the same rule (Liang and Haas, INFOCOM 1999, in the form of Camp, Boleng and Davies,
+    2002). Both start from their stationary distribution; a speed below 0 counts as 0. Mean headings are uniform. Walls
+    reflect mean heading and heading together, so positions stay uniform. A query takes one vectorised step for each
+    `step_s` since the last query.
     """
 
     alpha: float = Field(0.85, ge=0, lt=1)
-    """Correlation from step to step: 0 for independent steps; 1 would be a straight line, and is not allowed."""
+    """Correlation between successive steps: 0 for independent steps; 1, a straight line, is not allowed."""
     mean_speed_m_s: float = Field(1.0, gt=0)
     """Mean speed of every device, in m/s."""
     speed_sigma_m_s: float = Field(0.2, ge=0)
@@ -294,7 +297,8 @@ class GaussMarkov(Mobility):
     heading_sigma_rad: float = Field(0.5, ge=0)
     """Standard deviation of the heading around the device's mean heading, in rad."""
     step_s: float = Field(10.0, gt=0)
-    """Time between changes, in s; the correlation time is -step_s / ln(alpha), a minute by default."""
+    """Time between changes of speed and heading, in s; the correlation time is -step_s / ln(alpha), by default a
+    minute."""
 
     def paths(self, initial_xy_m: Array, region: Region, streams: Streams, data_dir: Path | None = None) -> LegPaths:
         check_inside(region, initial_xy_m)
@@ -317,7 +321,7 @@ class GaussMarkov(Mobility):
         return LegPaths(start, bouncing(region, turned, _mirrored), self.mean_speed_m_s)
 
     def _velocity_m_s(self, memory: Array) -> Array:
-        """Velocity [k, 2] from `memory` [k, 4]: unit mean heading, standardised deviations of speed and heading."""
+        """Velocity [k, 2] from `memory` [k, 4]: mean heading (unit vector), standardised speed and heading."""
         speed_m_s = np.maximum(self.mean_speed_m_s + self.speed_sigma_m_s * memory[:, 2], 0.0)
         turn = self.heading_sigma_rad * memory[:, 3]
         along, across = speed_m_s * cos(turn), speed_m_s * sin(turn)
@@ -326,6 +330,6 @@ class GaussMarkov(Mobility):
 
 
 def _mirrored(legs: Legs, normal: Array) -> None:
-    """Reflect the mean heading, which also swaps deviations to the left and to the right."""
+    """Reflect the mean heading, and the difference of the heading from the mean, which changes its sign."""
     legs.memory[:, :2] = reflected(legs.memory[:, :2], normal)
     legs.memory[:, 3] *= -1

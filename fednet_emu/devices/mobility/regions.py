@@ -17,7 +17,7 @@ from fednet_emu.errors import ScenarioError
 _SLACK = 1e-9
 _AT_REST_M_S = 1e-200
 _GRAZING = 1e-3
-"""Minimum sine of the angle between wall and reflected path, which limits the number of chords along a circle."""
+"""Minimum sine of the angle between a wall and a reflected path; it limits the number of reflections along a circle."""
 
 
 class Region(Component):
@@ -25,15 +25,15 @@ class Region(Component):
 
     @abstractmethod
     def holds(self, xy_m: Array) -> Mask:
-        """Mask [k] of the points inside the region, or outside by at most a relative 1e-9 of its size."""
+        """Mask [k] of the points inside the region, with a tolerance of 1e-9 times the size of the region."""
 
     @abstractmethod
     def points_m(self, first: Array, second: Array) -> Array:
-        """Points [k, 2] uniform over the area, from two arrays [k] of independent uniform random numbers."""
+        """Points [k, 2] with a uniform distribution over the area, from two arrays [k] of uniform random numbers."""
 
     @abstractmethod
     def exit_s(self, xy_m: Array, velocity_m_s: Array) -> Array:
-        """Time [k] in s until a straight move from inside reaches the wall; infinite at a speed of 0."""
+        """Time [k] in s until a point inside that moves in a straight line reaches a wall; infinite for speed 0."""
 
     @abstractmethod
     def normal(self, xy_m: Array, velocity_m_s: Array) -> Array:
@@ -41,11 +41,11 @@ class Region(Component):
 
     @abstractmethod
     def clipped_m(self, xy_m: Array) -> Array:
-        """Project points [k, 2] that are outside by rounding errors onto the wall."""
+        """Move points [k, 2] that are outside because of rounding errors onto the wall."""
 
     @abstractmethod
     def mean_distance_m(self) -> float:
-        """Mean distance in m between two independent uniform points of the region."""
+        """Mean distance in m between two independent, uniformly distributed points of the region."""
 
     @abstractmethod
     def diameter_m(self) -> float:
@@ -145,7 +145,7 @@ def reflected(vector: Array, normal: Array) -> Array:
 
 
 def bounced(velocity_m_s: Array, normal: Array) -> Array:
-    """Reflect velocities [k, 2] at walls; the angle to the wall is at least 0.06 degrees afterwards."""
+    """Reflect velocities [k, 2] at walls; the angle between new velocity and wall is at least 0.06 degrees."""
     outward_m_s = _dot(velocity_m_s, normal)
     back_m_s = np.maximum(outward_m_s, _GRAZING * np.sqrt(_dot(velocity_m_s, velocity_m_s)))
     return velocity_m_s - (outward_m_s + back_m_s)[:, None] * normal

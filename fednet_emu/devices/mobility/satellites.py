@@ -1,4 +1,4 @@
-"""Satellites: devices on orbits of a Walker constellation, or on orbits given by elements of real satellites."""
+"""Satellites: devices on orbits of a Walker constellation, or on the orbits of real satellites."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ J2 = 1.08262668e-3
 EQUATOR_M = 6_378_137.0
 """Equatorial radius of the Earth, in m (WGS84)."""
 FRESH_DAYS = 14.0
-"""Maximum difference in days between the epochs of elements and of the run; position errors grow by km per day."""
+"""Maximum time in days between the epoch of orbital elements and time 0; position errors grow by km per day."""
 
 
 class Satellites(Mobility):
@@ -52,17 +52,18 @@ class Satellites(Mobility):
 
 
 class Walker(Satellites):
-    """A Walker constellation of circular orbits (Walker 1984): one satellite per device, evenly spaced orbital planes.
+    """A Walker constellation (Walker 1984): one satellite per device, on circular orbits in evenly spaced planes.
 
-    With S satellites in each plane, device k is satellite k mod S of plane k // S. At time 0 the first satellite of
-    plane 0 is at the ascending node, at the longitude of Greenwich.
-    Ignored here: drag, the gravity of other bodies, and, without `drift`, the flattening of the Earth.
+    With S satellites in each plane, device k is satellite k mod S of plane k // S. At time 0, the first satellite of
+    plane 0 is at its ascending node, at longitude 0. Ignored here: drag, the gravity of other bodies, and, without
+    `drift`, the flattening of the Earth.
     """
 
     planes: int = Field(ge=1)
     """Number of orbital planes, P in the notation i:T/P/F."""
     phasing: int = Field(0, ge=0)
-    """Phase shift between adjacent planes in units of 360 degrees / T, F in the notation i:T/P/F."""
+    """Phase shift between adjacent planes in units of 360 degrees / T, where T is the number of satellites; F in the
+    notation i:T/P/F."""
     inclination_deg: float = Field(ge=0, le=180)
     """Inclination of the orbital planes to the equator, in degrees."""
     height_m: float = Field(ge=1e5, le=1e8)
@@ -71,7 +72,8 @@ class Walker(Satellites):
     """Spacing of the ascending nodes. delta: over 360 degrees; star: over 180 degrees, for near-polar orbits."""
     drift: Literal["none", "j2"] = "none"
     """Rotation of the planes due to the Earth's flattening. none: no rotation; j2: the nodes move at the secular rate
-    -1.5 n J2 (R / a)^2 cos i, degrees per day. Ignored here: the effect along the track, half a minute per day."""
+    -1.5 n J2 (R / a)^2 cos i, some degrees per day, where n is the mean motion, R the Earth's equatorial radius, a the
+    radius of the orbit and i the inclination. Ignored here: the effect along the orbit, half a minute per day."""
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         yield from super().conflicts(scenario)
@@ -114,18 +116,19 @@ class CircularOrbits(Orbits):
 class Tle(Satellites):
     """Satellites from two-line elements or OMM, propagated by SGP4 (AIAA 2006-6753); needs the extra `orbits`.
 
-    Device k is satellite k of the file. Greenwich mean sidereal time rotates the frame of the elements (TEME) to the
-    Earth-fixed frame, with errors of up to 0.005 degrees and 0.05 km.
+    Device k is satellite k of the file. Coordinates are transformed from the frame of the elements (TEME) to the
+    Earth-fixed frame by a rotation by Greenwich mean sidereal time, with errors of up to 0.005 degrees and 0.05 km.
     Ignored here: polar motion, and the difference between UT1 and UTC.
     """
 
     elements: str
-    """File of elements: pairs of lines, with or without names, or OMM in CSV, JSON or XML, which catalogues use for
-    satellite numbers of more than five digits. A relative path is looked up in the data folder first."""
+    """File of orbital elements: two-line elements, with or without names, or OMM in CSV, JSON or XML, which catalogues
+    use for satellite numbers with more than five digits. A relative path is looked up in the data folder first."""
     epoch: str | None = None
-    """Time 0 in UTC, such as 2026-03-01T12:00:00Z; null for the epoch of the latest elements."""
+    """Time 0 of the simulation in UTC, such as 2026-03-01T12:00:00Z; null for the epoch of the latest elements."""
     stale: Literal["refuse", "allow"] = "refuse"
-    """Treatment of elements more than 14 days older or newer than time 0. refuse: an error; allow: they are used."""
+    """Treatment of elements that are more than 14 days older or newer than time 0. refuse: raise an error; allow: use
+    them."""
 
     @field_validator("epoch")
     @classmethod
@@ -163,7 +166,7 @@ class ElementOrbits(Orbits):
         self.speed_m_s = sum(motions_m_s) / len(motions_m_s)
 
     def places_m(self, satellites: IntArray, time_s: Array) -> Array:
-        """Propagate the elements; raise a `DataError` if a satellite has decayed or its elements are impossible."""
+        """Propagate the elements; raise a `DataError` if a satellite has decayed or its elements are invalid."""
         time_s = np.broadcast_to(time_s, (len(satellites), np.shape(time_s)[-1]))
         day, part = math.floor(self._start_jd), self._start_jd % 1.0
         km = np.empty((*time_s.shape, 3))

@@ -33,10 +33,11 @@ _MAX_M_S = 1e9
 class Ns2Mobility(Mobility):
     """A movement file of ns-2, as written by its `setdest` and by SUMO's `traceExporter.py`.
 
-    Device k is node k. Its initial position is set by `set X_` and `set Y_`. A `setdest` command moves the node
-    straight to the destination at the given speed; there the node waits. A `set X_` or `set Y_` command with a time
-    moves the node immediately. `setdest3d` includes the time to climb; heights are otherwise ignored. Of two
-    simultaneous commands the later line counts. Lines without a node are ignored, unknown commands are errors.
+    Device k is node k. Its initial position is set by `set X_` and `set Y_`. A `setdest` command moves the node in a
+    straight line to the destination at the given speed; there the node waits. A `set X_` or `set Y_` command with a
+    time makes the node jump at this time. Heights are ignored, except that they lengthen the way of `setdest3d`. Of two
+    simultaneous commands, the one in the later line takes effect. Lines that do not refer to a node are ignored;
+    unknown commands are errors.
     """
 
     kind = "ns2"
@@ -56,7 +57,7 @@ class Ns2Mobility(Mobility):
 
 
 class SentPaths:
-    """Paths of nodes; the typical speed is the total distance over the total time in motion, without jumps."""
+    """Paths of nodes; the typical speed is the total distance divided by the total time in motion, without jumps."""
 
     def __init__(self, ways: list[Array], centre_m: Array) -> None:
         self._lines, self._centre_m = Polylines(ways), centre_m
@@ -71,7 +72,7 @@ class SentPaths:
 
 
 class _Order(NamedTuple):
-    """A timed command to a node: destination [3] (None: unchanged), speed (None: a jump), and file with line number."""
+    """A timed command to a node. A destination coordinate of None does not change; a speed of None is a jump."""
 
     at_s: float
     to_m: tuple[float | None, ...]
@@ -103,14 +104,14 @@ def read_movements(path: Path) -> dict[int, Array]:
 
 
 def _take(statement: str, where: str, at_m: dict[int, dict[str, float]], sent: dict[int, list[_Order]]) -> None:
-    """Add a statement to its node's initial position or commands; raise a ValueError for an unknown statement."""
+    """Add a statement to the initial positions or to the commands; raise a ValueError for an unknown statement."""
     if placed := _PLACED.fullmatch(statement):
         at_m.setdefault(int(placed[1]), {})[placed[2]] = _metres(placed[3])
         return
     at = _AT.fullmatch(statement)
     what = statement if at is None else (at[2] or at[3] or "").strip()
     if at and (order := _SENT.fullmatch(what)):
-        # setdest3d has x, y, z and speed; the pattern's optional group has matched the first of them
+        # setdest3d has x, y, z and speed; the optional group of the pattern has matched the x coordinate
         numbers = [its for its in order.groups()[1:] if its is not None]
         speed_m_s = _bounded("the speed", numbers.pop(), 0.0, _MAX_M_S)
         to_m = (*(_metres(its) for its in numbers), None)[:3]

@@ -22,12 +22,12 @@ Window = tuple[float, float]
 
 
 class SumoMobility(Mobility):
-    """Vehicles from the floating car data that Eclipse SUMO writes with `--fcd-output`: .xml, .csv, .parquet, or .gz.
+    """Vehicles from floating car data of Eclipse SUMO (`--fcd-output`), as .xml, .csv, .parquet, or .gz files.
 
-    The position of a vehicle is the middle of its front bumper. Time 0 is the first time step of the file, even without
-    vehicles. Positions between the rows of a vehicle are interpolated. Persons and containers (rows without a lane in
-    tables) are ignored. Without `availability: from-mobility`, a device waits at the first position of its vehicle
-    before the vehicle appears, and at the last position after the vehicle has left.
+    The position of a vehicle is the middle of its front bumper. Time 0 is the first time step of the file, even if no
+    vehicle has appeared yet. Positions between the rows of a vehicle are interpolated. Persons and containers (rows
+    without a lane in tables) are ignored. Without `availability: from-mobility`, a device waits at the first position
+    of its vehicle before the vehicle appears, and at the last position after the vehicle has left.
     """
 
     COMES_AND_GOES: ClassVar[bool] = True
@@ -37,11 +37,11 @@ class SumoMobility(Mobility):
     path: str
     """Path of the file; a relative path is looked up in the data folder first."""
     pick: Literal["first", "longest", "random"] = "first"
-    """Choice of the vehicles that become devices. first: in the order of appearance; longest: the vehicles that are
-    present for the longest time; random: vehicles at random."""
+    """Choice of the vehicles that become devices. first: the first vehicles to appear; longest: the vehicles that are
+    present for the longest time; random: a random choice."""
     reuse: bool = False
-    """Whether a device continues in the next vehicle that appears after its own vehicle has left, with the same data
-    and model."""
+    """Whether a device whose vehicle has left continues, with the same data and model, in the next vehicle that
+    appears."""
     centre_m: tuple[float, float] = (0.0, 0.0)
     """Position [x, y] of the base station in the recorded coordinates, in m."""
 
@@ -74,7 +74,7 @@ class SumoMobility(Mobility):
 
 
 class Vehicle:
-    """A recorded vehicle: windows [from, to) in s of its presence, and its polyline [rows, 3] in each window."""
+    """A recorded vehicle: windows [from, to) in s in which it is present, and a polyline [rows, 3] for each window."""
 
     def __init__(self, rows: Array, step_s: float) -> None:
         parts = np.split(rows, np.flatnonzero(np.diff(rows[:, 0]) > 1.5 * step_s) + 1)
@@ -83,7 +83,7 @@ class Vehicle:
 
 
 class VehiclePaths:
-    """Paths of devices in one or more consecutive vehicles; the typical speed is total distance over total time."""
+    """Paths of devices in one or more consecutive vehicles; typical speed is total distance divided by total time."""
 
     def __init__(self, rides: list[list[Vehicle]], centre_m: Array) -> None:
         driven = [[line for vehicle in ride for line in vehicle.lines] for ride in rides]
@@ -98,7 +98,7 @@ class VehiclePaths:
 
 
 def _in_turn(vehicles: list[Vehicle], count: int) -> list[list[int]]:
-    """Return the vehicles of each device; the device that has waited longest takes the next vehicle that appears."""
+    """Return each device's vehicles; the device that has waited longest takes the next vehicle that appears."""
     rides: list[list[int]] = []
     free_s: list[float] = []
     for k, vehicle in enumerate(vehicles):
@@ -114,7 +114,7 @@ def _in_turn(vehicles: list[Vehicle], count: int) -> list[list[int]]:
 
 
 def _with_waits(lines: list[Array]) -> Array:
-    """Join polylines; between two polylines the device waits at the end of the earlier one."""
+    """Join polylines; between two polylines the device waits at the end of the first."""
     waits = ([[after[0, 0], *before[-1, 1:]]] for before, after in pairwise(lines))
     return np.concatenate([piece for pair in zip(lines, [*waits, lines[0][:0]], strict=True) for piece in pair])
 

@@ -24,10 +24,11 @@ _DRAWS = np.arange(2)[:, None]
 
 
 class TraceMobility(Mobility):
-    """Walks from an .npz or .npz.xz file of arrays [n, 3]: time in s, x and y in m, with linear interpolation.
+    """Walks from an .npz or .npz.xz file with arrays [n, 3] of time in s, and x and y in m; points are interpolated.
 
-    The default is 92 walks of students on the KAIST campus, by GPS every 30 s (CRAWDAD ncsu/mobilitymodels; its speeds
-    contain jumps of the GPS receiver). At the end of a walk the device walks back the same way, and so on.
+    The default file contains 92 walks of students on the KAIST campus, recorded by GPS every 30 s (CRAWDAD
+    ncsu/mobilitymodels; some high speeds are jumps of the GPS receiver). A device follows its walk forwards and
+    backwards, again and again.
     """
 
     kind = "trace"
@@ -99,9 +100,9 @@ def load_walks(path: Path) -> list[Array]:
 class GpsMobility(TraceMobility):
     """Tracks of GPS receivers: CSV files with the columns time, id, lat and lon, GPX, GeoLife (.plt) or T-Drive.
 
-    A walk consists of the fixes of one id in a file, of one segment of a GPX track, or of one GeoLife file. A device
-    moves in straight lines between fixes, and walks back at the end, as with `trace`. Coordinates are in metres east
-    and north of `centre_deg`, exact to 0.1 % within 50 km.
+    A walk consists of the fixes (recorded positions) of one id in a file, of one segment of a GPX track, or of one
+    GeoLife file. A device moves in straight lines between fixes, and follows its walk forwards and backwards, as with
+    `trace`. Coordinates are in metres east and north of `centre_deg`, accurate to 0.1 % within 50 km.
     """
 
     kind = "gps"

@@ -1,17 +1,18 @@
-"""Clustered federated learning with a graph whose weights are learnt by Frank-Wolfe (a saddle point problem).
+"""Clustered federated learning as a saddle point problem, with a client graph that Frank-Wolfe steps learn.
 
-"Algorithm (draft)", an unpublished draft that names no authors and no venue (no public link). Client i has shared and
-private parameters x_i = (x_is, x_ip); a pair i < j has a weight w_ij in [0, 1] and a multiplier lam_ij:
+Source: "Algorithm (draft)", an unpublished draft without names of authors or a public link. Client i has parameters
+x_i = (x_is, x_ip), where x_is are shared and x_ip are private. Each pair i < j has a weight w_ij in [0, 1] and a
+multiplier lam_ij. The problem is
 
     max_lam min_x min_W  (1/n) sum_i f_i(x_i) + sum_{i<j} w_ij <lam_ij, x_is - x_js> - (alpha/2) 1'W1
 
-Clients update x by gradient descent; the server updates lam by ascent and W by Frank-Wolfe. Closest published relative:
-Zantedeschi, Bellet, Tommasi, "Fully Decentralized Joint Learning of Personalized Models and Collaboration Graphs",
-AISTATS 2020, where Frank-Wolfe updates the models and gradient descent the graph.
+Clients update x by gradient descent; the server updates lam by ascent and W by Frank-Wolfe. The most similar published
+method is Zantedeschi, Bellet, Tommasi, "Fully Decentralized Joint Learning of Personalized Models and Collaboration
+Graphs", AISTATS 2020, where Frank-Wolfe updates the models and gradient descent the graph.
 
 Differences from the draft: the objective is multiplied by n, so that step sizes are of order one. Multipliers lam are
 updated by ascent, since the objective is maximised over lam; the draft writes descent. The norm of a multiplier is
-bounded, because the multipliers of pairs that never agree would grow without limit.
+bounded, because the multipliers of pairs whose parameters stay different would grow without limit.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from fednet_emu.learning.models.layers import LayerName, Layers
 
 
 class FrankWolfeClustering(Synchronous):
-    """Clients train with a linear term that couples them to other clients; the server learns which pairs to couple."""
+    """Clients train with a linear term that couples pairs of clients; the server learns which pairs to couple."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"plans"})
     plain_steps: ClassVar[bool] = True
@@ -52,19 +53,20 @@ class FrankWolfeClustering(Synchronous):
     smoothing: float = Field(1e-2, gt=0)
     """Smoothing length s: the norm in the coupling is sqrt(||x_is - x_js||^2 + s^2). For `norm_coupling` only."""
     weight_step: float | None = Field(None, gt=0, le=1)
-    """Step size of Frank-Wolfe, a fraction; null is 2 / (t + 2) in round t = 0, 1, ..."""
+    """Step size of the Frank-Wolfe update, at most 1; with null it is 2 / (t + 2) in round t = 0, 1, ..."""
     initial_weight: float = Field(1.0, ge=0, le=1)
     """Weight w_ij of every pair before the first round."""
     n_clusters: int | None = Field(None, gt=0)
-    """Number of clusters, if known: the weights then move towards partitions into this number of clusters, at most the
-    number of devices with samples. Devices without samples belong to no cluster. Null lets the weights decide."""
+    """Number of clusters, if known, at most the number of devices with samples: the weights then move towards
+    partitions into this number of clusters. Devices without samples belong to no cluster. If null, the number of
+    clusters follows from the weights."""
     tolerance: float | None = Field(None, gt=0)
-    """Threshold that ends the run: both the Frank-Wolfe gap and the largest norm of a client's latest change of its
-    shared parameters must be below the threshold. Null never ends the run early."""
+    """Threshold that ends the run: the Frank-Wolfe gap and the norm of each client's latest change of its shared
+    parameters must be below this threshold. With null, the run does not end early."""
     deploy: Literal["cluster-mean", "own"] = "cluster-mean"
     """Shared parameters of a client's evaluated model: the mean of its cluster (cluster-mean), or its own (own)."""
     record_every: int = Field(10, gt=0)
-    """Number of rounds between two records of weights, clusters and gradient norms."""
+    """Number of rounds between two records of the weights, the clusters and the convergence measures."""
 
     @property
     def events_depend_on_learning(self) -> bool:

@@ -30,19 +30,19 @@ class State(NamedTuple):
 
     @property
     def moved(self) -> float:
-        """The largest norm of a client's latest change of its shared parameters."""
+        """The maximum over clients of the norm of a client's latest change of its shared parameters."""
         return float(self.ways.max())
 
     @property
     def far(self) -> float:
-        """The maximum of `gap` and `moved`: 0 if the weights and all clients have converged."""
+        """Maximum of `gap` and `moved`, which is 0 if the weights and all clients have converged."""
         return max(self.gap, self.moved)
 
 
 @final
 @dataclass(frozen=True)
 class Rule:
-    """The server's part of an iteration for n clients: maps the state and the received parameters to the next state."""
+    """The server's part of a round with n clients: the next state, from the state and the received parameters."""
 
     n: int
     alpha: float  # reward for coupling two clients
@@ -93,13 +93,13 @@ class Rule:
         return State(x, weights, multipliers, pulls, shortening, gap, ways)
 
     def labels(self, weights: Array) -> IntArray:
-        """Cluster [n] of each client; with `n_clusters`, by the partition nearest to the `weights` [pairs]."""
+        """Index [n] of each client's cluster; with `n_clusters`, in the partition nearest to the `weights` [pairs]."""
         if self.n_clusters is None:
             return updates.components(weights, self.n)
         return updates.components(self.oracle(updates.TIED - weights, weights), self.n)
 
     def _ascended(self, state: State, apart: Tensor) -> tuple[Tensor | Array, Array]:
-        """Return the multipliers after an ascent step, and there the gradient [pairs] with respect to the weights."""
+        """Return the multipliers after an ascent step, and with them the gradient [pairs] with respect to weights."""
         if isinstance(state.multipliers, Tensor):
             lam = updates.ascended(state.multipliers, state.weights, apart, self.dual_lr, self.radius)
             return lam, updates.slopes(lam, apart, self.alpha)
@@ -114,7 +114,7 @@ def pull_of(state: State, place: int) -> Tensor:
 
 
 def shortening_of(state: State, place: int) -> float:
-    """Return the factor of the step size of the client with index `place`."""
+    """Return the factor by which the client with index `place` multiplies its step size."""
     return float(state.shortening[place])
 
 
@@ -122,4 +122,4 @@ def deployed(own: Tensor, state: State, rule: Rule, place: int, layers: Layers) 
     """Return the model [P] of one client, with the mean over its cluster in place of its shared parameters."""
     labels, mine = rule.labels(state.weights), state.x[place]
     cluster = state.x[torch.from_numpy(labels == labels[place]).to(state.x.device)]
-    return layers.put(own, mine + (cluster - mine).mean(0))  # a mean of equal models is that model, bit for bit
+    return layers.put(own, mine + (cluster - mine).mean(0))  # the mean of equal models is bit-identical to these models

@@ -35,7 +35,7 @@ def matrix_of(w: Array, n: int) -> Array:
 
 
 def components(w: Array, n: int) -> IntArray:
-    """Cluster [n] of each client: the connected components of the graph of pairs with a weight above `TIED`."""
+    """Index [n] of each client's cluster: a connected component of the graph of pairs with a weight above `TIED`."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -45,31 +45,31 @@ def components(w: Array, n: int) -> IntArray:
 
 
 def differences(x: Tensor) -> Tensor:
-    """The differences x_i - x_j [pairs, d] of all pairs, from `x` [n, d]."""
+    """The differences x_i - x_j [pairs, d] between the clients of each pair, from the parameters `x` [n, d]."""
     i, j = (torch.from_numpy(side) for side in pairs_of(len(x)))
     return x[i].sub_(x[j])
 
 
 def ascended(lam: Tensor, w: Array, apart: Tensor, lr: float, radius: float) -> Tensor:
-    """The multipliers [pairs, d] after an ascent step along w_ij (x_i - x_j), with norms limited to `radius`."""
+    """The multipliers [pairs, d] after an ascent step along w_ij (x_i - x_j), with norms clipped to `radius`."""
     lam = torch.addcmul(lam, apart, lr * _like(w, apart)[:, None])
     norm = lam.norm(dim=1, keepdim=True)
     return lam.mul_((radius / norm.clamp_min(torch.finfo(norm.dtype).tiny)).clamp_max(1.0))
 
 
 def pulls(w: Array, lam: Tensor, n: int) -> Tensor:
-    """c_i = n sum_j w_ij lam_ij [n, d]: the gradient, with respect to x_i, of the coupling times n."""
+    """The linear terms c_i = n sum_j w_ij lam_ij [n, d]: the gradient of n times the coupling with respect to x_i."""
     return n * (_like(_incidence(n) * w, lam) @ lam)
 
 
 def slopes(lam: Tensor, apart: Tensor, alpha: float) -> Array:
-    """G_ij = <lam_ij, x_i - x_j> - alpha [pairs]: the gradient with respect to the weights w."""
+    """The gradient of the objective with respect to the weights w: G_ij = <lam_ij, x_i - x_j> - alpha [pairs]."""
     products: Array = (lam * apart).sum(1, dtype=torch.float64).cpu().numpy()
     return products - alpha
 
 
 def springs(w: Array, lam: Array, x: Tensor, lr: float, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Norm coupling: return the linear terms c_i [n, d] of the clients, and the factor [n] of each client's step size.
+    """Norm coupling: return each client's linear term c_i [n, d], and the factor [n] that scales its step size.
 
     The terms are the gradient of n sum_j w_ij lam_ij r_ij, with r_ij = sqrt(||x_i - x_j||^2 + smoothing^2). Steps of
     constant size would oscillate around r = 0, where the coupling has the stiffness n sum_j w_ij lam_ij / r_ij. Steps
@@ -100,7 +100,8 @@ def _like(values: Array, other: Tensor) -> Tensor:
 
 
 Oracle = Callable[[Array, Array], Array]
-"""The weights s [pairs] that minimise <s, g>, from the gradient g [pairs] and the current weights w [pairs]."""
+"""Function that returns the weights s [pairs] that minimise <s, g>, from the gradient g [pairs] and the current weights
+w [pairs]."""
 
 ENUMERATED = 10
 """Maximum number of clients for which all partitions are tried (at most 42,525 partitions)."""
@@ -108,16 +109,16 @@ RESTARTS = 10
 
 
 def box(g: Array, w: Array) -> Array:
-    """Exact minimiser [pairs] over all weights in [0, 1]; a weight keeps its value in `w` where the slope is zero."""
+    """Exact minimiser [pairs] over all weights in [0, 1]; a weight whose slope is zero keeps its value in `w`."""
     return np.where(g < 0, 1.0, np.where(g > 0, 0.0, w))
 
 
 def clusters_oracle(n: int, k: int) -> Oracle:
-    """Return the oracle over the partitions of `n` clients into exactly `k` clusters, whose matrices W have rank k.
+    """Return the oracle that minimises over the partitions of `n` clients into exactly `k` clusters.
 
-    This minimisation is correlation clustering, which is NP-hard. Up to `ENUMERATED` clients, all partitions are tried.
-    For more clients, at most ten spectral starts are improved by moving one client at a time until no move helps; the
-    best result is returned.
+    The matrix W of such a partition has rank k. The minimisation is correlation clustering, which is NP-hard. Up to
+    `ENUMERATED` clients, all partitions are tried. For more clients, at most ten spectral starts are improved by moving
+    one client at a time until no move helps; the best result is returned.
     """
     i, j = pairs_of(n)
     if n > ENUMERATED:
@@ -150,7 +151,7 @@ def partitions(n: int, k: int | None = None) -> Iterator[tuple[int, ...]]:
 
 
 def _searched(g: Array, n: int, k: int) -> IntArray:
-    """Return labels [n] of a partition into k clusters; no move of one client lowers the sum of slopes in clusters."""
+    """Return labels [n] of k clusters whose sum of slopes within clusters no move of a single client lowers."""
     slope = matrix_of(g, n) - np.eye(n)
     _, vectors = np.linalg.eigh(-slope)
     points = vectors[:, -k:]
@@ -169,7 +170,7 @@ def _grouped(points: Array, start: int, k: int) -> IntArray:
     centres = points[[start]]
     while len(centres) < k:
         centres = np.vstack([centres, points[np.argmax(cdist(points, centres).min(1))]])
-    with warnings.catch_warnings(action="ignore"):  # the warnings about empty clusters, which keep their centres
+    with warnings.catch_warnings(action="ignore"):  # silences warnings about empty clusters, which keep their centres
         _, found = kmeans2(points, centres, iter=21, minit="matrix")
     labels: IntArray = found.astype(np.int64)
     for empty in np.flatnonzero(np.bincount(labels, minlength=k) == 0):
@@ -179,7 +180,7 @@ def _grouped(points: Array, start: int, k: int) -> IntArray:
 
 
 def _descended(slope: Array, labels: IntArray, k: int) -> IntArray:
-    """Move single clients, best move first, while the sum of slopes in clusters falls; no cluster becomes empty."""
+    """Move one client at a time, best move first, while the sum of slopes within clusters falls; empty no cluster."""
     labels, clients = labels.copy(), np.arange(len(labels))
     while True:
         inside = slope @ np.eye(k)[labels]

@@ -1,1 +1,1 @@
-"""ASPIRE-EASE and its variants: the algorithm, its updates and cutting planes, and the states of master and workers."""
+"""ASPIRE-EASE and its variants: algorithm, updates, cutting planes, and the states of the master and the workers."""

@@ -1,23 +1,24 @@
 """ASPIRE with EASE: asynchronous distributionally robust learning.
 
 Jiao, Yang, Song: "Distributed Distributionally Robust Optimization with Non-Convex Objectives", NeurIPS 2022,
-https://arxiv.org/abs/2210.07588, and with the D-norm, more sets and adaptive pace "Federated Distributionally Robust
-Optimization with Non-Convex Objectives: Algorithm and Analysis", https://arxiv.org/abs/2307.14364. Equation numbers
-refer to the second paper.
+https://arxiv.org/abs/2210.07588. The D-norm, further uncertainty sets and the adaptive pace are from "Federated
+Distributionally Robust Optimization with Non-Convex Objectives: Algorithm and Analysis",
+https://arxiv.org/abs/2307.14364. Equation numbers refer to the second paper.
 
 Differences from the paper:
 
-- Update (12) is printed with -w_j where the derivative of phi_j' (z - w_j) is -phi_j; with -w_j it diverges.
+- The paper prints -w_j in update (12), but the derivative of phi_j' (z - w_j) is -phi_j; with -w_j the update diverges.
 - Eq. (36) is printed with its branches swapped; see `Pace`.
-- With `loss_of: steps` a worker sends the loss before its steps, which its gradient passes compute anyway.
-- A loss that was never sent counts as 0 in planes, and enters the level h with its prior weight when it first arrives,
-  so that h starts at q'f without a wait for all workers; the paper does not specify the start.
-- c_1 and c_2 are constants unless `regularisation` is "paper": the sequences in the theorems decay too slowly to use.
-- A worker starts from an ordinary message of the master. A lost message is sent again. Lists of planes have versions,
-  and a worker never combines multipliers of one version with planes of another version.
-- With fixed planes the multiplier stays 1, so that all workers keep their prior weights for any level h.
-- `max_delay` allows a staleness of tau, one more than the paper's text; `max_delay_inclusive: false` is as in the text.
-- Bounds of models are off by default; if given, they clip a worker's model after its last step.
+- With `loss_of: steps` a worker sends the mean of the losses before each step, which need no further computation.
+- A loss that was never sent counts as 0 in planes. When the first loss of a worker arrives, it is added to the level h
+  with the worker's prior weight. So h starts at q'f although the master does not wait for all workers; the paper does
+  not specify the start.
+- c_1 and c_2 are constants by default. With `regularisation: paper` they decay as in the theorems, which is slow.
+- The first message to a worker is like all later messages of the master. A lost message is sent again. Lists of planes
+  have versions, and a worker never combines multipliers of one version with planes of another version.
+- With fixed planes the multiplier of the only plane stays 1, so all workers keep their prior weights for any level h.
+- `max_delay` allows a staleness of tau, one more than the paper's text; `max_delay_inclusive: false` follows the text.
+- Models have no bounds by default; if bounds are given, a worker's model is clipped after the worker's last step.
 """
 
 from __future__ import annotations
@@ -74,10 +75,10 @@ class Adaptive(Component):
 
 
 class Pace:
-    """Number of workers to wait for: `few`, or all N, by eqs. (36) and (37), if no delay exceeds a threshold.
+    """Number of workers to wait for, eqs. (36) and (37): all N if no delay exceeds the threshold, else `few`.
 
-    The paper prints the branches of (36) swapped, against its text and Figure 5. A delay starts at the master's last
-    reply and grows while the master waits for the worker, so a straggler is detected before it reports.
+    In the paper, the printed branches of (36) are swapped, contrary to its text and Figure 5. The delay of a worker is
+    counted from the master's last reply and grows while the master waits, so a straggler is detected before it reports.
     """
 
     def __init__(self, count: int, few: int, adaptive: Adaptive | None) -> None:
@@ -101,12 +102,14 @@ class Pace:
         return len(delay_s) if float(delay_s.max()) <= threshold_s else self._few
 
     def may_ease(self, now_s: float) -> bool:
-        """Return True if time alone, without a report, can reduce the number of workers to wait for.
+        """Return True if the number of workers to wait for can decrease before another report arrives.
 
-        This is impossible if the number is already `few`, or if twice the mean delay will grow as fast as the longest.
+        A decrease is impossible if the number is already `few`. It is also impossible if the threshold is twice the
+        mean delay, and twice the mean delay grows at least as fast as the longest delay.
 
-        The second case means that the master waits for at least half of the workers. A worker's delay grows once it
-        exceeds the worker's previous delay; only at such a moment may the longest delay exceed twice the mean.
+        The second case occurs while the master waits for at least half of the workers. The delay of a worker starts to
+        grow when its waiting time exceeds its previous delay; only at such times can the longest delay exceed twice the
+        mean.
         """
         awaited = np.isfinite(self._since_s)
         if self._adaptive is None or self.active(now_s) == self._few or not awaited.any():
@@ -117,40 +120,42 @@ class Pace:
         return any(self.active(float(time_s)) == self._few for time_s in grows_s[grows_s > now_s])
 
     def until(self, missing: int, heard: int, now_s: float) -> tuple[int, float | None]:
-        """Number of reports, and time in s, until the next check of delays; all missing reports if S is small."""
+        """Number of reports, and time in s, to wait until the next check of the delays."""
         if self._adaptive is None or missing + heard <= self._few:
             return max(missing, 1), None
         return (max(missing, 1), self._adaptive.tick_s) if self.may_ease(now_s) else (1, None)
 
 
 Last = dict[int, int]
-"""The iteration of the last reply to each worker, with the oldest reply first."""
+"""For each worker, the iteration of the master's last reply; the oldest reply comes first."""
 
 
 class Aspire(Algorithm):
-    """The master acts on the first reports; cutting planes over an uncertainty set determine the weights of workers.
+    """The master waits for the first reports only; cutting planes over an uncertainty set determine worker weights.
 
-    The default is ASPIRE-EASE. ASPIRE-CP has `planes: cp`, Mix_Even `planes: fixed` and a uniform prior,
-    ASPIRE-EASE(-) `active: null`, ASPIRE-EASEper `local_steps` above 1, and ASPIRE-ADP `adaptive`.
+    The default is ASPIRE-EASE. The variants are ASPIRE-CP (`planes: cp`), Mix_Even (`planes: fixed` and a uniform
+    prior), ASPIRE-EASE(-) (`active: null`), ASPIRE-EASEper (`local_steps` above 1), and ASPIRE-ADP (`adaptive`).
     """
 
     planes: Upkeep = "ease"
-    """How cutting planes are kept. ease: worst cases become planes, and idle planes are dropped; cp: planes stay while
-    there is room; fixed: the prior is the only plane with a multiplier of 1, so every worker keeps its prior weight."""
+    """How the master maintains the list of cutting planes. ease: worst cases are added as planes, and planes with a
+    multiplier of 0 are dropped; cp: planes are dropped only if the list is full; fixed: the prior is the only plane,
+    with a multiplier of 1, so every worker keeps its prior weight."""
     uncertainty: AnyUncertaintySet | None = None
-    """The set of weights against which the model should be robust; not needed with fixed planes."""
+    """The set of worker weights for which the worst-case loss is minimised; not needed with fixed planes."""
     prior: Prior = Prior()
     active: int | None = Field(gt=0)
     """The paper's S: the number of reports that the master waits for; null waits for all workers."""
     adaptive: Adaptive | None = None
-    """Rule that waits for all workers while none is slow, and otherwise for `active` workers; null never switches."""
+    """Rule that waits for all workers if none is slow, and otherwise for `active` workers; null always uses
+    `active`."""
     max_delay: int | None = Field(None, gt=0)
     """The paper's tau: the maximum staleness of a report, which is the number of iterations that have ended since the
     master's reply to the worker; 0 in the first iteration. The master waits for workers whose staleness would otherwise
     exceed this maximum."""
     max_delay_inclusive: bool = True
-    """Whether staleness may equal `max_delay`. If false, it stays below, as in the paper's words: an update from every
-    worker "at least once for each tau iterations"."""
+    """Whether the staleness may equal `max_delay`. If false, the staleness stays below `max_delay`, as in the paper's
+    text: an update from every worker "at least once for each tau iterations"."""
     lr: float = Field(ge=0)
     """Step size of the workers' models w_j (eta_w)."""
     batch_size: int | None = Field(None, gt=0)
@@ -158,7 +163,8 @@ class Aspire(Algorithm):
     local_steps: int = Field(1, gt=0)
     """Number of steps of a worker between two messages."""
     loss_of: LossOf = "result"
-    """Loss that workers send. result: of the new model on all samples of the worker; steps: the mean over its steps."""
+    """Loss that a worker sends. result: the loss of its new model on all its samples; steps: the mean loss over its
+    steps."""
     lr_master: float | None = Field(None, gt=0)
     """Step size of the global model z (eta_z); must be below 2 / (prox N). Null is 0.4 / (prox N)."""
     lr_level: float = Field(0.02, gt=0)
@@ -170,7 +176,8 @@ class Aspire(Algorithm):
     prox: float = Field(1.0, gt=0)
     """Factor of the quadratic penalty between z and w_j (kappa_1)."""
     regularisation: Literal["constant", "paper"] = "constant"
-    """c_1 and c_2. constant: `c_multiplier` and `c_dual`; paper: falling to these values as 1 / (rho (t + 1)^(1/6))."""
+    """Values of c_1 and c_2. constant: `c_multiplier` and `c_dual`; paper: 1 / (rho (t + 1)^(1/6)) in iteration t, with
+    these two values as lower limits."""
     c_multiplier: float = Field(1e-3, ge=0)
     """Regularisation c_1 of the multipliers lam, or its lower limit."""
     c_dual: float = Field(0.0, ge=0)
@@ -178,25 +185,28 @@ class Aspire(Algorithm):
     plane_every: int = Field(10, gt=0)
     """Number of iterations between two plane steps (k)."""
     plane_until: int | None = Field(None, gt=0)
-    """Number of iterations after which there are no more plane steps (T_1); null has no such limit."""
+    """Number of iterations after which there are no more plane steps (T_1); null for no limit."""
     max_planes: int = Field(20, gt=1)
-    """Maximum number of planes. If the list is full, also with cp, a new plane replaces the one with the smallest
-    multiplier; `displaced` in the series `aspire` counts replaced planes whose multiplier was above 0."""
+    """Maximum number of planes. If the list is full (even with cp), a new plane replaces the plane with the smallest
+    multiplier; `displaced` in the series `aspire` counts the replaced planes whose multiplier was above 0."""
     model_bound: float | None = Field(None, gt=0)
-    """Bound of the absolute value of every entry of z and w_j (alpha_1); null for no bound."""
+    """Upper bound on the absolute value of every entry of z and w_j (alpha_1); null for no bound."""
     level_bound: float = Field(100.0, gt=0)
     """Upper bound of the level h (alpha_2)."""
     multiplier_bound: float = Field(10.0, gt=0)
     """Upper bound of every multiplier lam_l (alpha_3)."""
     dual_bound: float = Field(10.0, gt=0)
-    """Bound of the absolute value of every entry of phi_j (alpha_4)."""
+    """Upper bound on the absolute value of every entry of phi_j (alpha_4)."""
     wire: Wire = "paper"
-    """Content of replies besides z. paper: h and all multipliers; reduced: only the worker's share of them."""
+    """Content of the master's replies in addition to z. paper: h and all multipliers; reduced: one scalar per worker,
+    the sum of multiplier times plane weight of this worker."""
     patience_s: Patience = ALONE_S
-    """Time in s for which a lost message is sent again. After that its worker takes no further part, and waiting for
-    it, with `max_delay` or for all workers, ends the run with an error that names the worker."""
+    """Time in s for which a lost message is sent again. Afterwards its worker takes no further part. If the master then
+    has to wait for this worker (because of `max_delay`, or with all workers), the run ends with an error that names the
+    worker."""
     gap_every: int | None = Field(None, gt=0)
-    """Iterations between measurements of the stationarity gap, in zero simulated time; null for no measurements."""
+    """Number of iterations between two measurements of the stationarity gap, which take no simulated time; null for
+    none."""
 
     def _check(self) -> None:
         if self.planes != "fixed" and self.uncertainty is None:
@@ -206,7 +216,7 @@ class Aspire(Algorithm):
 
     @property
     def events_depend_on_learning(self) -> bool:
-        """True if losses determine the number of planes and messages carry a scalar per plane (not reduced)."""
+        """True if losses determine the number of planes, and messages contain a scalar per plane (`wire: paper`)."""
         return self.planes != "fixed" and self.wire == "paper"
 
     def demands(self) -> Sequence[tuple[str, str, int]]:
@@ -221,7 +231,7 @@ class Aspire(Algorithm):
             yield where, what
 
     def _weights_for(self, workers: IntArray) -> Array:
-        """Return the prior weights of `workers`; raise an error if the uncertainty set has no weights for them."""
+        """Return the prior weights of `workers`; raise an error if the uncertainty set is empty for these workers."""
         prior = self.prior.weights(workers)
         if self.uncertainty is not None and self.planes != "fixed":
             self.uncertainty.worst_case(np.zeros(len(workers)), prior)
@@ -259,7 +269,7 @@ class Aspire(Algorithm):
             idle = [report.place for report in reports]
 
     def activation(self, fed: Federation, own: Worker, message: Message, terms: Terms, inbox: Inbox) -> Process:
-        """Process of a worker: receive, update phi_j, make steps, send; updates (16) and (12) of the paper."""
+        """Process of a worker: receive z, take the local steps of eq. (12), and send the model and the loss."""
         k, z, steps = own.device, message.z, message.steps
         reply = message.payload or (z, terms.share)
         got = yield from fed.retry(lambda: fed.downlink(k, reply), patience_s=self.patience_s)
@@ -281,7 +291,7 @@ class Aspire(Algorithm):
             inbox.put(k.index, Report(own.place, own.w, loss, fed.now_s))
 
     def refresh(self, fed: Federation, worker: Worker, message: Message, share: Deferred, n: int) -> Process:
-        """Process of one of `n` workers: receive a new list of planes, for the next activation."""
+        """Process of one of `n` workers: receive a new list of planes, which the worker's next activation uses."""
         k, payload = worker.device, share if message.dual is None else message.dual
         size_bit = refresh_bit(self.wire, n, len(message.planes.p))
         got = yield from fed.retry(lambda: fed.downlink(k, payload, size_bit), patience_s=self.patience_s)
@@ -311,7 +321,7 @@ class Aspire(Algorithm):
         yield "kind", "the master's steps and multipliers are for parameters"
 
     def steps(self, n: int) -> Steps:
-        """Return the step sizes, factors and bounds of the iterations with `n` workers."""
+        """Return the step sizes, factors and bounds of iterations with `n` workers."""
         fixed = self.planes == "fixed"
         return Steps(
             n_workers=n,

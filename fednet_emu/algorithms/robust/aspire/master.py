@@ -29,22 +29,24 @@ from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.federation import Deferred, Device, Federation, SgdPlan, Shared
 
 LossOf = Literal["result", "steps"]
-"""Loss that a worker sends. result: of the new model on all its samples; steps: the mean of the losses before steps."""
+"""Loss that a worker sends. result: loss of the new model on all its samples; steps: mean of the losses before each
+step."""
 
 Wire = Literal["paper", "reduced"]
-"""Content of messages. paper: all multipliers in replies, all planes in refreshes; reduced: only the worker's share."""
+"""Content of messages. paper: replies contain all multipliers, and refreshes all planes; reduced: only the worker's
+share."""
 
 
 def refresh_bit(wire: Wire, n_workers: int, n_planes: int) -> int:
-    """Bits of a plane refresh to one worker: N weights and one multiplier per plane, or only the worker's share."""
+    """Size in bits of a plane refresh to a worker: N weights and a multiplier per plane, or only the worker's share."""
     return FLOAT_BIT * ((n_workers + 1) * n_planes if wire == "paper" else 1)
 
 
 class Message(NamedTuple):
-    """The master's message to all workers before iteration `t`: z, and (h, lam) as `dual`, for this version of planes.
+    """The master's message to all workers before iteration `t`: z, and `dual` = (h, lam) for the version of `planes`.
 
-    `steps` made z. `payload` is z with (h, lam), shared by all receivers. `dual` and `payload` are None if each worker
-    receives only its own share.
+    `steps` are the settings that produced z. `payload` is z with (h, lam), which is the same for all receivers. `dual`
+    and `payload` are None if each worker receives only its own share.
     """
 
     t: int
@@ -56,14 +58,14 @@ class Message(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """Terms that a worker computes from a message for its next update: sum_l lam_l p_lj (`share`), -phi_j (`slope`)."""
+    """What worker j computes from a message for its next update: `share` = sum_l lam_l p_lj, and `slope` = -phi_j."""
 
     share: Deferred
     slope: Deferred
 
 
 class Report(NamedTuple):
-    """A worker's model and loss, with their time of arrival."""
+    """The model and the loss that a worker has sent, and their time of arrival."""
 
     place: int
     w: Deferred
@@ -78,18 +80,18 @@ class Worker:
     device: Device
     place: int  # index of its column in the planes
     w: Deferred
-    planes: Planes  # the latest list of planes that it received
+    planes: Planes  # the latest list of planes that the worker received
     share: Deferred  # sum_l lam_l p_lj, with multipliers and planes of the same version
     told: int = 0  # the iteration in which the share was computed
 
     def learn(self, message: Message, share: Deferred, wire: Wire) -> None:
-        """Adopt the share of a message, unless the worker lacks the planes for it or knows the share of a later one."""
+        """Adopt the share of a message, unless the worker lacks its planes or has the share of a later message."""
         understood = wire == "reduced" or message.planes.version == self.planes.version
         if understood and message.t >= self.told:
             self.share, self.told = share, message.t
 
     def renew(self, message: Message, share: Deferred) -> None:
-        """Adopt a list of planes and its share, unless the worker knows those of a later message."""
+        """Adopt a list of planes and the share, unless the worker has those of a later message."""
         if message.t >= self.told:
             self.planes, self.share, self.told = message.planes, share, message.t
 
@@ -97,8 +99,8 @@ class Worker:
 class Master:
     """The state of the master. All models and losses stay deferred until a plane step reads the losses.
 
-    For each worker, `models` has the latest model, `losses` the latest loss (0 before the first), and `slopes` -phi_j;
-    `displaced` counts planes in use that were replaced by others.
+    For each worker j, `models` holds the latest model, `losses` the latest loss (0 before the first report), and
+    `slopes` -phi_j. `displaced` counts the replaced planes whose multiplier was above 0.
     """
 
     def __init__(self, fed: Federation, prior: Array, steps: Steps) -> None:
@@ -127,7 +129,7 @@ class Master:
         return Terms(share, self.slopes[j])
 
     def step(self, reports: Sequence[Report], steps: Steps) -> None:
-        """Make one iteration with the given reports, at most one per worker."""
+        """Perform one iteration with the given reports, at most one per worker."""
         self._steps = steps
         heard = [self._heard(report) for report in reports]
         self._state = self._fed.defer(master_step, self._state, self._z_0, heard, steps, size=6 * self._z_0.size)
@@ -139,7 +141,7 @@ class Master:
             self._shares[j] = self._fed.defer(methodcaller("share", place), self._state, size=1)
 
     def _heard(self, report: Report) -> Heard:
-        """Return a step's inputs from a report; deferred inputs become values when the step runs."""
+        """Return the inputs of a master step from a report; deferred inputs become values when the step runs."""
         j, w, loss, _ = report
         enters = 0.0 if j in self._known else float(self._prior[j])
         self._known.add(j)
@@ -147,7 +149,7 @@ class Master:
         return Heard(*parts)
 
     def renew_planes(self, uncertainty: UncertaintySet | None, upkeep: Upkeep, max_planes: int) -> None:
-        """Make a plane step, which reads the losses; a timing-only run keeps the list and its nominal length."""
+        """Perform a plane step, which reads the losses; a timing-only run keeps the list unchanged."""
         reading = self._fed.defer(_bill, self._state, self.losses, size=len(self.losses))
         read = self._fed.read(reading, nominal=())
         if not read or uncertainty is None:
@@ -163,7 +165,7 @@ class Master:
         self._state = self._fed.defer(_replaned, self._state, *numbers)
 
     def gap(self, devices: Sequence[Device], lr: float) -> float:
-        """Current squared stationarity gap, from one full gradient of every worker, in no simulated time."""
+        """Current squared stationarity gap, from one full gradient of every worker; takes no simulated time."""
         fed, plan = self._fed, SgdPlan(lr=1.0, steps=1)
         tried = [k.training(w, plan, "gap").result for k, w in zip(devices, self.models, strict=True)]
         descended, losses = [trained.params for trained in tried], [trained.loss for trained in tried]
@@ -180,17 +182,18 @@ def _bill(state: State, losses: Sequence[float]) -> tuple[Array, Array, Array]:
 
 
 class Log:
-    """Series `aspire` (a row per iteration), `activations` (a row per report) and `stationarity`."""
+    """Writer of the series `aspire` (a row per iteration), `activations` (a row per report) and `stationarity`."""
 
     def __init__(self, fed: Federation, wire: Wire) -> None:
         self._fed, self._wire = fed, wire
         self._paper_bit = self._actual_bit = 0
 
     def iteration(self, t: int, active: int, heard: int, planes: int, refreshed: int, displaced: int) -> None:
-        """Record iteration `t`, from 0, and the total numbers of bits since the start.
+        """Record iteration `t`, from 0, and the total number of bits sent since the start.
 
-        The master waited for S = `active` reports and received `heard`. It has `planes` planes, sent to N = `refreshed`
-        workers in this iteration, and has replaced `displaced` planes in use so far.
+        The master waited for `active` reports and received S = `heard` reports. `planes` is the number of cutting
+        planes, `refreshed` the number of workers to which planes were sent in this iteration, and `displaced` the
+        number of planes in use that have been replaced so far.
         """
         size = self._fed.task.model.size
         paper_bit, actual_bit = iteration_bit(self._wire, heard, size, planes, refreshed)
@@ -219,11 +222,11 @@ class Log:
 
 
 def iteration_bit(wire: Wire, heard: int, n_parameters: int, n_planes: int, refreshed: int) -> tuple[int, int]:
-    """Bits of an iteration: by the paper's formula, and as unicast messages without losses.
+    """Number of bits of an iteration: by the paper's formula, and as actual unicast messages without losses.
 
-    S = `heard` uploads and replies, P parameters, L planes, N = `refreshed` workers that receive the planes. The paper
-    counts S (2 P + 1 + L) scalars (its Section VI) and N^2 L for a refresh. It does not count the loss in each upload
-    and the multipliers in a refresh.
+    There are S = `heard` uploads and as many replies, P parameters, L planes, and N = `refreshed` workers that receive
+    the planes. The paper counts S (2 P + 1 + L) scalars (Section VI), and N^2 L scalars for a refresh. The paper does
+    not count the loss in each upload and the multipliers in a refresh.
     """
     paper = heard * (2 * n_parameters + 1 + n_planes) + refreshed**2 * n_planes
     extra = heard + refreshed * n_planes

@@ -1,9 +1,9 @@
-"""The updates (12) to (16) of ASPIRE and its gap (32) as pure functions.
+"""The updates (12) to (16) of ASPIRE, and its stationarity gap (32), as pure functions.
 
-A master step costs O(S P + S L), independent of N.
+A master step takes O(S P + S L) operations, independent of N (see the symbols below).
 
-N workers, S of them with a report, P parameters, L planes. Planes are stored as the weights p_l = pbar + a_l, because
-the Lagrangian contains pbar and a_l only in this sum.
+Symbols: N workers, of which S have sent a report; P parameters; L planes. Planes are stored as the weights p_l = pbar +
+a_l, because the Lagrangian contains pbar and a_l only in this sum:
 
     L_p = h + sum_l lam_l (p_l' f(w) - h) + sum_j phi_j' (z - w_j) + (prox / 2) sum_j |z - w_j|^2
 
@@ -27,7 +27,7 @@ from fednet_emu.arrays import Array
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Step sizes, factors and bounds of one master step, with the paper's symbols where they exist."""
+    """Step sizes, factors and bounds of one master step; comments give the paper's symbols."""
 
     n_workers: int  # N
     lr_z: float  # eta_z
@@ -41,7 +41,7 @@ class Steps:
     level_bound: float  # alpha_2, bound of h
     multiplier_bound: float  # alpha_3, bound of every lam_l
     dual_bound: float  # alpha_4, bound of every entry of phi_j
-    multiplier_floor: float = 0.0  # minimum of lam_l: 0, or 1 like its bound if the planes are fixed
+    multiplier_floor: float = 0.0  # minimum of lam_l: 0, or 1 if the planes are fixed
     falling: bool = False  # True if c_1 and c_2 fall as 1 / (rho (t + 1)^(1/6)), as in the theorems
 
     def at(self, t: int) -> Steps:
@@ -53,7 +53,7 @@ class Steps:
 
 
 class State(NamedTuple):
-    """The master's state after an iteration; `slopes` and `shares` belong to the workers that reported, in order."""
+    """The master's state after an iteration; `slopes` and `shares` are for the workers that reported, in order."""
 
     z: Tensor  # global model [P]
     h: float  # the level
@@ -78,22 +78,23 @@ class Heard(NamedTuple):
     w_before: Tensor  # the previous model, or z_0
     loss: float
     loss_before: float  # the previous loss, or 0
-    enters: float  # q_j at the worker's first report, else 0: its loss's weight in the level h, which starts at q'f
+    enters: float  # weight with which the loss is added to the level h: q_j at the worker's first report, else 0
     slope: Tensor  # -phi_j [P] of this worker
     column: Array  # p_lj of every plane [L]
 
 
 def initial_state(z_0: Tensor, n_planes: int) -> State:
-    """Return the initial state: all models equal z_0, all phi_j = 0, no loss known, weight 1 shared by the planes."""
+    """Return the initial state: all models are z_0, all phi_j and losses are 0, and all lam_l are 1 / `n_planes`."""
     zeros = torch.zeros_like(z_0, dtype=torch.float64)
     lam = np.full(n_planes, 1.0 / n_planes)
     return State(z_0, 0.0, lam, lam, np.zeros(n_planes), zeros)
 
 
 def master_step(state: State, z_0: Tensor, heard: Sequence[Heard], steps: Steps) -> State:
-    """Make the updates (13) to (15), and update (16) for the workers with reports.
+    """Perform the updates (13) to (15), and update (16) for the workers with reports.
 
-    Vectors become double before an operation: PyTorch takes several times as long for operands of different precisions.
+    Vectors are converted to double before an operation, because PyTorch is several times slower for operands of
+    different precisions.
     """
     pull, values, level = state.pull, state.values.copy(), state.h
     for arrival in heard:
@@ -104,14 +105,14 @@ def master_step(state: State, z_0: Tensor, heard: Sequence[Heard], steps: Steps)
     h = h_step(level, state.lam, steps)
     lam = lam_step(state.lam, values, h, steps)
     slopes = tuple(slope_step(arrival.slope, z, arrival.w, steps) for arrival in heard)
-    for arrival, slope in zip(heard, slopes, strict=True):  # in place, as `pull` is a new tensor of this step by now
+    for arrival, slope in zip(heard, slopes, strict=True):  # in place, as `pull` is a new tensor here
         pull -= (slope - arrival.slope).double()
     shares = tuple(float(lam @ arrival.column) for arrival in heard)
     return State(z, h, lam, state.lam, values, pull, slopes, shares)
 
 
 def z_step(z: Tensor, z_0: Tensor, pull: Tensor, steps: Steps) -> Tensor:
-    """Update (13): z <- clip(z - lr_z (sum_j phi_j + prox sum_j (z - w_j))); the sums are pull + prox N (z - z_0)."""
+    """Update (13): z <- clip(z - lr_z g), where g = sum_j (phi_j + prox (z - w_j)) = pull + prox N (z - z_0)."""
     gradient = torch.add(pull, (z - z_0).double(), alpha=steps.prox * steps.n_workers)
     moved = torch.sub(z.double(), gradient, alpha=steps.lr_z).to(z.dtype)
     return moved.clamp_(-steps.model_bound, steps.model_bound)
@@ -131,7 +132,7 @@ def lam_step(lam: Array, values: Array, h: float, steps: Steps) -> Array:
 def slope_step(slope: Tensor, z: Tensor, w: Tensor, steps: Steps) -> Tensor:
     """Update (16), phi_j <- clip(phi_j + rho_phi (z - w_j - c_phi phi_j)), in terms of `slope` = -phi_j.
 
-    Worker and master have the same z, w_j and phi_j, hence the same result, which is computed once.
+    Worker and master have the same z, w_j and phi_j and thus the same result, which is therefore computed only once.
     """
     gap = z - w
     if steps.c_phi:
@@ -154,11 +155,12 @@ def squared_gap(
     lr: float,
     steps: Steps,
 ) -> float:
-    """Return the squared stationarity gap of eq. (32): how far the updates would move all variables from this state.
+    """Return the squared stationarity gap of eq. (32), which measures how far the updates would move all variables.
 
-    The result is the squared norm of the gap of L_p, without its regularisation by c_1 and c_2. Each block is
-    (x - P(x - step * dL/dx)) / step, with P the projection onto the block's box. For each worker, `models` has w_j [P],
-    `descended` w_j - grad f_j(w_j) [P], `losses` f_j(w_j), `slopes` -phi_j [P]; `planes` is p [L, N], and `lr` eta_w.
+    The result is the squared norm of the gap of L_p, without regularisation by c_1 and c_2. The gap of each block x of
+    variables is (x - P(x - step * dL/dx)) / step, where P is the projection onto the bounds of the block. For each
+    worker j, `models` holds w_j [P], `descended` w_j - grad f_j(w_j) [P], `losses` f_j(w_j), and `slopes` -phi_j [P].
+    `planes` is p [L, N], and `lr` is eta_w.
     """
     z, h, lam, box, dual_box = state.z, state.h, state.lam, steps.model_bound, steps.dual_bound
     values, shares = planes @ np.asarray(losses), lam @ planes
@@ -183,12 +185,13 @@ def _square(vector: Tensor) -> float:
 
 
 Upkeep = Literal["ease", "cp", "fixed"]
-"""Upkeep of planes. ease: add the worst case, drop idle planes; cp: only add; fixed: only the prior, multiplier 1."""
+"""Update of the planes. ease: add the worst case, and drop idle planes; cp: only add; fixed: keep only the prior."""
 
 GAIN = 1e-12
-"""Minimum difference by which a worst case must exceed all planes to become a new plane."""
+"""Minimum by which the loss of a worst case must exceed the losses of all planes for the worst case to become a
+plane."""
 IDLE = 1e-10
-"""Largest multiplier that counts as zero."""
+"""Maximum multiplier that counts as zero."""
 
 
 class Planes(NamedTuple):
@@ -203,9 +206,10 @@ def renewed(
 ) -> tuple[Planes, list[int], int]:
     """Return the planes after a plane step of the master, eqs. (20) and (21).
 
-    The worst-case weights `worst` [N] for the latest `losses` [N] become a plane if they exceed all planes. Beyond
-    `max_planes`, the old planes with the smallest multipliers `lam` [L] are dropped. The result is the list; the old
-    row of each of its planes, or -1 for a new plane; and the number of dropped planes whose multipliers were above 0.
+    The worst-case weights `worst` [N] for the latest `losses` [N] become a plane if their loss exceeds that of all
+    planes. If there are more than `max_planes`, the old planes with the smallest multipliers `lam` [L] are dropped. The
+    result has three parts: the new list; for each plane, its row in the old list, or -1 for a new plane; and the number
+    of planes dropped for lack of room whose multipliers were above 0.
     """
     values = planes.p @ losses
     adds = float(worst @ losses) > float(values.max()) + GAIN
@@ -223,5 +227,5 @@ def renewed(
 
 
 def moved_to(origin: Sequence[int], lam: Array) -> Array:
-    """Return the multipliers of a new list: unchanged for kept planes, zero for a new plane."""
+    """Return the multipliers for a new list of planes: unchanged for old planes, zero for a new plane."""
     return np.array([lam[row] if row >= 0 else 0.0 for row in origin])
