@@ -255,7 +255,7 @@ class Federation:
         return retrying(self.clock, send, attempts, pause_s, patience_s, presence=self.presence, **how)
 
     def digraph(self, *name: int) -> Digraph:
-        """Return the current graph of sidelinks between devices; `name` is its random stream: the round, then more.
+        """Return the current graph of sidelinks between devices; `name`, its random stream, begins with the round.
 
         Raises:
             ScenarioError: there is no sidelink topology, or an impossible one.
