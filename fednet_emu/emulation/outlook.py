@@ -320,7 +320,7 @@ class Needed:
         return "the rate law" if self.by_rate else "the threshold of the access scheme"
 
     def mean_snr(self, in_sight: Mask) -> Array:
-        """Return the mean SNR [links] (linear) below which a link, with or without line of sight, never carries a bit."""
+        """Return the mean SNR [links] below which a link, with or without line of sight, never carries a bit."""
         return self.sinr / np.where(in_sight, self.fading.peak(True), self.fading.peak(False))
 
 
