@@ -37,7 +37,7 @@ Network = Model | nn.Module | Callable[..., nn.Module]
 
 
 def named(scenario: ScenarioLike | Document) -> tuple[str, Document]:
-    """Return the name for the records and the document of a scenario; raise a `FednetError` if it is no scenario."""
+    """Return a scenario's name in the records, and its document; raise a `FednetError` for any other object."""
     if isinstance(scenario, Scenario):
         return scenario.title or UNNAMED, filled(from_mapping(_plain(scenario), UNNAMED))
     if isinstance(scenario, Mapping):

@@ -102,7 +102,7 @@ def law_of(given: ComputeEnergy | None, profile: Profile | None) -> ComputeEnerg
 
 
 def unsplit(scenario: Scenario, radio: DeviceRadio) -> Iterator[tuple[str, float, float]]:
-    """Yield the profiles with constant power while sending, whose sources give no dependence on transmit power.
+    """Yield the profiles with constant power while sending, because no source relates it to transmit power.
 
     Each result has the profile's title, the sending power in W above idle power, and the transmit power in dBm at which
     the source states this power.

@@ -130,7 +130,7 @@ def _of_all(some: Mask) -> str:
 
 
 def _named(some: Mask, order: Array, say: Callable[[float], str]) -> str:
-    """Name up to `_NAMED` devices of the mask `some`, those with the lowest `order`; `say` formats their values."""
+    """List the `_NAMED` devices of the mask `some` with the lowest values in `order`; `say` formats a value."""
     (places,) = np.nonzero(some)
     first = places[np.argsort(order[places], kind="stable")[:_NAMED]]
     text = "; ".join(f"{device_label(int(place))}, {say(float(order[place]))}" for place in first)

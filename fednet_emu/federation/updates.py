@@ -42,7 +42,7 @@ Read = Callable[[Deferred, int], int]
 
 
 class Sent(NamedTuple):
-    """The model [n] that a receiver reads, the compression error [n] (None without error feedback), and the size."""
+    """Model [n] that a receiver reads, compression error [n] (None without error feedback), and size in bits."""
 
     model: Tensor
     left: Tensor | None
@@ -156,7 +156,7 @@ class Uploads:
         self._senders: dict[int, _Sender] = {}
 
     def message(self, device: int, payload: Any, since: Since, kept: float | None = None) -> tuple[Any, int]:
-        """Return the payload that the server reads, and its size in bits; until it arrives, calls return the same one.
+        """Return the payload that the server reads and its size in bits; a message is repeated until it arrives.
 
         Raises:
             ValueError: `since` does not have one entry for each part of the payload.

@@ -101,8 +101,9 @@ def aged_gains(fading: Fading, delay_s: float, report_s: float) -> tuple[Array, 
 
     The age of the earlier gain is uniform from `delay_s` to `delay_s` + `report_s`. With m antennas (or the shape m of
     Nakagami fading) the amplitudes consist of a line of sight A and Gaussian parts: x in phase with the line of sight,
-    and all other parts, with total power R. Given the earlier parts, the later gain is (|A + rho x + i rho R^1/2| + (1
-    - rho^2)^1/2 y)^2 + (1 - rho^2) R', where rho is the correlation, and y and R' are new draws of x and R.
+    and all other parts, with total power R. Given the earlier parts, with the correlation rho and new draws y of x and
+    R' of R, the later gain is
+    (|A + rho x + i rho R^1/2| + (1 - rho^2)^1/2 y)^2 + (1 - rho^2) R'.
     """
     if not ages(fading):
         raise ValueError(f"aged reports need fading whose course is known, got {fading.kind}; choose rayleigh")

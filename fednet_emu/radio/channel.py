@@ -263,9 +263,9 @@ class Channel(Component):
         """Number of parts of the band that fade independently; 1 if the whole band has one gain.
 
         In a selective band, the gain of a block is the mean gain of its parts, and the rate of a block is the mean rate
-        of parts with this mean gain. The mean rate over blocks is exact. The variance of the true rate is at most 1 /
-        `parts` of the variance in a flat band. The simulated variance is 80 to 98 % of this bound up to an SNR of 10
-        dB, and half of the bound at 20 dB, where rates hardly vary.
+        of parts with this mean gain. The mean rate over blocks is exact. The variance of the rate is at most 1 /
+        `parts` of the variance in a flat band. It is 80 to 98 % of this bound up to an SNR of 10 dB, and half of the
+        bound at 20 dB, where rates hardly vary.
         Ignored here: a narrowed device covers fewer parts, so its rate varies more. Devices that share a band use parts
         spread over the whole band.
         """
@@ -358,7 +358,7 @@ def median_delay_spread_s(path_loss: str, carrier_hz: float, *, los: bool) -> fl
     """Return the median over positions of the root-mean-square delay spread in s (TR 38.901 Table 7.5-6).
 
     Below the minimum frequency of the table (6 GHz for `3gpp-uma`), the value at the minimum frequency is used. The
-    spread at single positions differs from the median by a standard deviation of a factor of 1.5 to 4.6.
+    standard deviation over positions is a factor of 1.5 to 4.6.
     """
     constant, slope, offset, least_ghz = _DELAY_SPREAD_LOG10_S[path_loss, los]
     return math.pow(10.0, constant + slope * math.log10(offset + max(carrier_hz / 1e9, least_ghz)))

@@ -44,7 +44,7 @@ class Fading(Component):
 
     @abstractmethod
     def gains(self, uniform: Array, los: Mask | bool = False) -> Array:
-        """Power gains of many blocks, one per random number in `uniform`; `los` is broadcast to `uniform`."""
+        """Power gains of many blocks, one for each number in `uniform`, with which `los` is broadcast."""
 
     @abstractmethod
     def cdf(self, gain: Array, los: Mask | bool = False) -> Array:

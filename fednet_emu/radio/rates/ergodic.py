@@ -94,7 +94,7 @@ class NarrowedErgodicRate(ErgodicRate):
 
 
 def averaged(law: RateLaw, fading: AnyFading) -> RateLaw:
-    """Return the mean of a rate model over fading, which is a rate model for the mean SINR.
+    """Return the rate model that averages `law` over fading; its argument is the mean SINR.
 
     Raises:
         ValueError: the rate model has no mean rate over this fading.

@@ -72,7 +72,7 @@ def uma_los_loss_db(hop: Hop, carrier_hz: float, environment_m: Array) -> Array:
 
 
 def uma_nlos_term_db(hop: Hop, carrier_hz: float) -> Array:
-    """Return the formula without line of sight in dB; the loss is the maximum of it and the line-of-sight loss."""
+    """Return the urban macro formula in dB for links without line of sight; the loss is at least that with sight."""
     return np.asarray(
         13.54 + 39.08 * log10(hop.distance_3d_m) + 20.0 * log10(carrier_ghz(carrier_hz)) - 0.6 * (hop.low_m - 1.5)
     )
@@ -88,7 +88,7 @@ def umi_los_loss_db(hop: Hop, carrier_hz: float) -> Array:
 
 
 def umi_nlos_term_db(hop: Hop, carrier_hz: float) -> Array:
-    """Return the street canyon formula without line of sight in dB; the loss is at least that with line of sight."""
+    """Return the street canyon formula in dB for links without line of sight; the loss is at least that with sight."""
     return np.asarray(
         22.4 + 35.3 * log10(hop.distance_3d_m) + 21.3 * log10(carrier_ghz(carrier_hz)) - 0.3 * (hop.low_m - 1.5)
     )
