@@ -1,8 +1,8 @@
 """All errors that a user can cause. Any other exception is a bug and is shown with its traceback.
 
-    FednetError            base: the command line prints it and ends with exit code 2
-    +-- ScenarioError      the scenario, or a file or setting it names, is wrong (all problems at once)
-    |   +-- Diverged       a loss or a parameter is not finite any more: the run ends with this status
+    FednetError            base class: the command line prints the error and ends with exit code 2
+    +-- ScenarioError      the scenario, or a file that it names, is invalid; lists all problems
+    |   +-- Diverged       a loss or a parameter is no longer finite: the run ends with this status
     +-- DataError          a data file or run folder is missing or corrupt
     +-- Deadlock           the algorithm waits for an event that can never happen
     +-- AlgorithmError     code of an algorithm uses the federation in a way that must be a mistake
@@ -53,7 +53,7 @@ class FednetError(Exception):
 
 
 class ScenarioError(FednetError):
-    """One or more problems in a scenario; each argument is one full sentence about one of them."""
+    """One or more problems in a scenario; each argument of the error is a sentence about one problem."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__(*problems)

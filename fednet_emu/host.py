@@ -53,7 +53,7 @@ def interrupts_kept_here() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    resource_tracker.ensure_running()  # otherwise started inside the block, where its start would unblock SIGINT
+    resource_tracker.ensure_running()  # if started inside the block, the tracker would unblock SIGINT
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -186,7 +186,7 @@ def build_engine(training: Training, threads: int, host: HostTime | None) -> Eng
 
 
 def _local_engine(training: Training, threads: int, host: HostTime | None) -> Engine:
-    """Build an engine of threads, and of worker processes for large stacks except in a run of a sweep."""
+    """Build an engine of threads, with worker processes for large stacks of jobs (none in a run of a sweep)."""
     make = ENGINES[training.engine]
     here = make() if training.engine == "serial" else SpreadEngine([make() for _ in range(threads)])
     alone = parent_process() is not None or training.device != "cpu" or not hasattr(os, "fork")

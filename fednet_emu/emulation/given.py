@@ -97,7 +97,7 @@ def scenario_of(
 
 
 def _component(key: Any, value: Any) -> Any:
-    """Wrap samples or a PyTorch module as a component, raise an error for bare arrays, and return other values."""
+    """Wrap samples or a PyTorch module as a component; refuse bare arrays; return all other values unchanged."""
     if key == "data" and isinstance(value, Samples):
         return GivenSamples(given=value)
     if key == "data" and (isinstance(value, list | tuple) or hasattr(value, "__array__")):

@@ -102,7 +102,7 @@ def law_of(given: ComputeEnergy | None, profile: Profile | None) -> ComputeEnerg
 
 
 def unsplit(scenario: Scenario, radio: DeviceRadio) -> Iterator[tuple[str, float, float]]:
-    """Yield the profiles with constant power while sending, because no source relates it to transmit power.
+    """Yield the profiles whose power while sending is constant, as no source gives it as a function of dBm.
 
     Each result has the profile's title, the sending power in W above idle power, and the transmit power in dBm at which
     the source states this power.
@@ -185,6 +185,6 @@ def _used(scenario: Scenario, profile: Profile) -> list[str]:
         "most_dbm": own_power or efficiency is None or profile.radio.most_dbm is None,
         "amplifier_efficiency": radio.whole_w is not None or own_efficiency is not None or efficiency is None,
         "receive_w": radio.stated("receive_w") is not None,
-        "memory_bytes": True,  # only warnings use it
+        "memory_bytes": True,  # only warnings depend on the memory
     }
     return [name for name in profile.numbers if not replaced[name]]

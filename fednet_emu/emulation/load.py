@@ -55,7 +55,7 @@ def examined(outlook: Outlook, document: Document | None = None) -> Outlook:
 
 
 def refuse_contradictions(outlook: Outlook, document: Document | None) -> None:
-    """Raise a `ScenarioError` if a scenario does not fit into memory or has incompatible parts, with any seed."""
+    """Raise a `ScenarioError` if, with any seed, a scenario does not fit into memory or has incompatible parts."""
     scenario = outlook.scenario
     refuse(
         list(unaffordable(outlook))

@@ -175,7 +175,7 @@ def _parameters(scenario: Scenario, extent: Extent | None, data_dir: Path | None
 
 @lru_cache(maxsize=1024)
 def _counted(kind: type[Model], settings: str, shape: tuple[int, ...], outputs: int) -> tuple[int, int, int]:
-    """Count as `_parameters`, with cached results; `settings` is JSON text, because a cache key must be hashable."""
+    """Return the counts of `_parameters`, cached; `settings` is JSON text, because a cache key must be hashable."""
     model = kind.model_validate_json(settings)
     try:
         with torch.device("meta"):
@@ -265,7 +265,7 @@ class Crowd(NamedTuple):
     files_per_s: float
     offered_bps: float
     load: float
-    """Airtime per second and cell of arriving files, each alone on its link. At loads of 1 and above, queues grow."""
+    """Airtime of the files that arrive per second in a cell, each alone on its link; from 1 on, queues grow."""
 
 
 HOST_S = {"tdma": 2e-5}

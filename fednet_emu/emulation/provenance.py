@@ -140,7 +140,7 @@ def _cpu() -> str:
 
 
 def _loaded() -> dict[str, str]:
-    """Versions of the imported packages among those that take part in computations only if imported."""
+    """Return the versions of optional packages that are imported, because only those take part in computations."""
     return {name: version(name) for name in ("torchvision", "transformers") if name in sys.modules}
 
 

@@ -293,7 +293,7 @@ MOST_PLACES = 200_000
 
 
 def scene(scenario: Scenario, network: Network, until_s: float, data_dir: Path | str | None = None) -> Scene:
-    """Sample the positions and links of devices at times from 0 to `until_s`, at any current time; add the hardware."""
+    """Return hardware, and positions and links sampled from 0 to `until_s`, whatever the current time is."""
     streams, devices = scenario.streams, scenario.devices.count
     count = max(2, min(MOST_TIMES, MOST_PLACES // devices)) if network.changes and until_s > 0 else 1
     times_s = np.linspace(0.0, until_s, count) if count > 1 else np.zeros(1)
@@ -311,7 +311,7 @@ MOST_GROUND = 40_000
 
 
 def ground(gains: Gains) -> pd.DataFrame:
-    """Return the table `ground`: gain in dB of the best station at the points of a grid, thinned if large."""
+    """Return the table `ground`: the best station's gain in dB at the points of a grid; large grids are thinned."""
     every = max(1, math.ceil(math.sqrt(gains.gain_db[0].size / MOST_GROUND)))
     best_db = gains.gain_db.max(axis=0)[::every, ::every]
     x_m, y_m = np.meshgrid(gains.x_m[::every], gains.y_m[::every], indexing="ij")

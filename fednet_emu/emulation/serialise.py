@@ -57,7 +57,7 @@ class Writer:
         return ["record", _name(kind), *map(self.plain, _fields(value))]
 
     def small(self, value: Any, most_byte: float) -> Any:
-        """Return the JSON form of a value if its new tensors have at most `most_byte` bytes in total, as `plain` does.
+        """Return the JSON form (as `plain`) of a value whose new tensors have at most `most_byte` bytes in total.
 
         Raises:
             NotPlain: the new tensors are larger, or the value has no JSON form; no tensor of the value is then stored.

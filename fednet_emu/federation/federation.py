@@ -59,7 +59,7 @@ class Federation:
         presence: times at which the devices are present.
         timing_only: whether nothing is trained or evaluated.
         observers: functions called at the end of every round, which must not change the run.
-        learner: the learning plane: training jobs, read values and scores.
+        learner: the learning plane: training jobs, computed values and scores.
         memory: values by name that an algorithm stores during the run; see `state` for objects of a class.
         kept: values that an algorithm with its own learning stores, so that a resumed run can read them.
         workers: number of processes in which an algorithm with its own learning may train.

@@ -39,7 +39,7 @@ class Links:
 
     def __init__(self, network: Network, graph: Graph, streams: Streams, read: Read, base_bit: int = 0) -> None:
         self._network, self._shared, self._base_bit, self._has_base = network, 0, base_bit, set[int]()
-        self._wire_bit = lru_cache(network.settings.overhead.wire_bit)  # cached; messages have few sizes
+        self._wire_bit = lru_cache(network.settings.overhead.wire_bit)  # few different sizes
         self.grants: dict[int, Grant[float]] = {}
         self.statistics: dict[int, int] = {}
         self._up, down = network.settings.uplink.compression, network.settings.downlink.compression

@@ -193,7 +193,7 @@ class LocalRounds:
         return not why
 
     def play(self, invited: Sequence[Device], message: Any, client: Any, args: Sequence[Any], how: Exchange) -> Process:
-        """Process that returns the deliveries of all replies, in the order of `invited`; None without arrays."""
+        """Process that returns the deliveries of all replies in order of `invited`; None if arrays cannot be used."""
         fed, clock = self._fed, self._fed.clock
         down, up = self._bands
         devices = np.array([k.index for k in invited], np.int64)

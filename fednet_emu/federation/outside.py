@@ -29,7 +29,7 @@ class Question(NamedTuple):
 
 
 class Outside(NamedTuple):
-    """Which decisions the caller of a run takes instead of the scenario.
+    """Set of decisions that the caller of a run takes in place of the scenario.
 
     Attributes:
         questions: names of the questions that the caller answers; scenario settings decide all other questions.

@@ -1,4 +1,4 @@
-"""Planned rounds, in which a planner that knows what the server knows grants band shares, powers and clocks."""
+"""Planned rounds: a planner with the server's knowledge grants band shares, transmit powers and clock frequencies."""
 
 from __future__ import annotations
 

@@ -11,12 +11,12 @@ from fednet_emu.records.ledger import Ledger
 from fednet_emu.records.rows import RoundRow
 
 MAX_FRUITLESS_ROUNDS = 1000
-"""Maximum number of successive rounds in which no reply arrives; the run then fails, because it would never end."""
+"""Maximum number of successive rounds without an arriving reply; with more, the run fails, as it would never end."""
 
 MAX_TURNS = 1000
-"""Maximum number of iterations of the loop over `Federation.rounds` within one round; the run then fails."""
+"""Maximum number of iterations of the loop over `Federation.rounds` within one round; with more, the run fails."""
 MAX_REQUESTS = 10_000
-"""Maximum number of requests of an algorithm within one round, per device; the run then fails."""
+"""Maximum number of requests of an algorithm within one round, per device; with more, the run fails."""
 PAUSE = 0.01
 """Number of requests that a pause counts as; it is small because an algorithm may poll often."""
 

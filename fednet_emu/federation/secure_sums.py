@@ -84,7 +84,7 @@ def sums_of(fed: Fed) -> Sums | SecureSums | None:
 
 @dataclass(frozen=True)
 class SecureMean:
-    """The mean that the server computes from the masked vectors of one attempt.
+    """Mean that the server computes from the masked vectors of one run of the protocol.
 
     Attributes:
         graph: for each device that has shared its secrets, the neighbours that have also shared theirs.
@@ -206,7 +206,7 @@ class SecureSums:
 
 
 class _Steps:
-    """The steps of one attempt; a device is identified by its index in the cohort.
+    """The steps of one run of the protocol; a device is identified by its index in the cohort.
 
     Attributes:
         keyed: devices that have sent their public keys.

@@ -90,7 +90,7 @@ class Terminal(Component):
     def transmitter(
         self, whole_w: float | None = None, at_dbm: float | None = None, efficiency: float | None = None
     ) -> Transmitter:
-        """Return the power model of the transmitter; the arguments, numbers of the device, replace unknown numbers.
+        """Return the power model of the transmitter; the arguments give numbers that the radio does not state.
 
         The device draws `whole_w` on top of its idle power while it sends at the radiated power `at_dbm` (None for
         `HANDSET_DBM`). `efficiency` is the efficiency of the device's amplifier. An argument is None if its value is
@@ -331,7 +331,7 @@ class Channel(Component):
 
     @property
     def medium_fading(self) -> Fading:
-        """Fading that `medium_rate` does not average out: all, that of a selective band's mean gain, or none."""
+        """Fading that `medium_rate` does not average out: all fading, that of the band's mean gain, or none."""
         if self.long_transfers == "ergodic":
             return NoFading()
         parts = self.parts

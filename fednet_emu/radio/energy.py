@@ -13,7 +13,7 @@ from fednet_emu.component.slot import Slot, kinds
 
 
 class Transmitter(NamedTuple):
-    """Power P / eta + P_c of a transmitter: P is the radiated power, eta the amplifier's efficiency, P_c the rest.
+    """Power P / eta + P_c of a transmitter with radiated power P, amplifier efficiency eta and circuit power P_c.
 
     Most federated-learning papers count only the radiated power: an efficiency of 1 and no circuit power. If sources
     state only the total power while sending, the efficiency is infinite, and the transmitter draws `circuit_w` at any
@@ -49,7 +49,7 @@ def compute_energy_j(cycles: float, frequency_hz: float, kappa: float) -> float:
 
 
 class ComputeEnergy(Component):
-    """The energy of a computation, in addition to the idle energy of the device."""
+    """Model of the energy of a computation, in addition to the idle energy of the device."""
 
     @abstractmethod
     def energy_j(self, flop: float, duration_s: float, clock: float = 1.0) -> float:

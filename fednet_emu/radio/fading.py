@@ -125,7 +125,7 @@ class BlockFading(Fading):
 
     @property
     def shape(self) -> float:
-        """Shape of the Gamma approximation of the gain: squared mean divided by variance; 0 if the link matters."""
+        """Shape of the Gamma approximation of the gain: squared mean over variance; 0 if it differs between links."""
         return 0.0
 
     def over_band(self, parts: float) -> Fading:
@@ -170,8 +170,8 @@ class Rician(BlockFading):
     """
 
     k_db: float = Field(ge=-40, le=40)
-    """K factor in dB: ratio of the dominant path's power to that of all other paths; -40 is Rayleigh, 40 almost
-    constant."""
+    """K factor in dB: ratio of the dominant path's power to that of all other paths. At -40, the fading is Rayleigh; at
+    40, the gain is almost constant."""
 
     @property
     def degrees(self) -> float:

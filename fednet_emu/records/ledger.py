@@ -261,7 +261,7 @@ class Ledger:
 
 
 def _mean_rates_bps(rows: Rows) -> NDArray[np.float32]:
-    """Return the mean rates [transfers]: transmitted bits over airtime without gaps and tails; NaN if it is 0."""
+    """Return mean rates [transfers]: transmitted bits per airtime without gaps and tails; NaN without airtime."""
     air_ns = np.where(rows["started_ns"] == NEVER_NS, 0, rows["ended_ns"] - rows["started_ns"])
     if "gap_ns" in (rows.dtype.names or ()):
         air_ns = air_ns - rows["gap_ns"] - rows["tail_ns"]

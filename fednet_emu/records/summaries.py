@@ -16,7 +16,7 @@ from fednet_emu.records.table import Table
 
 
 def jain(counts: Iterable[float]) -> float:
-    """Return Jain's fairness index (sum x)^2 / (n sum x^2) of n numbers: 1 if all are equal, 1 / n if one has all.
+    """Return Jain's fairness index (sum x)^2 / (n sum x^2) of n numbers: 1 if all are equal, 1/n if one is nonzero.
 
     Jain, Chiu, Hawe, "A Quantitative Measure of Fairness and Discrimination for Resource Allocation in Shared Computer
     Systems", DEC Research Report TR-301, 1984. The index is nan if all numbers are zero.
@@ -152,7 +152,7 @@ def add_energies(ledger: Ledger, idle_w: Array, counted: Mask, ended_ns: int) ->
     sent, count, own_j = ledger.transfers.column, len(idle_w), energies_of_rows(ledger, len(idle_w))
     stations_j = float(sent("energy_j")[sent("sender") == SERVER].sum())
     idle_j, charged = idle_w * (ended_ns / 1e9), ledger.batteries.column
-    idle_j[charged("device")] = charged("idle_j")  # the last row of each battery is written last
+    idle_j[charged("device")] = charged("idle_j")  # of repeated indices, the last row counts
     ledger.ended_ns, ledger.energies = ended_ns, Table(ledger.energies.columns)
     ledger.energies.extend(
         device=np.append(np.arange(count), SERVER),

@@ -21,9 +21,9 @@ from fednet_emu.radio.rates.base import REPETITIONS, Repeating
 from fednet_emu.units import db_to_linear
 
 WATERFALL_DB = 0.2
-"""Standard deviation in dB of the normal distribution over the SNR that describes the fall of the block error rate from
-1 to 0, for code blocks of 3000 to 8448 bits. The value follows from the normal approximation, which fits the curves of
-blocks of 24 to 2000 bits within 23 %."""
+"""Width in dB of the fall of the block error rate from 1 to 0 as the SNR rises, as the standard deviation of a normal
+distribution, for code blocks of 3000 to 8448 bits. The value follows from the normal approximation, which fits the
+curves of blocks of 24 to 2000 bits within 23 %."""
 
 MAX_ATTEMPTS = 4
 """Maximum number of transmissions of a block; the receiver adds up the copies (chase combining)."""
@@ -134,7 +134,7 @@ class NrBlocks(Repeating):
 
     @property
     def min_sinr(self) -> float:
-        """Minimum SINR of repetition, or, if lower, the SINR at which half of the slowest blocks fail every attempt."""
+        """Minimum SINR with repetition or, if lower, that at which half of the slowest blocks fail all attempts."""
         lowest = self.schemes[FLOOR] if self.climbs else self.curves[0]
         of_attempts = db_to_linear(lowest.half_db) / MAX_ATTEMPTS
         return of_attempts if self.climbs else min(of_attempts, super().min_sinr)

@@ -83,8 +83,8 @@ def b1_los_db(distance_m: Array, carrier_hz: float) -> Array:
 def b1_nlos_db(distance_m: Array, carrier_hz: float) -> Array:
     """Return the WINNER+ B1 loss in dB without line of sight and before the offset of -5 dB of TR 36.843.
 
-    The loss grows by (44.9 - 6.55 log10 h) dB per decade. The frequency term has three pieces that meet at 1.5 and 2
-    GHz; TR 36.843 quotes the values at 700 MHz and 2 GHz.
+    The loss grows by (44.9 - 6.55 log10 h) dB per decade of distance, where h is the height of 1.5 m. The frequency
+    term has three pieces that meet at 1.5 and 2 GHz; TR 36.843 quotes the values at 700 MHz and 2 GHz.
     Ignored here: heights other than 1.5 m.
     """
     f, log_h = carrier_ghz(carrier_hz), log10(HANDSET_HEIGHT_M)

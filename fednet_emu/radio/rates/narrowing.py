@@ -34,8 +34,8 @@ class Narrowed(OfLaw):
     a staircase of schemes, a sender just below a step uses slightly less of the band to reach the step, and below the
     lowest step it uses the scheme with the most bits per joule. As a consequence, more power never lowers the rate, and
     neither does a wider band (from `narrowest_hz` on) with the same power.
-    Ignored here: parts must consist of whole resource blocks; in a frequency-selective band, some parts are better than
-    others.
+    Ignored here: that parts consist of whole resource blocks, and that in a frequency-selective band, some parts are
+    better than others.
     """
 
     law: RateLaw

@@ -32,7 +32,7 @@ class Reception(Component):
     NULLS: ClassVar[bool] = False
     """True if the receiver nulls the interference between signals of one cell in the same part of the band."""
 
-    if TYPE_CHECKING:  # a pydantic field cannot implement an abstract property, so only the type checker sees this one
+    if TYPE_CHECKING:  # for the type checker only, because a pydantic field cannot implement an abstract property
 
         @property
         def antennas(self) -> int:

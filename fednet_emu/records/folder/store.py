@@ -216,7 +216,7 @@ def locked(path: Path, what: str) -> FileLock:
 
 
 def unlock(path: Path, lock: FileLock) -> None:
-    """Delete the lock file of a folder, then release the lock; in this order, no other process has the lock yet."""
+    """Delete the lock file of a folder, then release the lock; no other process can have the lock before that."""
     if lock.is_locked:
         with suppress(OSError):
             (path / LOCK).unlink(missing_ok=True)

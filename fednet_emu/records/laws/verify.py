@@ -193,7 +193,7 @@ def _half_duplex(ledger: Ledger, kinds: frozenset[str]) -> str:
 
 
 def _overlaps(busy: Busy, rows: Rows, owner: NDArray[Any], among: Mask) -> Mask:
-    """Mask those rows in the mask `among` that start before an earlier row of the same owner has ended."""
+    """Return a mask of those rows in `among` that start before an earlier row of the same owner has ended."""
     overlap = np.zeros(len(rows), np.bool_)
     until_ns = rows["ended_ns"] - rows["tail_ns"] if _phased(rows) else rows["ended_ns"]
     overlap[among] = busy.overlaps(owner[among], rows["started_ns"][among], until_ns[among])

@@ -18,7 +18,7 @@ from fednet_emu.radio.propagation.link import LinkDraws
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """Building entry of each link."""
+    """Building entry of each link: whether the device is indoors, the indoor distance, and the entry loss."""
 
     indoor: Mask  # whether the device is indoors
     depth_m: Array  # indoor part of the horizontal distance in m; zero for outdoor devices
