@@ -265,7 +265,7 @@ class Crowd(NamedTuple):
     files_per_s: float
     offered_bps: float
     load: float
-    """Airtime of the files that arrive per second in a cell, each alone on its link; from 1 on, queues grow."""
+    """Airtime in s of files arriving per second in a cell, each alone on its link; at 1 and above, queues grow."""
 
 
 HOST_S = {"tdma": 2e-5}

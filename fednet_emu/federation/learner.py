@@ -1,4 +1,4 @@
-"""The learning plane of a run: local training as work for devices, computed values of deferred values, and scores.
+"""The learning plane of a run: local training as work for devices, reading of computed values, and scores.
 
 An interrupted run cannot save the generators of its algorithm, but the time plane (simulated events) is cheap and
 deterministic. So a resumed run repeats the time plane from the start. It takes learned values from a store. All runs

@@ -208,7 +208,7 @@ class _Published:
 
     @property
     def known(self) -> tuple[int, int]:
-        """Numbers of the models with which a device can use the update: the previous and the latest published model."""
+        """Identify the models to which a device can apply the update: the previous and the latest published model."""
         return self.before, self.model.number
 
 

@@ -78,7 +78,7 @@ class RunFolder:
         lock = locked(path, "run")
         try:
             _move_up(path)
-            cls.check(path, scenario_text, timing_only=timing_only, force=force)  # again, under the lock
+            cls.check(path, scenario_text, timing_only=timing_only, force=force)  # again, now locked
             where = path / STAGED if force and read_manifest(path) is not None else path
             with file_errors(where, "made"):
                 where.mkdir(exist_ok=True)
