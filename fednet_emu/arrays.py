@@ -1,13 +1,13 @@
 """NumPy array types, elementary functions with bit-identical results on every processor, and bisection.
 
-Shapes of arrays are stated in the docstrings of their uses.
+The shape of an array is stated where the array is used.
 
-NumPy chooses its code for `log`, `exp`, `sin`, ... by the processor's vector instructions, and the results differ in
-the last bit. Such a difference can move an event by a nanosecond once in days of simulated time. Simulated time must
-depend on scenario and seed only. So every calculation of simulated time uses the functions of this module instead of
-NumPy's. They call the C library for one element at a time, or SciPy where speed matters. Sums, products, quotients and
-roots are correctly rounded by every processor. Remaining limit: results of another C library, or of the same C library
-on another processor family, may differ in the last bit.
+NumPy chooses its implementation of `log`, `exp`, `sin`, ... according to the processor's vector instructions, and the
+results differ in the last bit. Such a difference can move an event by a nanosecond once in days of simulated time.
+Simulated time must depend only on the scenario and the seed. So every calculation of simulated time uses the functions
+of this module instead of NumPy's. They call the C library for one element at a time, or SciPy where speed matters.
+Sums, products, quotients and roots are correctly rounded by every processor. Remaining limit: results of another C
+library, or of the same C library on another processor family, may differ in the last bit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ IntArray = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Words = NDArray[np.uint32]
 Keys = NDArray[np.uint64]
-"""Keys of counter-based random numbers."""
+"""Array of keys for counter-based random number generation."""
 
 least = np.minimum.reduce
 """Minimum of an array; takes half the time of the method `min`, whose overhead dominates for small arrays."""
@@ -52,30 +52,30 @@ def exp(x: Any) -> Array:
 
 
 def log(x: Any) -> Array:
-    """Natural logarithm; minus infinity at 0."""
+    """Return the natural logarithm of `x`; minus infinity at 0."""
     value: Array = scipy.special.xlogy(1.0, x)
     return value
 
 
 def log10(x: Any) -> Array:
-    """Logarithm to base 10; minus infinity at 0."""
+    """Return the logarithm of `x` to base 10; minus infinity at 0."""
     return log(x) / _LN_10
 
 
 def log1p(x: Any) -> Array:
-    """ln(1 + x)."""
+    """Return ln(1 + x), also accurate for small x."""
     value: Array = scipy.special.log1p(x)
     return value
 
 
 def expm1(x: Any) -> Array:
-    """e^x - 1."""
+    """Return e^x - 1, also accurate for small x."""
     value: Array = scipy.special.expm1(x)
     return value
 
 
 def exp10(x: Any) -> Array:
-    """10^x."""
+    """Return 10^x."""
     value: Array = scipy.special.exp10(x)
     return value
 
@@ -84,12 +84,12 @@ _POWER = np.frompyfunc(math.pow, 2, 1)
 
 
 def power(x: Any, exponent: Any) -> Array:
-    """Element-wise power of `x` with the exponents `exponent`."""
+    """Return `x` to the power of `exponent`, element by element."""
     return np.asarray(_POWER(x, exponent), np.float64)
 
 
 def bisected(is_low: Callable[[float], bool], low: float, high: float, halvings: int) -> tuple[float, float]:
-    """Halve the interval [`low`, `high`] `halvings` times, and return its ends; `is_low` holds at its lower end."""
+    """Narrow an interval by `halvings` bisections; `is_low` is true at its lower and false at its upper end."""
     for _ in range(halvings):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if is_low(middle) else (low, middle)

@@ -1,16 +1,16 @@
-"""Every error that a user can cause; anything else is a bug and keeps its traceback.
+"""All errors that a user can cause. Any other exception is a bug and is shown with its traceback.
 
-    FednetError            base: the command line prints it and ends with exit code 2
-    +-- ScenarioError      the scenario, or a file or setting it names, is wrong (all problems at once)
-    |   +-- Diverged       a loss or a parameter is not finite any more: the run ends with this status
+    FednetError            base class: the command line prints the error and ends with exit code 2
+    +-- ScenarioError      the scenario, or a file that it names, is invalid; lists all problems
+    |   +-- Diverged       a loss or a parameter is no longer finite: the run ends with this status
     +-- DataError          a data file or run folder is missing or corrupt
     +-- Deadlock           the algorithm waits for an event that can never happen
     +-- AlgorithmError     code of an algorithm uses the federation in a way that must be a mistake
     +-- AppFailed          code of a user's app raises an exception (exit code 1)
 
-`args` are the raw positional values, and `__str__` builds the text. So an error that is pickled for another process has
-the same text there. Problems have the form "place: problem, got value; remedy". A scenario may contain any characters,
-so `__str__` escapes control characters (`visible`).
+`args` are the raw positional arguments, and `__str__` builds the text from them. An error that is pickled for another
+process therefore has the same text there. Problems have the form "place: problem, got value; remedy". A scenario may
+contain any characters, so `__str__` escapes control characters (`visible`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_PROBLEMS = 100
 def visible(text: str) -> str:
     r"""Return the text with unprintable characters and terminal control characters escaped, for example as `\x1b`.
 
-    A text that is escaped already is returned unchanged.
+    An already escaped text is returned unchanged.
     """
     if text.isprintable():
         return text
@@ -41,7 +41,7 @@ def visible_lines(text: str) -> str:
 
 
 def described(error: BaseException, most: int | None = None) -> str:
-    """Return type and text of an error, in one line of at most `most` characters."""
+    """Return the type and the text of an error in one line of at most `most` characters."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:most]
 
 
@@ -53,7 +53,7 @@ class FednetError(Exception):
 
 
 class ScenarioError(FednetError):
-    """One or more problems in a scenario; each argument is one full sentence about one of them."""
+    """One or more problems in a scenario; each argument of the error is a sentence about one problem."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__(*problems)
@@ -76,7 +76,7 @@ class Diverged(ScenarioError):  # noqa: N818  (names the outcome of a run; no co
 
 
 class ScenarioWarning(UserWarning):
-    """A scenario is valid but suspicious; the warning text begins with the key path of the suspicious setting."""
+    """Warning about a valid but suspicious scenario; the text begins with the key path of the suspicious setting."""
 
 
 class DataError(FednetError):
@@ -91,7 +91,7 @@ class DataError(FednetError):
 
 
 class Deadlock(FednetError):  # noqa: N818  (the standard term)
-    """The algorithm waits, but no event is left that could wake it; `waits` describes the waiting processes."""
+    """The algorithm waits, but no event is left that could resume it; `waits` describes the waiting processes."""
 
     def __init__(self, now_s: float, waits: str) -> None:
         super().__init__(now_s, waits)
@@ -124,7 +124,7 @@ _NOT_THEIRS = ("fednet_emu", "simpy", "torch", "contextlib")
 
 
 class AppFailed(FednetError):  # noqa: N818  (names an outcome)
-    """The code of an app raised an exception; the text has the traceback and the part of the app."""
+    """The code of an app raised an exception; the text names the failed part of the app and includes the traceback."""
 
     def __init__(self, where: str, trace: str) -> None:
         super().__init__(where, trace)
@@ -135,11 +135,11 @@ class AppFailed(FednetError):  # noqa: N818  (names an outcome)
 
 
 def nearest(word: str, known: Iterable[object]) -> str | None:
-    """Return the known word that is most similar to a misspelt word; None if no known word is close."""
+    """Return the known word that is most similar to a misspelt word; None if no known word is similar."""
     return next(iter(difflib.get_close_matches(word, [str(name) for name in known], n=1)), None)
 
 
 def did_you_mean(word: str, known: Iterable[object]) -> str:
-    """Return the clause `; did you mean 'x'?` for a misspelt word, or an empty text when no known word is close."""
+    """Return the clause `; did you mean 'x'?` for a misspelt word, or an empty text if no known word is similar."""
     close = nearest(word, known)
     return f"; did you mean '{close}'?" if close else ""

@@ -18,8 +18,8 @@ from typing import Any, final
 def clean_context(*preload: str) -> ForkServerContext | SpawnContext:
     """Return a multiprocessing context whose new processes share no state with the current process.
 
-    New processes are forked from a fork server that has imported the modules `preload`, or spawned where there is no
-    fork server. The first call in a process determines the modules of the fork server.
+    New processes are forked from a fork server that has imported the modules `preload`. Platforms without a fork server
+    spawn the processes. The first call in a process determines the modules of the fork server.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
@@ -53,7 +53,7 @@ def interrupts_kept_here() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    resource_tracker.ensure_running()  # otherwise started inside the block, where its start would unblock SIGINT
+    resource_tracker.ensure_running()  # if started inside the block, the tracker would unblock SIGINT
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -63,9 +63,9 @@ def interrupts_kept_here() -> Iterator[None]:
 
 @contextmanager
 def interrupts_later() -> Iterator[None]:
-    """Delay interrupts until the end of the `with` block, so that no start of a process stays incomplete.
+    """Delay interrupts until the end of the `with` block, so that no process is left partly started.
 
-    The delayed signals are SIGINT and SIGTERM, if their handler raises KeyboardInterrupt. A signal mask is not enough,
+    The delayed signals are SIGINT and SIGTERM, if their handlers raise KeyboardInterrupt. A signal mask is not enough,
     because another thread may receive the signal, and Python then interrupts the main thread.
     """
     came, handler = list[int](), signal.default_int_handler
@@ -83,7 +83,7 @@ def interrupts_later() -> Iterator[None]:
 
 
 GRACE_S = 1.0
-"""Time in s on the host between the request to a process to end and its kill."""
+"""Host time in s that a process has to end on request, before it is killed."""
 
 
 @final
@@ -109,18 +109,18 @@ class Beside:
         theirs.close()
 
     def death(self) -> str:
-        """Wait for the exit of the process, and return its description by `ending`."""
+        """Wait until the process has exited, and return the text with which `ending` describes the exit."""
         self._process.join()
         return ending(self._process.exitcode)
 
     def dismiss(self, *, at_once: bool) -> None:
-        """Kill the process if `at_once`; else let the process end when it reads the next message."""
+        """Kill the process if `at_once`; otherwise close the connection, so that the process ends at its next read."""
         if at_once:
             self._process.kill()
         self.connection.close()
 
     def end(self) -> None:
-        """Wait for the end that `dismiss` requested; kill the process after `GRACE_S`."""
+        """Wait until a process has exited after `dismiss`; kill the process if it still runs after `GRACE_S`."""
         self._process.join(GRACE_S)
         if self._process.is_alive():
             self._process.kill()
@@ -154,10 +154,10 @@ def ending(code: int) -> str:
 
 @contextmanager
 def rare_garbage_collection() -> Iterator[None]:
-    """Make Python's cyclic garbage collector run rarely, as nearly all objects of a run are freed without it.
+    """Make Python's cyclic garbage collector run rarely, because reference counts free nearly all objects of a run.
 
-    Rare collection also shortens the imports of PyTorch and of the scenario's models by a third, because these imports
-    create a million objects.
+    This also shortens the imports of PyTorch and of the scenario's models by a third, because the imports create a
+    million objects.
     """
     before = gc.get_threshold()
     gc.set_threshold(2_000_000, 50, 100)

@@ -1,7 +1,7 @@
 """Limits of scenario files: sizes, numbers and nesting. See `docs/reference/limits.md`.
 
-The limits are far above the needs of scenarios, and low enough to refuse any larger file in seconds and little memory.
-The memory of a run is limited by the host's memory; see `fednet_emu.emulation.outlook`.
+The limits are far above the needs of real scenarios, but low enough that a larger file is refused within seconds and
+without much memory. The memory of a run is limited by the host's memory; see `fednet_emu.emulation.outlook`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ MAX_RUNS = 10_000
 MAX_INTEGER = 2**63 - 1
 """Maximum magnitude of an integer setting."""
 SMALLEST, LARGEST = 1e-40, 1e40
-"""Minimum and maximum magnitude of a nonzero number, so that products of several such numbers stay finite."""
+"""Minimum and maximum magnitude of a nonzero setting, chosen so that products of several settings stay finite."""
 
 MAX_DECIBEL = 300.0
-"""Maximum magnitude of a setting in dB: a factor of 1e30, so that sums of several such settings stay finite."""
+"""Maximum magnitude of a setting in dB, a factor of 1e30, chosen so that the sum of several settings is a finite
+factor."""
 
 
 def problem_of(value: Any) -> str | None:
-    """Return the problem of a number or text that is the value of a setting; None if the value is within the limits.
+    """Return the error text if a number or text exceeds the limits of a setting, else None.
 
     Non-finite numbers are not checked here, because some settings allow them.
     """

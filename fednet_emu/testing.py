@@ -1,11 +1,11 @@
-"""A small federation for testing algorithms: a few devices, round numbers, no files; it runs in milliseconds.
+"""A small federation for testing algorithms: it has few devices, needs no files, and runs in milliseconds.
 
     fed = small_federation("devices.count=3", "network.uplink.loss={kind: random, probability: 0.3}")
     fed.run(MyAlgorithm(lr=0.1))
     fed.ledger.frames()["transfers"]
 
-By default, all times can be calculated by hand. Every transmission has 1 Mbit/s and arrives; devices upload one at a
-time. The model is a linear regression with 9 features and 10 parameters, so a model has 320 bit and its transmission
+By default, all times can be calculated by hand. Every transmission runs at 1 Mbit/s and arrives; devices upload one at
+a time. The model is a linear regression with 9 features and 10 parameters, so a model has 320 bits and its transmission
 takes 320 us. A training step takes 36 FLOP per sample. Each of the 4 devices has 20 samples, uses all of them in every
 step, and computes at 1 MFLOP/s, so one step takes 720 us.
 """

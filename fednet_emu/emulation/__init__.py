@@ -1,1 +1,1 @@
-"""A run: a scenario is built, costed, played and recorded."""
+"""A run of a scenario: building, cost estimate, simulation and records."""

@@ -45,12 +45,12 @@ from fednet_emu.scenario.tree import path_text
 
 
 class Dealt(NamedTuple):
-    """The samples of a federation, assigned to devices and server.
+    """The samples of a federation, assigned to the devices and the server.
 
     Attributes:
         samples: training and test samples, after the transformations by attack, groups and noise.
         splits: assignment of the training samples and of the test samples to the devices.
-        held: the server's own samples, and the validation samples.
+        held: samples held out for the server: its own training samples and the validation samples.
         groups: the true group of each device [devices]; None unless groups transform the data.
     """
 
@@ -70,7 +70,7 @@ def _split(train_y: Tensor, test_y: Tensor, splits: Sequence[Partitioned], class
 
 
 def deal(scenario: Scenario, streams: Streams, data_dir: Path | None) -> Dealt:
-    """Load the dataset, hold out the server's samples, split all others, and apply attack, groups and noise.
+    """Load the dataset, hold out the server's samples, split the other samples, and apply attack, groups and noise.
 
     Raises:
         ScenarioError: parts of the scenario are incompatible, or the algorithm has its own data.
@@ -103,9 +103,10 @@ def build(
 ) -> Federation:
     """Build the emulation of a valid scenario, ready to run.
 
-    If `timing_only`, training and evaluation are skipped; time, bits and energy stay the same. If `learning` is False,
-    only the network and the devices are built, because external programs have data and model. `host` measures how the
-    host's time is used. `task` is the learning task of an earlier run with the same learning settings and streams.
+    If `timing_only`, training and evaluation are skipped; simulated time, bits and energy stay the same. If `learning`
+    is False, only the network and the devices are built, because external programs have the data and the model. `host`
+    measures on what the host's time is spent. `task` is the learning task of an earlier run with the same learning
+    settings and streams.
 
     Raises:
         ScenarioError: parts of the scenario are incompatible.
@@ -173,7 +174,7 @@ def build_processors(
 
 
 def build_engine(training: Training, threads: int, host: HostTime | None) -> Engine:
-    """Build the engine that trains; a Ray cluster is started or connected only by this call.
+    """Build the engine that trains; with Ray, this call starts or joins the cluster.
 
     Raises:
         FednetError: Ray is missing, or the cluster cannot be reached or has no capacity.
@@ -185,7 +186,7 @@ def build_engine(training: Training, threads: int, host: HostTime | None) -> Eng
 
 
 def _local_engine(training: Training, threads: int, host: HostTime | None) -> Engine:
-    """Build an engine on this machine, with threads, and worker processes for large stacks; a sweep's run has none."""
+    """Build an engine of threads, with worker processes for large stacks of jobs (none in a run of a sweep)."""
     make = ENGINES[training.engine]
     here = make() if training.engine == "serial" else SpreadEngine([make() for _ in range(threads)])
     alone = parent_process() is not None or training.device != "cpu" or not hasattr(os, "fork")
@@ -211,7 +212,7 @@ def paths_of(scenario: Scenario, streams: Streams, data_dir: Path | None) -> Pat
 def build_presence(
     scenario: Scenario, clock: Clock, ledger: Ledger, streams: Streams, paths: Paths, idle_w: PerDevice
 ) -> Presence:
-    """Build the presence of devices, and their batteries if they have any; idle power counts from now on."""
+    """Build the presence of the devices, and any batteries; idle energy is counted from now on."""
     devices, batteries = scenario.devices, None
     ledger.idle = IdleEnergy(idle_w.total)
     if devices.battery is not None:
@@ -305,7 +306,7 @@ def available_cores() -> int:
 
 
 _SMALL_MODEL_FLOP = 1e7
-"""FLOP per sample below which several intra-op threads lose more time in synchronization than they save."""
+"""FLOP per sample below which several intra-op threads spend more time on synchronization than they save."""
 
 
 def _torch_device(training: Training) -> torch.device:

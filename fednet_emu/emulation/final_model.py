@@ -31,7 +31,8 @@ class FinalModel:
         own: whether there is one model for each device instead of a global model.
         input_shape: shape of one sample.
         outputs: number of outputs of the model.
-        data_dir: folder of the files that the model reads; None for the folder in the environment variable FEDNET_DATA.
+        data_dir: folder of the files that the model reads; None for the folder given by the environment variable
+            FEDNET_DATA.
     """
 
     states: Sequence[dict[str, Tensor]]

@@ -37,7 +37,7 @@ Network = Model | nn.Module | Callable[..., nn.Module]
 
 
 def named(scenario: ScenarioLike | Document) -> tuple[str, Document]:
-    """Return the name of a scenario for the records, and its document; raise a `FednetError` for any other type."""
+    """Return a scenario's name in the records, and its document; raise a `FednetError` for any other object."""
     if isinstance(scenario, Scenario):
         return scenario.title or UNNAMED, filled(from_mapping(_plain(scenario), UNNAMED))
     if isinstance(scenario, Mapping):
@@ -80,9 +80,9 @@ def scenario_of(
     data_dir: str | Path | None = None,
     **given: Any,
 ) -> tuple[str, Outlook]:
-    """Return the name of a scenario, and the outlook (checked plan) of the complete scenario with `changes` applied.
+    """Apply `changes` to a scenario and check it; return its name and its `Outlook` (estimates of the run).
 
-    An unchanged `Scenario` is already valid, so only the compatibility of its parts is checked. `given` are the
+    An unchanged `Scenario` object is already valid, so only the compatibility of its parts is checked. `given` are the
     arguments `seed`, `algorithm`, `model` and `data` of `changes`.
 
     Raises:
@@ -97,7 +97,7 @@ def scenario_of(
 
 
 def _component(key: Any, value: Any) -> Any:
-    """Wrap samples or a PyTorch module as a component; raise an error for bare arrays; keep other values unchanged."""
+    """Wrap samples or a PyTorch module as a component; refuse bare arrays; return all other values unchanged."""
     if key == "data" and isinstance(value, Samples):
         return GivenSamples(given=value)
     if key == "data" and (isinstance(value, list | tuple) or hasattr(value, "__array__")):
@@ -110,7 +110,7 @@ def _component(key: Any, value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Convert components of this package to plain settings as in a file; components from elsewhere remain objects."""
+    """Convert components of this package to plain settings as in a file; components of other packages stay objects."""
     if isinstance(value, Component):
         if not is_ours(type(value)) or isinstance(value, GivenModule | GivenSamples | GivenFlower):
             return value
@@ -122,7 +122,7 @@ def _plain(value: Any) -> Any:
 
 
 NODES = 10
-"""Default number of devices if neither scenario nor app states one, as in Flower's simulation."""
+"""Number of devices if neither the scenario nor the app states one, as in Flower's simulation."""
 WEEK_S = 604_800.0
 
 URBAN_CELL: dict[str, Any] = {

@@ -39,7 +39,7 @@ class Signals:
 
     def _stop(self, _number: int, _frame: Any) -> None:
         if self._clock.stopping:
-            self.ignore()  # no further signal may interrupt the writing of records
+            self.ignore()  # further signals must not interrupt the writing of records
             raise KeyboardInterrupt
         self._clock.stopping = True
 
@@ -96,7 +96,7 @@ def none_left_behind() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _blas(_modules: int) -> list[Any]:
-    """BLAS libraries of this process, cached by the number of imported modules, because searching them is slow."""
+    """BLAS libraries of this process; the search is slow, so it is repeated only if the number of modules changes."""
     from threadpoolctl import ThreadpoolController
 
     return list(ThreadpoolController().select(user_api="blas").lib_controllers)

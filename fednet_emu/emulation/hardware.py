@@ -22,8 +22,8 @@ class Hardware:
     """Speeds and powers of the devices of one run.
 
     Attributes:
-        which: index of the profile of each device, one byte each; 0 without profiles.
-        powers: powers of the devices without the power of computations.
+        which: index of each device's profile, as one byte per device; 0 without profiles.
+        powers: powers of the devices while idle, sending and receiving.
         overhead_s: fixed time in s of each computation.
         energy: for each profile, the model of the computing energy above idle power; None if the energy is unknown.
     """
@@ -62,7 +62,7 @@ def speeds(scenario: Scenario, which: bytes, streams: Streams, data_dir: Path | 
 
 
 def unfit(scenario: Scenario) -> Iterator[Problem]:
-    """Yield problems of profiles: wrong number, no speed of the devices, or contradictory powers."""
+    """Yield the problems of profiles: a wrong number of profiles, no speed of the devices, or contradictory powers."""
     devices, profiles = scenario.devices, scenario.devices.profiles
     if devices.profile == () or len(profiles) > MOST_PROFILES:
         yield ("devices", "profile"), f"is 1 to {MOST_PROFILES} profiles, got {len(profiles)}; give this number"
@@ -94,7 +94,7 @@ def _stated(profile: Profile | None) -> Stated:
 
 
 def law_of(given: ComputeEnergy | None, profile: Profile | None) -> ComputeEnergy | None:
-    """Return the energy model of computations from the settings, or else from a profile's power; None if unknown."""
+    """Return the energy model of computations from the settings, otherwise from a profile's power; None if unknown."""
     if given is not None:
         return given
     active_w = None if profile is None else profile.compute.active_w
@@ -102,10 +102,10 @@ def law_of(given: ComputeEnergy | None, profile: Profile | None) -> ComputeEnerg
 
 
 def unsplit(scenario: Scenario, radio: DeviceRadio) -> Iterator[tuple[str, float, float]]:
-    """Yield the profiles with constant power while sending, as their sources state no power as a function of dBm.
+    """Yield the profiles whose power while sending is constant, as no source gives it as a function of dBm.
 
-    Each result has the profile's title, its sending power in W above idle power, and the source's transmit power in
-    dBm.
+    Each result has the profile's title, the sending power in W above idle power, and the transmit power in dBm at which
+    the source states this power.
     """
     profiles = scenario.devices.profiles or (None,)
     powers = DevicePowers.of(scenario.channel.device, b"", tuple(map(_stated, profiles)))
@@ -118,7 +118,7 @@ def unsplit(scenario: Scenario, radio: DeviceRadio) -> Iterator[tuple[str, float
 
 
 def notes(scenario: Scenario) -> Iterator[str]:
-    """Yield sentences about privacy, about energies that are not counted, and about the weakest evidence of numbers."""
+    """Yield sentences about privacy, about uncounted energies, and about the numbers with the weakest evidence."""
     devices, rounds = scenario.devices, scenario.stop.rounds
     if rounds is not None and (bound := scenario.privacy(rounds)) is not None:
         yield f"{rounds} rounds reveal at most epsilon = {bound.epsilon:.4g} of a device, at delta = {bound.delta:g}"
@@ -185,6 +185,6 @@ def _used(scenario: Scenario, profile: Profile) -> list[str]:
         "most_dbm": own_power or efficiency is None or profile.radio.most_dbm is None,
         "amplifier_efficiency": radio.whole_w is not None or own_efficiency is not None or efficiency is None,
         "receive_w": radio.stated("receive_w") is not None,
-        "memory_bytes": True,  # only warnings use it
+        "memory_bytes": True,  # only warnings depend on the memory
     }
     return [name for name in profile.numbers if not replaced[name]]

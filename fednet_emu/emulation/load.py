@@ -26,7 +26,7 @@ from fednet_emu.scenario.tree import Place, path_text, problem_text
 from fednet_emu.units import linear_to_db
 
 UNNAMED = "scenario"
-"""Name of a scenario that has neither a file nor a title."""
+"""Name in the records for a scenario that has neither a file nor a title."""
 
 
 def load_scenario(name: str | Path, overrides: Iterable[str] = ()) -> Scenario:
@@ -55,7 +55,7 @@ def examined(outlook: Outlook, document: Document | None = None) -> Outlook:
 
 
 def refuse_contradictions(outlook: Outlook, document: Document | None) -> None:
-    """Raise a `ScenarioError` if a scenario, whatever its seed, does not fit into memory or has incompatible parts."""
+    """Raise a `ScenarioError` if, with any seed, a scenario does not fit into memory or has incompatible parts."""
     scenario = outlook.scenario
     refuse(
         list(unaffordable(outlook))
@@ -130,7 +130,7 @@ def _of_all(some: Mask) -> str:
 
 
 def _named(some: Mask, order: Array, say: Callable[[float], str]) -> str:
-    """List the few devices of the mask `some` with the lowest values in `order`; `say` turns a value into text."""
+    """List the `_NAMED` devices of the mask `some` with the lowest values in `order`; `say` formats a value."""
     (places,) = np.nonzero(some)
     first = places[np.argsort(order[places], kind="stable")[:_NAMED]]
     text = "; ".join(f"{device_label(int(place))}, {say(float(order[place]))}" for place in first)
@@ -141,7 +141,7 @@ _HELP = "more power, shorter distances or more base stations would help"
 
 
 def crowded(outlook: Outlook) -> Iterator[Problem]:
-    """Find bands that are overloaded by other users, and prioritized files that must wait for whole uploads."""
+    """Find bands that other users overload, and prioritized files that must wait until a whole upload has ended."""
     places = {its.name: place for place, its in enumerate(outlook.scenario.traffic)}
     total: dict[str, float] = {}
     for its in crowds(outlook):

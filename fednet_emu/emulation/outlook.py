@@ -1,6 +1,6 @@
 """Estimates before a run from the settings of its scenario: the cost of the run, and the links at the start.
 
-Of data files, only the headers are read. All checks of a scenario share one `Outlook`.
+Only the headers of data files are read. All checks of a scenario share one `Outlook`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BYTE_PER_DEVICE = 400
 BYTE_PER_EVENT = 100
 """Memory in bytes of the record of one transfer or computation."""
 VECTORS = 3
-"""Number of model vectors that every run holds at the same time: initial, current and next model."""
+"""Number of model vectors that every run holds in memory: initial, current and next model."""
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -51,11 +51,12 @@ class Cost:
     Attributes:
         devices: number of devices.
         rounds: maximum number of rounds; None if another limit ends the run.
-        participants: maximum number of devices that have an update at the same time.
+        participants: maximum number of devices whose updates are in memory at the same time.
         answers: number of devices that receive, compute and send in a round.
-        parameters: number of trained parameters of the model; None if unknown before data or user code are read.
+        parameters: number of trained parameters of the model; None if it depends on data or user code not read yet.
         data_byte: memory of the samples in bytes; 0 if unknown.
-        upload_bit: maximum size in bits of a model on the uplink, without headers; None if unknown or no model is sent.
+        upload_bit: maximum size in bits of a model on the uplink, without headers; None if unknown, or if no models are
+            sent.
         events_each: number of transfers and computations of a device in a round; None if unknown.
         frozen: number of untrained parameters of the model, which are stored once and not part of updates.
         shipped_bit: size in bits of the frozen parameters that each device receives once; 0 if devices have them from
@@ -110,7 +111,7 @@ class Cost:
 
     @property
     def most_byte(self) -> int:
-        """Memory of the run in bytes, with an update of each participant of a round, and the records of all rounds."""
+        """Memory of the run in bytes with an update from each participant of a round and the records of all rounds."""
         return self.least_byte + self.participants * self.model_byte + BYTE_PER_EVENT * (self.events or 0)
 
     def __str__(self) -> str:
@@ -147,7 +148,7 @@ def host_memory_byte() -> float:
 
 
 def links_at_start(scenario: Scenario, data_dir: Path | str | None = None) -> tuple[CellLinks, CellLinks]:
-    """Uplinks and downlinks of the cells, with devices at their initial positions and satellites directly overhead."""
+    """Return the uplinks and downlinks with devices at their initial positions and satellites directly overhead."""
     streams, devices, network = scenario.streams, scenario.devices, scenario.network
     xy_m = devices.placement.positions_m(devices.count, streams("placement"))
     if devices.mobility.places:
@@ -163,7 +164,7 @@ def links_at_start(scenario: Scenario, data_dir: Path | str | None = None) -> tu
 
 
 def _parameters(scenario: Scenario, extent: Extent | None, data_dir: Path | None) -> tuple[int | None, int, int]:
-    """Count trained parameters, frozen parameters and bits shipped once, of a model; (None, 0, 0) for user code."""
+    """Count trained parameters, frozen parameters and bits sent once to a device; (None, 0, 0) for user code."""
     model = scenario.model
     if extent is None or extent.outputs is None or model is None or isinstance(model, UserModule | GivenModule):
         return None, 0, 0
@@ -174,7 +175,7 @@ def _parameters(scenario: Scenario, extent: Extent | None, data_dir: Path | None
 
 @lru_cache(maxsize=1024)
 def _counted(kind: type[Model], settings: str, shape: tuple[int, ...], outputs: int) -> tuple[int, int, int]:
-    """Count trained parameters, frozen parameters and bits shipped once; `settings` is JSON text, as a cache key."""
+    """Return the counts of `_parameters`, cached; `settings` is JSON text, because a cache key must be hashable."""
     model = kind.model_validate_json(settings)
     try:
         with torch.device("meta"):
@@ -195,7 +196,7 @@ def readable(size_byte: float) -> str:
 
 
 class AtStart(NamedTuple):
-    """Links [devices] of one direction at the initial positions: linear mean SNR on the whole band, line of sight."""
+    """Links [devices] in one direction at the initial positions: linear mean SNR on the whole band, line of sight."""
 
     mean_snr: Array
     in_sight: Mask
@@ -203,9 +204,9 @@ class AtStart(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Outlook:
-    """A scenario and estimates of its run, each computed once, on demand. The scenario may be too large to run.
+    """A scenario and estimates of its run, each computed at its first use. The scenario may be too large to run.
 
-    `data_dir` is the folder of datasets, whose headers are read; None for the folder in the environment variable
+    `data_dir` is the folder of datasets, whose headers are read; None for the folder given by the environment variable
     FEDNET_DATA.
     """
 
@@ -236,7 +237,7 @@ class Outlook:
 
     @property
     def company(self) -> str:
-        """Sentence about the files of other users, and the host time of simulating them; empty without other users."""
+        """Sentence about the files of other users and the host time to simulate them; empty without other users."""
         found, rate = list(crowds(self)), 0.0
         host_s = 0.0
         for its in found:
@@ -251,20 +252,20 @@ class Outlook:
 
     @cached_property
     def links(self) -> tuple[AtStart, AtStart]:
-        """Uplinks and downlinks at the start. Their computation takes seconds for a million devices."""
+        """Uplinks and downlinks at the start; for a million devices, computing them takes seconds."""
         up, down = (AtStart(links.mean_snr, links.in_sight) for links in links_at_start(self.scenario, self.data_dir))
         return up, down
 
 
 class Crowd(NamedTuple):
-    """Load that a class of other users offers, estimated before the run from the distributions of sizes and gaps."""
+    """Offered load of a class of other users, estimated before the run from the distributions of sizes and gaps."""
 
     name: str
     direction: str
     files_per_s: float
     offered_bps: float
     load: float
-    """Airtime of the files that arrive in one second, each alone on its link. From a load of 1 on, queues grow."""
+    """Airtime in s of files arriving per second in a cell, each alone on its link; at 1 and above, queues grow."""
 
 
 HOST_S = {"tdma": 2e-5}
@@ -273,7 +274,7 @@ OTHER_HOST_S = 1e-4
 
 
 def crowds(outlook: Outlook) -> Iterator[Crowd]:
-    """The loads of those classes of other users whose file arrivals are drawn from a distribution."""
+    """Yield the loads of the classes of other users whose file arrivals are drawn from a distribution."""
     scenario, data_dir = outlook.scenario, data_folder(outlook.data_dir)
     streams, network, devices = scenario.streams, scenario.network, scenario.devices
     wire_bit = network.overhead.wire_bit
@@ -296,14 +297,14 @@ def crowds(outlook: Outlook) -> Iterator[Crowd]:
 
 @dataclass(frozen=True)
 class Needed:
-    """Minimum requirement on links of one direction for any transmission."""
+    """Minimum requirement that a link in one direction must meet to carry any data."""
 
     sinr: float
     """Minimum linear SINR of a fading block for a transmission."""
     by_rate: bool
     """True if the rate model of the channel sets the minimum SINR; False if the access scheme does."""
     fading: Fading
-    """Combined fading of all antennas of the receiver."""
+    """Fading of the combined signal of all antennas of the receiver."""
 
     @classmethod
     def by(cls, scenario: Scenario, way: Uplink) -> Needed:
@@ -319,7 +320,7 @@ class Needed:
         return "the rate law" if self.by_rate else "the threshold of the access scheme"
 
     def mean_snr(self, in_sight: Mask) -> Array:
-        """Linear mean SNR [links] below which a link, with or without line of sight, never carries a bit."""
+        """Return the mean SNR [links] below which a link, with or without line of sight, never carries a bit."""
         return self.sinr / np.where(in_sight, self.fading.peak(True), self.fading.peak(False))
 
 
@@ -342,8 +343,9 @@ def unaffordable(outlook: Outlook) -> Iterator[Problem]:
 def unreachable(outlook: Outlook) -> Iterator[Problem]:
     """Find directions in which no device can ever deliver a message.
 
-    In such a direction, even the best of 10^8 fading blocks does not raise the SNR of any device, at its initial
-    position, to the minimum SINR of rate model and access scheme. Recorded rates are ignored, so that no file is read.
+    In such a direction, even the best of 10^8 fading blocks does not raise the SNR of any device at its initial
+    position to the minimum SINR that the rate model and the access scheme require. Recorded rates are ignored, so that
+    no file is read.
     """
     network = outlook.scenario.network
     for way, links in zip((network.uplink, network.downlink), outlook.links, strict=True):
@@ -359,7 +361,7 @@ def unreachable(outlook: Outlook) -> Iterator[Problem]:
 
 
 def expected_s(scenario: Scenario, way: Uplink, links: AtStart, size_bit: int) -> Array:
-    """Expected duration [devices] in s of a message, sent alone in the band at the mean rate of the device's link."""
+    """Return the expected duration [devices] in s of a message sent alone in the band at the link's mean rate."""
     channel = scenario.channel
     reception = scenario.network.reception if way.DIRECTION == "uplink" else ONE_ANTENNA
     law = channel.medium_rate(reception.branches(1))

@@ -1,6 +1,6 @@
 """Plausibility checks of devices, radios and messages; bounds and their sources are in `plausibility.csv`.
 
-The checks cover settings, and the links at the start of up to a million devices (as arrays).
+The checks cover the settings and the initial links, computed as arrays for up to a million devices.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Bound(NamedTuple):
         return too_low or (self.high is not None and value > self.high)
 
     def judge(self, path: tuple[str, ...], value: float, got: str = "") -> Iterator[Problem]:
-        """Yield the key path and a sentence if a value is out of range; `got` is text to append to the value."""
+        """Yield the key path and a sentence if a value is out of range; the sentence has `got` after the value."""
         if self.excludes(value):
             value_text = f"{amount(value, self.unit)}{got}"
             yield path, f"is not plausible, got {value_text}; {self.what}: {self.reach} ({self.cited})"
@@ -96,7 +96,7 @@ _FLOAT_BYTE = 4
 
 
 def computing(outlook: Outlook) -> Iterator[Problem]:
-    """Check clock frequencies, speeds and powers; if clock and speed are plausible, also check power per speed."""
+    """Check clock frequencies, speeds and idle powers; if clock and speed are plausible, also the computing power."""
     scenario, devices = outlook.scenario, outlook.scenario.devices
     # the speed of each device, or the median speed
     given = getattr(devices.speed, "flop_per_s", None) or getattr(devices.speed, "median_flop_per_s", None) or ()
@@ -173,7 +173,7 @@ def memory(outlook: Outlook) -> Iterator[Problem]:
 
 
 def radiated(outlook: Outlook) -> Iterator[Problem]:
-    """Check the radiated powers of devices and base stations against the rules of the band, and their profiles."""
+    """Check the radiated powers of devices and base stations against the limits of the band and of their profiles."""
     channel = outlook.scenario.channel
     exempt = next((name for low, high, name in _LICENCE_EXEMPT if low <= channel.carrier_hz <= high), None)
     beams = " above 24 GHz" if channel.carrier_hz >= _FR2_HZ else ""
@@ -213,7 +213,7 @@ def power_while_sending(outlook: Outlook) -> Iterator[Problem]:
 
 
 def width(outlook: Outlook) -> Iterator[Problem]:
-    """Check the bandwidth against the narrowest and widest bands that exist around the carrier frequency."""
+    """Check the bandwidth against the narrowest and widest channels that exist around the carrier frequency."""
     carrier_hz, bandwidth_hz = outlook.scenario.channel.carrier_hz, outlook.scenario.channel.bandwidth_hz
     above = "width above 7 GHz" if carrier_hz <= _FR2_TOP_HZ else "width above 52 GHz"
     name = next((name for top_hz, name in _WIDTH_TO_HZ if carrier_hz <= top_hz), above)
@@ -250,7 +250,7 @@ def strong_links(outlook: Outlook) -> Iterator[Problem]:
 
 
 def slots(outlook: Outlook) -> Iterator[Problem]:
-    """Find uploads that take less than a slot, for the median device alone in the band at its mean rate."""
+    """Find uploads that take less than a slot if the median device is alone in the band and sends at its mean rate."""
     scenario, size_bit = outlook.scenario, outlook.cost.upload_bit
     channel, uplink = scenario.channel, scenario.network.uplink
     if size_bit is None or uplink.trace is not None or uplink.access.only_sums:

@@ -1,4 +1,4 @@
-"""Runs one scenario and keeps its records, in memory or in a run folder, even if the run fails or is interrupted."""
+"""Runs one scenario and records the run, in memory or in a run folder, even if the run fails or is interrupted."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ def play(
 
     The folder is created only after all parts have been built. The folder records how the run ended: done, diverged,
     interrupted or failed. After an interruption or failure, the records so far are written before the exception
-    propagates. The same call later reads the learned values from the folder, and computes only missing values.
+    propagates. If the call is repeated later, it reads the learned values from the folder and computes only missing
+    values.
 
     Args:
         name: the scenario's name, for the records.
@@ -76,10 +77,10 @@ def play(
         force: whether to replace an existing run in the folder, once the new run is done or has diverged; until then
             the new run is in the sub-folder `unfinished`.
         keep_model: whether to return the final model, and to save a global model as `model.pt` in the folder.
-        on_round: function that is called at the end of every round.
+        on_round: function that is called with the federation at the end of every round.
         track: the trackers of the run.
         study: name and folder of the study that the run belongs to, for trackers.
-        store: the shared folder of learned values; None for the folder in the user's cache.
+        store: the folder of learned values that runs share; None for the folder in the user's cache.
     """
     started, host = time.perf_counter(), HostTime()
     facts = {"name": name, "seed": scenario.seed, "timing_only": timing_only}
@@ -118,7 +119,7 @@ def play(
 
 
 def _remember(fed: Federation, scenario: Scenario, own: Path | None, store: Path | None) -> list[Saver]:
-    """Make a run read learned values from its own folder and the shared store, and write new values to both."""
+    """Let a run read learned values from its own folder and the shared store, and write new values to both."""
     if scenario.algorithm.own_learning:
         LOG.info("learning is not shared: %s has its own learning", scenario.algorithm.kind)
         return []
@@ -140,7 +141,7 @@ def _remember(fed: Federation, scenario: Scenario, own: Path | None, store: Path
 
 
 MOST_TRIED_BYTE, MOST_TRIED_DEVICES = 1e9, 20_000
-"""Maximum memory in bytes and maximum number of devices of a scenario that `tried` runs, within seconds."""
+"""Maximum memory in bytes and maximum number of devices of a scenario that `tried` runs, to take only seconds."""
 
 
 def tried(outlook: Outlook) -> str:
@@ -168,7 +169,7 @@ def tried(outlook: Outlook) -> str:
 
 
 def describe(fed: Federation, scenario: Scenario, data_dir: Path | str | None) -> None:
-    """Record the positions of the devices until now, for report pages and traces."""
+    """Record where the devices have been so far, for report pages and traces."""
     fed.ledger.described[SCENE] = scene(scenario, fed.network, fed.clock.now_s, data_dir).frame
     if fed.network.gains is not None:
         fed.ledger.described[GROUND] = partial(ground, fed.network.gains)

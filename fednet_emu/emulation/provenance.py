@@ -53,7 +53,7 @@ def plugins(scenario: Scenario) -> dict[str, str]:
 
 
 def dependencies(scenario_text: str, origin: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the learned values depend on: two runs with equal dependencies compute equal values.
+    """Return the dependencies of the learned values: two runs with equal dependencies learn the same values.
 
     `scenario_text` is the resolved scenario with its seed, and `origin` is the result of `provenance`.
     """
@@ -67,7 +67,7 @@ def dependencies(scenario_text: str, origin: Mapping[str, Any]) -> dict[str, Any
 
 
 def learning_head(scenario: Scenario, task: LearningTask, speller: Speller) -> dict[str, str]:
-    """Return all inputs of a run's learning, by name, each as a hash or a version.
+    """Return all inputs on which the learning of a run depends, by name, each as a hash or a version.
 
     Raises:
         Unwritable: the model, or the source of the data, is defined in a script or a notebook.
@@ -94,7 +94,7 @@ def learning_head(scenario: Scenario, task: LearningTask, speller: Speller) -> d
 
 
 def _checksums(files: Read) -> dict[str, str]:
-    """Checksums of data files by name, cached with size and modification time of the files."""
+    """Return the checksums of data files by name, cached until size or modification time of a file change."""
     found, folder = {}, cache_folder()
     notes = None if folder is None else folder.parent / "checksums.json"
     known: dict[str, list[Any]] = {}
@@ -140,7 +140,7 @@ def _cpu() -> str:
 
 
 def _loaded() -> dict[str, str]:
-    """Versions of those packages that take part in computations only if a run imports them."""
+    """Return the versions of optional packages that are imported, because only those take part in computations."""
     return {name: version(name) for name in ("torchvision", "transformers") if name in sys.modules}
 
 
@@ -199,7 +199,7 @@ def _app(algorithm: Algorithm) -> dict[str, str]:
 
 
 def _origin(path: str, packages: Mapping[str, Sequence[str]]) -> str:
-    """Return packages and versions of a class, or the checksum of its file; `packages` maps modules to packages."""
+    """Return package and version of a class, else its file's checksum; `packages` maps modules to packages."""
     module = path.partition(":")[0]
     if found := packages.get(module.partition(".")[0]):
         return ", ".join(f"{package} {version(package)}" for package in dict.fromkeys(found))

@@ -1,4 +1,4 @@
-"""Writing of a run's records, however the run ends, as far as the disk has space."""
+"""Writing of a run's records, however the run ends, as far as there is disk space."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LOG = logging.getLogger("fednet_emu")
 
 SUMMARY = "summary.json"
 APPROXIMATE = "events depend on learnt numbers: a timing-only run, which takes nominal ones, is an approximation"
-"""Note that is printed or logged before a run whose events depend on learned values."""
+"""Note to the user before a run whose events depend on learned values."""
 
 
 def _carbon(scenario: Scenario, summary: Mapping[str, Any]) -> dict[str, float]:
@@ -58,10 +58,10 @@ def recorded(
     *,
     measured: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Write all records of the run inside the `with` block, however the run ends, and fill in its summary.
+    """Context manager around a run: at the end, however it ends, write all records and fill in the summary.
 
-    `savers` store learned values; the caller may extend the list inside the block. `measured` marks a run of real
-    programs, which has no event digest and no check for divergence, and whose interrupted messages lose their turn.
+    `savers` store learned values; the caller may extend the list inside the block. `measured` is True for a run of real
+    programs: it has no event digest and no check for divergence, and an interrupted message loses its turn.
 
     Raises:
         DataError: not all records of the ended run can be written; the status is then `failed`.
@@ -139,7 +139,7 @@ class _Books:
         folder = self._folder
         if folder is None:
             return
-        for _ in range(2):  # again, with the status `failed`, after an error of the first attempt
+        for _ in range(2):  # second attempt with the status `failed`, if the first attempt had an error
             before = self.problem
             if before is not None and summary["status"] in FINISHED:
                 summary["status"] = "failed"
@@ -196,10 +196,10 @@ def totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str, 
 
 
 def _energies(ledger: Ledger) -> dict[str, float | None]:
-    """Energy of the whole network and its parts in J; `compute_j` is None if the energy model of a device is unknown.
+    """Energies in J of the whole network and its parts; `compute_j` is None if a device's energy model is unknown.
 
-    `idle_j` is the idle energy of the devices, and `waiting_j` its part in times without any activity. The energies of
-    transmission, reception and computation come on top of the idle energy.
+    `idle_j` is the idle energy of the devices, and `waiting_j` the part of it in times without any activity. The
+    energies of transmission, reception and computation are counted in addition to the idle energy.
     """
     devices = {name: ledger.energies.column(name)[:-1] for name in EnergyRow._fields[1:]}
     station_j = sum(float(ledger.energies.column(name)[-1]) for name in ("sending_j", "idle_j"))
@@ -236,7 +236,7 @@ def _laws(fed: Federation, ledger: Ledger) -> dict[str, str]:
 
 
 def _privacy(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str, float | None]:
-    """Privacy guarantee after the rounds so far, empty if there is none; an infinite epsilon becomes None."""
+    """Privacy guarantee after the completed rounds, empty without one; an infinite epsilon becomes None."""
     bound, algorithm = scenario.privacy(fed.round), scenario.algorithm
     found = {} if bound is None else {"epsilon": bound.epsilon, "delta": bound.delta}
     if isinstance(algorithm, LocalTraining) and not measured:
@@ -293,7 +293,7 @@ MOST_PLACES = 200_000
 
 
 def scene(scenario: Scenario, network: Network, until_s: float, data_dir: Path | str | None = None) -> Scene:
-    """Sample positions, links and hardware of a network at times from 0 to `until_s`, whatever the current time is."""
+    """Return hardware, and positions and links sampled from 0 to `until_s`, whatever the current time is."""
     streams, devices = scenario.streams, scenario.devices.count
     count = max(2, min(MOST_TIMES, MOST_PLACES // devices)) if network.changes and until_s > 0 else 1
     times_s = np.linspace(0.0, until_s, count) if count > 1 else np.zeros(1)
@@ -311,7 +311,7 @@ MOST_GROUND = 40_000
 
 
 def ground(gains: Gains) -> pd.DataFrame:
-    """Return the table `ground`: gain in dB of the best station at the points of a grid; large grids are thinned."""
+    """Return the table `ground`: the best station's gain in dB at the points of a grid; large grids are thinned."""
     every = max(1, math.ceil(math.sqrt(gains.gain_db[0].size / MOST_GROUND)))
     best_db = gains.gain_db.max(axis=0)[::every, ::every]
     x_m, y_m = np.meshgrid(gains.x_m[::every], gains.y_m[::every], indexing="ij")

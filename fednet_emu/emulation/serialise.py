@@ -1,4 +1,4 @@
-"""Conversion of values to tensors and JSON, and back: tensors, arrays, numbers, texts, records and containers of these.
+"""Conversion of tensors, arrays, numbers, texts, records and containers of these to JSON with tensors, and back.
 
 Reading runs no code: no pickle, no constructor, no import. A record (named tuple or dataclass) is restored from its
 fields only, and only if its class is already loaded.
@@ -24,7 +24,7 @@ _AS_THEY_ARE = (type(None), bool, int, float, str)
 
 
 class NotPlain(TypeError):  # noqa: N818  (a property of the value)
-    """A value of this kind cannot be written; the text names the kind."""
+    """A value cannot be written because of its kind, which the text names."""
 
 
 class Writer:
@@ -57,10 +57,10 @@ class Writer:
         return ["record", _name(kind), *map(self.plain, _fields(value))]
 
     def small(self, value: Any, most_byte: float) -> Any:
-        """Return the JSON form of a value if its new tensors have at most `most_byte` together, else store no tensor.
+        """Return the JSON form (as `plain`) of a value whose new tensors have at most `most_byte` bytes in total.
 
         Raises:
-            NotPlain: the new tensors are larger, or the value has no JSON form, as in `plain`.
+            NotPlain: the new tensors are larger, or the value has no JSON form; no tensor of the value is then stored.
         """
         before, self._room_byte = len(self._held), most_byte
         try:
@@ -98,7 +98,7 @@ class Writer:
         return self._names[id(value)]
 
     def _unshared(self, tensor: Tensor) -> Tensor:
-        """Return the tensor; copied if it shares memory with another tensor, which safetensors cannot write."""
+        """Return the tensor, or a copy if it shares memory with another one, which safetensors cannot write."""
         storage = tensor.untyped_storage()
         if storage.nbytes() != tensor.nbytes or storage.data_ptr() in self._memory:
             return tensor.clone()
@@ -120,14 +120,14 @@ def unpacked(body: bytes) -> tuple[Any, dict[str, Tensor]]:
 
 
 class Reader:
-    """Converts the JSON of a `Writer` back to values; each tensor gets memory of its own."""
+    """Converts the JSON of a `Writer` back to values, whose tensors share no memory."""
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
         self._tensors = tensors
         self._made: dict[str, Any] = {}
 
     def value(self, plain: Any) -> Any:
-        """Return the value of the JSON form `plain`.
+        """Return the value whose JSON form is `plain`.
 
         Raises:
             ValueError: the kind of the value is unknown, or the class of a record is not loaded.

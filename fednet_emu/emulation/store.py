@@ -1,14 +1,16 @@
-"""The store of learning programs (the learning operations of runs): read values, such as scores, and snapshots.
+"""The store of learned values, from which later runs with the same learning operations continue instead of training.
 
-An entry of the store is a file without code. Its first line has `fednet_emu learning`, the version of the format, and a
-hash of all following bytes. A safetensors file follows, whose tensor `content` is JSON and contains the entry's name.
-Entries never change. An entry is written under another name and then renamed, so that any number of runs may write to a
-folder. A damaged, truncated or misplaced entry counts as missing.
+A learning program is the sequence of a run's learning operations. An entry of the store is a file without code. Its
+first line has `fednet_emu learning`, the version of the format, and a hash of all following bytes. A safetensors file
+follows, whose tensor `content` is JSON and contains the entry's name. Entries never change. An entry is written under a
+temporary name and then renamed, so that any number of runs may write to a folder. A damaged, truncated or misplaced
+entry counts as missing.
 
 A folder of entries has a sub-folder for each head (data, model, seed, software and host). A file `*.known` has the
-values that were read in about a second of host time, and rolling digests of wavefronts that the run has passed. A file
-`*.snapshot` has the live values of the deferred graph. A file `*.reply` has values of an algorithm with its own
-learning.
+computed values, such as scores, that the run has read during about a second of host time. It also has the rolling
+digests (hashes of all learning operations so far) of the training wavefronts that the run has passed. A file
+`*.snapshot` has the values in the deferred graph that are still needed. A file `*.reply` has values of an algorithm
+with its own learning.
 """
 
 from __future__ import annotations
@@ -40,15 +42,15 @@ LOG = logging.getLogger("fednet_emu")
 MAGIC, FORMAT = b"fednet_emu learning", b"3"
 KNOWN, SNAPSHOT, REPLY, HEAD = ".known", ".snapshot", ".reply", "head.json"
 CHAPTER_S = 1.0
-"""Minimum host time in s between two files of read values."""
+"""Minimum host time in s between two writes of files `*.known`."""
 MOST_BYTE = 1_000_000
-"""Maximum size in bytes of a read value that is stored."""
+"""Maximum size in bytes of the tensors of a value that is stored in a file `*.known`."""
 MOST_SNAPSHOTS = 16
-"""Maximum number of shared snapshots of one run; above the maximum, every second snapshot is removed."""
+"""Maximum number of shared snapshots of one run; when there are more, every second one is removed."""
 LARGEST_BYTE = 2**36
-"""Maximum size in bytes of an entry that is read."""
+"""Maximum size in bytes of an entry; larger entries are not read."""
 MOST_HEADS = 100
-"""Maximum number of heads that are compared to explain why no values are shared."""
+"""Maximum number of heads (inputs of other runs) that are compared to explain why no values can be reused."""
 
 
 class Refused(ValueError):  # noqa: N818  (states what happens to the entry)
@@ -62,7 +64,7 @@ def to_bytes(name: str, content: Any, tensors: dict[str, Tensor]) -> bytes:
 
 
 def from_bytes(name: str, data: bytes) -> tuple[Any, dict[str, Tensor]]:
-    """Return the arguments `content` and `tensors` with which `to_bytes` made `data`.
+    """Return the content and the tensors of an entry's file `data`, which `to_bytes` has made.
 
     Raises:
         Refused: the data are damaged, of another format, or of an entry with another name.
@@ -82,7 +84,7 @@ def from_bytes(name: str, data: bytes) -> tuple[Any, dict[str, Tensor]]:
 
 
 def read_entry(path: Path) -> tuple[Any, dict[str, Tensor]]:
-    """Return content and tensors of an entry, and mark the entry as used.
+    """Return the content and the tensors of an entry, and update the time of its last use.
 
     Raises:
         Refused: the entry cannot be used.
@@ -102,13 +104,13 @@ def _hash(body: bytes) -> bytes:
 
 
 class Head(NamedTuple):
-    """The inputs of a learning program (data, model, seed, software, host), by name, as hashes or versions."""
+    """The inputs of a run's learning (data, model, seed, software, host), by name, as hashes or versions."""
 
     items: Mapping[str, str]
 
     @property
     def digest(self) -> bytes:
-        """Hash of all inputs of the learning program."""
+        """Hash of all inputs."""
         return blake2b(json.dumps(dict(self.items), sort_keys=True).encode(), digest_size=16).digest()
 
 
@@ -124,15 +126,15 @@ def is_own(path: Path, *, folder: bool = False) -> bool:
 
 @final
 class Shelf:
-    """The known values of the learning programs with one head, in the folder of a run and in a shared folder.
+    """The stored values of learning programs with the same head (inputs), in the run's folder and a shared folder.
 
     Args:
-        own: the folder of the run's own entries, until the run is finished; None for no such folder.
-        shared: the folder that all runs read and write; None for no such folder.
-        head: the inputs of the learning programs.
+        own: the folder of the run's own entries, which is used until the run is finished; None for no such folder.
+        shared: the folder whose entries all runs read and write; None for no such folder.
+        head: the inputs of the run's learning.
 
     Attributes:
-        passed: rolling digests of wavefronts that an earlier run has passed.
+        passed: rolling digests of the wavefronts that earlier runs have passed.
         snapshots: the snapshot files of earlier runs, by rolling digest.
     """
 
@@ -172,7 +174,7 @@ class Shelf:
                 self._entries.update((bytes.fromhex(key), (plain, tensors)) for key, plain in content["read"])
 
     def _load(self, path: Path) -> Any:
-        """The content of an entry; None if the entry cannot be used, with a warning for the first such entry."""
+        """Return content and tensors of an entry; None if it is unusable, with a warning for the first such entry."""
         if not os.path.lexists(path):
             return None
         try:
@@ -187,7 +189,7 @@ class Shelf:
     # ---- reading -----------------------------------------------------------------------------------------------------
 
     def get(self, key: bytes) -> Any:
-        """The value that was read under `key`; a `KeyError` if the value is unknown."""
+        """Return the stored value of `key`; raise a `KeyError` if no value is stored."""
         plain, tensors = self._entries[key]
         try:
             return Reader(dict(tensors)).value(plain)
@@ -195,18 +197,18 @@ class Shelf:
             raise KeyError(key) from None
 
     def put(self, key: bytes, value: Any) -> None:
-        """Store a value that was read under `key`, if the value can be serialised and is small."""
+        """Store the computed value of `key` at the next write, if the value can be serialised and is small."""
         self._read.append((key, value))
         self._write_in_time()
 
     def note(self, rolling: bytes) -> None:
-        """Record that the run has passed the rolling digest `rolling` of a wavefront."""
+        """Record that the run has passed the wavefront with the rolling digest `rolling`."""
         if rolling not in self.passed:
             self._noted.append(rolling.hex())
             self._write_in_time()
 
     def load(self, rolling: bytes) -> dict[bytes, Any]:
-        """The values of a snapshot, by the digests of their graph nodes; empty if the snapshot cannot be used."""
+        """Return the values of a snapshot by the digests of their graph nodes; empty if the snapshot cannot be used."""
         found = self._load(self.snapshots.pop(rolling))
         if found is None:
             return {}
@@ -221,7 +223,7 @@ class Shelf:
         return values
 
     def part_ways(self, name: str) -> None:
-        """Stop writing to the shared folder because of `name`, after writing the values so far."""
+        """Write the values so far, then stop writing to the shared folder; `name` is the reason."""
         self.write()
         self._ended = name
 
@@ -241,7 +243,7 @@ class Shelf:
             self.write()
 
     def write(self) -> None:
-        """Write all values that were read since the latest write.
+        """Write all values and digests recorded since the latest write.
 
         Raises:
             DataError: the folder of the run cannot be written to.
@@ -263,7 +265,7 @@ class Shelf:
             self._put(named.hexdigest() + KNOWN, content, writer.tensors)
 
     def keep(self, rolling: bytes, values: Mapping[bytes, Any]) -> None:
-        """Store a snapshot of graph values at a rolling digest; it replaces earlier snapshots in the run's folder.
+        """Store a snapshot of graph values under a rolling digest, in place of earlier ones in the run's folder.
 
         Raises:
             NotPlain: a value cannot be stored without code.
@@ -340,7 +342,7 @@ def _text(error: Exception) -> str:
 COST = 1 / 64
 """Maximum share of the run's host time that writing snapshots may take."""
 LAST_BYTE = 2**26
-"""Maximum size in bytes of the last snapshot of a run that is written regardless of `COST`."""
+"""Maximum size in bytes of a run's last snapshot at which it is written regardless of `COST`."""
 SLOWEST_BYTE_PER_S = 100e6
 """Assumed writing speed in bytes per second before the first snapshot."""
 
@@ -360,7 +362,7 @@ class Saver:
         self._over, self._plain = False, True
 
     def __call__(self, fed: Federation) -> None:
-        """Save a snapshot if the last one is old enough."""
+        """Save a snapshot if the last snapshot is at least `every_s` old and `COST` allows it."""
         if self._every_s is not None and time.monotonic() - self._saved >= self._every_s:
             self.save_cheaply(fed)
 
@@ -371,10 +373,10 @@ class Saver:
             self.save(fed)
 
     def save(self, fed: Federation) -> None:
-        """Write the values that were read, and save a snapshot if possible.
+        """Write the recorded values, and save a snapshot if possible.
 
-        No snapshot is saved during a computation or a sum. Before the end of the run, no snapshot is saved without an
-        interval (`every_s`), or while the graph has deferred values.
+        No snapshot is saved during a computation or a sum. Before the end of the run, snapshots are saved only if an
+        interval (`every_s`) is given and the graph has no postponed values.
 
         Raises:
             DataError: values or snapshot cannot be written.
@@ -410,7 +412,7 @@ class Saver:
 
 @final
 class Replies(Kept):
-    """Values by key of an algorithm with its own learning, each written at once to a file in the run's folder."""
+    """Values by key of an algorithm with its own learning, each written immediately to a file in the run's folder."""
 
     def __init__(self, folder: Path, head: Head) -> None:
         self._folder, self._head = folder / head.digest.hex(), head
@@ -440,7 +442,7 @@ VARIABLE, LIMIT, MOST = "FEDNET_CACHE", "limit.txt", 2_000_000_000
 
 
 def cache_folder() -> Path | None:
-    """Folder shared by all runs: FEDNET_CACHE, or the user's cache if FEDNET_CACHE is unset; None if it is empty."""
+    """Folder shared by all runs: FEDNET_CACHE, or the user's cache if unset; None if FEDNET_CACHE is empty."""
     named = os.environ.get(VARIABLE)
     if named is None:
         return user_cache_path("fednet_emu", appauthor=False) / "learning"
@@ -470,7 +472,7 @@ def set_limit(folder: Path, most_byte: int) -> None:
 
 
 def differing(folder: Path, head: Head) -> str:
-    """Name of the first item that differs between `head` and the most similar head in a folder; empty if none."""
+    """Name of the first input that differs between `head` and the most similar head in a folder; empty if none."""
     found: list[list[str]] = []
     for path in sorted(folder.glob(f"*/{HEAD}"))[:MOST_HEADS]:
         with suppress(OSError, ValueError, AttributeError):

@@ -1,4 +1,4 @@
-"""The interface for algorithms: devices, links, training, deferred values, gathering, evaluation and inboxes."""
+"""The interface for algorithms: devices, links, training, deferred values, evaluation and inboxes."""
 
 from fednet_emu.devices.processors import Computation, Work
 from fednet_emu.federation.cohort import CohortSize, cohort_size

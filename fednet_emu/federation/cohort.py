@@ -18,13 +18,13 @@ from fednet_emu.kernel.clock import COLLECT, FOREVER_NS, Clock
 from fednet_emu.kernel.events import Completion
 
 MOST_LOOKS = 10_000
-"""Maximum number of successive instants at which a device could have returned but none has. A deadlock is then assumed,
-for example because batteries are empty whenever their devices could be reached.
+"""Maximum number of successive times at which a device could have returned but no device did. After that many times,
+the run is assumed to be deadlocked, for example because all batteries are empty whenever the devices are in reach.
 """
 
 
 def _count_or_share(size: Any) -> int | float:
-    """Return `size` as an int of at least 1 (number of devices) or a float in (0, 1.0] (share), else a `ValueError`."""
+    """Return `size` as an int (number of devices) or float (share); raise a `ValueError` if it is out of range."""
     size = size.item() if isinstance(size, np.generic) else size
     if (type(size) is int and size >= 1) or (isinstance(size, float) and 0.0 < size <= 1.0):
         return size
@@ -41,7 +41,7 @@ def _a_number(size: Any) -> int | float:
 
 
 CohortSize = Annotated[Annotated[int, Field(gt=0)] | Annotated[float, Field(gt=0, le=1)], BeforeValidator(_a_number)]
-"""An int is a number of devices; a float is a share of all devices, above 0 and up to 1.0."""
+"""Size of a cohort: an int is a number of devices; a float is a share of all devices, above 0 and up to 1.0."""
 
 
 def cohort_size(cohort: int | float, count: int, where: str = "cohort") -> int:
@@ -58,13 +58,14 @@ def cohort_size(cohort: int | float, count: int, where: str = "cohort") -> int:
 
 
 class Cohort(Completion):
-    """Event whose value is a list of up to `size` devices, drawn uniformly among the present ones and sorted by index.
+    """Event whose value is a list of up to `size` present devices, drawn uniformly and sorted by index.
 
-    The event triggers immediately or, if all devices are absent, when a device returns. `view` makes a device from its
-    index. `rng` makes the random generator; it is called only to draw, as making a generator takes as long as drawing.
+    The event triggers immediately or, if all devices are absent, when a device returns. `view` returns the device with
+    an index. `rng` makes the random generator; it is called only if a draw is needed, because making a generator takes
+    as long as drawing.
 
     Raises:
-        Deadlock: no device was present at `MOST_LOOKS` instants at which one could have returned.
+        Deadlock: no device was present at any of `MOST_LOOKS` successive times at which a device could have returned.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Cohort(Completion):
             self._clock.call_at(returns_ns, self._look, COLLECT)
 
     def describe(self) -> str:
-        """Text for deadlock errors, with the number of absent devices whose empty battery nothing charges."""
+        """Describe the event for deadlock errors, with the number of devices whose empty battery never charges."""
         batteries = self._presence.batteries
         stranded = 0 if batteries is None else batteries.stranded()
         why = f", {stranded} of them with an empty battery that nothing charges" if stranded else ""
@@ -102,7 +103,7 @@ class Cohort(Completion):
 
 
 def draw(present: IntArray, size: int, rng: np.random.Generator) -> list[int]:
-    """Draw up to `size` of the device indices `present`, in increasing order; each subset is equally likely."""
+    """Draw up to `size` of the device indices `present`, and sort them; all subsets of this size are equally likely."""
     drawn = present if size >= len(present) else present[np.sort(rng.choice(len(present), size, replace=False))]
     numbers: list[int] = drawn.tolist()
     return numbers

@@ -18,18 +18,18 @@ from fednet_emu.learning.models.losses import PerSampleLoss
 from fednet_emu.records.ledger import device_label
 
 Fed = Any
-"""The type `Federation`, whose module imports this module."""
+"""The type `Federation`, not imported here because its module imports this module."""
 
 Statistic = Literal["loss", "square", "samples"]
 """A training statistic that a device sends on request.
 
-loss: mean loss of the training steps. square: mean squared loss of the samples, over all steps, each before its step.
-samples: number of different samples in all steps.
+loss: mean loss over the training steps. square: mean over all training steps of the squared loss of each sample in the
+batch, measured before the step. samples: number of different samples used in all steps.
 """
 
 
 class Terms(TypedDict, total=False):
-    """Keywords of `Device.train` and `Device.training`, in addition to the model, the plan and the key.
+    """Keyword arguments of `Device.train` and `Device.training`, which change the samples or the local objective.
 
     The direction of a step is scale * grad f(w) + linear + prox * (w - anchor) + l1 * sign(w), where f is the mean loss
     of a batch.
@@ -42,14 +42,15 @@ class Terms(TypedDict, total=False):
         difference: whether the result is the trained parameters minus w, so that neither vector is kept in memory. For
             running statistics, as in batch norm, the result has their values after training.
         scale: factor of the gradient of the loss.
-        linear: gradient [P] of an added linear term, a deferred value.
-        drift: vector [P] that each step adds after the optimizer, times -lr, without momentum and clipping.
-        prox: factor of the proximal term.
-        anchor: model of the proximal term; None for w.
+        linear: gradient [P], a deferred value, of a linear term that is added to the objective.
+        drift: vector [P]; each step adds -lr times this vector after the optimizer, without momentum or clipping.
+        prox: factor of the proximal term, which keeps the parameters near `anchor`.
+        anchor: model from which the proximal term measures distances; None for w.
         l1: weight of the sum of the absolute values of the parameters.
         loss: function from outputs [B, ...] and targets [B, ...] to the loss [B] of each sample.
         augment: augmentation of the inputs of a batch.
-        mask: factors [P] of the whole step; 0 freezes a parameter. Jobs with equal masks share one tensor object.
+        mask: factors [P] by which the whole step is multiplied; 0 freezes a parameter. Jobs with equal masks share one
+            tensor object.
         targets: deferred targets [n, ...] for `loss`, one for each sample.
         base: deferred frozen weights to which adapters are added.
     """
@@ -77,7 +78,7 @@ _VALUES = frozenset({"linear", "drift", "anchor", "targets", "base"})
 
 
 def check_training(w: Any, plan: Any, terms: Mapping[str, Any]) -> None:
-    """Raise an `AlgorithmError` for invalid arguments of `Device.train`."""
+    """Check the arguments of `Device.train`; an invalid one raises an `AlgorithmError`."""
     if type(w) is not Deferred:
         what = f"starts from a model, got {w!r}"
         raise AlgorithmError("k.train", what, "look at `lost` before using a payload, and give a value of `fed.defer`")
@@ -95,7 +96,7 @@ def check_training(w: Any, plan: Any, terms: Mapping[str, Any]) -> None:
 
 
 class Invitation(NamedTuple):
-    """The exchange in which a device takes part.
+    """Facts about an exchange that a participating device can read.
 
     Attributes:
         cohort: all devices of the exchange.
@@ -146,12 +147,12 @@ class Device:
 
     @property
     def expected_rate_bps(self) -> float:
-        """Uplink rate in bit/s of the device alone in the band, at its current mean SNR, without future fading."""
+        """Uplink rate in bit/s if the device were alone in the band, at its current mean SNR and without fading."""
         return float(self._federation.network.expected_uplink_bps(self.index))
 
     @property
     def expected_downlink_rate_bps(self) -> float:
-        """Downlink rate in bit/s from the server to this device, with the definition of `expected_rate_bps`."""
+        """Downlink rate in bit/s from the server to this device, defined like `expected_rate_bps`."""
         return float(self._federation.network.expected_downlink_bps(self.index))
 
     def train(self, w: Deferred, plan: SgdPlan, *key: Any, **terms: Unpack[Terms]) -> Computation:
@@ -165,12 +166,12 @@ class Device:
         return computation
 
     def training(self, w: Deferred, plan: SgdPlan, *key: Any, **terms: Unpack[Terms]) -> Work:
-        """Local training as work, which `compute` starts.
+        """Return local training on the device as work that has not started; pass the work to `compute` to start it.
 
         Args:
             w: the parameters to start from.
             plan: steps and batches.
-            key: name of the random stream of the batches, in addition to the device; for example the round.
+            key: name of the random stream from which the device draws its batches, for example the round.
             terms: samples, and further terms of the local objective; see `Terms`.
 
         Raises:
@@ -206,7 +207,7 @@ class Device:
 
         Args:
             w: the model.
-            key: name of the random stream of the batch, in addition to the device; for example the round.
+            key: name of the random stream from which the device draws the batch, for example the round.
             batch_size: number of samples in the batch; None for all samples.
         """
         plan = SgdPlan(lr=0.0, batch_size=batch_size, steps=1)

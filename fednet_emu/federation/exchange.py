@@ -1,4 +1,4 @@
-"""Exchanges: a message to each device of a cohort, the work of each device, and the replies. Also retries."""
+"""Exchanges, in which devices receive a message, work and reply; and retries of lost messages."""
 
 from __future__ import annotations
 
@@ -31,28 +31,30 @@ A client that has sent its reply itself returns the `Delivery`."""
 PAUSE_S = 1e-3
 """Pause in s before the second attempt; the pause doubles after each attempt."""
 PATIENCE_S = 604_800.0
-"""Timeout of retries in s: no attempt begins later than a week after the first attempt."""
+"""Timeout of retries in s: no attempt begins later than this time after the first attempt, one week."""
 
 BEYOND_REACH = "unreachable"
 """Loss reason of a link with a rate of 0. If devices do not move, every retry fails."""
 NO_CONNECTION = "connect"
 """Loss reason of a path whose delay is too long for a connection. Every retry fails."""
 LEFT = frozenset({"away", "left"})
-"""Loss reasons of an absent device, except for an empty battery."""
+"""Loss reasons that mean that a device is absent, without the reason of an empty battery."""
 GONE = LEFT | {"empty"}
-"""Loss reasons of an absent device. Retries fail until the device returns, which may never happen."""
+"""Loss reasons that mean that a device is absent. Retries fail until the device returns, which may never happen."""
 
 
 class Exchange(NamedTuple):
     """Settings of an exchange.
 
     Attributes:
-        deadline_s: maximum time in s that the server waits for replies; late devices are cancelled and left out.
+        deadline_s: maximum time in s that the server waits for replies; the work of late devices is cancelled, and
+            their replies are left out.
         retries: maximum number of immediate retries of a lost reply, if `patience_s` is None.
-        patience_s: time in s for which lost messages are sent again in both directions; None for `retries` only.
-        sums: whether the server needs only the mean of the replies, so that the network may deliver their sum.
+        patience_s: time in s during which lost messages in both directions are sent again; None if only `retries`
+            applies.
+        sums: whether the server needs only the mean of the replies, so that the network may deliver the sum alone.
         statistics: training statistics that each device sends with its reply.
-        counts: whether the devices of the exchange count as invited in the round.
+        counts: whether the exchange adds to the round's numbers of invited devices and arrived replies.
     """
 
     deadline_s: float | None = None
@@ -64,13 +66,13 @@ class Exchange(NamedTuple):
 
 
 class Arrived(list[tuple[Device, Any]]):
-    """The replies of an exchange that have arrived: (device, payload), in the order of the cohort.
+    """Sequence of the arrived replies of an exchange, as pairs (device, payload) in the order of the cohort.
 
     Attributes:
         cohort: the invited devices; the attribute `measured` of a device has the statistics that the device has sent.
         replies: the deliveries of all replies, including lost ones, in the order of the cohort.
-        sent: the message that the devices received, and started from.
-        mean: function for the weighted mean of the differences between the arrived models and a given model.
+        sent: the message that was sent to the devices.
+        mean: function that returns the weighted mean of the differences between the arrived models and a given model.
     """
 
     def __init__(
@@ -85,7 +87,7 @@ class Arrived(list[tuple[Device, Any]]):
         return [k for k, _ in self]
 
     def part(self, number: int) -> list[Any]:
-        """Return the part with index `number` of every reply, for replies with several parts."""
+        """Return the part with index `number` of every reply; each reply must have several parts."""
         return [payload[number] for _, payload in self]
 
     @property
@@ -102,7 +104,7 @@ class Arrived(list[tuple[Device, Any]]):
     def average(
         self, weighting: Literal["samples", "uniform"] | Sequence[float] = "samples", lr: float = 1.0
     ) -> Deferred:
-        """The sent model plus `lr` times the weighted mean of the differences (arrived model - sent model).
+        """Return the sent model plus `lr` times the weighted mean of the differences (arrived model - sent model).
 
         The result is the sent model, bit for bit, if no model has arrived or all arrived models equal the sent model.
         Running statistics, as in batch norm, become the weighted mean for any `lr`. The arrived models cannot be used
@@ -130,10 +132,10 @@ class Arrived(list[tuple[Device, Any]]):
 def average(
     w: Tensor, weights: Sequence[float], lr: float = 1.0, mean: MeanOf = mean_update, statistics: int = 0
 ) -> Accumulation:
-    """Move `w` [P] by `lr` times the weighted mean of the differences (model - `w`), as models arrive one by one.
+    """Return `w` [P] plus `lr` times the weighted mean of (model - `w`); the models are received one by one.
 
-    The last `statistics` entries are running statistics and move by the whole mean. Because differences are summed
-    instead of models, `w` stays bit-identical when all models equal `w`.
+    The last `statistics` entries are running statistics and change by the whole mean, without `lr`. Because differences
+    are summed instead of models, `w` stays bit-identical when all models equal `w`.
     """
     update = yield from mean(w, weights)
     return moved(w, update, lr, statistics)
@@ -175,7 +177,7 @@ def exchange(
 def _arrived(
     fed: Fed, invited: Sequence[Device], replies: Sequence[Delivery], message: Any, mean: MeanOf, how: Exchange
 ) -> Arrived:
-    """The arrived replies; if `how.counts`, invitations and arrivals are added to the counts of the round."""
+    """Return the arrived replies; if `how.counts`, count invited devices and arrived replies in the round."""
     arrived = Arrived(fed, invited, replies, message, mean)
     if how.counts:
         fed.answered(len(invited), len(arrived))
@@ -214,7 +216,7 @@ def asked(
 
 
 def resent(fed: Fed, send: Send, how: Exchange) -> Process:
-    """Send with the retries of the exchange; messages to a satellite that has set wait for its next pass."""
+    """Send a message with retries; a message to a satellite below the horizon waits for its next pass."""
     if how.patience_s is not None:
         return (yield from fed.retry(send, patience_s=how.patience_s, to_the_gone=False))
     return (yield from fed.retry(send, attempts=1 + how.retries, pause_s=0.0))
@@ -231,7 +233,7 @@ def retrying(
     moving: bool,
     presence: Presence,
 ) -> Process:
-    """The process of `Federation.retry`; `moving` is True if links change over time."""
+    """The process of `Federation.retry`; `moving` is True if devices move, so that links change over time."""
     sends = [send] if callable(send) else send
     last: list[Any] = [None] * len(sends)
     missing, made, give_up_s = list(range(len(sends))), 0, clock.now_s + patience_s
@@ -260,7 +262,7 @@ def retrying(
 
 
 def _foreseen_ns(presence: Presence, values: Sequence[Delivery | Sequence[Delivery]], now_ns: int) -> int:
-    """The earliest known return, in ns, of a device whose absence lost a message; `FOREVER_NS` if none is known."""
+    """Return the earliest known return in ns of a device that lost a message by its absence; else `FOREVER_NS`."""
     if not presence.foreseen:
         return FOREVER_NS
     lost = [delivery for value in values for delivery in _deliveries(value) if delivery.lost in LEFT]

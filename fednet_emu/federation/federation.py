@@ -1,4 +1,4 @@
-"""The federation: all operations for algorithms. Operations that take simulated time return an event to `yield`."""
+"""The federation: all operations for algorithms. Those that take simulated time return an event to `yield`."""
 
 from __future__ import annotations
 
@@ -59,12 +59,13 @@ class Federation:
         presence: times at which the devices are present.
         timing_only: whether nothing is trained or evaluated.
         observers: functions called at the end of every round, which must not change the run.
-        learner: the learning plane: training jobs, read values and scores.
-        memory: values that an algorithm keeps during the run, by name; see `state` for objects of a class.
-        kept: values that an algorithm with its own learning stores for a resumed run.
+        learner: the learning plane: training jobs, computed values and scores.
+        memory: values by name that an algorithm stores during the run; see `state` for objects of a class.
+        kept: values that an algorithm with its own learning stores, so that a resumed run can read them.
         workers: number of processes in which an algorithm with its own learning may train.
-        asks: function that counts requested transfers and computations; called with their number, by default 1.
-        outside: the decisions that the caller of `begin` takes.
+        asks: function that counts requests; its argument is the number of requested transfers and computations, 1 by
+            default.
+        outside: the questions that the caller of `begin` answers.
         orders: settings for the devices of the current round that replace the algorithm's settings.
     """
 
@@ -148,7 +149,7 @@ class Federation:
     # ---- links -------------------------------------------------------------------------------------------------------
 
     def shared(self, payload: Any) -> Shared:
-        """Mark a payload for broadcast, so that one transmission serves all devices it is sent to at the same instant.
+        """Mark a payload for broadcast: one transmission serves all devices to which it is sent at the same time.
 
         Devices receive the payload without the mark. Deferred values need no mark. Other payloads without a mark are
         sent to one device at a time.
@@ -165,7 +166,7 @@ class Federation:
         return self.links.downlink(device.index, payload, size_bit)
 
     def published(self, model: Deferred) -> Deferred:
-        """The model that devices receive in place of `model`; with compression it also replaces the server's model.
+        """Return the model that devices receive for `model`; with compression, the server also continues from it.
 
         Devices that have the previously published model then receive the compressed update, all others the whole model.
         """
@@ -208,11 +209,11 @@ class Federation:
         return exchange(self, cohort, message, client, args, Exchange(**how))
 
     def ask(self, device: Device, message: Any, client: Client, *args: Any) -> Process:
-        """An exchange with one device, which does not count as invited; the value is the `Delivery` of the reply."""
+        """Exchange with one device, which does not count as invited; the value is the reply's `Delivery`."""
         return asked(self, device, message, client, args, Exchange())
 
     def answered(self, invited: int, arrived: int) -> None:
-        """Add to the counts of invited devices and arrived replies of the current round; `exchange` also does."""
+        """Add to the current round's numbers of invited devices and arrived replies; `exchange` does so by itself."""
         self._rounds.answered(invited, arrived)
 
     def sidelink(
@@ -243,18 +244,18 @@ class Federation:
         Args:
             send: function that makes one attempt, or a sequence of functions whose attempts run in parallel. When all
                 have ended, the lost ones are sent again; the value is then the list of their values.
-            attempts: maximum number of attempts; None for no limit except `patience_s`. A device that is out of reach
-                and does not move gets one attempt.
+            attempts: maximum number of attempts; None for no limit except `patience_s`. If the device is out of reach
+                and does not move, one attempt is made.
             pause_s: pause in s between the first and the second attempt; the pause doubles each time. 0 for no pause.
             patience_s: maximum time in s from the start of the first attempt to that of the last. Default: a week.
-            to_the_gone: whether to retry when a device is away; for synchronous rounds False is better. A message to a
-                satellite that has set is always sent again at its next pass, which does not count as an attempt.
+            to_the_gone: whether to retry while the device is away; False is better in synchronous rounds. A message to
+                a satellite that has set is always sent again at its next pass, which does not count as an attempt.
         """
         how = {"to_the_gone": to_the_gone, "moving": self.network.moving}
         return retrying(self.clock, send, attempts, pause_s, patience_s, presence=self.presence, **how)
 
     def digraph(self, *name: int) -> Digraph:
-        """The current graph of sidelinks between devices; `name` is the name of the random stream, the round first.
+        """Return the current graph of sidelinks between devices; `name`, its random stream, begins with the round.
 
         Raises:
             ScenarioError: there is no sidelink topology, or an impossible one.
@@ -265,7 +266,7 @@ class Federation:
 
     @property
     def task(self) -> LearningTask:
-        """Model and samples of the run; a `RuntimeError` if the algorithm brings its own model and data."""
+        """The run's model and samples; raises a `RuntimeError` if the algorithm brings its own model and data."""
         if self._task is None:
             raise RuntimeError("task: there is none, got an algorithm that brings its own model and data; use those")
         return self._task
@@ -296,16 +297,20 @@ class Federation:
         return self.learner.zeros()
 
     def defer(self, function: Callable[..., Any], *args: Any, size: int | None = None) -> Deferred:
-        """The deferred result of a cheap pure function of deferred values; `size` scalars, by default as the first."""
+        """The deferred result of a cheap pure function of deferred values.
+
+        The result has `size` scalars, by default as many as the first value.
+        """
         return self.graph.call(function, *args, size=size)
 
     def accumulate(
         self, function: Callable[..., Accumulation], parts: Sequence[Deferred], *args: Any, size: int | None = None
     ) -> Deferred:
-        """The deferred result of a sum over parts that are computed one at a time, to save memory.
+        """The deferred result of a function that receives `parts` one by one, to save memory.
 
         `function(*args)` is a generator: each `(yield)` evaluates to the next part, and its return value is the result.
-        `size` is as for `defer`. Afterwards only further sums that are created immediately may use the parts.
+        `size` is as for `defer`. Afterwards, only further calls of `accumulate` that follow immediately may use the
+        parts.
         """
         return self.graph.accumulate(function, parts, *args, size=size)
 
@@ -350,7 +355,7 @@ class Federation:
         return gather(self.clock, processes, deadline_s, late=lambda: Delivery.given_up(self.now_s))
 
     def cancel(self, started: Started) -> None:
-        """Cancel a process as a deadline does: the result is a `Delivery` with the loss reason "deadline"."""
+        """Cancel a process; its result is then a `Delivery` with the loss reason "deadline", as after a deadline."""
         cancel(started, Delivery.given_up(self.now_s))
 
     def all_of(self, events: Iterable[Event]) -> AllOf:
@@ -358,7 +363,7 @@ class Federation:
         return AllOf(self.clock, list(events))
 
     def inbox(self) -> Inbox:
-        """A new inbox, for algorithms that act on the first arrivals."""
+        """Return a new inbox, from which an algorithm takes messages in the order of arrival."""
         return Inbox(self.clock, device_label)
 
     @property
@@ -391,7 +396,7 @@ class Federation:
             observer(self)
 
     def record(self, series: str, **values: Any) -> None:
-        """Add a row to a series of the records, by default with the current round (from 1) and the simulated time."""
+        """Add a row to a series of the records, by default with the round (from 1) and the simulated time."""
         self.ledger.record(series, **{"round": self.round + 1, "simulated_s": self.now_s} | values)
 
     def report(self, after_round: int, *, loss: float | None, accuracy: float | None) -> None:
@@ -441,7 +446,7 @@ class Federation:
         return self.latest
 
     def begin(self, algorithm: Any) -> bool:
-        """Start an algorithm and run it until its first question to the caller; False if it has ended without one.
+        """Start an algorithm and run it until its first question to the caller; return False if it asks none.
 
         Questions are those in `outside`. Raises the errors of `run`.
         """
@@ -452,7 +457,7 @@ class Federation:
 
     @property
     def question(self) -> Question:
-        """The open question of the algorithm to the caller of `begin`."""
+        """The question of the algorithm that the caller of `begin` must answer next."""
         assert self.clock.asked is not None, "a question is open"
         question: Question = self.clock.asked.question
         return question
@@ -464,7 +469,7 @@ class Federation:
         return self._advance()
 
     def decision(self, question: Question) -> Decision:
-        """Event with the answer of the caller of `begin`; the asking process must be woken last, see `Clock.ask`."""
+        """Event whose value is the answer of the caller of `begin`; see `Clock.ask` for when a process may ask."""
         return self.clock.ask(question)
 
     def _start(self, algorithm: Any) -> None:
@@ -481,7 +486,7 @@ class Federation:
 
     @contextmanager
     def _running(self) -> Iterator[None]:
-        """Close the algorithm's process on an error; add recently lost transfers to the text of a deadlock error."""
+        """Context manager: close the algorithm's process on an error; add lost transfers to a deadlock error."""
         try:
             yield
         except BaseException as error:

@@ -1,8 +1,8 @@
-"""The learning plane of a run: local training as the work of devices, reading of deferred values, and scores.
+"""The learning plane of a run: local training as work for devices, reading of computed values, and scores.
 
 An interrupted run cannot save the generators of its algorithm, but the time plane (simulated events) is cheap and
-deterministic. So a resumed run repeats the time plane from the start. It takes values from the store of its learning
-program, which is shared by all runs with the same learning operations.
+deterministic. So a resumed run repeats the time plane from the start. It takes learned values from a store. All runs
+with the same learning operations (the same learning program) share the stored values.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Evaluated(NamedTuple):
 
 
 class Kept:
-    """Plain values by key that an algorithm stores for a resumed run; this base class stores none (no run folder)."""
+    """Store of plain values by key for a resumed run; this base class, used without a run folder, stores nothing."""
 
     def get(self, key: str) -> Any:
         """Return the value that is stored under `key`, or None."""
@@ -54,7 +54,7 @@ def scored(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor) -> Metrics:
 
 @final
 class Learner:
-    """Makes the training jobs of a run, and reads their results. In a timing-only run, results have sizes, not values.
+    """Makes the training jobs of a run, and reads their results, which have no values in a timing-only run.
 
     Attributes:
         nominal: whether a nominal value has replaced a value that a timing-only run does not compute.
@@ -95,7 +95,7 @@ class Learner:
         squares: bool = False,
         **terms: Any,
     ) -> Work:
-        """Local training of a device in round t, see `Device.training`."""
+        """Return the local training of a device in round t as work, see `Device.training`."""
         model, mine = model or self._task.model, self._task.slice_of((of or device).index)
         if params.size != model.size:
             self.check(params, "k.train")
@@ -123,10 +123,10 @@ class Learner:
         terms: Mapping[str, Any],
         own: Callable[[int], Mapping[str, Any]] | None = None,
     ) -> tuple[Array, list[Deferred]]:
-        """Local training of `devices` [n] in round `t` from one model: the FLOP [n], and the trained parameters.
+        """Train `devices` [n] locally in round `t` from one model; return the FLOP [n] and the trained parameters.
 
-        The results equal those of `train` for each device in this order, with the key (t,), with `terms`, and with the
-        terms that `own` returns for the position of the device in `devices`.
+        The results equal those of calling `train` for each device in this order, with the key (t,), the `terms`, and
+        the terms that `own` returns for the device's position in `devices`.
         """
         model, n_samples, engine = self._task.model, self._task.n_samples[devices], self._graph.engine
         columns = Columns(
@@ -164,7 +164,7 @@ class Learner:
         model: FlatModel | None = None,
         **terms: Any,
     ) -> TrainJob:
-        """The job of a device's local training in round `t`, also for callers that need only the batches of the job."""
+        """Return the job of a device's local training in round `t`; some callers need only the batches of the job."""
         mine = self._task.slice_of((of or device).index)
         return TrainJob(
             model=model or self._task.model,
@@ -179,7 +179,7 @@ class Learner:
         )
 
     def evaluate(self, device: Device, models: Deferred | Sequence[Deferred]) -> Work:
-        """Work of a forward pass of one or more models over the samples of a device, see `Device.evaluate`."""
+        """Return the work of evaluating one or more models on a device's samples, see `Device.evaluate`."""
         self.check(models, "k.evaluate")
         rows = self._task.slice_of(device.index)
         flop = self._task.model.forward_flop_per_sample * (rows.stop - rows.start)
@@ -213,7 +213,7 @@ class Learner:
                 raise AlgorithmError(verb, what, "give a model of its shape, or `size` where it is made")
 
     def _check_batches(self, plan: SgdPlan, n_samples: dict[str, int], *, everybody: bool) -> None:
-        """Raise an error for batches too small for the model; with `everybody`, check a new plan for all devices."""
+        """Raise an error if a batch is too small for the model; with `everybody`, check a new plan for all devices."""
         if everybody and plan not in self._plans:
             self._plans.add(plan)
             n_samples |= {f"dev-{device}": count for device, count in enumerate(self._task.n_samples.tolist()) if count}
@@ -235,7 +235,7 @@ class Learner:
         return self._graph.recall("read", [value], lambda: self._graph.read(value))
 
     def score(self, model: Models, evaluation: Evaluation, *, validate: bool = False) -> Scores:
-        """Evaluate one model, or every device's own model; with `validate`, also on the validation samples."""
+        """Score one model, or every device's own model; with `validate`, also on the validation samples."""
 
         def compute() -> Scores:
             found = tested()

@@ -31,7 +31,8 @@ class Scores(NamedTuple):
         pooled: metrics on the whole test set.
         by_device: metrics on each device's share of the test set, or None.
         worst_train_loss: maximum over devices of the loss on the device's own training samples; nan if not measured.
-        attack_success: share of an attack's trial samples that are classified as the target; nan without an attack.
+        attack_success: share of the attacked test samples that are classified as the attacker intends; nan without an
+            attack.
         validation: metrics on the validation samples; None if not measured.
     """
 
@@ -50,19 +51,19 @@ class Scores(NamedTuple):
 
 
 class LearningTask:
-    """A model and the samples of all devices, in the order of the devices, so that a device's samples are a slice.
+    """A model and the samples of all devices; the samples of each device are consecutive rows.
 
     Attributes:
         model: the model to train.
         data: training samples of all devices, then of the server; without inputs in a timing-only run.
-        offsets: int64 [n_devices + 2], first row of each device and of the server, and the end of the rows.
+        offsets: int64 [n_devices + 2], first row of each device and of the server, and the total number of rows.
         n_samples: int64 [n_devices], number of training samples of each device.
         sets: int64 [n_rows], for each row the index of its set among the sets of its device (-1 for the server's rows);
             None if devices have no sets.
         outputs: number of outputs of the model.
         test_shares: float64 [classes], frequency of each class in the test set; empty if there are no classes.
         files: the files of the dataset that have been read.
-        groups: int64 [n_devices], true group of each device; None unless groups have different views of the data.
+        groups: int64 [n_devices], true group of each device; None if all devices have the same view of the data.
         split: function that returns the table of the number of samples per device and label, for the records.
     """
 
@@ -109,7 +110,7 @@ class LearningTask:
         return self.offsets.tolist()
 
     def slice_of(self, device: int) -> slice:
-        """The rows in `data` of a device, or of the server (-1)."""
+        """Slice of the rows of `data` that belong to a device, or to the server (-1)."""
         bounds = self._bounds
         place = device % (len(bounds) - 1)
         return slice(bounds[place], bounds[place + 1])
@@ -131,7 +132,7 @@ class LearningTask:
         return float("nan") if accuracy is None else 1.0 - accuracy
 
     def validation(self, vectors: Sequence[torch.Tensor]) -> Metrics:
-        """Mean metrics, over the models with these parameter vectors, on the validation samples."""
+        """Metrics on the validation samples, averaged over the models with these parameter vectors."""
         x, y = self._validation.x, self._validation.y
         own = {vector: score_samples(self.model, vector, x, y).pooled() for vector in dict.fromkeys(vectors)}
         found = [own[vector] for vector in vectors]
@@ -172,7 +173,7 @@ class LearningTask:
     ) -> Scores:
         """Metrics of each device's own model on its own share of the test set, pooled over the samples of all devices.
 
-        The success of an attack is not measured, because only a common model has one.
+        The success of an attack is not measured, because it is defined only for a common model.
 
         Raises:
             ScenarioError: no device has a test sample.
@@ -191,10 +192,10 @@ class LearningTask:
         return scores._replace(worst_train_loss=self._worst_train_loss(vectors) if train_loss else math.nan)
 
     def score_together(self, vectors: Sequence[torch.Tensor], **what: Any) -> Scores:
-        """Metrics on the test set of the mean of the devices' own models, with the distances and accuracies of these.
+        """Metrics on the test set of the mean of the devices' own models, and how much these models differ.
 
         Two metrics over the devices with training samples are added: `consensus`, the distance sqrt(mean |x_i -
-        mean|^2) of the parameters x_i to their mean, and `own_accuracy`, the mean accuracy of the devices' own models
+        mean|^2) of the parameters x_i from their mean, and `own_accuracy`, the mean accuracy of the devices' own models
         on the whole test set. The metrics by device contain each device's distance and accuracy, and the scores of its
         own model on its share of the test set.
         """
@@ -217,7 +218,7 @@ class LearningTask:
 
 
 def _rows(samples: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
-    """The samples in this order; not copied if they already have this order, as large datasets often do."""
+    """Return the samples in the given order; large datasets often have this order already and are not copied."""
     if len(order) == len(samples) and torch.equal(order, torch.arange(len(order))):
         return samples
     return samples[order]

@@ -23,24 +23,23 @@ from fednet_emu.records.ledger import SERVER
 
 @final
 class Links:
-    """Sends payloads over the network, for the operations of `Federation`.
+    """Sends payloads over the network; the send operations of `Federation` use this class.
 
     Attributes:
         grants: planned grants (resource shares) for the uploads of a round, by device.
-        compresses_uploads: whether uploads use `since`, so that the model received by a device is kept until its
+        compresses_uploads: whether uploads use `since`; the model that a device received is then stored until its
             upload.
-        uploads_payloads: whether each upload carries its payload unchanged, with the size of payload and headers.
-        statistics: number of running statistics at the end of a vector, by the size of the vector; they are never
-            compressed.
+        uploads_payloads: whether each upload carries its payload uncompressed, with the size of payload plus headers.
+        statistics: for each size of a vector, the number of running statistics at the end, which are never compressed.
 
     Args:
         read: function that computes a deferred value, for messages whose size in bits depends on values.
-        base_bit: additional bits of the first message to each device (frozen weights to which adapters are added).
+        base_bit: additional bits in the first message to each device, for frozen weights to which adapters are added.
     """
 
     def __init__(self, network: Network, graph: Graph, streams: Streams, read: Read, base_bit: int = 0) -> None:
         self._network, self._shared, self._base_bit, self._has_base = network, 0, base_bit, set[int]()
-        self._wire_bit = lru_cache(network.settings.overhead.wire_bit)  # messages have few different sizes
+        self._wire_bit = lru_cache(network.settings.overhead.wire_bit)  # few different sizes
         self.grants: dict[int, Grant[float]] = {}
         self.statistics: dict[int, int] = {}
         self._up, down = network.settings.uplink.compression, network.settings.downlink.compression
@@ -52,11 +51,11 @@ class Links:
 
     @property
     def sends_plainly(self) -> bool:
-        """True if messages have the sizes of their payloads: no compression, and no frozen weights to send first."""
+        """True if each message has the size of its payload, without compression or frozen weights to send first."""
         return self._uploads is None and self._publications is None and not self._base_bit
 
     def parcel(self, payload: Any, size_bit: int | None = None) -> Message:
-        """The message that carries a payload of `size_bit` without headers; None means 32 bits per scalar."""
+        """Return the message for a payload of `size_bit` bits without headers; None means 32 bits per scalar."""
         number = -1
         group: Hashable = None
         if type(payload) is Shared:
@@ -76,7 +75,7 @@ class Links:
         return Shared(payload, self._shared)
 
     def downlink(self, device: int, payload: Any, size_bit: int | None) -> Transfer:
-        """Send from the server to a device; a published model goes as an update if the device has the previous one."""
+        """Send from the server to a device: a published model as an update if the device has the previous model."""
         published = None if size_bit is not None else self._publications
         if published is not None:
             size_bit = published.bit(device, payload.payload if isinstance(payload, Shared) else payload)
@@ -93,7 +92,7 @@ class Links:
         return transfer
 
     def downlinks(self, devices: Sequence[int], payload: Any) -> list[Transfer]:
-        """Send one payload from the server to several devices, as by a call of `downlink` for each device."""
+        """Send one payload from the server to several devices; the result equals that of `downlink` for each device."""
         if self._publications is not None or (self._base_bit and not self._has_base.issuperset(devices)):
             return [self.downlink(device, payload, None) for device in devices]
         return self._network.downlink.send_all(SERVER, devices, self.parcel(payload))
@@ -134,7 +133,7 @@ class Links:
         return transfer
 
     def superposed(self, device: int, payload: Deferred, power_part: float) -> Transfer:
-        """Send an analogue signal without headers from a device to the server; an entry counts as `FLOAT_BIT` bits."""
+        """Send an analogue signal without headers from a device to the server; each entry counts `FLOAT_BIT` bits."""
         message = Message(payload, payload.size * FLOAT_BIT, payload.number)
         return self._network.uplink.send(device, SERVER, message, power_part=power_part)
 
@@ -153,7 +152,7 @@ class Links:
         return [medium.send(sender, receiver.index, message, cluster=cluster) for receiver in receivers]
 
     def published(self, model: Deferred) -> Deferred:
-        """The model that devices receive when the server sends `model`; with compression the two may differ."""
+        """Return the model that devices receive when the server sends `model`; with compression, it may differ."""
         return model if self._publications is None else self._publications.publish(model)
 
     def update_bit(self, n: int) -> int:
@@ -179,7 +178,7 @@ class EdgeServers:
         return self._network.settings.cells.count
 
     def of(self, device: Device) -> int:
-        """Index of the edge server that serves a device now, and receives the uploads that the device starts now."""
+        """Index of the edge server that serves a device now, and to which uploads go that the device starts now."""
         return self._network.serving_cell(device.index)
 
     def up(self, edge: int, payload: Any) -> BackhaulMessage:

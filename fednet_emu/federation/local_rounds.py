@@ -1,9 +1,9 @@
 """Rounds of clients that only compute, simulated with arrays instead of events.
 
 A client marked by `computes_only` waits only for computations of its own device between the message and its reply. If
-no transfer of such a round can be cut short, all times follow from sizes, work and links. The server then sends one
-broadcast, all clients run in the order of their events, and the uploads are computed together. Events, records,
-energies and values are the same as with single events, at a fraction of the computing time.
+no transfer of such a round can be interrupted, all times can be calculated from sizes, work and links. The server then
+sends one broadcast, all clients run in the order of their events, and all uploads are computed together. Events,
+records, energies and values are the same as in an event-by-event simulation, at a fraction of the computing time.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def computes_only(client: Function) -> Function:
-    """Mark a client that yields only computations of its device, and reads neither clock nor network."""
+    """Decorator of a client that yields only computations of its device and reads neither clock nor network."""
     client.computes_only = True  # type: ignore[attr-defined]
     return client
 
 
 class LocalDevice(Device):
-    """A device whose methods `train` and `compute` return the work instead of starting the computation."""
+    """Device whose methods `train` and `compute` return the work instead of starting the computation."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ class LocalDevice(Device):
 @final
 @dataclass(frozen=True, slots=True)
 class LocalStep:
-    """A client as data. The client trains the received model once on all samples, and sends a function of the result.
+    """Client given by data instead of code: it trains the received model once, and sends a function of the result.
 
     The message is a model w, or several parts that begin with w. In the signatures below, `more` stands for the further
     parts of the message and the arguments of the exchange, of which the first integer is the round.
@@ -66,7 +66,8 @@ class LocalStep:
         plan: steps and batches.
         terms: further terms of the objective that all devices share, as for `Device.training`.
         own: `own(fed, k, w, *more)` returns the terms of device k only: `linear`, `drift` or `anchor`.
-        reply: `reply(fed, k, params, w, *more)` returns the reply of device k; None sends the trained parameters.
+        reply: `reply(fed, k, params, w, *more)` returns the reply of device k; with None, the reply is the trained
+            parameters.
     """
 
     plan: SgdPlan
@@ -76,7 +77,7 @@ class LocalStep:
     computes_only: ClassVar[bool] = True
 
     def __call__(self, fed: Fed, k: Device, w: Deferred, *more: Any) -> Process:
-        """The equivalent process of device k, one event at a time."""
+        """Return the equivalent client process of device k, for event-by-event simulation."""
         own = {} if self.own is None else self.own(fed, k, w, *more)
         trained = yield k.train(w, self.plan, self.round_of(more), **self.terms, **own)
         return trained.params if self.reply is None else self.reply(fed, k, trained.params, w, *more)
@@ -94,7 +95,7 @@ class Computed(NamedTuple):
         place: [computations] index of the device in the cohort.
         flop: [computations] work in FLOP.
         started_ns, ended_ns: [computations] start and end times in ns.
-        input, output: [computations] numbers of the deferred input and output values.
+        input, output: [computations] identification numbers of the deferred input and output values.
     """
 
     place: IntArray
@@ -119,7 +120,7 @@ class Answers(NamedTuple):
     Attributes:
         payloads: [devices] the content of each upload.
         size_bit: [devices] size of each upload in bits, with headers.
-        number: [devices] number of each payload in the records.
+        number: [devices] number that identifies each payload in the records.
         ready_ns: [devices] times in ns at which the uploads are ready.
         uploads: [devices] the upload objects; None if every reply is the trained parameters alone.
     """
@@ -136,14 +137,14 @@ class LocalRounds:
     """Decides which exchanges can be simulated with arrays, and runs them.
 
     Attributes:
-        alone: whether nothing else acts during an exchange: the algorithm is one process, and no timed evaluation
-            reads the records between ends of rounds.
+        alone: whether nothing else happens during an exchange: the algorithm is a single process, and no evaluation at
+            a regular simulated time reads the records within a round.
         played: number of exchanges that can be simulated with arrays.
-        refused: number of all other exchanges, by the reason.
+        refused: for each reason, the number of exchanges that cannot be simulated with arrays.
 
     Args:
         fed: the federation.
-        until_s: latest end of the run in s of simulated time; None for no limit.
+        until_s: simulated time in s at which the run ends at the latest; None for no limit.
         alone: initial value of the attribute `alone`.
     """
 
@@ -159,7 +160,7 @@ class LocalRounds:
     def _refusals(self, client: Any, message: Any, how: Exchange) -> Iterator[str]:
         fed, (down, up) = self._fed, self._bands
         once = isinstance(client, LocalStep) and client.reply is None
-        if how.deadline_s is not None and not once:  # the results of late computations would be computed in vain
+        if how.deadline_s is not None and not once:  # late devices would train for nothing
             yield "the exchange has a deadline, and the client does more than train once"
         if not self.alone:
             yield "other processes or timed evaluations act during a round"
@@ -192,7 +193,7 @@ class LocalRounds:
         return not why
 
     def play(self, invited: Sequence[Device], message: Any, client: Any, args: Sequence[Any], how: Exchange) -> Process:
-        """Process whose value is the deliveries of all replies, in the order of `invited`; None if arrays do not do."""
+        """Process that returns the deliveries of all replies in order of `invited`; None if arrays cannot be used."""
         fed, clock = self._fed, self._fed.clock
         down, up = self._bands
         devices = np.array([k.index for k in invited], np.int64)
@@ -253,7 +254,7 @@ class LocalRounds:
     def _run(
         self, invited: Sequence[Device], devices: IntArray, client: Callable[..., Process], args: tuple[Any, ...]
     ) -> tuple[Computed, Answers]:
-        """Run all clients, starting now; return their computations in the order of end times, and their replies."""
+        """Run all clients from now on; return their computations, sorted by end time, and their replies."""
         fed, processors, now_ns = self._fed, self._fed.processors, self._fed.clock.now
         cohort = [LocalDevice(fed, k.index, k.invitation) for k in invited]
         processes = [client(k, *args) for k in cohort]
@@ -304,7 +305,7 @@ class LocalRounds:
     def _one_by_one(
         self, cohort: Sequence[Device], computed: Computed, answers: Answers, how: Exchange, deadline_ns: int
     ) -> Process:
-        """Simulate the computations and uploads with single events, from the end of the broadcast on."""
+        """Simulate the computations and uploads event by event, starting at the end of the broadcast."""
         fed, works, late = self._fed, [list[Work]() for _ in cohort], lambda: Delivery.given_up(self._fed.now_s)
         uploads = answers.uploads or [Upload(payload, None, 1.0, 0, several=False) for payload in answers.payloads]
         columns = (column.tolist() for column in (computed.place, computed.flop, computed.input, computed.output))
@@ -356,4 +357,4 @@ def _not_local(what: str, remedy: str) -> AlgorithmError:
     return AlgorithmError("computes_only", f"marks clients that only compute, got one that {what}", remedy)
 
 
-_new = tuple.__new__  # half the time of the named tuple's own constructor
+_new = tuple.__new__  # takes half the time of the named tuple's own constructor

@@ -21,16 +21,16 @@ Models = Deferred | Sequence[Deferred]
 """One global model, or one model per device in the order of the devices."""
 
 OBSERVE = EventPriority(4)
-"""Priority of evaluations; they follow all other events of an instant."""
+"""Event priority of evaluations, which come after all other events at the same time."""
 
 
 class Observer:
-    """Evaluates the initial model, the model at regular rounds or simulated times, and the last model.
+    """Evaluates the initial model, the current model at regular rounds or simulated times, and the last model.
 
     Attributes:
         latest: the latest global model, or the latest models of all devices.
         accuracy: the latest pooled accuracy; None before the first evaluation, and after divergence.
-        not_finite: error sentence of the first loss that was not finite; empty if all were finite.
+        not_finite: error text for the first loss that was not finite; empty if all losses were finite.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Observer:
             self.evaluate()
 
     def evaluate(self) -> None:
-        """Evaluate the latest model unless its scores are known."""
+        """Evaluate the latest model, unless this model has been evaluated already."""
         if self._score is None or self.latest is None or self._scores is not None:
             return
         self._scores = scores = self._score(self.latest)
@@ -87,7 +87,7 @@ class Observer:
 
     @property
     def out_of_patience(self) -> bool:
-        """True if the number of evaluations without a gain on the validation samples has reached its limit."""
+        """True if as many evaluations as `patience` allows have brought no gain on the validation samples."""
         return self._patience is not None and self._without_gain >= self._patience.evaluations
 
     def report(self, after_round: int, loss: float | None, accuracy: float | None) -> None:

@@ -1,4 +1,4 @@
-"""Decisions from outside a run: the run's questions to its caller, and orders for the devices of a round."""
+"""Decisions from outside a run: the run's questions to its caller, and settings that the caller changes for a round."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Question(NamedTuple):
         name: `invite` asks for the cohort of a round; the answer is device indices. `dispatch` asks for the next
             device; the answer is its index, or None for the usual draw. `grants` asks for shares of the band, transmit
             powers and clock frequencies; the answer is a `Grant` of arrays.
-        known: the server's knowledge, a `ServerView`; for `grants`, the device indices and their `Round`.
+        known: what the server knows, as a `ServerView`; for `grants`, the device indices and their `Round`.
     """
 
     name: Literal["invite", "dispatch", "grants"]
@@ -29,7 +29,7 @@ class Question(NamedTuple):
 
 
 class Outside(NamedTuple):
-    """The decisions that the caller of a run takes.
+    """Set of decisions that the caller of a run takes in place of the scenario.
 
     Attributes:
         questions: names of the questions that the caller answers; scenario settings decide all other questions.
@@ -43,7 +43,7 @@ class Outside(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """Orders for the devices of a round that replace the algorithm's settings; None keeps the setting.
+    """Settings for the devices of one round, in place of the algorithm's settings; None keeps the algorithm's setting.
 
     Attributes:
         deadline_s: maximum time in s that the server waits for the uploads.
@@ -56,7 +56,7 @@ class Orders:
     ratio: Array | None = None
 
     def plan(self, plan: SgdPlan, device: int, n_samples: int) -> SgdPlan:
-        """The plan cut to the ordered share of its steps, at least one step, for a device with `n_samples` samples."""
+        """Shorten the plan of a device with `n_samples` samples to the ordered share of its steps, at least one."""
         if self.steps is None or not n_samples:
             return plan
         most = plan.n_steps(n_samples)

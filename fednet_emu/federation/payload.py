@@ -10,7 +10,7 @@ from fednet_emu.learning.graph.deferred import Deferred
 
 
 class Shared(NamedTuple):
-    """A payload for several devices in one transmission, and the number that identifies the broadcast."""
+    """A payload that one transmission sends to several devices, and the number that identifies the broadcast."""
 
     payload: Any
     number: int

@@ -25,7 +25,7 @@ class Reply(NamedTuple):
 
 
 class Upload(NamedTuple):
-    """An upload, which contains the reply of a device and then the device's training statistics.
+    """An upload: the reply of a device, followed by the device's training statistics.
 
     Attributes:
         payload: the content: the parts of the reply, then the statistics.
@@ -65,7 +65,7 @@ def received(upload: Upload, sent: Delivery) -> Delivery:
 
 
 def _since(base: Any, reply: Any) -> Since:
-    """Return the `since` of a reply: the first part is sent as an update from `base` if both have the same size."""
+    """Return the `since` of a reply, which sends the first part as an update from `base` if both have the same size."""
     first = reply[0] if isinstance(reply, tuple) else reply
     if not (isinstance(base, Deferred) and isinstance(first, Deferred) and base.size == first.size):
         return None

@@ -1,4 +1,4 @@
-"""Planned rounds: the planner receives the server's knowledge, and its grants control the uplinks and processors."""
+"""Planned rounds: a planner with the server's knowledge grants band shares, transmit powers and clock frequencies."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from fednet_emu.units import db_to_linear
 
 @final
 class RoundPlans:
-    """Plans rounds if the uplink's access is `planned`, else has no effect; plans are recorded in the series `plan`.
+    """Plans rounds if the uplink's access is `planned`, otherwise does nothing; records plans in the series `plan`.
 
-    With `asks`, the caller of the run answers a question for the grants of each cell, in place of the planner.
+    With `asks`, the caller of the run decides the grants of each cell in place of the planner.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class RoundPlans:
         return self._planner is not None
 
     def clear(self) -> None:
-        """Remove all grants."""
+        """Remove all granted band shares, powers and clock frequencies."""
         self._links.grants.clear()
         self._processors.granted.clear()
 
@@ -97,7 +97,7 @@ class RoundPlans:
         return sorted(kept)
 
     def _granted(self, planner: Planner, numbers: IntArray, round_: Round, t: int) -> Process:
-        """Plan the devices of a cell that have a working link, and give the devices without one `_LEAST_GRANT`.
+        """Plan the devices of a cell that have a working link; all other devices of the cell get `_LEAST_GRANT`.
 
         If a plan leaves devices out, planning is repeated without these devices, because they do not receive the model.
         """
@@ -135,7 +135,7 @@ class RoundPlans:
             return np.asarray(down_bit / self._network.expected_bps(numbers, down=True))
 
     def _after_download(self, round_: Round, there: Mask) -> Round:
-        """The round if only the devices in `there` receive the model; a broadcast takes as long as the slowest link."""
+        """Return the round if only devices in `there` get the model; a broadcast lasts as long as the slowest link."""
         download_s = round_.ready_s
         if not self._network.downlink.settings.broadcasts:
             return round_

@@ -1,4 +1,4 @@
-"""The rounds of a run: their count, their records, and the detection of runs that would never end."""
+"""The rounds of a run: counting and recording of rounds, and detection of runs that would never end."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from fednet_emu.records.ledger import Ledger
 from fednet_emu.records.rows import RoundRow
 
 MAX_FRUITLESS_ROUNDS = 1000
-"""Maximum number of successive rounds without an arrival; then the run fails, because it would never end."""
+"""Maximum number of successive rounds without an arriving reply; with more, the run fails, as it would never end."""
 
 MAX_TURNS = 1000
-"""Maximum number of iterations of `Federation.rounds` without the end of a round; then the run fails."""
+"""Maximum number of iterations of the loop over `Federation.rounds` within one round; with more, the run fails."""
 MAX_REQUESTS = 10_000
-"""Maximum number of an algorithm's requests, per device, without the end of a round; then the run fails."""
+"""Maximum number of requests of an algorithm within one round, per device; with more, the run fails."""
 PAUSE = 0.01
-"""Weight of a pause in the count of requests; it is small because an algorithm may poll often."""
+"""Number of requests that a pause counts as; it is small because an algorithm may poll often."""
 
 AWAY_S = 86_400.0
-"""Minimum time in s without an arrival before a run with moving devices fails, as devices may come back into reach."""
+"""Minimum time in s without an arriving reply before a run with moving devices fails; devices may return into reach."""
 
 
 def is_standstill(fruitless: int, lasted_s: float, *, moving: bool) -> bool:
-    """Return True if no message will ever arrive, after `fruitless` attempts and `lasted_s` without an arrival."""
+    """Return True if no message will ever arrive, judging by `fruitless` failed attempts during `lasted_s`."""
     return fruitless >= MAX_FRUITLESS_ROUNDS and (not moving or lasted_s >= AWAY_S)
 
 
@@ -37,7 +37,7 @@ class Rounds:
         ended: number of completed rounds.
         deadline_s: deadline of the latest round in s, for error messages; None without a deadline.
         requests: number of transfers and computations since the end of the latest round.
-        most: maximum of `requests` before the end of the round; each wait lowers the maximum.
+        most: maximum number of requests before the end of the round; each wait lowers this number.
         trusted: whether the algorithm is known to end its rounds, however long they are.
     """
 
@@ -65,23 +65,23 @@ class Rounds:
             self._refuse_endless("fed.rounds", f"{MAX_TURNS} turns of the loop")
 
     def request(self, count: int = 1) -> None:
-        """Count requests of transfers and computations; raise the errors of `wait`."""
+        """Count requests of transfers and computations; raise an `AlgorithmError` after too many in one round."""
         self.requests += count
         if self.requests > self.most:
             self.refuse_requests()
 
     def wait(self, part: float = 1.0) -> None:
-        """Count a wait for a cohort or a pause; raise an `AlgorithmError` after too many without an end of a round."""
+        """Count a wait for a cohort or a pause as `part` of a request; raise the error of `request` after too many."""
         self.most -= part
         if self.requests > self.most:
             self.refuse_requests()
 
     def refuse_requests(self) -> None:
-        """Raise an `AlgorithmError` for too many requests and waits without the end of a round."""
+        """Raise an `AlgorithmError`, because a round has too many requests and waits."""
         self._refuse_endless("fed.end_of_round", f"{self._limit} transfers, computations and cohorts")
 
     def _refuse_endless(self, verb: str, what: str) -> None:
-        """Raise an error, unless the algorithm is trusted, or simulated time advances and will end the run."""
+        """Raise an error unless the algorithm is trusted, or advancing simulated time will end the run."""
         since_s = self._counted_ns / NS_PER_S
         if self.trusted or (self._ends_by_time and self._clock.now > self._counted_ns):
             self._start_count()
@@ -92,7 +92,7 @@ class Rounds:
 
     @staticmethod
     def refuse_unheard(transfers: list[Unheard]) -> None:
-        """Raise an `AlgorithmError` if one of the ended transfers has a result that no process can read any more."""
+        """Raise an `AlgorithmError` if one of the ended transfers has a result for which no process waits."""
         for transfer in transfers:
             if transfer.is_forgotten:
                 what = f"no process waits for its delivery, got {transfer.describe()} at the end of a round"
@@ -105,10 +105,11 @@ class Rounds:
         self._answered = known[0] + invited, known[1] + arrived
 
     def end(self, *, invited: int | None = None, arrived: int | None = None) -> None:
-        """Record the end of a round, and start the next round. `invited` and `arrived` default to the counts so far.
+        """Record the end of a round and start the next; by default, `invited` and `arrived` are the counted numbers.
 
         Raises:
-            AlgorithmError: no request of the algorithm can have ended, or nothing was counted and an argument is None.
+            AlgorithmError: the round has requests, but none can have ended at time 0; or `invited` or `arrived` is
+                None, and no exchange has been counted.
             Deadlock: no reply has arrived for too many rounds.
         """
         now_ns, counted = self._clock.now, self._answered

@@ -1,8 +1,8 @@
 """Secure aggregation: the server learns sums of uploads but no single upload; all messages are sent over the network.
 
-Shares of secrets: Shamir, "How to Share a Secret", CACM 22(11), 1979, over the prime 2^127 - 1. Masks are SHAKE-256 of
-a secret. Two devices agree on a secret by a Diffie-Hellman exchange modulo this prime. The prime is too short for real
-use: the exchange stands in for X25519, and messages have the sizes of X25519.
+Secrets are split into shares as in Shamir, "How to Share a Secret", CACM 22(11), 1979, modulo the prime 2^127 - 1.
+Masks are the SHAKE-256 output for a secret. Two devices agree on a secret by a Diffie-Hellman exchange modulo this
+prime. The prime is too short for real use: the exchange stands in for X25519, and messages have the sizes of X25519.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ PRIME = 2**127 - 1
 _GENERATOR, _BYTE = 3, 16
 
 Words = NDArray[np.uint64]
-"""Unsigned vector entries, which count modulo a power of two."""
+"""Array of unsigned vector entries, which are added modulo a power of two."""
 
 TOO_FEW = "threshold"
-"""Loss reason of arrived vectors if fewer devices are left than the threshold for unmasking the sum."""
+"""Loss reason of arrived vectors if too few devices remain to unmask the sum."""
 
 
 def agreed(secret: int, other: int) -> int:
-    """The common secret of two devices, derived from the secret keys of both; both orders give the same secret."""
+    """Return the secret shared by two devices, computed from their secret keys; the order of keys does not matter."""
     return pow(pow(_GENERATOR, other, PRIME), secret, PRIME)
 
 
 def mask(secret: int, n: int, bit: int) -> Words:
-    """The mask [n] that a secret generates, with `bit` (at most 64) random bits per entry."""
+    """Return the mask [n] that a secret generates, with `bit` (at most 64) random bits per entry."""
     drawn = np.frombuffer(shake_256(secret.to_bytes(_BYTE, "big")).digest(8 * n), np.uint64)
     return drawn & np.uint64(2**bit - 1)
 
 
 def shares(secret: int, holders: Iterable[int], threshold: int) -> dict[int, int]:
-    """Split a secret into one share per holder index; `threshold` shares reveal the secret, fewer reveal nothing."""
+    """Split a secret into one share for each holder; `threshold` shares reveal the secret, fewer reveal nothing."""
     drawn = shake_256(b"shares" + secret.to_bytes(_BYTE, "big")).digest(_BYTE * (threshold - 1))
     powers = [int.from_bytes(drawn[at : at + _BYTE], "big") for at in range(0, len(drawn), _BYTE)]
     found = {}
@@ -63,7 +63,7 @@ def shares(secret: int, holders: Iterable[int], threshold: int) -> dict[int, int
 
 
 def opened(known: Mapping[int, int]) -> int:
-    """Recover the secret from at least `threshold` shares, which `known` maps from their holders."""
+    """Recover a secret from at least `threshold` shares; `known` maps the index of each holder to its share."""
     secret = 0
     for holder, share in known.items():
         above = below = 1
@@ -75,7 +75,7 @@ def opened(known: Mapping[int, int]) -> int:
 
 
 def sums_of(fed: Fed) -> Sums | SecureSums | None:
-    """Return the object that sums uploads, over the air or masked; None if the server receives single uploads."""
+    """Return the object that sums uploads over the air or under masks; None if the server receives single uploads."""
     air, rule = fed.network.superposition, fed.network.settings.uplink.secure_aggregation
     if air is not None:
         return Sums(fed.clock, fed.links, air, fed.streams, fed.record)
@@ -84,10 +84,10 @@ def sums_of(fed: Fed) -> Sums | SecureSums | None:
 
 @dataclass(frozen=True)
 class SecureMean:
-    """The mean that the server computes from the masked vectors of one attempt.
+    """Mean that the server computes from the masked vectors of one run of the protocol.
 
     Attributes:
-        graph: neighbours of each device that has shared its secrets; neighbours have also shared theirs.
+        graph: for each device that has shared its secrets, the neighbours that have also shared theirs.
         came: devices whose vectors have arrived, in the order in which the models arrive.
         answers: devices whose shares for unmasking have arrived.
         threshold: number of shares that reveal a secret.
@@ -102,7 +102,7 @@ class SecureMean:
     attempt: int
 
     def __call__(self, w: Tensor, weights: Sequence[float]) -> Accumulation:
-        """The mean [P] of the quantised differences (model - `w` [P]), where models arrive one by one."""
+        """Return the mean [P] of the quantised differences (model - `w` [P]); models are received one by one."""
         rule, n, real = self.rule, len(self.came), self.rule.masks == "real"
         total = np.zeros(w.numel(), np.uint64)
         for i in self.came:
@@ -120,7 +120,7 @@ class SecureMean:
         return self.rule.entry_bit(len(self.graph))
 
     def secret(self, what: str, i: int) -> int:
-        """The secret key of device `i` if `what` is "key"; the secret of the device's own mask if `what` is "own"."""
+        """Return the secret key of device `i` (`what` is "key"), or the secret of the device's own mask ("own")."""
         drawn = self.streams("secure-aggregation", what, self.attempt, i).bytes(16)
         return int.from_bytes(drawn, "big") % PRIME
 
@@ -150,7 +150,7 @@ class SecureMean:
 
 
 def levels(update: Tensor, rule: SecureAggregation) -> Words:
-    """Quantise a vector [P] before masking: levels from 0 (for -`rule.clip`) to 2 `rule.largest` (for `rule.clip`)."""
+    """Quantise a vector [P] before masking: -`rule.clip` becomes level 0, and `rule.clip` level 2 `rule.largest`."""
     cut = update.double().clamp(-rule.clip, rule.clip) * (rule.largest / rule.clip)
     found: Words = (cut.trunc().long() + rule.largest).cpu().numpy().astype(np.uint64)
     return found
@@ -160,8 +160,9 @@ def levels(update: Tensor, rule: SecureAggregation) -> Words:
 class SecureSums:
     """Runs the steps of secure aggregation for the devices of a round, and sends every message over the network.
 
-    The series `secure_aggregation` has a row per step: the counts of devices that take part (`asked`), of those whose
-    message has arrived (`arrived`) and of those required (`needed`), the start, and the arrived bits without headers.
+    The series `secure_aggregation` has a row per step: the number of devices that take part (`asked`), the number whose
+    message has arrived (`arrived`), the number required (`needed`), the start time, and the arrived bits without
+    headers.
     """
 
     def __init__(self, fed: Fed, rule: SecureAggregation) -> None:
@@ -173,7 +174,7 @@ class SecureSums:
         Args:
             size: number of entries of a vector.
             pairs: devices, and processes that return a device and its vector, or a lost `Delivery`.
-            deadline_s: latest arrival of vectors, in s from now; None for no deadline.
+            deadline_s: time in s from now until which vectors may arrive; None for no deadline.
         """
         fed, rule, pairs = self._fed, self._rule, list(pairs)
         self._attempts += 1
@@ -205,12 +206,12 @@ class SecureSums:
 
 
 class _Steps:
-    """The steps of one attempt; a device is identified by its index in the cohort.
+    """The steps of one run of the protocol; a device is identified by its index in the cohort.
 
     Attributes:
         keyed: devices that have sent their public keys.
         shared: devices that have shared their secrets.
-        lost: lost deliveries, by device; these devices do not take the next step.
+        lost: lost deliveries, by device; these devices take no part in further steps.
     """
 
     def __init__(self, fed: Fed, devices: Sequence[Device], graph: Graph, needed: int, until_ns: int | None) -> None:
@@ -220,7 +221,7 @@ class _Steps:
         self.lost: dict[int, Delivery] = {}
 
     def keys(self, key_bit: int) -> Process:
-        """Step of public keys; the value of the process is the devices that have sent and received keys."""
+        """Step 1: exchange public keys through the server; return the devices that have sent and received keys."""
         fed, everybody = self._fed, frozenset(range(len(self._devices)))
         whole, posted = len(self._graph[0]) == len(everybody) - 1, fed.shared(None)
         self.keyed = heard = yield from self._heard("keys", everybody, lambda i: 2 * key_bit)
@@ -229,12 +230,12 @@ class _Steps:
         return (yield from self._sent_down(heard, lambda i: 2 * key_bit * len(self._graph[i] & heard)))
 
     def shares(self, share_bit: int, able: frozenset[int]) -> Process:
-        """Step of shares, sent through the server; the process value is the devices that have received their shares."""
+        """Step 2: exchange secret shares through the server; return the devices that have received shares."""
         self.shared = yield from self._heard("shares", able, lambda i: 2 * share_bit * len(self._graph[i] & self.keyed))
         return (yield from self._sent_down(self.shared, lambda i: 2 * share_bit * len(self._graph[i] & self.shared)))
 
     def vectors(self, clients: dict[int, Process], bit: int, replies: list[Delivery]) -> Process:
-        """Step of masked vectors, each sent after training; the process value is the devices with arrived vectors.
+        """Step 3: train and send masked vectors; return the devices whose vectors have arrived.
 
         The deliveries of the vectors are stored in `replies`.
         """
@@ -259,7 +260,7 @@ class _Steps:
         return (yield from self._heard("unmask", came, bit.__getitem__))
 
     def _heard(self, step: str, able: frozenset[int], bit: Callable[[int], int]) -> Process:
-        """Send a message from each device in `able`; the value is the senders that got through, or none if too few."""
+        """Send a message from each device in `able`; return the senders of arrived messages, or none if too few."""
         if not able:
             return frozenset()
         fed, started_ns, sizes = self._fed, self._fed.clock.now, {i: bit(i) for i in sorted(able)}
@@ -272,7 +273,7 @@ class _Steps:
         return (yield from self._arrived({i: fed.downlink(self._devices[i], payload, bit(i)) for i in sorted(able)}))
 
     def _arrived(self, transfers: dict[int, Event]) -> Process:
-        """Wait for the transfers of devices; the process value is the devices whose transfers have arrived in time."""
+        """Wait for the transfers of devices; the process returns the devices whose transfers have arrived in time."""
         fed = self._fed
         got = yield AllOf(fed.clock, list(transfers.values()), self._left_s(), lambda: Delivery.given_up(fed.now_s))
         self.lost |= {i: delivery for i, delivery in zip(transfers, got, strict=True) if delivery.lost}

@@ -16,11 +16,11 @@ from fednet_emu.records.rows import DeviceEvaluationRow, EvaluationRow
 
 NO_ACCURACY = "a regression has no accuracy"
 COSTS = ("rounds", "simulated_s", "bits", "energy_j")
-"""Names of the costs of a run."""
+"""Names of the costs of a run that milestones compare."""
 
 
 class Milestone(Component):
-    """Minimum accuracy at a given cost; a run with a lower accuracy at that cost ends, because it is hopeless."""
+    """Minimum accuracy at a given cost. A run with a lower accuracy at that cost is hopeless and ends early."""
 
     _one_cost = exactly_one(*COSTS)
 
@@ -54,7 +54,7 @@ class Patience(Component):
     metric: Literal["loss", "accuracy"] = "loss"
     """Score that must improve: the loss must fall, or the accuracy must rise."""
     least_gain: float = Field(0.0, ge=0)
-    """Threshold of a gain: the improvement over the best earlier evaluation must be larger than this value."""
+    """Minimum improvement over the best earlier evaluation that counts as a gain; it must be exceeded."""
 
 
 class Stop(Component):
@@ -141,19 +141,20 @@ class Evaluation(Component):
     """Evaluation of the global model, at no cost in simulated time, bits and energy."""
 
     every_rounds: int | None = Field(1, gt=0)
-    """Number of rounds from one evaluation to the next; null for no evaluations at ends of rounds. The initial and the
-    last model are always evaluated."""
+    """Number of rounds between evaluations; null for no evaluations at the ends of rounds. The initial and the last
+    model are always evaluated."""
     every_s: float | None = Field(None, ge=1e-6)
-    """Simulated time in s from one evaluation of the current global model to the next, in addition to evaluations at
-    ends of rounds; null for none. If the model has been evaluated before, its scores are recorded again."""
+    """Simulated time in s between evaluations of the current global model, in addition to evaluations at the ends of
+    rounds; null for none. If the model has been evaluated before, its scores are recorded again."""
     per_device: bool = False
-    """Whether to evaluate each device's share of the test set, too, for the worst device and the standard deviation."""
+    """Whether to evaluate the model also on each device's share of the test set, which gives the accuracy of the worst
+    device and the standard deviation over devices."""
     train_loss: bool = False
-    """Whether to measure the maximum over devices of the loss on the device's own training samples, too."""
+    """Whether to measure also the maximum over devices of the loss on the device's own training samples."""
     consensus: bool = False
     """Whether to score the mean of the devices' own models on the whole test set, for algorithms in which each device
-    has a model. Two columns are added: `consensus`, the distance sqrt(mean |x_i - mean|^2) of the models to their mean
-    over the devices with training samples, and `own_accuracy`, the mean accuracy of the devices' own models on the
+    has a model. Two columns are added: `consensus`, the distance sqrt(mean |x_i - mean|^2) of the models from their
+    mean over the devices with training samples, and `own_accuracy`, the mean accuracy of the devices' own models on the
     whole test set. With `per_device`, each device's own model is also scored on the device's share of the test set."""
     metrics: tuple[AnyMetric, ...] = ()
     """Metrics in addition to loss and accuracy: a list of kinds, each with its own column in the records. Metrics are

@@ -1,4 +1,4 @@
-"""Sums of uploads, which the server adds up after single uploads, or which add up over the air in simultaneous uploads.
+"""Sums of uploads, formed by the server from single uploads or over the air from simultaneous uploads.
 
 Over the air, device k sends s_k = p_k (x_k - w) / nu, where p_k is the weight of device k and w the model that all
 devices started from. The scale nu is the maximum over senders of the root mean square of p_k (x_k - w), so that no
@@ -6,8 +6,9 @@ signal exceeds unit power. The server knows the senders and the weights, and com
 
     mean update = nu / P (sum of a_k s_k + n / sqrt(eta)),     P = sum of p_k over the senders,
 
-with factors a_k = 1 for devices that know their channels, and noise n of power sigma^2 in every entry. The scale, the
-senders, and the start of a burst are agreed over a control channel that costs no time, bits and energy.
+where eta is the received power of a unit signal, a_k is 1 for devices that know their channels, and n is noise of power
+sigma^2 in every entry. The scale, the senders and the start of a burst are agreed over a control channel that costs no
+time, bits or energy.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from fednet_emu.network.air.transfer import Delivery, Transfer
 from fednet_emu.network.over_the_air import Superposition, relative_error
 
 MeanOf = Callable[[Tensor, Sequence[float]], Accumulation]
-"""Function of w [P] and weights: the weighted mean [P] of the differences (model - w), as models arrive one by one."""
+"""Function of w [P] and weights that receives models one by one and returns the weighted mean [P] of (model - w)."""
 
 
 @of_means
 def mean_update(w: Tensor, weights: Sequence[float]) -> Accumulation:
-    """The weighted mean [P] of the differences (model - `w` [P]), where models arrive one by one."""
+    """Return the weighted mean [P] of the differences (model - `w` [P]); models are received one by one."""
     update, total = torch.zeros_like(w), sum(weights)
     for weight in weights:
         update.add_((yield) - w, alpha=weight / total)
@@ -45,9 +46,10 @@ def mean_update(w: Tensor, weights: Sequence[float]) -> Accumulation:
 
 
 def moved_by_sum(w: Tensor, weights: Sequence[float], factor: float = 1.0, statistics: int = 0) -> Accumulation:
-    """Sum of `w` [n] and `factor` times the weighted sum of vectors [n] that arrive one by one; `w` if none arrives.
+    """Return `w` [n] plus `factor` times the weighted sum of vectors [n] that are received one by one.
 
-    For the last `statistics` entries (running statistics), the weighted mean replaces the scaled weighted sum.
+    Without vectors, the result is `w`. For the last `statistics` entries (running statistics), the weighted mean
+    replaces the scaled weighted sum.
     """
     total, n = torch.zeros_like(w), len(w) - statistics
     for weight, share in zip(weights, shares_of(weights), strict=True):
@@ -60,7 +62,7 @@ def moved_by_sum(w: Tensor, weights: Sequence[float], factor: float = 1.0, stati
 
 
 def moved(w: Tensor, update: Tensor, factor: float, statistics: int = 0) -> Tensor:
-    """Sum of `w` [n] and `factor` times `update` [n], with factor 1 for the last `statistics` running statistics."""
+    """Return `w` [n] plus `factor` times `update` [n]; for the last `statistics` entries, the factor is 1."""
     if statistics and factor != 1.0:
         n = len(w) - statistics
         return w + torch.cat([factor * update[:n], update[n:]])
@@ -73,7 +75,7 @@ def without_statistics(w: Tensor, statistics: int) -> Tensor:
 
 
 def shares_of(weights: Sequence[float]) -> list[float]:
-    """Non-negative weights divided by their sum; equal shares if all weights are 0."""
+    """Return non-negative weights divided by their sum; equal shares if all weights are 0."""
     total = sum(weights)
     return [weight / total if total > 0 else 1 / len(weights) for weight in weights]
 
@@ -93,7 +95,7 @@ class NoisyMean:
     burst: int
 
     def __call__(self, w: Tensor, weights: Sequence[float]) -> Accumulation:
-        """The result of `mean_update` with misaligned signals and noise; zero, bit for bit, if all models equal `w`."""
+        """Return the `mean_update` of misaligned signals with noise; exactly zero if all models equal `w`."""
         update, total, scale = torch.zeros_like(w), sum(weights), w.new_zeros(())
         for weight, factor in zip(weights, self.factors, strict=True):
             own = (yield) - w
@@ -117,12 +119,12 @@ class Sums:
     def of(self, size: int, pairs: Iterable[tuple[Device, Process]], deadline_s: float | None) -> Process:
         """Process whose value is the deliveries of the uploads, and the function that computes their mean.
 
-        The burst starts when all devices are ready, at the latest at the time from which it can end by the deadline.
+        The burst starts when all devices are ready, or at the latest time at which it can still end by the deadline.
 
         Args:
             size: number of entries of an upload.
             pairs: devices, and processes that return a device and its upload, or a lost `Delivery`.
-            deadline_s: the end of the round, in s from now; None for no deadline.
+            deadline_s: time in s from now until the end of the round; None for no deadline.
 
         Raises:
             ScenarioError: a burst takes longer than `deadline_s`.

@@ -1,9 +1,9 @@
-"""Compressed transfers of models, as updates from a model that both ends know.
+"""Compressed transfers of models, sent as updates from a model that sender and receiver know.
 
 On the uplink, a device sends C(x - since + left), where C is the compression, x the device's model, `since` the model
 that the device started from, and `left` the compression error of its earlier messages, if the compression uses error
-feedback. The device compresses once; a retry after a loss sends the same message. The compression error is stored
-whether or not the message arrives, because the device does not learn about losses.
+feedback. The device compresses a model once; a retry after a loss sends the same message. The compression error is
+stored whether or not the message arrives, because the device does not learn about losses.
 
 On the downlink, the server publishes a sequence of models. Each published model is the previous one plus the compressed
 update. The server continues from the published model, and stores the compression error. Devices with the previous
@@ -32,16 +32,17 @@ from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.network.air.transfer import Transfer
 
 Base = Deferred | Literal[0] | None
-"""The model that sender and receiver know; 0 if the sent value is itself an update, None to send it uncompressed."""
+"""Base of an update: a model that sender and receiver know; 0 for a value that already is an update; None to send the
+value uncompressed."""
 Since = Base | tuple[Base, ...]
 """One `Base`, or a tuple with one `Base` for each part of a payload."""
 
 Read = Callable[[Deferred, int], int]
-"""Function that reads a computed value; a timing-only run returns the given integer instead."""
+"""Function that returns the computed value of a deferred value, or, in a timing-only run, the given integer."""
 
 
 class Sent(NamedTuple):
-    """The model [n] that a receiver reads, the compression error [n] (None without error feedback), size in bits."""
+    """Model [n] that a receiver reads, compression error [n] (None without error feedback), and size in bits."""
 
     model: Tensor
     left: Tensor | None
@@ -119,7 +120,7 @@ class Compressor:
     def send(
         self, x: Deferred, base: Deferred | None, who: tuple[int, ...], number: int, kept: float | None = None
     ) -> tuple[Deferred, int]:
-        """Return the model that the receiver reads in message `number` of the sender `who`, and the size in bits.
+        """Return the model that the receiver reads in message `number` from the sender `who`, and its size in bits.
 
         If `kept` is given, a sparse scheme keeps this share of the entries.
         """
@@ -138,7 +139,7 @@ class Compressor:
 
 @dataclass(slots=True)
 class _Sender:
-    """Messages of a device: their count, and the latest message until it arrives."""
+    """Number of messages of a device, and the latest message, which is stored until it arrives."""
 
     messages: int = 0
     key: tuple[int, ...] = ()
@@ -155,7 +156,7 @@ class Uploads:
         self._senders: dict[int, _Sender] = {}
 
     def message(self, device: int, payload: Any, since: Since, kept: float | None = None) -> tuple[Any, int]:
-        """The payload that the server reads, and its size in bits; repeated calls return one message until it arrives.
+        """Return the payload that the server reads and its size in bits; a message is repeated until it arrives.
 
         Raises:
             ValueError: `since` does not have one entry for each part of the payload.
@@ -194,9 +195,9 @@ class _Published:
     """The latest published model.
 
     Attributes:
-        source: number of the server's model before compression.
+        source: identification number of the server's model before compression.
         model: the published model, which devices read.
-        before: number of the previous published model; -1 if there is none.
+        before: identification number of the previous published model; -1 if there is none.
         bit: size in bits of the update from the previous published model.
     """
 
@@ -207,13 +208,13 @@ class _Published:
 
     @property
     def known(self) -> tuple[int, int]:
-        """Numbers of the models from which the update suffices: the previous and the latest published model."""
+        """Identify the models to which a device can apply the update: the previous and the latest published model."""
         return self.before, self.model.number
 
 
 @final
 class Publications:
-    """The compressed downlink: the sequence of published models, and the latest of these models on each device."""
+    """The compressed downlink: the sequence of published models, and the latest of them that each device has."""
 
     def __init__(self, compressor: Compressor) -> None:
         self._compressor = compressor
@@ -235,7 +236,7 @@ class Publications:
         return last.model
 
     def bit(self, device: int, payload: Any) -> int:
-        """Size in bits of a payload for a device; a published model is an update if the device has the previous one."""
+        """Return the size in bits of a payload for a device: of an update if the device has the previous model."""
         last = self._latest
         if last is not None and last.bit and payload is last.model and self._has.get(device) in last.known:
             return last.bit
@@ -244,7 +245,7 @@ class Publications:
         return n_scalars(payload) * FLOAT_BIT
 
     def until_arrived(self, device: int, payload: Any, transfer: Transfer) -> None:
-        """Record, as soon as `transfer` delivers the published model, that the device has this model."""
+        """As soon as `transfer` delivers the published model, record that the device has this model."""
         last = self._latest
         if last is None or not _holds(payload, last.model):
             return

@@ -1,4 +1,4 @@
-"""Link adaptation with outdated channel reports: the mean rate over fading that has changed since the measurement."""
+"""Link adaptation with outdated channel reports: the mean rate if the fading has changed since the measurement."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class AgedRate(ErgodicRate):
     A report is used for `report_s`, starting `delay_s` after its measurement, so its age tau is uniform between delay_s
     and delay_s + report_s. The gains at the measurement and at the block have the correlation J0(2 pi f_D tau) of
     Clarke's model, with the Doppler frequency f_D = 0.423 / coherence time (`coherence_time_s`). The sender uses the
-    fastest scheme for the reported SINR minus an offset. The outer loop keeps the offset at which a share `target_bler`
-    of first transmissions fails. The rate is E[TBS_m (1 - BLER_m(SINR))] per slot. If repetition is faster, the lowest
-    scheme is used with a fixed integer number of repetitions (`repetitions`), regardless of the reports. The mean is
-    taken over 8192 fixed pairs of gains, on a grid of 0.5 dB; it is within 1 % of the integral.
-    Ignored here: adaptation of the loop within a fade (an offset that moves by less than 0.1 dB per block does not
-    adapt), errors of measurement and quantisation of reports, combining of the copies of a block (retransmissions
-    fail in the same fade), the phase of a line of sight over time.
+    fastest scheme for the reported SINR minus an offset. The outer loop maintains the offset at which a share
+    `target_bler` of first transmissions fails. The rate is E[TBS_m (1 - BLER_m(SINR))] per slot. If repetition is
+    faster, the lowest scheme is used with a fixed integer number of repetitions (`repetitions`), regardless of the
+    reports. The mean is taken over 8192 fixed pairs of gains, on a grid of 0.5 dB; it is within 1 % of the integral.
+    Ignored here: adaptation of the loop within a fade (the offset moves by less than 0.1 dB per block, too slowly to
+    follow a fade), measurement errors and quantisation of reports, combining of the copies of a block (retransmissions
+    fail in the same fade), and changes of the phase of the line of sight over time.
     """
 
     law: NrBlocks
@@ -71,11 +71,11 @@ def _tabulated(law: NrBlocks, fading: Fading) -> Means:
 
 
 def aged_efficiency(law: NrBlocks, mean_db: float, before: Array, now: Array) -> tuple[float, float]:
-    """Mean efficiency in bit/s/Hz of an outer loop, and the offset in dB that the loop keeps.
+    """Return the mean efficiency in bit/s/Hz of an outer loop, and the SINR offset in dB that the loop maintains.
 
     `before` [pairs] has the gains at the measurement, with mean 1, in increasing order; `now` [pairs] has the gains of
-    the blocks that use the reports. If even the lowest scheme fails too often, or the highest scheme rarely fails, the
-    loop keeps this scheme, and the offset is at its bound.
+    the blocks that use the reports. If even the lowest scheme fails too often, or even the highest scheme fails too
+    rarely, the loop always uses this scheme, and the offset is at its bound.
     """
     snr_db = mean_db + 10.0 * log10(now)
     failing = law.block_errors(snr_db)
@@ -85,7 +85,7 @@ def aged_efficiency(law: NrBlocks, mean_db: float, before: Array, now: Array) ->
     reported_db = mean_db + 10.0 * log10(before)
 
     def cuts(offset_db: float) -> tuple[Array, Array]:
-        """Shares [schemes] of the pairs for which a scheme is chosen, and for which it is chosen but fails."""
+        """Return the share of pairs in which each scheme is chosen, and in which it is chosen but fails."""
         firsts = np.searchsorted(reported_db, law.thresholds_db[1:] + offset_db, side="left")
         edges = np.concatenate([[0], firsts, [pairs]])
         lost = failed[lower, edges[1:]] - failed[lower, edges[:-1]]
@@ -97,11 +97,12 @@ def aged_efficiency(law: NrBlocks, mean_db: float, before: Array, now: Array) ->
 
 
 def aged_gains(fading: Fading, delay_s: float, report_s: float) -> tuple[Array, Array]:
-    """Gains of one link, with mean 1, at two times: earlier gains [pairs] in increasing order, and later gains [pairs].
+    """Return pairs of gains of one link, with mean 1: earlier gains [pairs] in increasing order, later gains [pairs].
 
     The age of the earlier gain is uniform from `delay_s` to `delay_s` + `report_s`. With m antennas (or the shape m of
     Nakagami fading) the amplitudes consist of a line of sight A and Gaussian parts: x in phase with the line of sight,
-    and all other parts, with total power R. Given the earlier parts, the later gain has a non-central distribution:
+    and all other parts, with total power R. Given the earlier parts, with the correlation rho and new draws y of x and
+    R' of R, the later gain is
     (|A + rho x + i rho R^1/2| + (1 - rho^2)^1/2 y)^2 + (1 - rho^2) R'.
     """
     if not ages(fading):

@@ -45,8 +45,8 @@ _DELAY_SPREAD_LOG10_S = {
     ("3gpp-inh", True): (-7.692, -0.01, 1.0, 6.0),
     ("3gpp-inh", False): (-7.173, -0.28, 1.0, 6.0),
 }
-"""Delay spread by path loss and line of sight (TR 38.901 Table 7.5-6): a, b, c of lg(s) = a + b lg(c + f), minimum f in
-GHz."""
+"""Median delay spread s in s, by path loss and line of sight: a, b and c in log10(s) = a + b log10(c + f), and the
+minimum frequency f in GHz (TR 38.901 Table 7.5-6)."""
 
 RATE_LAWS: dict[str, type[RateLaw]] = kinds(Shannon, FixedRate, NrMcs, NrBlocks, FiniteBlocklength)
 
@@ -65,9 +65,10 @@ class Terminal(Component):
     profile: TransmitterProfile | None = None
     """A real radio, given by the name of a file in profiles/; settings here override the powers of the profile."""
     amplifier_efficiency: float | None = Field(default=None, gt=0, le=1)
-    """Efficiency of the amplifier (radiated / consumed power); 0.35 in hardware. Null takes the value of `profile`, and
-    for devices else that of `devices.profile`; if no profile states a power for sending, null means 1, as in most
-    papers. If a profile states only the total power while sending, the efficiency splits this power, at 23 dBm."""
+    """Efficiency of the amplifier (radiated / consumed power); 0.35 in hardware. Null takes the value of `profile` or,
+    for devices without it, of `devices.profile`; if no profile states a power for sending, null means 1, as in most
+    papers. If a profile states only the total power while sending, the efficiency determines which part of this power
+    the amplifier draws at 23 dBm."""
     circuit_w: float | None = Field(default=None, ge=0)
     """Power in W of the transmitter without its amplifier while it sends, in addition to `idle_w`. Null takes the value
     of `profile`, else the remainder of the sending power in `devices.profile`, else 0, as in most papers."""
@@ -77,7 +78,7 @@ class Terminal(Component):
         return dbm_to_watt(self.tx_power_dbm)
 
     def stated(self, name: str) -> float | None:
-        """The number `name` of this radio: the value of the setting, else of the profile, else None."""
+        """Return the number `name` of this radio from the setting, or else from the profile; None if neither has it."""
         own: float | None = getattr(self, name)
         return own if own is not None or self.profile is None else self.profile.numbers.get(name)
 
@@ -89,10 +90,11 @@ class Terminal(Component):
     def transmitter(
         self, whole_w: float | None = None, at_dbm: float | None = None, efficiency: float | None = None
     ) -> Transmitter:
-        """The power model of the transmitter: numbers of this radio, else the given numbers of the device that has it.
+        """Return the power model of the transmitter; the arguments give numbers that the radio does not state.
 
         The device draws `whole_w` on top of its idle power while it sends at the radiated power `at_dbm` (None for
-        `HANDSET_DBM`). `efficiency` is the efficiency of the device's amplifier. Unknown arguments are None.
+        `HANDSET_DBM`). `efficiency` is the efficiency of the device's amplifier. An argument is None if its value is
+        unknown.
         """
         if self.profile is not None and self.whole_w is not None:
             whole_w, at_dbm, efficiency = self.whole_w, self.profile.most_dbm, None
@@ -116,10 +118,10 @@ class DeviceRadio(Terminal):
     """Power in W of the receiver while it receives, in addition to `idle_w`; 0.1 to 1 in hardware. Null takes the value
     of `profile`, else of `devices.profile`, else 0, as in most papers."""
     transmit_j_per_bit: float | None = Field(default=None, ge=0, le=1)
-    """Energy in J per bit sent, in addition to the power while sending: the slope of a power that grows with the rate;
-    8e-8 for LTE. Null takes the value of `profile`, else 0."""
+    """Energy in J per sent bit, in addition to the power while sending; 8e-8 for LTE. It models a power that grows with
+    the rate. Null takes the value of `profile`, else 0."""
     receive_j_per_bit: float | None = Field(default=None, ge=0, le=1)
-    """Energy in J per bit received, in addition to `receive_w`; 1.5e-8 for LTE. Null takes the value of `profile`, else
+    """Energy in J per received bit, in addition to `receive_w`; 1.5e-8 for LTE. Null takes the value of `profile`, else
     0."""
     idle_w: float | None = Field(default=None, ge=0)
     """Power in W that the whole device draws all the time, idle or busy. Null takes the value of `devices.profile`,
@@ -127,7 +129,7 @@ class DeviceRadio(Terminal):
 
 
 class StationRadio(Terminal):
-    """The radio of a base station, by default of a small cell. It draws `idle_w`, and the power of its transmitter."""
+    """The radio of a base station, by default a small cell. The station draws `idle_w` plus the transmitter's power."""
 
     profile: StationProfile | None = None
     """A real base station, given by the name of a file in profiles/; the profile states its powers, and settings here
@@ -143,10 +145,10 @@ class StationRadio(Terminal):
 
 
 class Channel(Component):
-    """A radio environment: a band, its propagation and rate models, and the radios of its terminals.
+    """A radio environment: a band, the propagation and rate models, and the radios of devices and base stations.
 
-    Ignored here: antenna gains and patterns, and body losses. If `fading.delay_spread_s` is null, also frequency
-    selectivity inside the band.
+    Ignored here: antenna gains and patterns, and body losses. If `fading.delay_spread_s` is null, frequency selectivity
+    inside the band is also ignored.
     """
 
     title: str = ""
@@ -160,26 +162,26 @@ class Channel(Component):
     bandwidth_hz: float = Field(default=20e6, gt=0)
     """Nominal width in Hz of the whole band, which the access scheme divides among transmissions."""
     numerology_khz: Literal[15, 30, 60, 120] | None = None
-    """Subcarrier spacing of 5G NR in kHz. Resource blocks of 5G NR leave part of the band unused; null uses the whole
-    band."""
+    """Subcarrier spacing of 5G NR in kHz. With a spacing, data use only the resource blocks of 5G NR, which leave part
+    of the band unused; with null, data use the whole band."""
     path_loss: AnyPathLoss
     """Mean loss as a function of distance."""
     shadowing: AnyShadowing = NoShadowing()
-    """Slow random loss, one value per pair of positions."""
+    """Slowly varying random loss due to obstacles, one value per pair of positions."""
     fading: AnyFading = NoFading()
     """Fast fluctuation of the power gain, one value per coherence block."""
     rate: AnyRateLaw = Shannon()
     """Rate in bit/s as a function of the SINR."""
     narrowing: Literal["on", "off"] = "on"
     """`on`: a sender that is too weak for its whole band puts all its power on part of the band, as schedulers allow;
-    `off`: it uses the whole band. Narrowing applies to devices and base stations, alone or sharing the band, with rate
-    models that have a minimum efficiency. For other transmissions in the band, the interference of a narrowed sender
-    counts as spread evenly over the band (random hopping)."""
+    `off`: every sender uses its whole band. Narrowing applies to devices and base stations, alone or sharing the band,
+    with rate models that have a minimum efficiency. The interference of a narrowed sender to other transmissions counts
+    as spread evenly over the band, as with random hopping."""
     narrowest_hz: float | None = Field(default=None, gt=0)
     """Minimum width in Hz of the part of the band that a sender uses; null for a resource block of 12 subcarriers:
     180 kHz, or 12 times `numerology_khz`."""
     long_transfers: Literal["walk", "ergodic"] = "walk"
-    """`walk` computes every fading block of a transmission; `ergodic` uses the rate averaged over fading."""
+    """`walk` simulates every fading block of a transmission; `ergodic` uses the rate averaged over fading."""
     noise_density_dbm_hz: float = THERMAL_NOISE_DBM_HZ
     """Power density of the noise in dBm/Hz, before the receiver's noise figure."""
     device: DeviceRadio = DeviceRadio()
@@ -224,14 +226,14 @@ class Channel(Component):
             )
         try:
             if not self.path_loss.PLACED:
-                # every path-loss model covers this distance, unless the carrier or a height is wrong
+                # every path-loss model is valid at this distance, unless the carrier or a height is wrong
                 trial = Hop(np.array([_TRIAL_M]), np.array(self.device.height_m), np.array(self.base_station.height_m))
                 self.path_loss.loss_db(trial, self.carrier_hz)
         except ScenarioError as problem:
             raise ValueError(str(problem)) from problem
 
     def _feedback_conflict(self) -> str:
-        """The reason why `rate.feedback` does not fit the other settings; empty if it fits."""
+        """Return the reason why other settings are incompatible with `rate.feedback`; empty if there is none."""
         if isinstance(self.rate, NrBlocks) and self.rate.climbs and not isinstance(self.fading, NoFading):
             got = f"got rate.feedback: climbing with fading {self.fading.kind}"
             return f"a climb is known on links that do not change, {got}; set fading: none, or rate.feedback: aged"
@@ -242,7 +244,7 @@ class Channel(Component):
         return f"a rate by aged reports is a mean over fading whose course is known, got {got}; {remedy}"
 
     def _selective_conflict(self) -> str:
-        """The reason why other settings exclude a frequency-selective band; empty if they do not, or if it is flat."""
+        """Return the reason why other settings are incompatible with a delay spread; empty if there is none."""
         spread_s = getattr(self.fading, "delay_spread_s", None)
         if spread_s is None:
             return ""
@@ -262,8 +264,8 @@ class Channel(Component):
 
         In a selective band, the gain of a block is the mean gain of its parts, and the rate of a block is the mean rate
         of parts with this mean gain. The mean rate over blocks is exact. The variance of the rate is at most 1 /
-        `parts` of the variance in a flat band: 80 to 98 % of this bound up to an SNR of 10 dB, and half of the bound at
-        20 dB, where rates hardly vary.
+        `parts` of the variance in a flat band. It is 80 to 98 % of this bound up to an SNR of 10 dB, and half of the
+        bound at 20 dB, where rates hardly vary.
         Ignored here: a narrowed device covers fewer parts, so its rate varies more. Devices that share a band use parts
         spread over the whole band.
         """
@@ -276,7 +278,7 @@ class Channel(Component):
         return independent_parts(self.usable_hz, spread_s)
 
     def on_site(self, stations_m: Array, data_dir: Path | None) -> Channel:
-        """The channel for stations at coordinates `stations_m` [stations, 2 or 3], with path-loss files read.
+        """Return the channel for stations at `stations_m` [stations, 2 or 3], after reading files of path loss.
 
         Raises:
             DataError: a file cannot be used, or belongs to other stations.
@@ -313,7 +315,7 @@ class Channel(Component):
         return narrowed(law, self.narrowest_hz or SUBCARRIERS_PER_BLOCK * spacing_khz * 1e3)
 
     def medium_rate(self, branches: int = 1) -> RateLaw:
-        """Rate model that the medium uses: `block_rate`, or its mean over a selective band or over fading.
+        """Return the rate model for transmissions: `block_rate`, or its mean over a selective band or over fading.
 
         `branches` is the number of antennas whose fading is combined in a mean.
         """
@@ -329,17 +331,18 @@ class Channel(Component):
 
     @property
     def medium_fading(self) -> Fading:
-        """Fading that `medium_rate` has not averaged out: all fading, that of a selective band's mean gain, or none."""
+        """Fading that `medium_rate` does not average out: all fading, that of the band's mean gain, or none."""
         if self.long_transfers == "ergodic":
             return NoFading()
         parts = self.parts
         return self.fading if parts == 1.0 or not isinstance(self.fading, BlockFading) else self.fading.over_band(parts)
 
     def large_scale(self, hop: Hop, draws: Array | LinkDraws) -> Propagation:
-        """Large-scale state of each link at fixed positions, with shadowing in the loss; arguments are broadcast.
+        """Return the large-scale state of each link at fixed positions, with shadowing; the arguments are broadcast.
 
         `draws` are the random numbers of each link, or one standard normal per link for its shadowing; every link then
-        has its more likely state (line of sight or not). Draw once per pair of positions to keep links reciprocal.
+        has its more likely state (line of sight or not). The caller must draw once per pair of positions, so that links
+        are reciprocal.
         """
         draws = draws if isinstance(draws, LinkDraws) else LinkDraws.typical(draws)
         state = self.path_loss.propagate(hop, self.carrier_hz, draws)
@@ -352,17 +355,17 @@ class Channel(Component):
 
 
 def median_delay_spread_s(path_loss: str, carrier_hz: float, *, los: bool) -> float:
-    """Median over positions of the root-mean-square delay spread in s (TR 38.901 Table 7.5-6).
+    """Return the median over positions of the root-mean-square delay spread in s (TR 38.901 Table 7.5-6).
 
-    Below the minimum frequency of the table (6 GHz for `3gpp-uma`), the value at the minimum frequency holds. Positions
-    differ from the median by a factor of 1.5 to 4.6, up or down.
+    Below the minimum frequency of the table (6 GHz for `3gpp-uma`), the value at the minimum frequency is used. The
+    standard deviation over positions is a factor of 1.5 to 4.6.
     """
     constant, slope, offset, least_ghz = _DELAY_SPREAD_LOG10_S[path_loss, los]
     return math.pow(10.0, constant + slope * math.log10(offset + max(carrier_hz / 1e9, least_ghz)))
 
 
 def thermal_noise_w(bandwidth_hz: float, noise_figure_db: float, density_dbm_hz: float = THERMAL_NOISE_DBM_HZ) -> float:
-    """Noise power in W over the bandwidth of a transmission: density times bandwidth times noise figure.
+    """Return the noise power in W over the bandwidth of a transmission: density times bandwidth times noise figure.
 
     Papers quote either the density (-174 dBm/Hz) or the power over their band (for example 1e-10 W); `density_dbm_hz`
     is the density.

@@ -13,7 +13,7 @@ from fednet_emu.component.slot import Slot, kinds
 
 
 class Transmitter(NamedTuple):
-    """Power P / eta + P_c of a transmitter: its amplifier, in proportion to the radiated power P, and its circuits.
+    """Power P / eta + P_c of a transmitter with radiated power P, amplifier efficiency eta and circuit power P_c.
 
     Most federated-learning papers count only the radiated power: an efficiency of 1 and no circuit power. If sources
     state only the total power while sending, the efficiency is infinite, and the transmitter draws `circuit_w` at any
@@ -27,7 +27,8 @@ class Transmitter(NamedTuple):
     def of_whole(cls, whole_w: float, at_w: float, efficiency: float | None) -> Self:
         """Make a transmitter that draws `whole_w` while it radiates `at_w`, both in W.
 
-        With an efficiency of None, the power is constant. The power is at least that of the amplifier, or `at_w`.
+        If `efficiency` is None, the power does not depend on the radiated power, and is at least `at_w`. Otherwise,
+        `efficiency` gives the power of the amplifier, and the circuits draw the remainder of `whole_w`, at least 0.
         """
         if efficiency is None:
             return cls(math.inf, max(whole_w, at_w))
@@ -41,26 +42,26 @@ def compute_energy_j(cycles: float, frequency_hz: float, kappa: float) -> float:
     """Dynamic energy in J of a computation on a CMOS processor: `kappa` (in J s^2) x `cycles` x `frequency_hz`^2.
 
     Papers have two notations: Tran et al. (INFOCOM 2019) write (alpha / 2) C D f^2, so kappa = alpha / 2; others write
-    kappa itself. In papers, `cycles` are C per sample (or per bit: check) times D samples, for every pass over the
-    data. Ignored here: leakage, memory traffic, and all other parts that draw power while the processor works.
+    kappa itself. In papers, `cycles` is C cycles per sample (in some papers per bit) times D samples, for every pass
+    over the data. Ignored here: leakage, memory traffic, and all other parts that draw power while the processor works.
     """
     return kappa * cycles * frequency_hz**2
 
 
 class ComputeEnergy(Component):
-    """The energy of a computation, in addition to the idle energy of the device."""
+    """Model of the energy of a computation, in addition to the idle energy of the device."""
 
     @abstractmethod
     def energy_j(self, flop: float, duration_s: float, clock: float = 1.0) -> float:
-        """Energy in J of `flop` operations that took `duration_s`, at the share `clock` of the nominal frequency."""
+        """Return the energy in J of `flop` operations in `duration_s`, at `clock` times the nominal frequency."""
 
     def beside(self, idle_w: float) -> ComputeEnergy:
-        """The energy model without the idle power `idle_w` in W; models of dynamic energy do not include idle power."""
+        """Return the model without the idle power `idle_w` in W; models of dynamic energy include no idle power."""
         return self
 
 
 class CmosEnergy(ComputeEnergy):
-    """Dynamic energy kappa x cycles x f^2 of a processor whose clock f is given; see `compute_energy_j`.
+    """Dynamic energy kappa x cycles x f^2 of a processor with the given clock frequency f; see `compute_energy_j`.
 
     Ignored here: the duration, leakage, memory, and all other parts that draw power while the processor works.
     """
@@ -69,7 +70,7 @@ class CmosEnergy(ComputeEnergy):
     clock_hz: float = Field(ge=1e3, le=1e11)
     """Clock frequency f in Hz at the speed that `devices.speed` states; 1e9 in most papers."""
     flop_per_cycle: float = Field(gt=0)
-    """Floating-point operations per counted clock cycle: FLOP per sample over the cycles C per sample in a paper."""
+    """Floating-point operations per clock cycle: FLOP per sample divided by a paper's number C of cycles per sample."""
     kappa: float = Field(default=1e-28, ge=0)
     """Effective switched capacitance in J s^2; 1e-28 in most papers, 1e-27 is realistic for small boards."""
 
@@ -89,7 +90,7 @@ KAPPA = {
 class PublishedEnergy(ComputeEnergy):
     """Dynamic energy with the constant kappa of a publication (see `KAPPA`).
 
-    Ignored here: what `cmos` ignores.
+    Ignored here: the same effects as in `cmos`.
     """
 
     kind = "published"
@@ -98,14 +99,14 @@ class PublishedEnergy(ComputeEnergy):
     clock_hz: float = Field(ge=1e3, le=1e11)
     """Clock frequency f in Hz at the speed that `devices.speed` states."""
     flop_per_cycle: float = Field(gt=0)
-    """Floating-point operations per counted clock cycle."""
+    """Floating-point operations per clock cycle."""
 
     def energy_j(self, flop: float, duration_s: float, clock: float = 1.0) -> float:
         return compute_energy_j(flop / self.flop_per_cycle, self.clock_hz * clock, KAPPA[self.preset])
 
 
 class MeasuredEnergy(ComputeEnergy):
-    """Measured power times the duration of a computation, including the delays of stragglers.
+    """Energy from measurements: power times the duration of a computation, including straggler delays.
 
     A Raspberry Pi 4 draws 4 to 6 W while it trains (Ekaireb et al., WNS3 2022).
     Ignored here: how the power varies with the kind of work.

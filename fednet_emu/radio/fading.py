@@ -18,7 +18,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.units import SPEED_OF_LIGHT_M_S, db_to_linear
 
 RARE = 1e-8
-"""Share of fading blocks that is negligible: one block of 43.5 ms in fifty days."""
+"""Share of fading blocks that counts as negligible, 10^-8: one block of 43.5 ms in fifty days."""
 
 _LONGEST_SPREAD_S = 1e-4
 _NARROW = 1e-3
@@ -27,12 +27,12 @@ _NARROW = 1e-3
 class Fading(Component):
     """The distribution of the power gain in one coherence block, with mean 1 in linear power.
 
-    A kind of fading is a quantile function: it maps a uniform random variable to a gain and never decreases, so the
-    same uniforms serve to compare two kinds. The argument `los` is True for a link with line of sight; most kinds
-    ignore it.
+    A kind of fading is a quantile function: it maps a uniform random number to a gain and never decreases. Two kinds
+    can therefore be compared with the same uniform random numbers. The argument `los` is True for a link with line of
+    sight; most kinds ignore it.
     """
 
-    if TYPE_CHECKING:  # a pydantic field cannot implement an abstract property, so only the type checker sees this one
+    if TYPE_CHECKING:  # for the type checker only, because a pydantic field cannot implement an abstract property
 
         @property
         def coherence_s(self) -> float:
@@ -44,7 +44,7 @@ class Fading(Component):
 
     @abstractmethod
     def gains(self, uniform: Array, los: Mask | bool = False) -> Array:
-        """Power gains of many blocks: the quantiles at the elements of `uniform`, with which `los` is broadcast."""
+        """Power gains of many blocks, one for each number in `uniform`, with which `los` is broadcast."""
 
     @abstractmethod
     def cdf(self, gain: Array, los: Mask | bool = False) -> Array:
@@ -53,15 +53,16 @@ class Fading(Component):
     def peak(self, los: bool = False) -> float:
         """The gain that one block in 10^8 exceeds, for example 18.4 (12.7 dB) under Rayleigh fading.
 
-        A link counts as unable to carry data if its SNR times the peak gain is too low. If the gain never changes, the
-        peak is the median gain.
+        A link counts as unable to carry data if even the product of its mean SNR and the peak gain is too low. If the
+        gain never changes, the median gain serves as the peak.
         """
         return self.gain(0.5 if math.isinf(self.coherence_s) else 1.0 - RARE, los)
 
     def combined(self, branches: int) -> Fading:
         """The distribution of the mean gain of `branches` antennas that fade independently.
 
-        Maximum-ratio combining adds the gains of the antennas up: the combined gain is `branches` times the mean gain.
+        Maximum-ratio combining adds up the gains of the antennas, so the combined gain is `branches` times the mean
+        gain.
         """
         if branches == 1:
             return self
@@ -95,14 +96,15 @@ class BlockFading(Fading):
     """Block fading: the gain is drawn again in each block."""
 
     coherence_s: float = Field(default=0.0435, gt=0)
-    """Duration of a block in s. Default: the coherence time at `speed_m_s` and `channel.carrier_hz`, to three digits;
-    0.0435 for 3 km/h at 3.5 GHz. See `coherence_time_s`."""
+    """Duration of a block in s. Default: the coherence time at `speed_m_s` and `channel.carrier_hz` (see
+    `coherence_time_s`), rounded to three digits; 0.0435 for 3 km/h at 3.5 GHz."""
     speed_m_s: float = Field(default=3.0 / 3.6, gt=0)
     """Speed of the terminals in m/s, by default 3 km/h; sets the duration of a block if `coherence_s` is not given."""
     delay_spread_s: float | Literal["from-scenario"] | None = None
-    """Root-mean-square delay spread of the paths in s. It makes a wide band frequency selective: the rate is the mean
-    over parts that fade independently (`independent_parts`). `from-scenario` takes the median of TR 38.901 Table 7.5-6
-    for the path loss, under Rician fading with line of sight; null means one gain in the whole band."""
+    """Root-mean-square delay spread of the paths in s, which makes a wide band frequency selective: the rate is then
+    the mean over parts of the band that fade independently (`independent_parts`). `from-scenario` takes the median of
+    TR 38.901 Table 7.5-6 for the path-loss model, with line of sight if the fading is Rician. Null means one gain in
+    the whole band."""
 
     @field_validator("delay_spread_s")
     @classmethod
@@ -115,7 +117,7 @@ class BlockFading(Fading):
         return spread_s
 
     def at_carrier(self, carrier_hz: float) -> Self:
-        """A copy with the coherence time at `speed_m_s` and the carrier; unchanged if `coherence_s` is given."""
+        """Return a copy with the coherence time at `speed_m_s` and this carrier, unless `coherence_s` is given."""
         if "coherence_s" in self.model_fields_set:
             return self
         coherence_s = float(f"{coherence_time_s(self.speed_m_s, carrier_hz):.3g}")
@@ -123,22 +125,23 @@ class BlockFading(Fading):
 
     @property
     def shape(self) -> float:
-        """Shape of the Gamma approximation of the gain: squared mean over variance; 0 if it depends on the link."""
+        """Shape of the Gamma approximation of the gain: squared mean over variance; 0 if it differs between links."""
         return 0.0
 
     def over_band(self, parts: float) -> Fading:
-        """The distribution of the mean gain of `parts` of a band: Gamma with mean 1 and shape `shape` x `parts`."""
+        """Return the distribution of the mean gain of `parts` parts of a band: Gamma with shape `shape` x `parts`."""
         return Nakagami(m=self.shape * parts, coherence_s=self.coherence_s)
 
     def in_band(self, parts: float, branches: int) -> Fading:
-        """The distribution of the ratio of a part's gain to the mean gain of the band, with `branches` antennas."""
+        """Return the distribution of a part's gain divided by the band's mean gain, with `branches` antennas."""
         return InBand(shape=self.shape * branches, parts=parts)
 
 
 class Rayleigh(BlockFading):
     """Rayleigh block fading for many paths, none of them dominant: the power gain is exponential with mean 1.
 
-    Ignored here: correlation between successive blocks. The mean of gains in dB is 2.5 dB below the mean gain in dB.
+    Ignored here: correlation between successive blocks. The mean of the gains in dB is 2.5 dB lower than the mean gain
+    converted to dB.
     """
 
     shape: ClassVar[float] = 1.0
@@ -159,15 +162,16 @@ class Rayleigh(BlockFading):
 class Rician(BlockFading):
     """Rician block fading: one dominant path has K times the power of all other paths together.
 
-    The gain is |sqrt(K / (K + 1)) + CN(0, 1 / (K + 1))|^2, so 2 (K + 1) times the gain is non-central chi-squared with
-    two degrees of freedom and non-centrality 2 K. TR 38.901 Table 7.5-6 has K = 9 dB in cities and 7 dB indoors, both
-    with line of sight.
+    The gain is |sqrt(K / (K + 1)) + CN(0, 1 / (K + 1))|^2, so 2 (K + 1) times the gain has a non-central chi-squared
+    distribution with two degrees of freedom and non-centrality 2 K. TR 38.901 Table 7.5-6 gives K = 9 dB in cities and
+    7 dB indoors, both with line of sight.
     Ignored here: the standard deviation of K over positions (3.5 to 8 dB in the table), and correlation between blocks.
     With a delay spread, the distribution is Nakagami's with the same variance.
     """
 
     k_db: float = Field(ge=-40, le=40)
-    """K factor in dB, the power of the dominant path over that of all other paths; -40 is Rayleigh, 40 hardly fades."""
+    """K factor in dB: ratio of the dominant path's power to that of all other paths. At -40, the fading is Rayleigh; at
+    40, the gain is almost constant."""
 
     @property
     def degrees(self) -> float:
@@ -235,7 +239,7 @@ class FadingByLineOfSight(BlockFading):
 
     kind = "by-line-of-sight"
     delay_spread_s: None = None
-    """Always null (one gain in the whole band), because the parts of a band would depend on the state of the link."""
+    """Always null (one gain in the whole band), because the fading of parts would depend on the line of sight."""
     k_db: float = Field(default=9.0, ge=-40, le=40)
     """K factor in dB with line of sight; 9 dB is the mean in cities (TR 38.901 Table 7.5-6)."""
 
@@ -280,13 +284,13 @@ class InBand(Fading):
     """Ratio of the gain of one part of a band to the mean gain of all parts: `parts` times a Beta variable (mean 1).
 
     This distribution holds if all parts have Gamma gains of the same shape m; the ratio is then independent of the mean
-    gain. All parts exist at the same time, so the coherence time is infinite.
+    gain. The ratio varies over frequency and not over time, so the coherence time is infinite.
     """
 
     kind = "in-band"
     coherence_s: ClassVar[float] = math.inf
     shape: float = Field(gt=0)
-    """Shape m of the gain of a part."""
+    """Shape m of the Gamma distribution of a part's gain."""
     parts: float = Field(gt=1)
     """Number of parts of the band, not necessarily an integer."""
 
@@ -299,12 +303,12 @@ class InBand(Fading):
 
 
 def independent_parts(bandwidth_hz: float, delay_spread_s: float) -> float:
-    """Number of independent parts, at least 1, whose mean gain has the variance of the mean gain over a band.
+    """Return the number (at least 1) of independent parts whose mean gain varies as much as that of the whole band.
 
-    If the power of paths falls exponentially with their delay, gains at two frequencies with the distance d have the
+    If the power of the paths falls exponentially with their delay, the gains at two frequencies d apart have the
     correlation 1 / (1 + (2 pi d tau)^2), where tau is the delay spread. The mean correlation over a band of width B is
     1 / L = (2 a arctan(a) - ln(1 + a^2)) / a^2 with a = 2 pi tau B. The number of parts L is 1 in a narrow band and
-    2 B tau in a wide band, so the coherence bandwidth of a wide band is 1 / (2 tau).
+    about 2 B tau in a wide band, so the coherence bandwidth of a wide band is 1 / (2 tau).
     """
     a = 2.0 * math.pi * delay_spread_s * bandwidth_hz
     if a < _NARROW:
@@ -313,10 +317,10 @@ def independent_parts(bandwidth_hz: float, delay_spread_s: float) -> float:
 
 
 def coherence_time_s(speed_m_s: float, carrier_hz: float) -> float:
-    """Coherence time in s, 0.423 / f_D with the Doppler frequency f_D = v f / c; infinity for a terminal at speed 0.
+    """Return the coherence time 0.423 / f_D in s with the Doppler frequency f_D = v f / c; infinity at speed 0.
 
-    The time is the geometric mean of 1 / f_D and 9 / (16 pi f_D) (Rappaport, Wireless Communications). This choice is a
-    convention; other textbooks have up to twice or half the value.
+    This time is the geometric mean of 1 / f_D and 9 / (16 pi f_D) (Rappaport, Wireless Communications). The choice is a
+    convention; values in other textbooks are between half and twice this time.
     Ignored here: the angular spread of the paths, and scatterers that move while the terminal does not.
     """
     doppler_hz = speed_m_s * carrier_hz / SPEED_OF_LIGHT_M_S

@@ -16,15 +16,15 @@ UDP 8 (RFC 768)."""
 
 
 class Overhead(Component):
-    """The number of bits on the air for a payload of a given size."""
+    """Model of overhead: a function from the size of a payload to the number of bits on the air."""
 
     @abstractmethod
     def wire_bit(self, size_bit: int) -> int:
-        """Number of bits on the air for a payload of `size_bit`, including headers."""
+        """Return the number of bits on the air for a payload of `size_bit`, including headers."""
 
 
 class NoOverhead(Overhead):
-    """Payloads travel without headers, as in most papers."""
+    """Payloads are sent without headers, as in most papers."""
 
     kind = "none"
 
@@ -33,7 +33,7 @@ class NoOverhead(Overhead):
 
 
 class Header(Overhead):
-    """Every message carries one header, including an empty message."""
+    """Every message, even an empty one, carries one header."""
 
     header_bit: int = Field(ge=0)
     """Size of the header in bits per message."""
@@ -43,7 +43,7 @@ class Header(Overhead):
 
 
 class Packets(Overhead):
-    """A payload is cut into packets of at most `mtu_byte`, each with headers; 40 header bytes of 1500 are 2.7 %.
+    """A payload is sent in packets of at most `mtu_byte`, each with headers; 40 header bytes of 1500 are 2.7 %.
 
     Ignored here: acknowledgements, connection set-up, slow start, and retransmissions above the radio.
     """
@@ -51,7 +51,7 @@ class Packets(Overhead):
     headers: Literal["tcp-ipv4", "tcp-ipv4-timestamps", "tcp-ipv6", "udp-ipv4", "udp-ipv6"] = "tcp-ipv4"
     """Transport and network protocol, which determine the header bytes of each packet."""
     link_byte: int = Field(default=0, ge=0)
-    """Further bytes per packet below the network layer, not part of `mtu_byte`; about 10 in 5G NR, 38 on Ethernet."""
+    """Bytes per packet below the network layer, in addition to `mtu_byte`; about 10 in 5G NR, 38 on Ethernet."""
     mtu_byte: int = Field(default=1500, gt=0)
     """Maximum size of a packet in bytes, including the headers of the network layer and above."""
 
@@ -64,7 +64,7 @@ class Packets(Overhead):
         return mtu_byte
 
     def wire_bit(self, size_bit: int) -> int:
-        """Size in bits of payload and headers in ceil(payload / (mtu - header)) packets; 0 for an empty payload."""
+        """Return the bits of payload and headers in ceil(payload / (mtu - header)) packets; 0 without payload."""
         header_byte = HEADER_BYTE[self.headers]
         packets = -(-size_bit // (8 * (self.mtu_byte - header_byte)))
         return size_bit + 8 * packets * (header_byte + self.link_byte)

@@ -11,12 +11,12 @@ from fednet_emu.component.component import Component
 
 Mark = Literal["measured", "derived", "table", "recalled", "assumed"]
 MARKS: tuple[Mark, ...] = ("measured", "derived", "table", "recalled", "assumed")
-"""Quality of the source of a number (its mark), best first. measured: on such a device. derived: from measurements.
-table: stated by the maker. recalled: from memory or quoted by others, not read in the source. assumed: no source."""
+"""Quality of the source of a number, best first. measured: on a device of this type. derived: calculated from
+measurements. table: stated by the manufacturer. recalled: from memory or a secondary source. assumed: no source."""
 
 
 def check_marks(numbers: Mapping[str, float | None], marks: Mapping[str, Mark | None]) -> None:
-    """Raise a `ValueError` if a stated number has no mark of its source quality, or a mark has no number."""
+    """Raise a `ValueError` if a number has no source quality in `marks`, or a source quality has no number."""
     for name in dict.fromkeys((*numbers, *marks)):
         number, mark = numbers.get(name), marks.get(name)
         if number is not None and mark is None:
@@ -30,7 +30,7 @@ _PLACE = {"device": "devices", "radio": "channel.device", "station": "channel.ba
 
 
 def kind_of(given: Mapping[str, Any]) -> Kind | None:
-    """The kind of profile that the settings `given` belong to; None if they do not determine the kind."""
+    """Return the kind of profile to which the settings `given` belong; None if they do not determine the kind."""
     if "compute" in given:
         return "device"
     if "receive_w" in given:
@@ -75,7 +75,7 @@ class TransmitterProfile(Component):
 
     @property
     def marks(self) -> dict[str, Mark | None]:
-        """The quality of the source (mark) of each number, by name; None for a number that no source states."""
+        """The source quality of each number, by name; None for a number that no source states."""
         return {name: self.evidence.get(name) for name in self.NUMBERS}
 
     def _check(self) -> None:
@@ -83,7 +83,7 @@ class TransmitterProfile(Component):
 
 
 class RadioProfile(TransmitterProfile):
-    """The radio of a device. Its powers come on top of the idle power of the device.
+    """The radio of a device. The powers are in addition to the idle power of the device.
 
     Power may grow with the rate R, as P = a + b R: a is `transmit_w` or `receive_w`, and b is `transmit_j_per_bit` or
     `receive_j_per_bit`.
@@ -102,9 +102,9 @@ class RadioProfile(TransmitterProfile):
     receive_w: float | None = Field(ge=0, le=1e6)
     """Power in W while receiving; null if no source states it."""
     transmit_j_per_bit: float | None = Field(ge=0, le=1)
-    """Energy in J per bit sent, in addition to the power while sending; null if no source states it."""
+    """Energy in J per sent bit, in addition to the power while sending; null if no source states it."""
     receive_j_per_bit: float | None = Field(ge=0, le=1)
-    """Energy in J per bit received, in addition to the power while receiving; null if no source states it."""
+    """Energy in J per received bit, in addition to the power while receiving; null if no source states it."""
 
     @model_validator(mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""Survey: the rates of a radio environment as a function of distance, without running a scenario."""
+"""Survey: the rates in a radio environment as a function of distance, computed without running a scenario."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DIMENSIONS = [field.name for field in fields(LinkDraws)]
 
 
 class Rates(NamedTuple):
-    """Quantiles (10 %, 50 % and 90 %) over links of the rate at each distance; nan outside the path loss's range."""
+    """10, 50 and 90 % quantiles over links of the rate at each distance; nan outside the path-loss model's range."""
 
     low_bps: Array
     median_bps: Array
@@ -27,11 +27,11 @@ class Rates(NamedTuple):
 
 
 def uplink_rates(channel: Channel, distances_2d_m: Array) -> Rates:
-    """Rates of lone uplinks in the whole band at many positions per distance, averaged over fading at each position.
+    """Return the fading-averaged rates of uplinks that are alone in the band, at many positions per distance.
 
-    Random quantities of positions are a fixed low-discrepancy sequence, so the rates are reproducible; with 2000
-    positions the median is accurate to about 1 %. Devices that are too weak for the whole band send on part of the band
-    (`narrowing`).
+    The random quantities of the positions come from a fixed low-discrepancy sequence, so the rates are reproducible;
+    with 2000 positions per distance, the median is accurate to about 1 %. Devices that are too weak for the whole band
+    send on part of the band (`narrowing`).
     Ignored here: other transmissions, headers, and the access scheme.
     """
     draws = _places(LINKS)
@@ -61,7 +61,7 @@ def _rates_bps(channel: Channel, distance_m: float, draws: LinkDraws) -> Array:
 
 
 def _places(count: int) -> LinkDraws:
-    """Quasi-random draws of `count` links: an additive recurrence with powers of the golden ratio (Roberts 2018)."""
+    """Return quasi-random draws for `count` links, a recurrence with the generalised golden ratio (Roberts 2018)."""
     ratio = 2.0
     for _ in range(60):
         ratio = (1.0 + ratio) ** (1.0 / (len(_DIMENSIONS) + 1))

@@ -42,7 +42,7 @@ _NS_PER_S = 1e9
 
 
 class IdleEnergy:
-    """Total idle power of all devices over simulated time; the power changes when batteries become empty or charged."""
+    """Idle energy of all devices over simulated time; the idle power changes when batteries become empty or charged."""
 
     def __init__(self, power_w: float = 0.0) -> None:
         self.power_w = power_w
@@ -64,14 +64,14 @@ NEVER_NS = -1
 """Value of `started_ns` for a transfer that never started."""
 
 SCORES = ("loss", "accuracy", "worst_accuracy", "std_accuracy", "worst_train_loss", "attack_success")
-"""Columns of `evaluations` with the quality of a model, without columns of further metrics."""
+"""Columns of `evaluations` with the quality of a model, without the columns of additional metrics."""
 _NO_SCORES = frozenset({*EvaluationRow._fields, "simulated_s", "total_bit"} - {*SCORES})
 WHERE_USED = ("backhaul", "batteries", "handovers", "energies", "traffic")
-"""Tables that are left out if they have no rows: backhaul, batteries, handovers, final energies, and other users."""
+"""Tables that are not written if they have no rows: backhaul, batteries, handovers, energies and other users."""
 TABLES = tuple(ROWS)
 """Names of all tables."""
 SCENE, DATA_SPLIT, GROUND = "scene", "data_split", "ground"
-"""Names of the tables that describe the federation: positions and links of devices, split of samples, map of gains."""
+"""Names of the tables that describe the federation: positions and links of devices, split of samples, and gain map."""
 DESCRIBED = (SCENE, DATA_SPLIT, GROUND)
 _TAKEN = frozenset({*TABLES, *DESCRIBED})
 
@@ -90,7 +90,7 @@ class Ledger:
     """All tables of one run, and running totals for stop rules and progress lines."""
 
     def __init__(self, metrics: Sequence[str] = ()) -> None:
-        self.metrics = tuple(metrics)  # names of further columns of `evaluations` and `device_evaluations`
+        self.metrics = tuple(metrics)  # columns of additional metrics in `evaluations` and `device_evaluations`
         measured = dict.fromkeys(metrics, MEASURE)
         self.transfers: Table[Any] = Table(columns_of(TransferRow))
         self.has_phases = False  # whether transfers have the columns of `PhaseColumns`
@@ -105,27 +105,27 @@ class Ledger:
         self.energies: Table[EnergyRow] = Table(columns_of(EnergyRow))
         self.traffic: Table[TrafficRow] = Table(columns_of(TrafficRow))
         self.is_shared = False  # whether other users share bands: transfers then have the columns of `SharedColumns`
-        # bits of all files that have arrived, and the integral of the number of files over time
+        # bits of all files of other users, and the integral over time of the number of files
         self.traffic_bit, self.traffic_ns = 0, 0
         self.traffic_classes: dict[str, int] = {}
         self.series: dict[str, list[dict[str, Any]]] = {}
         self.described: dict[str, Callable[[], pd.DataFrame]] = {}  # functions that make the tables of `DESCRIBED`
         self.asked: Counter[int] = Counter()  # number of rounds in which each device was invited
-        self.given: set[int] = set()  # numbers of values that all devices have from the start
+        self.given: set[int] = set()  # identification numbers of values that all devices have from the start
         self.sent_bit = [0] * len(KINDS)  # total bits on the air, by kind of link
         self.offered_bit = [0] * len(KINDS)
         self.backhaul_bit, self.backhaul_j = 0, 0.0  # the energy is part of `energy_j`
-        self.energy_j = 0.0  # of all transmissions, receptions and computations so far, without idle energy
+        self.energy_j = 0.0  # energy of all transmissions, receptions and computations so far, without idle energy
         self.idle = IdleEnergy()
         self.stations_w = 0.0  # total idle power of all base stations
         self.ended_ns = 0  # end of the run, up to which `energies` counts
-        # function for the distances [n] in m between the senders of transfers (rows [n]) and receivers [n]
+        # function that returns the distances [n] in m between the senders of transfers (rows [n]) and receivers [n]
         self.distances: Callable[[Rows, IntArray], Array] | None = None
-        # functions called with table name and columns of each new row of `evaluations`, `rounds` and series
+        # functions called with the table name and the columns of each new row of `evaluations`, `rounds` or a series
         self.listeners: list[Callable[[str, Mapping[str, Any]], None]] = []
 
     def spent_j(self, now_ns: int) -> float:
-        """Total energy in J so far: energy of ended activities, and idle energy of devices and base stations."""
+        """Return the energy in J so far: of ended activities, and idle energy of devices and base stations."""
         return self.energy_j + self.idle.until_j(now_ns) + self.stations_j(now_ns)
 
     def stations_j(self, now_ns: int) -> float:
@@ -144,9 +144,9 @@ class Ledger:
         self._make_transfers()
 
     def add_traffic(self, classes: Mapping[str, int], slices: Sequence[str]) -> None:
-        """Add the columns of `SharedColumns` to the transfers, and name the slices and the classes of other users.
+        """Add the columns of `SharedColumns` to the transfers; set the names of slices and classes of other users.
 
-        `classes` maps the name of a class to the time in ns from which on its delays count.
+        `classes` maps the name of a class to the time in ns from which delays are included in statistics.
         """
         self.is_shared, self.traffic_classes = True, dict(classes)
         self._make_transfers()
@@ -176,12 +176,12 @@ class Ledger:
             listener(table, row)
 
     def keep_in(self, folder: Path) -> None:
-        """From now on, move rows beyond the memory limit of a table to unnamed files in `folder`."""
+        """From now on, move the oldest rows of tables that exceed their memory limit to unnamed files in `folder`."""
         for name in TABLES:
             getattr(self, name).folder = folder
 
     def frames(self) -> dict[str, pd.DataFrame]:
-        """Return every table as a data frame by name, with the columns of `_transfers` and `_receptions`."""
+        """Return every table as a data frame, by name, with the added columns of `_transfers` and `_receptions`."""
         import pandas as pd
 
         tables = {name: list(parts) for name, parts in self.parts().items()}
@@ -190,7 +190,7 @@ class Ledger:
         }
 
     def parts(self) -> dict[str, Iterable[pd.DataFrame]]:
-        """Return every table of `frames` in parts, so that only one part at a time is in memory."""
+        """Return every table of `frames` as an iterator over parts, of which only one at a time is in memory."""
         import pandas as pd
 
         own: dict[str, Iterable[pd.DataFrame]] = {name: [table()] for name, table in self.described.items()}
@@ -200,7 +200,7 @@ class Ledger:
         return {**own, **kept, "transfers": self._transfers(), "receptions": self._receptions()}
 
     def with_receptions(self) -> Iterator[tuple[int, Rows, Rows]]:
-        """Iterate over blocks of transfers: row number of the first transfer, transfers, and their receptions.
+        """Yield blocks of transfers: the row number of the first transfer, the transfers, and their receptions.
 
         Receptions that are not in the order of their transfers are left out.
         """
@@ -219,7 +219,7 @@ class Ledger:
             row = end
 
     def _transfers(self) -> Iterator[pd.DataFrame]:
-        """Yield transfers with row numbers, lost bits, distances (the maximum over receivers) and mean rates."""
+        """Yield transfers with row numbers, lost bits, maximum distances to receivers, and mean rates."""
         for row, rows, heard in self.with_receptions():
             frame = self.transfers.shown(rows)
             frame.insert(0, "transfer", np.arange(row, row + len(rows)))
@@ -246,9 +246,10 @@ class Ledger:
         return distance_m
 
     def event_digest(self) -> str:
-        """Hash of all transfers, receptions, computations, backhaul messages and files of other users, to the ns.
+        """Return a hash of all transfers, receptions, computations, backhaul messages and files of other users.
 
-        Learned values (losses, accuracies) are left out, so a timing-only run has the same hash.
+        Times are hashed with a resolution of 1 ns. Learned values (losses, accuracies) are left out, so a timing-only
+        run has the same hash.
         """
         whole = blake2b(digest_size=16)
         for table in (self.transfers, self.receptions, self.computes):
@@ -260,7 +261,7 @@ class Ledger:
 
 
 def _mean_rates_bps(rows: Rows) -> NDArray[np.float32]:
-    """Mean rates [transfers]: transmitted bits over the airtime without gaps and tails; NaN if that time is 0."""
+    """Return mean rates [transfers]: transmitted bits per airtime without gaps and tails; NaN without airtime."""
     air_ns = np.where(rows["started_ns"] == NEVER_NS, 0, rows["ended_ns"] - rows["started_ns"])
     if "gap_ns" in (rows.dtype.names or ()):
         air_ns = air_ns - rows["gap_ns"] - rows["tail_ns"]

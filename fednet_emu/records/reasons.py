@@ -1,4 +1,4 @@
-"""Reasons of lost transfers and stopped computations: words in the records, and meanings."""
+"""Reasons for which transfers are lost and computations stopped: their words in the records and their meanings."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ MEANINGS = {
     "empty": Reason("the battery of the sender or a receiver got empty", "with an empty battery"),
     "connect": Reason("no connection within `network.session.connect_timeout_s`", "without a connection"),
 }
-"""Reasons by word, in the order of their codes. The event digest covers the codes. The empty word means delivered."""
+"""Reasons by word, in the order of their integer codes, which the event digest covers. "" means delivered."""
 
 REASONS = list(MEANINGS)
-"""Words of reasons by code; plug-ins append the words of their faults."""
+"""Words of reasons by integer code; plug-ins append the words of their own reasons."""
 
 CODE = {reason: code for code, reason in enumerate(REASONS)}
 
 
 def add_reason(reason: str, meaning: str) -> None:
-    """Add `reason`, the word of a fault, with its meaning, unless the word is known."""
+    """Add a reason of a plug-in, unless the word `reason` exists already; `meaning` explains the word."""
     if reason not in MEANINGS:
         MEANINGS[reason] = Reason(meaning, f"lost by {reason}")
         CODE[reason] = len(REASONS)

@@ -26,7 +26,7 @@ Why = Annotated[int, Column(np.int8, words=REASONS)]
 
 
 class TransferRow(NamedTuple):
-    """One row for each transmission, in the order of the ends of transmissions."""
+    """One row for each transmission, sorted by end time."""
 
     kind: Annotated[int, Column(np.int8, words=KINDS)]
     """direction of the link: uplink, downlink or sidelink"""
@@ -39,7 +39,7 @@ class TransferRow(NamedTuple):
     size_bit: Number
     """size of payload and headers"""
     payload: Value
-    """number of the sent value, as in `computes`; -1 if the payload is not a single deferred value"""
+    """identification number of the sent value, as in `computes`; -1 if the payload is not a single deferred value"""
     requested_ns: Time
     """time of the request for the transfer"""
     started_ns: Time
@@ -57,24 +57,24 @@ class TransferRow(NamedTuple):
     receive_j: Measure
     """energy of the receiving devices: `receive_w` x airtime, summed over devices"""
     cell: Annotated[int, Column(np.int32, digest=False)]
-    """index of the cell of the transfer, from 0; the last cell after a handover; the cluster of a sidelink transfer"""
+    """index of the transfer's cell, from 0; after a handover, the last cell; for a sidelink transfer, the cluster"""
     snr: Ratio = 0.0
-    """mean SNR of the link at the start: signal over noise, on the whole band, at the transmit power of the transfer,
-    averaged over fading, with the gain of the receiver's antennas; the minimum over several receivers; NaN for wired
-    and recorded links, and for a transfer that never started"""
+    """mean SNR of the link at the start: signal over noise on the whole band, averaged over fading, at the transmit
+    power of the transfer and with the gain of the receiver's antennas; the minimum over receivers; NaN for wired links,
+    for links from recordings, and for a transfer that never started"""
 
 
 class PhaseColumns(NamedTuple):
-    """The columns from `access_s` on exist only in runs with delays besides airtime; `size_bit` is then payload only.
+    """The columns from `access_s` on exist only in runs with delays other than airtime. `size_bit` then has no headers.
 
-    From request to end, a transfer passes through set-up, access, the wait for a turn, the airtime with gaps, and the
+    The phases of a transfer from request to end are set-up, access, the wait for a turn, the airtime with gaps, and the
     tail.
     """
 
     access_ns: Time
-    """wait for access to the channel"""
+    """time until the sender has access to the channel"""
     setup_ns: Time
-    """wait for a connection, and for software"""
+    """time until the connection is set up and the software has processed the message"""
     gap_ns: Time
     """part of the airtime without bits to send, while the sender waits for acknowledgements"""
     tail_ns: Time
@@ -89,12 +89,13 @@ class SharedColumns(NamedTuple):
     """The column `others_s` exists only in runs with `traffic`."""
 
     others_s: Measure
-    """time lost to files of other users: on the air, the integral of 1 - share of the band / share without the files;
-    during a wait for a turn, the integral of the share of files among the transmissions on the air"""
+    """time lost because of files of other users: on the air, the integral of 1 - (share of the band) / (share of the
+    band without the files); during a wait for a turn, the integral of the share of files among the transmissions on the
+    air"""
 
 
 class TrafficRow(NamedTuple):
-    """With `traffic`: one row for each file of another user, in the order of the ends of files."""
+    """With `traffic`: one row for each file of another user, sorted by end time."""
 
     traffic_class: Annotated[int, Column(np.int32)]
     """name of the class of users"""
@@ -113,11 +114,12 @@ class TrafficRow(NamedTuple):
     started_ns: Time
     """start of the transmission on the air; NaN for a file that never started"""
     ended_ns: Time
-    """end of the file, or of the run if the file is unfinished"""
+    """end of the file's transfer, or of the run if the file is unfinished"""
     transmitted_bit: Measure
     """bits of the file that were transmitted"""
     loss_reason: Why
-    """empty, or the reason of the loss, see [reasons](#reasons-of-loss); `end` for a file that the run's end cut off"""
+    """empty, or the reason of the loss, see [reasons](#reasons-of-loss); `end` for a file unfinished at the end of the
+    run"""
 
 
 class ReceptionRow(NamedTuple):
@@ -136,7 +138,7 @@ class ReceptionRow(NamedTuple):
 
 
 class HandoverRow(NamedTuple):
-    """With `network.handover: during`: one row for each time that a transfer changes its cell."""
+    """With `network.handover: during`: one row for each change of a transfer's cell."""
 
     kind: Annotated[int, Column(np.int8, words=KINDS)]
     """direction of the transfer: uplink or downlink"""
@@ -145,7 +147,7 @@ class HandoverRow(NamedTuple):
     simulated_ns: Time
     """time of the handover"""
     payload: Value
-    """number of the sent value, as in `transfers`"""
+    """identification number of the sent value, as in `transfers`"""
     from_cell: Device
     """cell before the handover"""
     to_cell: Device
@@ -153,7 +155,7 @@ class HandoverRow(NamedTuple):
 
 
 class BackhaulRow(NamedTuple):
-    """One row for each message between the cloud and an edge server, in the order of the ends of messages."""
+    """One row for each message between the cloud and an edge server, sorted by end time."""
 
     direction: Annotated[int, Column(np.int8, words=DIRECTIONS)]
     """direction: `up` to the cloud, `down` from the cloud"""
@@ -162,7 +164,7 @@ class BackhaulRow(NamedTuple):
     size_bit: Number
     """size of payload and headers"""
     payload: Value
-    """number of the sent value, as in `computes`; -1 if the payload is not a single deferred value"""
+    """identification number of the sent value, as in `computes`; -1 if the payload is not a single deferred value"""
     requested_ns: Time
     """time of the request for the message"""
     started_ns: Time
@@ -189,13 +191,13 @@ class ComputeRow(NamedTuple):
     ended_ns: Time
     """end of the computation"""
     flop: Measure
-    """number of floating-point operations done"""
+    """number of completed floating-point operations"""
     energy_j: Measure
     """energy of the processor; 0 for the server"""
     input: Value
-    """number of the input value"""
+    """identification number of the input value"""
     result: Value
-    """number of the resulting value"""
+    """identification number of the resulting value"""
     stopped: Why
     """empty, or the reason for an early stop; `flop` and `energy_j` then count only the completed part"""
 

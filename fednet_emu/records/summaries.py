@@ -1,4 +1,4 @@
-"""Statistics of a ledger: fairness of participation, idle times, energies, lost messages, divergence."""
+"""Statistics of a ledger: fairness of participation, idle times, energies, lost messages and divergence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fednet_emu.records.table import Table
 
 
 def jain(counts: Iterable[float]) -> float:
-    """Jain's fairness index (sum x)^2 / (n sum x^2) of n numbers: 1 if all are equal, 1 / n if all but one are zero.
+    """Return Jain's fairness index (sum x)^2 / (n sum x^2) of n numbers: 1 if all are equal, 1/n if one is nonzero.
 
     Jain, Chiu, Hawe, "A Quantitative Measure of Fairness and Discrimination for Resource Allocation in Shared Computer
     Systems", DEC Research Report TR-301, 1984. The index is nan if all numbers are zero.
@@ -27,9 +27,9 @@ def jain(counts: Iterable[float]) -> float:
 
 
 def asking(asked: Mapping[int, int], n_devices: int) -> dict[str, float | None]:
-    """Jain's index of the invitation counts of all devices, and the share of devices ever invited; None if unknown.
+    """Return Jain's index of the devices' invitation counts, and the share of devices ever invited; None if unknown.
 
-    `asked` has the number of rounds in which a device was invited; it is empty for an algorithm without cohorts.
+    `asked` has the number of rounds in which each device was invited; it is empty for an algorithm without cohorts.
     """
     if not asked:
         return {"asked_jain": None, "asked_share": None}
@@ -42,7 +42,7 @@ SPREAD = ("worst_tenth_accuracy", "accuracy_q05", "accuracy_q50", "accuracy_q95"
 
 
 def spread(accuracies: Array) -> dict[str, float]:
-    """Statistics of accuracies [devices]; empty if all accuracies are NaN.
+    """Return statistics of accuracies [devices]; empty if all accuracies are NaN.
 
     The statistics are the mean over the worst tenth of the devices (at least one device), the 5, 50 and 95 % quantiles
     with linear interpolation, and Jain's index.
@@ -56,11 +56,11 @@ def spread(accuracies: Array) -> dict[str, float]:
 
 
 FAR_ABOVE = 10.0
-"""Ratio to the loss of the first model above which a loss counts as diverged; random guesses stay below this ratio."""
+"""Ratio to the initial loss above which a loss counts as diverged; random guesses have lower losses."""
 
 
 def divergence(ledger: Ledger) -> str:
-    """Return a sentence if the last loss is not finite, or far above a positive first loss; else return ""."""
+    """Return a sentence if the last loss is not finite, or is far above a positive first loss; else return ""."""
     losses = ledger.evaluations.column("loss").astype(np.float64)
     if not len(losses):
         return ""
@@ -75,7 +75,7 @@ def divergence(ledger: Ledger) -> str:
 
 
 def idle_s(ledger: Ledger, n_devices: int, simulated_ns: int) -> Array:
-    """Time in s [n_devices] during which a device has charge and neither sends, receives nor computes.
+    """Return the time in s [n_devices] in which a device has charge and neither sends, receives nor computes.
 
     The ledger must be closed. Devices that are away for any reason except an empty battery count as idle. A receiver is
     busy until the end of a transfer, even if the transfer is lost. Overlapping activities count once.
@@ -88,7 +88,7 @@ def idle_s(ledger: Ledger, n_devices: int, simulated_ns: int) -> Array:
 
 
 def activities(ledger: Ledger) -> tuple[IntArray, IntArray, IntArray]:
-    """Device, start and end in ns of all activities [n]: sending, receiving, computing, and empty batteries."""
+    """Return device, start and end in ns of all intervals [n] of sending, receiving, computing or an empty battery."""
     sends, hears, works = ledger.transfers.column, ledger.receptions.column, ledger.computes.column
     started_ns, ended_ns, row = sends("started_ns"), sends("ended_ns"), hears("transfer")
     empty, empty_from_ns, empty_to_ns = empty_spans(ledger)
@@ -99,11 +99,11 @@ def activities(ledger: Ledger) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def _union_ns(device: IntArray, started_ns: IntArray, ended_ns: IntArray) -> tuple[IntArray, IntArray]:
-    """Device of each interval, and the time in ns that the interval adds to the union of the device's intervals."""
+    """Return the device of each interval, and the time in ns that it adds to the union of the device's intervals."""
     order = np.lexsort((started_ns, device))
     device = device[order]
     times_ns, place = np.unique(np.concatenate([started_ns[order], ended_ns[order]]), return_inverse=True)
-    # ranks of times, in a separate range for each device, so that one running maximum serves all devices
+    # times are replaced by ranks, in a separate range for each device, so that one running maximum serves all devices
     shift = np.concatenate([device, device]) * len(times_ns)
     first, last = np.split(place + shift, 2)
     reached = np.maximum.accumulate(last)
@@ -113,7 +113,7 @@ def _union_ns(device: IntArray, started_ns: IntArray, ended_ns: IntArray) -> tup
 
 
 def empty_spans(ledger: Ledger) -> tuple[IntArray, IntArray, IntArray]:
-    """Device, start and end in ns of all intervals [n] in which a battery is empty."""
+    """Return device, start and end in ns of all intervals [n] in which a battery is empty."""
     column = ledger.batteries.column
     order = np.argsort(column("device"), kind="stable")
     device, at_ns, on = column("device")[order], column("simulated_ns")[order], column("state")[order] > 0
@@ -122,19 +122,19 @@ def empty_spans(ledger: Ledger) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def empty_s(ledger: Ledger, n_devices: int) -> Array:
-    """Time in s [n_devices] during which a device's battery is empty; 0 without batteries."""
+    """Return the time in s [n_devices] in which each device's battery is empty; 0 without batteries."""
     device, from_ns, to_ns = empty_spans(ledger)
     return by_device(device, (to_ns - from_ns) / 1e9, n_devices)
 
 
 def by_device(device: IntArray, amount: Array, n_devices: int) -> Array:
-    """Sums [n_devices] of amounts [n] by device; the server and `SEVERAL` are left out."""
+    """Return the sum of amounts [n] for each device [n_devices]; the server and `SEVERAL` are left out."""
     own = device > SERVER
     return np.asarray(np.bincount(device[own], amount[own], minlength=n_devices), np.float64)
 
 
 def energies_of_rows(ledger: Ledger, n_devices: int) -> dict[str, Array]:
-    """Energy in J [n_devices] of computations, of transmissions and of receptions, by name, without idle energy."""
+    """Return the energies in J [n_devices] of computations, transmissions and receptions, without idle energy."""
     sent, heard, done = ledger.transfers.column, ledger.receptions.column, ledger.computes.column
     received_j = by_device(sent("receiver"), sent("receive_j"), n_devices)
     return {
@@ -152,7 +152,7 @@ def add_energies(ledger: Ledger, idle_w: Array, counted: Mask, ended_ns: int) ->
     sent, count, own_j = ledger.transfers.column, len(idle_w), energies_of_rows(ledger, len(idle_w))
     stations_j = float(sent("energy_j")[sent("sender") == SERVER].sum())
     idle_j, charged = idle_w * (ended_ns / 1e9), ledger.batteries.column
-    idle_j[charged("device")] = charged("idle_j")  # the last row of each battery is written last
+    idle_j[charged("device")] = charged("idle_j")  # of repeated indices, the last row counts
     ledger.ended_ns, ledger.energies = ended_ns, Table(ledger.energies.columns)
     ledger.energies.extend(
         device=np.append(np.arange(count), SERVER),
@@ -165,18 +165,18 @@ def add_energies(ledger: Ledger, idle_w: Array, counted: Mask, ended_ns: int) ->
 
 
 DELAYS = ("mean_s", "p50_s", "p95_s", "p99_s")
-"""Keys of the delay statistics of other users: the mean and quantiles."""
+"""Names of the delay statistics of other users: the mean and quantiles."""
 _MATERIAL = 0.01
-"""Threshold above which the effect of unfinished files on a statistic makes the statistic a lower bound."""
+"""If unfinished files may raise a statistic by more than this share, the statistic is reported as a lower bound."""
 
 
 def other_users(ledger: Ledger, ended_ns: int) -> dict[str, dict[str, Any]]:
-    """Bits, files and delays of each class of other users, for a run that ended at `ended_ns`.
+    """Return bits, files and delays of each class of other users, for a run that ended at `ended_ns`.
 
-    A delay lasts from the arrival of a file to its end; for an unfinished file, the time until the end of the run is a
-    lower bound. `while_sending` has the delays of files that arrived while the federation had a transmission of the
-    same direction on the air, and `otherwise` all other delays. `sending_share` is the share of time with a
-    transmission.
+    A delay is the time from the arrival of a file to the end of its transfer; for an unfinished file, the time until
+    the end of the run is a lower bound. `while_sending` has the delays of files that arrived while the federation had a
+    transmission in the same direction on the air, and `otherwise` has all other delays. `sending_share` is the share of
+    time with such a transmission.
     """
     if not ledger.is_shared:
         return {}
@@ -209,7 +209,7 @@ def other_users(ledger: Ledger, ended_ns: int) -> dict[str, dict[str, Any]]:
 
 
 def busy_spans(ledger: Ledger, kind: int) -> tuple[IntArray, IntArray]:
-    """Starts and ends in ns [n] of periods in which the federation has transmissions of a direction on the air."""
+    """Return start and end times in ns [n] of periods in which the federation transmits on links of a kind."""
     sent = ledger.transfers.column
     own = (sent("kind") == kind) & (sent("started_ns") >= 0)
     order = np.argsort(sent("started_ns")[own], kind="stable")
@@ -219,7 +219,7 @@ def busy_spans(ledger: Ledger, kind: int) -> tuple[IntArray, IntArray]:
 
 
 def _delays(delay_s: Array, unfinished: Mask) -> dict[str, Any]:
-    """Mean and quantiles of delays [n] in s, None without delays; `at_least` lists those that are lower bounds."""
+    """Return the mean and quantiles of delays [n] in s; `at_least` lists the statistics that are lower bounds."""
     if not len(delay_s):
         return {"counted": 0, **dict.fromkeys(DELAYS), "at_least": []}
     levels = [float(name[1:-2]) / 100 for name in DELAYS[1:]]
@@ -231,7 +231,7 @@ def _delays(delay_s: Array, unfinished: Mask) -> dict[str, Any]:
 
 
 def messages(ledger: Ledger) -> dict[str, Any]:
-    """Number of messages (`messages`), and of lost messages by reason (`losses`); a broadcast counts per receiver."""
+    """Return the numbers of messages and of lost messages by reason; a broadcast counts once per receiver."""
     alone = ledger.transfers.column("receiver") != SEVERAL
     codes = np.concatenate((ledger.transfers.column("lost")[alone], ledger.receptions.column("lost")))
     counts = np.bincount(codes, minlength=len(REASONS)).tolist()

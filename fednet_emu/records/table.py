@@ -32,7 +32,7 @@ BLOCK_ROWS = 1 << 20
 """Approximate number of rows in a block; tables are written and checked block by block."""
 
 Rows = NDArray[np.void]
-"""Records with a field for each column."""
+"""Array of records with a field for each column."""
 
 _FORMATS = {np.int8: "b", np.int32: "i", np.int64: "q", np.float32: "f", np.float64: "d"}
 """`struct` format of each column type; `struct` packs rows three times as fast as NumPy."""
@@ -82,7 +82,7 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 class Table(Generic[Row]):
-    """A growing table; a row is a tuple in the order of the columns."""
+    """A table to which rows are appended; a row is a tuple in the order of the columns."""
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
         self.columns = dict(columns)
@@ -109,7 +109,7 @@ class Table(Generic[Row]):
             self._pack()
 
     def extend(self, **columns: NDArray[Any]) -> None:
-        """Add many rows, given as arrays of equal length, one per column."""
+        """Add many rows, given as one array per column; all arrays have the same length."""
         lengths = {name: len(values) for name, values in columns.items()}
         if lengths.keys() != self.columns.keys() or len(set(lengths.values())) != 1:
             raise ValueError(f"columns: got {lengths}; arrays of equal length for {', '.join(self.columns)} are right")
@@ -151,7 +151,7 @@ class Table(Generic[Row]):
                 self._file.seek(start * self._record.itemsize)
                 yield np.frombuffer(self._file.read(size), self._record)
         if len(self._packed) > 1 and self._packed_rows <= BLOCK_ROWS:
-            self._packed = [self._joined(self._packed)]  # joined once, as checks read a finished table many times
+            self._packed = [self._joined(self._packed)]  # joined once, because checks read a finished table many times
         yield from self._packed
 
     def blocks(self) -> Iterator[Rows]:
@@ -166,7 +166,7 @@ class Table(Generic[Row]):
         yield self._joined(block)
 
     def _joined(self, parts: Sequence[Rows]) -> Rows:
-        """Join parts to one array. Rows are joined as bytes, as NumPy would compare the column names of each part."""
+        """Join parts to one array; as bytes, because NumPy would otherwise compare the column names of each part."""
         bare = np.dtype((np.void, self._record.itemsize))
         return np.concatenate([np.ascontiguousarray(part).view(bare) for part in parts]).view(self._record)
 
@@ -175,7 +175,7 @@ class Table(Generic[Row]):
         return np.empty(0, self._record)
 
     def since(self, row: int) -> Rows:
-        """The rows from index `row` on, as far as they are in memory."""
+        """Return the rows from index `row` on that are in memory."""
         self._pack()
         parts, first = [], len(self)
         for records in reversed(self._packed):
@@ -192,7 +192,7 @@ class Table(Generic[Row]):
         return np.concatenate([empty, *[np.ascontiguousarray(records[name]) for records in self._chunks()]])
 
     def frame(self) -> pd.DataFrame:
-        """Data frame with codes as words, nanoseconds as seconds (`..._s`) and ratios as decibels (`..._db`)."""
+        """Return a data frame: codes become words, nanoseconds seconds (`..._s`) and ratios decibels (`..._db`)."""
         return self.shown(np.concatenate([self.none, *self._chunks()]))
 
     def frames(self) -> Iterator[pd.DataFrame]:
@@ -205,7 +205,7 @@ class Table(Generic[Row]):
         return pd.DataFrame({column.heading(name): column.shown(values[name]) for name, column in self.columns.items()})
 
     def digest(self) -> bytes:
-        """Hash of all columns that the event digest covers; independent of how the rows were packed."""
+        """Return a hash of all columns that the event digest covers; it does not depend on how rows are packed."""
         whole = blake2b(digest_size=16)
         for name, column in self.columns.items():
             if column.digest:

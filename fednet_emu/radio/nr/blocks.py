@@ -21,9 +21,9 @@ from fednet_emu.radio.rates.base import REPETITIONS, Repeating
 from fednet_emu.units import db_to_linear
 
 WATERFALL_DB = 0.2
-"""Width in dB (a standard deviation) of the SNR range in which the block error rate falls from 1 to 0, for code blocks
-of 3000 to 8448 bit. The width follows from the normal approximation, which fits the curves of blocks of 24 to 2000 bit
-within 23 %."""
+"""Width in dB of the fall of the block error rate from 1 to 0 as the SNR rises, as the standard deviation of a normal
+distribution, for code blocks of 3000 to 8448 bits. The value follows from the normal approximation, which fits the
+curves of blocks of 24 to 2000 bits within 23 %."""
 
 MAX_ATTEMPTS = 4
 """Maximum number of transmissions of a block; the receiver adds up the copies (chase combining)."""
@@ -35,7 +35,7 @@ _STEP_DB = 0.01
 _SAME = 1.0 + 1e-9
 _WIDE_BLOCKS = 273
 _HERTZ_SLOTS = 180.0
-"""Bandwidth of a resource block times the duration of a slot: 12 subcarriers x 15 kHz x 1 ms, at any spacing."""
+"""Bandwidth of a resource block times the duration of a slot: 12 x 15 kHz x 1 ms, the same at every spacing."""
 
 MOST_RE = 156
 """Maximum number of resource elements that count per resource block (TS 38.214 clause 5.1.3.2)."""
@@ -52,7 +52,7 @@ _SIZES_BIT: tuple[int, ...] = (
 
 
 class Curve(NamedTuple):
-    """A modulation and coding scheme: efficiency in bit/s/Hz over all slots, SNR in dB with half of all blocks lost."""
+    """A modulation and coding scheme: mean efficiency in bit/s/Hz, and the SNR in dB at which half the blocks fail."""
 
     efficiency_bps_hz: float
     half_db: float
@@ -61,18 +61,19 @@ class Curve(NamedTuple):
 class NrBlocks(Repeating):
     """Transport blocks of 5G NR, with schemes chosen by an outer loop that maintains a target block error rate.
 
-    The loop adjusts after each block, so that a share p (`target_bler`) of first transmissions fails on any channel.
-    On a constant link, the loop mixes two neighbouring schemes m and m + 1 with block error rates b: a share f =
-    (p - b_m) / (b_(m+1) - b_m) of the blocks uses the faster scheme, and a failed block arrives at the second attempt,
-    so the rate is ((1 - f) TBS_m + f TBS_(m+1)) / (1 + p) per slot. Below the threshold of the lowest scheme, blocks of
-    this scheme are repeated (`repetitions`). HARQ also combines the copies of its four attempts, down to the SINR at
-    which half of the blocks fail every attempt. HARQ combining counts only below the SINR that repetition reaches, so
-    no copy counts twice. Block sizes follow TS 38.214 clause 5.1.3.2 for all resource blocks of the channel, because
-    senders take turns in slots. A block fails with probability Q((SNR - SNR_50) / 0.2 dB). SNR_50 is fitted to curves
-    of Sionna 2.2 for the LDPC code over Gaussian noise in code blocks of 2000 bit; for schemes without a curve, SNR_50
-    is 1.68 dB above Shannon's SNR. With `feedback: aged`, the rate is a mean over fading (`long_transfers: ergodic`).
-    Ignored here: several layers, the oscillation of a loop with large steps, incremental redundancy, retransmissions of
-    the RLC, synchronisation signals and random access (1 to 5 % of a wide carrier).
+    The loop adjusts the scheme after each block, so that a share p (`target_bler`) of first transmissions fails on any
+    channel. On a constant link, the loop mixes two neighbouring schemes m and m + 1 with the block error rates b_m and
+    b_(m+1) and the transport block sizes TBS_m and TBS_(m+1). A share f = (p - b_m) / (b_(m+1) - b_m) of the blocks
+    uses the faster scheme, and a failed block arrives at the second attempt, so the rate is ((1 - f) TBS_m + f
+    TBS_(m+1)) / (1 + p) per slot. Below the threshold of the lowest scheme, blocks of this scheme are repeated
+    (`repetitions`). HARQ also combines the copies of its four attempts, down to the SINR at which half of the blocks
+    fail every attempt. HARQ combining is modelled only below the SINR that repetition reaches, so no copy is counted
+    twice. Block sizes follow TS 38.214 clause 5.1.3.2 for all resource blocks of the channel, because each slot belongs
+    to one sender. A block fails with probability Q((SNR - SNR_50) / 0.2 dB). SNR_50 is fitted to curves of Sionna 2.2
+    for the LDPC code with Gaussian noise and code blocks of 2000 bits; for schemes without a curve, SNR_50 is 1.68 dB
+    above Shannon's SNR. With `feedback: aged`, the rate is a mean over fading (`long_transfers: ergodic`).
+    Ignored here: several layers, the oscillation of a loop with large steps, incremental redundancy, RLC
+    retransmissions, synchronisation signals and random access (1 to 5 % of a wide carrier).
     """
 
     table: Literal[1, 2, 3] = 1
@@ -80,16 +81,16 @@ class NrBlocks(Repeating):
     target_bler: float = Field(default=_TARGET_BLER, gt=0, lt=0.5)
     """Target block error rate of the outer loop: the share of first transmissions that fail."""
     margin_db: float = Field(default=2.0, ge=0)
-    """SNR margin in dB that a receiver needs above the curves; 0 for theory, about 2 for software receivers."""
+    """SNR in dB that a receiver needs in addition to the theoretical curves; about 2 for software receivers."""
     symbols: int = Field(default=13, ge=2, le=14)
     """Number of symbols, of the 14 in a slot, that carry data: 13 on an uplink with one symbol for sounding or short
     control, 12 on a downlink with two symbols for control."""
     dmrs: Literal[6, 12, 18, 24, 36] = 12
-    """Number of resource elements per resource block for demodulation reference signals; 12 is one symbol."""
+    """Number of resource elements per resource block that carry demodulation reference signals; 12 is one symbol."""
     feedback: Literal["ideal", "aged", "climbing"] = "ideal"
-    """`ideal` adapts to the SINR of each block, `aged` to a reported SINR whose age follows from `report_s` and
-    `delay_s`. `climbing` adapts to block errors only, as OpenAirInterface does: each transfer begins at MCS 9, and may
-    move one scheme up or down every 100 ms."""
+    """Input of link adaptation. `ideal`: the SINR of each block. `aged`: a reported SINR whose age follows from
+    `report_s` and `delay_s`. `climbing`: block errors only, as in OpenAirInterface; each transfer begins at MCS 9, and
+    the scheme may move up or down by one every 100 ms."""
     report_s: float = Field(default=_REPORT_S, gt=0)
     """Period of the channel reports in s, for `feedback: aged`."""
     delay_s: float = Field(default=_DELAY_S, ge=0)
@@ -133,7 +134,7 @@ class NrBlocks(Repeating):
 
     @property
     def min_sinr(self) -> float:
-        """The lower of two SINRs: half of the lowest scheme's blocks fail every attempt, or repetition ends."""
+        """Minimum SINR with repetition or, if lower, that at which half of the slowest blocks fail all attempts."""
         lowest = self.schemes[FLOOR] if self.climbs else self.curves[0]
         of_attempts = db_to_linear(lowest.half_db) / MAX_ATTEMPTS
         return of_attempts if self.climbs else min(of_attempts, super().min_sinr)
@@ -182,7 +183,7 @@ class NrBlocks(Repeating):
 
     @cached_property
     def curves(self) -> list[Curve]:
-        """Useful schemes in increasing order of SNR and efficiency; dominated schemes are left out."""
+        """Schemes in increasing order of SNR and efficiency, without any that are slower and need more SNR."""
         used: list[Curve] = []
         for curve in sorted(self.schemes, key=lambda curve: curve.half_db):
             if not used or curve.efficiency_bps_hz > used[-1].efficiency_bps_hz:
@@ -199,7 +200,7 @@ class NrBlocks(Repeating):
         return _block_errors(self.curves, snr_db)
 
     def always_repeated_bps_hz(self, snr_db: Array) -> float:
-        """Mean efficiency in bit/s/Hz over `snr_db` [blocks] of the lowest scheme, with the best number of copies."""
+        """Return the lowest scheme's mean bit/s/Hz over `snr_db` [blocks] with the best number of copies."""
         copies = np.arange(1.0, self.repetitions + 1.0)
         lost = _block_errors(self.curves[:1], snr_db + 10.0 * log10(copies)[:, None])[0]
         return self.curves[0].efficiency_bps_hz * float(np.max((1.0 - lost.mean(axis=1)) / copies))
@@ -209,7 +210,7 @@ class NrBlocks(Repeating):
         return _climbing(self)[0] if self.climbs else _outer_loop(self)
 
     def climbed(self, sinr: Array, window: IntArray) -> Array:
-        """Rates relative to `rates_bps` in 100 ms windows; `window` is the index since the start of the transfer."""
+        """Return the rates relative to `rates_bps` in 100 ms windows, counted from the transfer's start by `window`."""
         loop, relative = _climbing(self)
         with np.errstate(divide="ignore"):
             place = np.clip((10.0 * log10(sinr) - loop.low_db) / _STEP_DB, 0.0, relative.shape[1] - 1)
@@ -228,7 +229,7 @@ class OuterLoop:
 
 @lru_cache(maxsize=64)
 def _outer_loop(law: NrBlocks) -> OuterLoop:
-    """Efficiency of the mix of schemes that the loop of `law` uses at each SNR."""
+    """Return the efficiency of the mix of schemes that the loop of `law` uses at each SNR."""
     low_db = 10.0 * math.log10(law.min_sinr)
     thresholds_db, of_scheme = law.thresholds_db, np.array([curve.efficiency_bps_hz for curve in law.curves])
     span_db = float(thresholds_db[-1]) + 10.0 * WATERFALL_DB - low_db
@@ -248,12 +249,13 @@ def _outer_loop(law: NrBlocks) -> OuterLoop:
 
 @lru_cache(maxsize=16)
 def _climbing(law: NrBlocks) -> tuple[OuterLoop, Array]:
-    """Long-run efficiency of a loop that counts errors, and efficiencies of the first windows relative to it.
+    """Return the long-run efficiency of a loop that counts errors, and the relative efficiency of the first windows.
 
-    The relative efficiencies [windows, points] end with the long run, as last window. Because the loop oscillates, its
-    efficiencies at neighbouring SNRs differ by up to 27 %, but a rate must rise with the SNR. The long-run efficiency
-    is therefore midway between the best efficiency at any lower SNR and the worst at any higher SNR. It is accurate to
-    1 % in the mean over SNRs, and to 14 % at each SNR.
+    The relative efficiencies [windows, points] are those of the first windows, divided by the long-run efficiency; the
+    last row (all ones) stands for all later windows. Because the loop oscillates, its efficiencies at neighbouring SNRs
+    differ by up to 27 %, but a rate must rise with the SNR. The returned long-run efficiency is therefore midway
+    between the best efficiency at any lower SNR and the worst at any higher SNR. It is accurate to 1 % in the mean over
+    SNRs, and to 14 % at each SNR.
     """
     low_db = 10.0 * math.log10(law.min_sinr)
     span_db = law.schemes[-1].half_db + 10.0 * WATERFALL_DB - low_db
@@ -276,7 +278,7 @@ def _block_errors(curves: list[Curve], snr_db: Array) -> Array:
 
 
 def _chase(curves: list[Curve], snr_db: Array) -> Array:
-    """Blocks delivered per attempt [schemes, points], if the receiver adds up the SNRs of all copies of a block."""
+    """Return the blocks delivered per attempt [schemes, points] if the receiver adds up the SNRs of all copies."""
     expected, reached = np.zeros((len(curves), len(snr_db))), np.ones((len(curves), len(snr_db)))
     for copies in range(1, MAX_ATTEMPTS + 1):
         expected += reached
@@ -287,7 +289,7 @@ def _chase(curves: list[Curve], snr_db: Array) -> Array:
 def transport_block_bit(
     blocks: int, symbols: int, dmrs: int, modulation_bits: int, rate_x1024: float, *, overhead: int = 0, layers: int = 1
 ) -> int:
-    """Size in bits of the transport block of one slot (TS 38.214 clauses 5.1.3.2 and 6.1.4.2); 0 without resources.
+    """Return the size in bits of a slot's transport block (TS 38.214 clauses 5.1.3.2 and 6.1.4.2); 0 without resources.
 
     In a resource block, `dmrs` resource elements are demodulation reference signals, and `overhead` further resource
     elements (0, 6, 12 or 18) carry no data. Ignored here: the scaling of N_info for paging and random access.

@@ -25,7 +25,7 @@ CQI_RATES_X1024 = {
 """Bits per symbol and 1024 times the code rate of CQI 1 to 15 (TS 38.214 Tables 5.2.2.1-2 to -4)."""
 
 FIRST_LOSS = 0.1
-"""Target block error rate of first transmissions in link adaptation (TS 38.214 clause 5.2.2.1)."""
+"""Block error rate of first transmissions at which link adaptation aims (TS 38.214 clause 5.2.2.1)."""
 
 
 class Scheme(NamedTuple):
@@ -39,13 +39,14 @@ class Scheme(NamedTuple):
 class NrMcs(Repeating, Staircase):
     """The fastest scheme of an MCS table whose first transmissions fail at most 10 % of the time; failures are resent.
 
-    Thresholds hold for the 5G NR LDPC code over Gaussian noise in code blocks of 2000 bit (data and uplink channel
-    without transform precoding): SNRs at a block error rate of 10 % and 1 %, interpolated in curves of Sionna 2.2.
-    Schemes without a curve (MCS 0 to 2 of table 1; 0, 1 and 27 of table 2; 0 to 8 of table 3) take the table's mean gap
-    to Shannon, 1.50, 1.78 and 1.49 dB. First transmissions of every scheme fail at 10 %, whatever the SINR, so the rate
-    is a staircase over the SINR. An outer loop (`nr-blocks`) mixes in the next scheme and is up to 14 % faster just
-    below a threshold. Below the threshold of the lowest scheme, its blocks are repeated (`repetitions`), and first
-    transmissions also fail at 10 %. No data is lost: a block that fails every attempt is sent again by the layer above.
+    The thresholds are the SNRs at block error rates of 10 % and 1 %, interpolated in curves of Sionna 2.2. The curves
+    are for the 5G NR LDPC code with Gaussian noise and code blocks of 2000 bits, on data channels without transform
+    precoding. Schemes without a curve (MCS 0 to 2 of table 1; 0, 1 and 27 of table 2; 0 to 8 of table 3) take the
+    table's mean gap to Shannon, 1.50, 1.78 and 1.49 dB. First transmissions fail with a probability of 10 % at every
+    SINR, so the rate is a staircase over the SINR. An outer loop (`nr-blocks`) mixes in the next scheme and is up to 14
+    % faster just below a threshold. Below the threshold of the lowest scheme, blocks of this scheme are repeated
+    (`repetitions`), and first transmissions also fail with a probability of 10 %. No data is lost: a block that fails
+    every attempt is sent again by the layer above.
     Ignored here: channel estimation (real receivers need 2 to 5 dB more), frequency selectivity, the delay of channel
     reports and of retransmissions, other code block sizes.
     """
@@ -59,8 +60,8 @@ class NrMcs(Repeating, Staircase):
     combining: Literal["chase", "none"] = "chase"
     """`chase`: the receiver adds up the copies of a block (chase combining); `none`: it discards failed copies."""
     overhead_share: float = Field(default=0.14, ge=0, lt=1)
-    """Share of resources that control and reference signals take. TS 38.306 clause 4.1.2 states 0.14 for the downlink
-    and 0.08 for the uplink up to 7.125 GHz, and 0.18 and 0.10 at higher frequencies."""
+    """Share of the resources that control and reference signals occupy. TS 38.306 clause 4.1.2 states 0.14 for the
+    downlink and 0.08 for the uplink up to 7.125 GHz, and 0.18 and 0.10 at higher frequencies."""
 
     @cached_property
     def stairs(self) -> tuple[list[float], list[float]]:
@@ -73,7 +74,7 @@ class NrMcs(Repeating, Staircase):
             else:
                 found = chase_combining(snr_db, snr_db, scheme.snr_at_1_pct_db, self.max_attempts)
             net_bps_hz = scheme.efficiency_bps_hz * found.throughput * (1.0 - self.overhead_share)
-            if net_bps_hz > efficiencies_bps_hz[-1]:  # a scheme with a higher threshold and lower rate is never used
+            if net_bps_hz > efficiencies_bps_hz[-1]:  # a scheme with a higher threshold but a lower rate is never used
                 thresholds.append(db_to_linear(snr_db))
                 efficiencies_bps_hz.append(net_bps_hz)
         return thresholds, efficiencies_bps_hz[1:]
@@ -108,7 +109,7 @@ class NrMcs(Repeating, Staircase):
 
 
 def mcs_table(table: int) -> list[Scheme]:
-    """The schemes of an MCS table in the order of the MCS index, without the rows reserved for retransmissions."""
+    """Return the schemes of an MCS table in the order of the MCS index, without rows reserved for retransmissions."""
     return [
         Scheme(
             efficiency_bps_hz=int(row["modulation_bits"]) * float(row["code_rate_x1024"]) / 1024,
@@ -127,15 +128,16 @@ class Attempts(NamedTuple):
 
     @property
     def throughput(self) -> float:
-        """Blocks delivered per attempt, if the layer above resends blocks of which all attempts have failed."""
+        """Blocks delivered per attempt if the layer above sends a block again after all its attempts have failed."""
         return (1.0 - self.residual_loss) / self.expected
 
 
 def chase_combining(snr_db: float, snr_at_10_pct_db: float, snr_at_1_pct_db: float, max_attempts: int) -> Attempts:
-    """Attempts of a block if the receiver adds up the SNRs of all copies (maximum-ratio combining of equal copies).
+    """Return the attempts per block if the receiver adds up the SNRs of all copies (maximum-ratio combining).
 
-    The block error rate after k copies is read at k times the SNR from a line, in decades over dB, through the points
-    with 10 % and 1 % errors. Given their SNR, attempts fail independently.
+    The block error rate after k copies is that of a single copy at k times the SNR. The logarithm of this rate is a
+    linear function of the SNR in dB through the points with 10 % and 1 % errors. Given their SNR, attempts fail
+    independently.
     Ignored here: the correlation of the noise of successive attempts, fading between attempts, feedback errors.
     """
     decade_db = snr_at_1_pct_db - snr_at_10_pct_db
@@ -147,7 +149,7 @@ def chase_combining(snr_db: float, snr_at_10_pct_db: float, snr_at_1_pct_db: flo
 
 
 def attempts(losses: list[float]) -> Attempts:
-    """Attempts of a block; `losses` are the loss probabilities of the independent attempts in order."""
+    """Return the attempts per block; `losses` are the loss probabilities of successive, independent attempts."""
     expected, reached = 0.0, 1.0
     for loss in losses:
         expected += reached

@@ -10,7 +10,7 @@ FR1_TOP_HZ = 7.125e9
 
 
 def resource_blocks(channel_hz: float, spacing_khz: int, carrier_hz: float) -> int:
-    """Number of resource blocks in a channel at a subcarrier spacing (guard bands between carriers are ignored)."""
+    """Return the number of resource blocks in a channel, without extra guard bands between adjacent carriers."""
     frequency_range = "FR1" if carrier_hz <= FR1_TOP_HZ else "FR2"
     blocks = {
         float(row["channel_mhz"]): int(row["resource_blocks"])
@@ -32,12 +32,12 @@ def resource_blocks(channel_hz: float, spacing_khz: int, carrier_hz: float) -> i
 
 
 def occupied_hz(channel_hz: float, spacing_khz: int, carrier_hz: float) -> float:
-    """Total width in Hz of all resource blocks of a channel: 79 to 98 % of its nominal width."""
+    """Return the total width in Hz of all resource blocks of a channel, 79 to 98 % of the nominal width."""
     blocks = resource_blocks(channel_hz, spacing_khz, carrier_hz)
     return float(blocks * SUBCARRIERS_PER_BLOCK * spacing_khz * 1000)
 
 
 def rows(name: str, table: int | None = None) -> list[dict[str, str]]:
-    """The rows of a file of 3GPP tables in `radio/data`, or of one table in it, as dictionaries by column name."""
+    """Return the rows of a file of 3GPP tables in `radio/data`, or of one of its tables, as dictionaries by column."""
     text = (files("fednet_emu.radio") / "data" / name).read_text(encoding="utf-8")
     return [row for row in csv.DictReader(text.splitlines()) if table is None or int(row["table"]) == table]

@@ -23,10 +23,11 @@ class Propagation:
     """The large-scale state of links; all arrays have the same shape.
 
     Attributes:
-        loss_db: mean loss in dB, including walls and vehicles in between, and shadowing after it has been added.
+        loss_db: mean loss in dB, including walls and blocking vehicles, and shadowing if it has been added.
         los: whether the link has line of sight.
-        sigma_db: standard deviation in dB of the shadowing that the path-loss model states for the link; 0 if none.
-        correlation_m: distance in m over which the correlation of shadowing falls to 1/e; infinity if none is stated.
+        sigma_db: standard deviation in dB of the shadowing, as given by the path-loss model; 0 if the model gives none.
+        correlation_m: distance in m at which the correlation of shadowing has fallen to 1/e; infinity if the model
+            gives none.
     """
 
     loss_db: Array
@@ -47,20 +48,20 @@ class Propagation:
 
 
 class PathLoss(Component):
-    """Path-loss model: mean attenuation of a link as a deterministic function of geometry, carrier and random draws.
+    """Path-loss model: mean attenuation of a link as a function of geometry, carrier frequency and random draws.
 
     The higher antenna of a link counts as the base station, so the loss is the same in both directions.
     """
 
     STATES_SIGMA: ClassVar[bool] = False
-    """True if the model states the standard deviation of shadowing, which `shadowing: of-path-loss` needs."""
+    """True if the model gives the standard deviation of shadowing, which `shadowing: of-path-loss` needs."""
     PLACED: ClassVar[bool] = False
     """True if the model needs coordinates, so that a distance alone is not enough."""
 
     def on_site(
         self, carrier_hz: float, heights_m: tuple[float, float], stations_m: Array, data_dir: Path | None
     ) -> PathLoss:
-        """Return the model for these base stations; kinds that need a file read it here.
+        """Return the model for these base stations; models that need a file read the file in this call.
 
         Args:
             carrier_hz: carrier frequency in Hz.
@@ -80,7 +81,7 @@ class PathLoss(Component):
 
     @property
     def los_correlation_m(self) -> float:
-        """Distance in m that a device moves until the correlation of line of sight falls to 1/e.
+        """Distance in m between positions at which the correlation of line of sight has fallen to 1/e.
 
         The default of 50 m is the value of UMa and UMi in TR 38.901 Table 7.6.3.1-2.
         """
@@ -88,21 +89,21 @@ class PathLoss(Component):
 
     @abstractmethod
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
-        """Large-scale state of each link, in the broadcast shape of `hop` and `draws`.
+        """Return the large-scale state of each link, in the broadcast shape of `hop` and `draws`.
 
         Raises:
             ScenarioError: a link is outside the range of the formula, and extrapolation is not allowed.
         """
 
     def loss_db(self, hop: Hop, carrier_hz: float, draws: LinkDraws | None = None) -> Array:
-        """Mean loss of each link in dB, positive for attenuation; without draws, links have their more likely state."""
+        """Return the mean loss (attenuation) of each link in dB; without draws, links have their more likely state."""
         return self.propagate(hop, carrier_hz, draws or LinkDraws.typical()).loss_db
 
 
 class SitePathLoss(PathLoss):
     """A model for links with and without line of sight, fitted to measurements within stated ranges.
 
-    Ignored here: correlation of line of sight between neighbouring devices; draws that depend on position add it.
+    Ignored here: correlation of line of sight between neighbouring devices, unless the draws depend on position.
     """
 
     STATES_SIGMA: ClassVar[bool] = True
@@ -110,17 +111,17 @@ class SitePathLoss(PathLoss):
     """Line of sight. `probabilistic`: drawn per link with the model's probability; `always`: all links; `never`: no
     link."""
     outside: Literal["error", "extrapolate"] = "error"
-    """Action outside the ranges of the formula: an error, or extrapolation. Distances below the minimum are always
-    raised to the minimum."""
+    """Action for values outside the ranges of the formula: an error, or extrapolation. Distances below the minimum
+    always count as the minimum."""
 
     def sees(self, probability: Array, draws: LinkDraws) -> Mask:
-        """Line of sight of each link (True or False), from its probability and the setting `los`."""
+        """Return True for each link with line of sight, given its probability and the setting `los`."""
         if self.los != "probabilistic":
             probability = np.full_like(probability, 1.0 if self.los == "always" else 0.0)
         return np.asarray(draws.los < probability)
 
     def within(self, what: str, value: Array | float, low: float, high: float) -> None:
-        """Check by `require_range` that values are within [`low`, `high`], unless extrapolation is allowed."""
+        """Check with `require_range` that values are within [`low`, `high`], unless extrapolation is allowed."""
         if self.outside == "error":
             require_range(f"path_loss {self.kind}", what, value, low, high)
 
@@ -137,10 +138,10 @@ def require_range(where: str, what: str, value: Array | float, low: float, high:
 
 
 def carrier_ghz(carrier_hz: float) -> float:
-    """Carrier frequency in GHz, the unit of the fitted formulas."""
+    """Return the carrier frequency in GHz, the unit in the fitted formulas."""
     return carrier_hz / 1e9
 
 
 def free_space_loss_db(distance_m: Array | np.float64, carrier_hz: float) -> Array:
-    """Free-space loss in dB at a distance above zero (Friis 1946)."""
+    """Return the free-space loss in dB at a distance above zero (Friis 1946)."""
     return np.asarray(20.0 * log10(4.0 * math.pi * distance_m * carrier_hz / SPEED_OF_LIGHT_M_S))

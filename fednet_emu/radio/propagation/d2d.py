@@ -16,12 +16,12 @@ HANDSET_HEIGHT_M = 1.5
 
 
 class D2dOutdoor(SitePathLoss):
-    """Two handsets outdoors: WINNER+ B1 (D5.3) with the offsets of TR 36.843; the loss is never below free space.
+    """Two handsets outdoors: WINNER+ B1 (D5.3) with the offsets of TR 36.843, but never less than free-space loss.
 
     Heights are fixed at 1.5 m (0.8 m effective); distances go up to 5 km. Shadowing is 7 dB with and without line of
-    sight. TR 36.843 gives no correlation distance, so the distances of street canyons are used, 10 m with line of sight
-    and 13 m without. Below 3 m the loss is the free-space loss; below 1 m the loss is constant.
-    Ignored here: actual heights except in the 3D distance, streets, bodies that hold the handsets.
+    sight. TR 36.843 gives no correlation distance of shadowing, so the distances of street canyons are used: 10 m with
+    line of sight and 13 m without. Below 3 m the loss is the free-space loss; below 1 m the loss is constant.
+    Ignored here: actual heights except in the 3D distance, streets, and the bodies of users.
     """
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
@@ -44,7 +44,7 @@ class D2dIndoor(SitePathLoss):
     """Two handsets in one building: 89.5 + 16.9 log10(d_km) dB with line of sight, 147.4 + 43.3 log10(d_km) without.
 
     Shadowing is 3 dB with line of sight and 4 dB without, correlated over 10 and 6 m. Line of sight is correlated over
-    10 m. TR 36.843 states no correlation distances; these are the distances of offices. The loss without line of sight
+    10 m. TR 36.843 gives no correlation distances; these are the distances for offices. The loss without line of sight
     is never below the loss with line of sight. Below 1 m the loss is constant. Corridors guide waves, so the loss with
     line of sight may be below that of free space. The formulas are fitted at 2 GHz.
     Ignored here: individual walls and floors, and the carrier.
@@ -68,9 +68,9 @@ class D2dIndoor(SitePathLoss):
 
 
 def b1_los_db(distance_m: Array, carrier_hz: float) -> Array:
-    """WINNER+ B1 loss in dB with line of sight: 22.7 dB per decade up to the distance 4 h'^2 f / c, then 40 dB.
+    """Return the WINNER+ B1 loss in dB with line of sight: 22.7 dB per decade up to `b1_breakpoint_m`, then 40 dB.
 
-    The two published branches meet within 0.03 dB.
+    At the breakpoint, the two published formulas differ by up to 0.03 dB.
     Ignored here: heights other than 0.8 m effective.
     """
     f, breakpoint_m = carrier_ghz(carrier_hz), b1_breakpoint_m(carrier_hz)
@@ -81,9 +81,10 @@ def b1_los_db(distance_m: Array, carrier_hz: float) -> Array:
 
 
 def b1_nlos_db(distance_m: Array, carrier_hz: float) -> Array:
-    """WINNER+ B1 loss in dB without line of sight, before the offset of -5 dB: (44.9 - 6.55 log10 h) dB per decade.
+    """Return the WINNER+ B1 loss in dB without line of sight and before the offset of -5 dB of TR 36.843.
 
-    The frequency term has three pieces that meet at 1.5 and 2 GHz; TR 36.843 quotes the values at 700 MHz and 2 GHz.
+    The loss grows by (44.9 - 6.55 log10 h) dB per decade of distance, where h is the height of 1.5 m. The frequency
+    term has three pieces that meet at 1.5 and 2 GHz; TR 36.843 quotes the values at 700 MHz and 2 GHz.
     Ignored here: heights other than 1.5 m.
     """
     f, log_h = carrier_ghz(carrier_hz), log10(HANDSET_HEIGHT_M)
@@ -93,7 +94,7 @@ def b1_nlos_db(distance_m: Array, carrier_hz: float) -> Array:
 
 
 def b1_breakpoint_m(carrier_hz: float) -> float:
-    """Breakpoint distance 4 h'^2 f / c in m between two handsets: 17.07 m at 2 GHz.
+    """Return the breakpoint distance 4 h'^2 f / c in m between two handsets with effective height h': 17.07 m at 2 GHz.
 
     Ignored here: heights other than 0.8 m effective.
     """
@@ -101,13 +102,13 @@ def b1_breakpoint_m(carrier_hz: float) -> float:
 
 
 def b1_los_probability(distance_m: Array) -> Array:
-    """Probability of line of sight between handsets outdoors: min(18 / d, 1) (1 - exp(-d / 36)) + exp(-d / 36)."""
+    """Return the probability min(18 / d, 1) (1 - exp(-d / 36)) + exp(-d / 36) of line of sight outdoors."""
     decay = exp(-distance_m / 36.0)
     return np.minimum(18.0 / distance_m, 1.0) * (1.0 - decay) + decay
 
 
 def indoor_los_probability(distance_m: Array) -> Array:
-    """Probability of line of sight in one building: 1 up to 18 m, exp(-(d - 18) / 27) up to 37 m, 0.5 above 37 m.
+    """Return the probability of line of sight indoors: 1 up to 18 m, exp(-(d - 18) / 27) up to 37 m, then 0.5.
 
     Ignored here: rooms and corridors.
     """

@@ -33,7 +33,7 @@ class Hop:
 
     @classmethod
     def between(cls, tx_xyz_m: Array, rx_xyz_m: Array) -> Hop:
-        """The hops between transmitters and receivers at positions [..., 3], which are broadcast with each other.
+        """Return the hops between transmitters and receivers at positions [..., 3]; the two arrays are broadcast.
 
         One receiver [3] and n transmitters [n, 3] give n links; transmitters [n, 1, 3] and receivers [m, 3] give all
         n x m links.
@@ -52,35 +52,36 @@ class Hop:
 
     @property
     def high_m(self) -> Array:
-        """Height in m of the higher antenna, which formulas take for that of the base station."""
+        """Height in m of the higher antenna, which counts as the base station in formulas."""
         return np.maximum(self.tx_height_m, self.rx_height_m)
 
     @property
     def low_m(self) -> Array:
-        """Height in m of the lower antenna, which formulas take for that of the device."""
+        """Height in m of the lower antenna, which counts as the device in formulas."""
         return np.minimum(self.tx_height_m, self.rx_height_m)
 
     def at_least(self, distance_2d_m: float) -> Hop:
-        """A copy in which shorter horizontal distances are raised to `distance_2d_m`."""
+        """Return a copy in which shorter horizontal distances are raised to `distance_2d_m`."""
         return replace(self, distance_2d_m=np.maximum(self.distance_2d_m, distance_2d_m))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkDraws:
-    """One value of each random quantity per link; arrays are broadcast with the hop.
+    """Random draws of the links, one value of each quantity per link; the arrays are broadcast with those of `Hop`.
 
-    Key the draws of `shadowing`, `los` and `environment` by the unordered pair of ends, so that a link is the same in
-    both directions. Key `indoor`, `building` and `depth` by the device alone, so that a device is indoors for all base
-    stations.
+    The caller must draw `shadowing`, `los` and `environment` once for each unordered pair of antennas, so that a link
+    is the same in both directions. The caller must draw `indoor`, `building` and `depth` once per device, so that a
+    device is indoors for all base stations or for none.
 
     Attributes:
         shadowing: standard normal, to be multiplied by the standard deviation of the shadowing.
         los: uniform in (0, 1); the link has line of sight if the value is below the probability.
         environment: uniform in (0, 1), for the effective environment height of the urban macro model.
         indoor: uniform in (0, 1); the device is indoors if the value is below the share of indoor devices.
-        building: uniform in (0, 1); a high-loss building if the value is below the share of such buildings.
+        building: uniform in (0, 1); the building is a high-loss building if the value is below the share of such
+            buildings.
         depth: uniform in (0, 1), for the depth inside the building.
-        penetration: standard normal, for the variation of the loss through walls, or through a vehicle in between.
+        penetration: standard normal, for the variation of the loss through walls or through a blocking vehicle.
     """
 
     shadowing: Array
@@ -93,14 +94,14 @@ class LinkDraws:
 
     @classmethod
     def of(cls, uniform: Callable[[str], Array]) -> LinkDraws:
-        """Make draws with `uniform`, which maps the name of an attribute to uniforms in the open interval (0, 1)."""
+        """Make draws with `uniform`, which returns uniform random numbers in (0, 1) for the name of an attribute."""
         names = [field.name for field in fields(cls)]
         normal = ("shadowing", "penetration")
         return cls(*(np.asarray(ndtri(uniform(name))) if name in normal else uniform(name) for name in names))
 
     @classmethod
     def typical(cls, shadowing: Array | None = None) -> LinkDraws:
-        """Set all draws to their medians: links are in their more likely state; `shadowing` has median 0 by default."""
+        """Make draws that are all medians, so links are in their more likely state; `shadowing` may be given."""
         half, zero = np.asarray(0.5), np.asarray(0.0)
         shadowing = zero if shadowing is None else shadowing
         return cls(shadowing, los=half, environment=half, indoor=half, building=half, depth=half, penetration=zero)

@@ -44,10 +44,10 @@ class FreeSpace(PathLoss):
 class LogDistance(PathLoss):
     """Loss L0 + 10 n log10(d / d0) in dB, which grows by 10 n dB per decade of the 3D distance d.
 
-    The formula holds on both sides of d0, from 1 m on (or from d0 if d0 is smaller); shorter links have a constant
-    loss. A fitted formula a + b log10(d) has n = b / 10, and L0 is its value at any d0. The exponent n is 2 in free
-    space, 2.7 to 3.5 in cities, up to 6 through walls (Rappaport, Wireless Communications). No link counts as having
-    line of sight.
+    The formula holds on both sides of d0, from a minimum distance on: 1 m, or d0 if d0 is shorter. Shorter links have
+    the loss at the minimum distance. For a fitted formula a + b log10(d), set n = b / 10, any d0, and L0 to the
+    formula's value at d0. The exponent n is 2 in free space, 2.7 to 3.5 in cities, up to 6 through walls (Rappaport,
+    Wireless Communications). All links count as without line of sight.
     Ignored here: antenna heights except in the 3D distance, breakpoints, and the carrier if `reference_loss_db` is
     given.
     """
@@ -71,13 +71,13 @@ class LogDistance(PathLoss):
 class MacroClassic(PathLoss):
     """Macro-cell loss of the LTE studies and of most federated-learning papers: 128.1 + 37.6 log10(d in km) dB.
 
-    Source: TR 36.942 clause 4.5.2 at 2 GHz with the antenna 15 m above the roofs; d is the horizontal distance. No link
-    counts as having line of sight.
+    Source: TR 36.942 clause 4.5.2 at 2 GHz with the antenna 15 m above the roofs; d is the horizontal distance. All
+    links count as without line of sight.
     Ignored here: the carrier (other carriers would add 21 log10(f / 2 GHz)), antenna heights, line of sight.
     """
 
     penetration_db: float = Field(default=0.0, ge=0)
-    """Building penetration loss in dB that is added to every link, as in some papers; usually 20 dB."""
+    """Building penetration loss in dB that is added to every link; papers that include it mostly use 20 dB."""
     min_distance_m: float = Field(default=10.0, gt=0)
     """Distance in m below which the loss is constant."""
 
@@ -90,9 +90,10 @@ class MacroClassic(PathLoss):
 class TwoRayGround(PathLoss):
     """Loss over flat ground: free space up to 4 pi h1 h2 / wavelength, then 40 log10(d) - 20 log10(h1 h2) dB.
 
-    Both branches meet at this crossover distance, beyond which the direct wave and the reflected wave increasingly
-    cancel (Rappaport, Wireless Communications, section 4.6); d is the 3D distance. All links have line of sight.
-    Ignored here: the fluctuation of the sum of both waves before the crossover, the conductivity of the ground,
+    Here, d is the 3D distance, and h1 and h2 are the antenna heights. Both formulas meet at the crossover distance 4 pi
+    h1 h2 / wavelength, beyond which the direct and the reflected wave increasingly cancel (Rappaport, Wireless
+    Communications, section 4.6). All links have line of sight.
+    Ignored here: the fluctuation of the sum of both waves at shorter distances, the conductivity of the ground, and
     obstacles.
     """
 

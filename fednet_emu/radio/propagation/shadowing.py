@@ -19,11 +19,11 @@ class Shadowing(Component):
 
     @abstractmethod
     def loss_db(self, standard_normal: Array, stated_sigma_db: Array | float = 0.0) -> Array:
-        """Additional loss in dB of each draw; `stated_sigma_db` is the standard deviation that the path loss states."""
+        """Additional loss in dB of each draw; `stated_sigma_db` is the path-loss model's standard deviation."""
 
     @abstractmethod
     def correlation_m(self, stated_m: Array) -> Array:
-        """Distance in m over which the correlation falls to 1/e; `stated_m` is the one that the path loss states."""
+        """Distance in m at which the correlation is 1/e; `stated_m` is the distance that the path-loss model gives."""
 
 
 class NoShadowing(Shadowing):
@@ -41,7 +41,7 @@ class NoShadowing(Shadowing):
 class LogNormalShadowing(Shadowing):
     """Loss that is Gaussian in dB with mean zero, so that the gain is log-normal.
 
-    The median gain is the gain of the path loss; the linear mean gain is sigma^2 ln(10) / 20 dB above the median (7.4
+    The median gain is the gain without shadowing; the linear mean gain is sigma^2 ln(10) / 20 dB above the median (7.4
     dB for sigma = 8 dB).
     Ignored here: the correlation between the links of one device to several receivers.
     """
@@ -50,7 +50,7 @@ class LogNormalShadowing(Shadowing):
     sigma_db: float = Field(ge=0)
     """Standard deviation in dB: 4 to 8 outdoors (TR 38.901 Table 7.4.1-1), 8 in most federated-learning papers."""
     decorrelation_m: float = Field(default=50.0, gt=0)
-    """Distance in m that a device moves until the correlation falls to 1/e; 50 m for urban macro cells."""
+    """Distance in m between positions at which the correlation is 1/e; 50 m for urban macro cells."""
 
     def loss_db(self, standard_normal: Array, stated_sigma_db: Array | float = 0.0) -> Array:
         return self.sigma_db * standard_normal
@@ -60,9 +60,10 @@ class LogNormalShadowing(Shadowing):
 
 
 class ShadowingOfPathLoss(Shadowing):
-    """Log-normal shadowing with the parameters that the path-loss model states for the state of each link.
+    """Log-normal shadowing with the path-loss model's parameters for links with and without line of sight.
 
-    TR 38.901 has 4 dB with line of sight in cities, 6 to 8 dB without, 7 dB indoors (Tables 7.4.1-1 and 7.5-6).
+    In TR 38.901, the standard deviation is 4 dB with line of sight in cities, 6 to 8 dB without, and 7 dB indoors
+    (Tables 7.4.1-1 and 7.5-6).
     Ignored here: the correlation between the links of one device to several receivers.
     """
 
@@ -80,21 +81,20 @@ SHADOWINGS: dict[str, type[Shadowing]] = kinds(NoShadowing, LogNormalShadowing, 
 AnyShadowing = Annotated[Shadowing, Slot("shadowing", SHADOWINGS)]
 
 WAVES = 96
-"""Number of sinusoids per link for `shadow_normals`."""
+"""Number of sinusoids per link that `shadow_normals` adds up."""
 
 
 def shadow_normals(position_m: Array, correlation_m: Array | float, uniform: Array) -> Array:
-    """Standard normal shadowing of links as a random function of the positions of their ends: a sum of N sinusoids.
+    """Return the standard normal shadowing of links, a random function (sum of N sinusoids) of the end positions.
 
-    The correlation at two positions with a distance d is exp(-d / d_corr), as measured by Gudmundson (Electronics
-    Letters 1991). As shadowing is a function of position, it can be evaluated along a path at any instants in any
-    order.
+    The correlation at two positions d apart is exp(-d / d_corr), as measured by Gudmundson (Electronics Letters 1991).
+    Because shadowing is a function of position, it can be evaluated along a path at any times in any order.
 
     Each link has its own random plane waves, whose wave vectors follow the spectral density of the exponential
-    correlation (a bivariate Cauchy distribution) for each moving end. Over links, mean 0, variance 1 and the
-    correlation exp(-d / d_corr) are exact for every N; if both ends move, the correlation is the product of the terms
-    of both ends. The marginal distribution is normal up to an excess kurtosis of -1.5 / N (-0.016 at 96 waves). Along
-    the path of one link, the sample correlation deviates by about 1 / sqrt(N).
+    correlation (a bivariate Cauchy distribution) for each moving end. Averaged over links, the mean 0, the variance 1
+    and the correlation exp(-d / d_corr) are exact for every N. If both ends move, the correlation is the product of
+    such a term for each end. The marginal distribution is normal up to an excess kurtosis of -1.5 / N (-0.016 at 96
+    waves). Along the path of one link, the sample correlation deviates by about 1 / sqrt(N).
     Ignored here: the correlation between links that share one end.
 
     `position_m` is [..., 2] if one end moves, or [..., 4] (x and y of both ends) if both ends move; the order of the

@@ -1,4 +1,4 @@
-"""Path loss from a table of gains at grid positions, the output of a ray tracer."""
+"""Path loss from a table of gains at grid positions that a ray tracer has computed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from fednet_emu.radio.propagation.base import PathLoss, Propagation, free_space_
 from fednet_emu.radio.propagation.link import Hop, LinkDraws
 
 _APART_M = 0.1
-"""Maximum difference in m between coordinates of stations, or heights, in the scenario and in the table."""
+"""Maximum allowed difference in m between station coordinates, or heights, in the scenario and in the table."""
 _OFF_DB = 3.0
-"""Maximum difference in dB between the mean gain of direct paths and the gain in free space."""
+"""Maximum allowed difference in dB between the mean gain of direct paths and the gain in free space."""
 
 
 class TablePathLoss(PathLoss):
@@ -36,10 +36,10 @@ class TablePathLoss(PathLoss):
     path: str
     """Path of the file or folder; a relative path is looked up in the data folder first."""
     between: Literal["nearest", "bilinear"] = "nearest"
-    """Interpolation between grid positions: `nearest` takes the nearest position, `bilinear` the four positions around,
-    linearly in dB."""
+    """Interpolation between grid positions: `nearest` takes the nearest position; `bilinear` interpolates linearly in
+    dB between the four surrounding positions."""
     outside: Literal["refuse", "no-link"] = "refuse"
-    """Treatment of devices outside the grid: `refuse` raises an error, `no-link` sets a gain of zero."""
+    """Treatment of devices outside the grid: `refuse` raises an error, `no-link` sets their gain to zero."""
     _gains: Gains | None = PrivateAttr(None)
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -96,7 +96,7 @@ class TablePathLoss(PathLoss):
 
 
 def _cell(lines_m: Array, at_m: Array) -> tuple[IntArray, Array]:
-    """Index of the grid line below each coordinate, and relative position (0 to 1) between this and the next line."""
+    """Return the index of the grid line below each coordinate, and the position (0 to 1) between this and the next."""
     line = np.clip(np.searchsorted(lines_m, at_m, side="right") - 1, 0, len(lines_m) - 2)
     return line, np.clip((at_m - lines_m[line]) / (lines_m[line + 1] - lines_m[line]), 0.0, 1.0)
 

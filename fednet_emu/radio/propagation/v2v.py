@@ -22,7 +22,7 @@ HIGHWAY_BEHIND = {
 
 
 class V2v(PathLoss):
-    """Two vehicles on an urban grid or a highway, 0.5 to 100 GHz; links shorter than 1 m count as 1 m.
+    """Two vehicles on an urban grid or a highway at 0.5 to 100 GHz; links shorter than 1 m count as 1 m.
 
     The loss through a blocking vehicle is Gaussian in dB and at least 0 dB; it depends on which antennas are below the
     roof of the blocking vehicle. Shadowing is 3 dB with line of sight or blocked, and 4 dB behind buildings, correlated
@@ -64,7 +64,7 @@ class V2v(PathLoss):
         )
 
     def probabilities(self, distance_2d_m: Array) -> tuple[Array, Array]:
-        """Probabilities per link of line of sight, and of being behind buildings; all other links are blocked."""
+        """Return each link's probabilities of line of sight and of being behind buildings; otherwise it is blocked."""
         one, zero = np.ones_like(distance_2d_m), np.zeros_like(distance_2d_m)
         if self.los != "probabilistic":
             return {"always": (one, zero), "blocked": (zero, zero), "never": (zero, one)}[self.los]
@@ -75,7 +75,7 @@ class V2v(PathLoss):
 
 
 def blockage_db(hop: Hop, blocker_height_m: float, standard_normal: Array) -> Array:
-    """Loss in dB through a blocking vehicle (TR 37.885 clause 6.2.1): at least 0 dB, log-normal in linear power.
+    """Return the loss through a blocking vehicle (TR 37.885 clause 6.2.1), Gaussian in dB and at least 0 dB.
 
     The mean is 9 + max(0, 15 log10(d) - 41) dB and the standard deviation 4.5 dB if both antennas are below the roof of
     the blocking vehicle. With one antenna below the roof, the mean is 5 + max(0, ...) dB and the standard deviation
@@ -88,7 +88,7 @@ def blockage_db(hop: Hop, blocker_height_m: float, standard_normal: Array) -> Ar
 
 
 def same_street_los_probability(distance_2d_m: Array, road: str) -> Array:
-    """Probability of line of sight between two vehicles in one street, at any density (TR 37.885 Table 6.2-1)."""
+    """Return the probability of line of sight between vehicles in one street at any density (TR 37.885 Table 6.2-1)."""
     d = distance_2d_m
     if road == "urban":
         return np.minimum(1.0, 1.05 * exp(-0.0114 * d))
@@ -97,7 +97,10 @@ def same_street_los_probability(distance_2d_m: Array, road: str) -> Array:
 
 
 def urban_probabilities(distance_2d_m: Array, density: str) -> tuple[Array, Array]:
-    """Mean probabilities of line of sight, and behind buildings, on urban grids (Boban, Gong, Xu 2016, as in ns-3)."""
+    """Return the mean probabilities of line of sight and of a link behind buildings on urban grids.
+
+    Source: Boban, Gong and Xu 2016, as in ns-3.
+    """
     scale, decay = URBAN_SEEN[density]
     rate, centre, width = URBAN_BLOCKED[density]
     seen = scale * exp(-decay * distance_2d_m)
@@ -106,10 +109,10 @@ def urban_probabilities(distance_2d_m: Array, density: str) -> tuple[Array, Arra
 
 
 def highway_probabilities(distance_2d_m: Array, density: str) -> tuple[Array, Array]:
-    """Probabilities of line of sight, and behind obstacles, on a highway (Boban, Gong and Xu 2016, as in ns-3).
+    """Return the probabilities of line of sight and of a link behind obstacles on a highway.
 
-    The fits are parabolas, which are constant beyond their vertex, at 463 to 500 m (line of sight) or 817 to 1017 m
-    (behind obstacles).
+    Source: parabolas fitted by Boban, Gong and Xu 2016, as in ns-3. The probabilities are constant beyond the vertex of
+    the parabola, at 463 to 500 m (line of sight) or 817 to 1017 m (behind obstacles).
     """
     a, b, c = HIGHWAY_SEEN[density]
     seen = _parabola(distance_2d_m, a, b, c)

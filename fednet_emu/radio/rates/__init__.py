@@ -1,1 +1,1 @@
-"""Rates in bit/s from SINR and bandwidth, means of rates over fading, and the best part of a band for a weak sender."""
+"""Rates in bit/s from SINR and bandwidth, mean rates over fading, and the best part of the band for a weak sender."""

@@ -1,4 +1,4 @@
-"""Base classes of rate models: bit/s from SINR and bandwidth, for one transmission or for arrays."""
+"""Base classes of rate models, which give bit/s for SINR and bandwidth, for one transmission or for arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REPETITIONS = 8
 
 
 class RateLaw(Component):
-    """Rate model: a function from SINR (linear, never dB) and bandwidth to a rate, which never falls with the SINR."""
+    """Rate model: a function of SINR (linear, never dB) and bandwidth; a higher SINR never gives a lower rate."""
 
     PER_HERTZ: ClassVar[bool] = True
     """True if the rate is proportional to the bandwidth."""
@@ -29,13 +29,13 @@ class RateLaw(Component):
 
     @abstractmethod
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
-        """Rates of many transmissions in bit/s, in the broadcast shape; each equals the result of `rate_bps`."""
+        """Rates of many transmissions in bit/s; the arguments are broadcast, and rates equal those of `rate_bps`."""
 
     @property
     def outage_sinr(self) -> float:
-        """Linear SINR below which one fading block loses the whole transmission; 0 (default) for adaptive senders.
+        """Linear SINR below which a single fading block loses the whole transmission; 0 for adaptive senders.
 
-        Below the minimum SINR, an adaptive sender pauses or sends again, so no transmission is lost.
+        Below its minimum SINR, an adaptive sender pauses or sends again, so no transmission is lost.
         """
         return 0.0
 
@@ -46,15 +46,15 @@ class RateLaw(Component):
 
     @property
     def jumps(self) -> Array:
-        """SINRs at which the rate jumps; averages over fading are exact only if the list is complete."""
+        """SINRs at which the rate jumps; averages over fading are exact only if all jumps are listed."""
         return np.array([self.min_sinr]) if self.min_sinr > 0 else np.empty(0)
 
     @property
     def peaks(self) -> Array:
-        """SINRs, in increasing order, of the local maxima of rate / SINR, the bits per joule on part of a band.
+        """SINRs, in increasing order, at which rate / SINR (the bits per joule of a sender) has local maxima.
 
-        Below such a peak, a sender gains by using part of its band (`narrowing`). By default the peaks are the jumps,
-        because the ratio falls between the jumps if the rate is concave there.
+        Below such a peak, a sender gets a higher rate on part of its band (`narrowing`). By default the peaks are the
+        jumps, because the ratio falls between jumps if the rate is concave there.
         """
         return self.jumps
 
@@ -67,19 +67,19 @@ class Repeating(RateLaw):
     """A rate model with a minimum efficiency; at lower SINRs the sender repeats its blocks.
 
     The receiver adds up the copies and thereby their SINRs (chase combining). At a fraction x of the SINR that the
-    minimum efficiency needs, the rate per hertz is x times the minimum efficiency, down to x = 1 / `repetitions`; the
-    rate at lower SINRs is 0. Real links repeat by rate matching, slot aggregation and HARQ (TS 38.214 clauses 5.1.2.1
-    and 6.1.2.1: 2 to 16 slots). As an idealisation, the number of copies is a real number here; with integers, the rate
-    is lower by up to one half.
+    minimum efficiency needs, the rate per hertz is x times the minimum efficiency, down to x = 1 / `repetitions`. At
+    lower SINRs, the rate is 0. Real links repeat blocks by rate matching, slot aggregation and HARQ (TS 38.214 clauses
+    5.1.2.1 and 6.1.2.1: 2 to 16 slots). As an idealisation, the number of copies is a real number here; with integer
+    numbers, the rate is up to one half lower.
     """
 
     repetitions: int = Field(default=REPETITIONS, ge=1, le=128)
-    """Maximum number of copies of a block that a receiver adds up below the minimum efficiency; 1 for no repetition."""
+    """Maximum number of copies of a block at SINRs below that of the minimum efficiency; 1 for no repetition."""
 
     @property
     @abstractmethod
     def lowest(self) -> tuple[float, float]:
-        """The minimum efficiency without repetition: its linear SINR, and the efficiency in bit/s/Hz."""
+        """The point of minimum efficiency without repetition: linear SINR, and efficiency in bit/s/Hz."""
 
     @property
     def min_sinr(self) -> float:
@@ -87,23 +87,23 @@ class Repeating(RateLaw):
 
     @cached_property
     def _repeats(self) -> tuple[float, float, float]:
-        """Minimum SINR with repetition, minimum SINR without repetition, and efficiency per unit of SINR in between."""
+        """Minimum SINR with and without repetition, and spectral efficiency per unit of SINR between them."""
         sinr, efficiency_bps_hz = self.lowest
         return sinr / self.repetitions, sinr, efficiency_bps_hz / sinr if sinr > 0.0 else 0.0
 
     def repeated_bps_hz(self, sinr: Array) -> Array:
-        """Efficiencies in bit/s/Hz of repeated blocks at SINRs below that of `lowest`; zero at higher SINRs."""
+        """Return the efficiency in bit/s/Hz of repeated blocks at each SINR; 0 at SINRs that need no repetition."""
         least, enough, slope = self._repeats
         return np.where((sinr >= least) & (sinr < enough), slope * sinr, 0.0)
 
 
 class Staircase(RateLaw):
-    """The rate per hertz of the last scheme whose SINR threshold is reached, and 0 below the lowest threshold."""
+    """Rate model with schemes: rate per hertz of the highest scheme whose SINR threshold is reached, else 0."""
 
     @property
     @abstractmethod
     def stairs(self) -> tuple[list[float], list[float]]:
-        """Linear SINR thresholds in increasing order, and the efficiency in bit/s/Hz of each scheme."""
+        """Linear SINR threshold of each scheme in increasing order, and the efficiency in bit/s/Hz of each scheme."""
 
     @property
     def min_sinr(self) -> float:
@@ -122,7 +122,7 @@ class Staircase(RateLaw):
         return bandwidth_hz * np.array([*self.stairs[1], 0.0])[self.scheme(sinr)]
 
     def scheme(self, sinr: Array) -> IntArray:
-        """Index of the scheme at each SINR, in the shape of `sinr`; -1 below the lowest threshold."""
+        """Return the index of the scheme used at each SINR, in the shape of `sinr`; -1 below the lowest threshold."""
         return np.searchsorted(self.stairs[0], sinr, side="right") - 1
 
 

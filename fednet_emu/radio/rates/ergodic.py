@@ -1,4 +1,4 @@
-"""The ergodic rate: the mean rate of a link over fading, for transmissions that last very many fading blocks."""
+"""The ergodic rate: the mean rate of a link over fading, for transmissions that last for very many fading blocks."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ _ANY_HZ = 1e-30
 class ErgodicRate(RateLaw):
     """The mean over fading of the rate of another rate model, as a function of the mean SINR.
 
-    E[R] is the integral of P(gain > s / SINR) dR(s). Jumps of R enter exactly, the smooth part of R on a grid of
-    0.02 dB. The mean is tabulated on the same grid from -60 to 80 dB and interpolated in ln R. It is within 1e-4 of the
-    exact mean if at least one block in 10^6 carries bits. Means below 1e-9 bit/s/Hz, and at SINRs below -60 dB, count
-    as 0. Above 80 dB, the rate continues as a straight line over dB.
+    The mean E[R] of the rate R is the integral of P(gain > s / SINR) dR(s) over the SINR s. Jumps of R are integrated
+    exactly, and the smooth part of R on a grid of 0.02 dB. The mean is tabulated on the same grid from -60 to 80 dB,
+    and its logarithm is interpolated. It is within 1e-4 of the exact mean if at least one block in 10^6 carries bits.
+    Means below 1e-9 bit/s/Hz, and at SINRs below -60 dB, count as 0. Above 80 dB, the rate is extrapolated linearly in
+    dB.
     Ignored here: the fading of interferers (their mean power counts), and the variation over a finite number of blocks.
     """
 
@@ -60,10 +61,11 @@ class ErgodicRate(RateLaw):
 class NarrowedErgodicRate(ErgodicRate):
     """The mean of a narrowed rate over fading, as a function of the mean SINR and the bandwidth.
 
-    On a band whose narrowest part is b, the rate of a block is r(s) - b (r(s / b) - e(s / b)) bit/s/Hz, where e is the
-    rate on the whole band and r the narrowed rate with parts of any width. The mean therefore needs the means of two
-    rates at two SINRs. It is within 1e-4 of the exact mean if at least one block in 10^5 carries bits.
-    Ignored here: what `ErgodicRate` ignores.
+    If the minimum part is a fraction b of the band, a block with the SINR s has the rate r(s) - b (r(s / b) - e(s / b))
+    bit/s/Hz. Here, e is the rate on the whole band, and r is the narrowed rate with parts of any width. The mean is
+    therefore computed from the means of r and e at two SINRs. It is within 1e-4 of the exact mean if at least one block
+    in 10^5 carries bits.
+    Ignored here: the same effects as in `ErgodicRate`.
     """
 
     law: Narrowed
@@ -86,13 +88,13 @@ class NarrowedErgodicRate(ErgodicRate):
 
     @cached_property
     def _means(self) -> Means:
-        """Mean rates on a band of 1 Hz, with parts of any width, and on the whole band."""
+        """Mean rates on a band of 1 Hz if parts of any width may be used, and if the whole band is used."""
         any_width, none = (Narrowed(law=self.law.law, narrowest_hz=width_hz) for width_hz in (_ANY_HZ, 1.0))
         return Means.of([any_width, none], self.fading)
 
 
 def averaged(law: RateLaw, fading: AnyFading) -> RateLaw:
-    """Return the mean of a rate model over fading, as a rate model that takes the mean SINR.
+    """Return the rate model that averages `law` over fading; its argument is the mean SINR.
 
     Raises:
         ValueError: the rate model has no mean rate over this fading.
@@ -104,7 +106,7 @@ def averaged(law: RateLaw, fading: AnyFading) -> RateLaw:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Means:
-    """Mean rates over fading of several rate models, on a band of 1 Hz."""
+    """Table of mean rates over fading, for several rate models (laws) on a band of 1 Hz."""
 
     log_rates: Array  # [laws, points] natural logarithms of the mean rates on the grid, minus infinity for a rate of 0
     rise: Array  # [laws] growth of the rate per grid step at the upper end, where fading no longer matters
@@ -116,12 +118,12 @@ class Means:
         return cls(np.stack([_log_means(law, fading) for law in laws]), np.array(rise))
 
     def min_sinr(self, law: int) -> float:
-        """Minimum mean SINR on the grid at which the rate model with index `law` has a rate above 0."""
+        """Return the minimum mean SINR on the grid at which the rate model with index `law` has a rate above 0."""
         first = int(np.argmax(np.isfinite(self.log_rates[law])))
         return db_to_linear(LOW_DB + first * STEP_DB)
 
     def at(self, law: IntArray | int, sinr: Array) -> Array:
-        """Mean rates in bit/s of the rate models with indices `law` at mean SINRs, in the shape of `sinr`."""
+        """Return the mean rates in bit/s of the rate models with indices `law` at the mean SINRs `sinr`."""
         points = self.log_rates.shape[1]
         with np.errstate(divide="ignore"):
             place = (10.0 * log10(sinr) - LOW_DB) / STEP_DB
@@ -146,7 +148,7 @@ def _log_means(law: RateLaw, fading: Fading) -> Array:
         cell = np.searchsorted(edges, sinr) - 1
         if 0 <= cell < len(smooth):
             smooth[cell] -= rise
-    # P(gain > s / SINR) as a function of the difference in dB between the middle of a cell of s and a point of SINR
+    # P(gain > s / SINR) as a function of the difference in dB between the centre of a cell of s and an SINR of the grid
     first_db = -_TAIL_DB + 0.5 * STEP_DB - (len(snr_db) - 1) * STEP_DB
     gain_db = _grid_db(first_db, first_db + (len(smooth) + len(snr_db) - 2) * STEP_DB)
     survival = 1.0 - fading.cdf(db_to_linear(gain_db))
@@ -165,7 +167,7 @@ def _grid_db(low_db: float, high_db: float) -> Array:
 
 
 def require_mean(law: RateLaw, fading: Fading) -> None:
-    """Raise a `ValueError` if the rate model has no meaningful mean over the fading."""
+    """Raise a `ValueError` if the rate model has no meaningful mean over this fading."""
     if law.outage_sinr > 0:
         raise ValueError(
             "a rate law that loses transmissions in outage has no ergodic rate, got on_outage: lose; "

@@ -16,12 +16,13 @@ _HALVINGS = 100
 
 
 class FiniteBlocklength(RateLaw):
-    """Best possible rate C - sqrt(V / n) Q^-1(e) per symbol of blocks of n symbols that fail with probability e.
+    """Highest rate C - sqrt(V / n) Q^-1(e) per symbol at which blocks of n symbols fail with probability e.
 
     C = log2(1 + SINR) is the capacity and V = (1 - (1 + SINR)^-2) / ln(2)^2 the dispersion under complex Gaussian
     noise. Failed blocks are sent again, which leaves a share 1 - e of the rate. If the formula is negative, the rate is
     0.
-    Ignored here: the term log2(n) / (2 n) (0.02 bit at n = 200), the gap of real codes, the delay of retransmissions.
+    Ignored here: the term log2(n) / (2 n) (0.02 bit at n = 200), the gap of real codes to this rate, and the delay of
+    retransmissions.
     """
 
     block_symbols: int = Field(ge=100)
@@ -35,7 +36,7 @@ class FiniteBlocklength(RateLaw):
 
     @property
     def peaks(self) -> Array:
-        """The SINR with the most bits per joule, at which the tangent of the rate goes through the origin."""
+        """The SINR with the most bits per joule, where the tangent to the rate goes through the origin."""
         return np.array([self._best_sinr])
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
@@ -51,19 +52,19 @@ class FiniteBlocklength(RateLaw):
 
     @cached_property
     def _penalty(self) -> float:
-        """Q^-1(e) / sqrt(n), in nats per unit of the square root of the dispersion."""
+        """Loss of rate Q^-1(e) / sqrt(n), in nats per unit of the square root of the dispersion."""
         return -float(scipy.special.ndtri(self.error_rate)) / math.sqrt(self.block_symbols)
 
     @cached_property
     def _zero_sinr(self) -> float:
-        """SINR up to which the rate is 0: the root s of ln(1 + s) = penalty sqrt(1 - (1 + s)^-2), by bisection."""
+        """SINR up to which the rate is 0: the root s of ln(1 + s) = `_penalty` sqrt(1 - (1 + s)^-2), by bisection."""
         penalty = self._penalty
         _, nats = bisected(lambda nats: nats < penalty * math.sqrt(-math.expm1(-2.0 * nats)), 0.0, penalty, _HALVINGS)
         return math.expm1(nats)
 
     @cached_property
     def _best_sinr(self) -> float:
-        """SINR with the most bits per joule: the root of the derivative of nats / s, by bisection in ln(1 + s)."""
+        """SINR s with the most bits per joule: the root of the derivative of rate / s, by bisection in ln(1 + s)."""
 
         def rises(nats: float) -> bool:
             spread = math.sqrt(-math.expm1(-2.0 * nats))

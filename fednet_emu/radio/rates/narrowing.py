@@ -18,23 +18,24 @@ _JUST_ABOVE = 1 + 1e-14
 
 
 class _Ramps(NamedTuple):
-    """Peaks of rate / SINR, below which narrowing helps, and the best efficiencies in bit/s/Hz per unit of SINR."""
+    """Peaks of rate / SINR, below which narrowing increases the rate, and the best efficiencies per unit of SINR."""
 
     peaks: list[float]  # [n] linear SINRs in increasing order
-    slopes: list[float]  # [n + 1] best efficiency per SINR at this peak or a higher peak; 0 after the last peak
+    slopes: list[float]  # [n + 1] best efficiency in bit/s/Hz per SINR at this or a higher peak; 0 after the last peak
 
 
 class Narrowed(OfLaw):
-    """Rate of another rate model on the best part of the band: a part x has the SINR s / x and the rate x B e(s / x).
+    """Rate of another rate model on the best part of the band.
 
-    Above the highest peak of e(s) / s, the whole band is best. Below the SINR s_min of the minimum efficiency e_0, the
-    part s / s_min is best, with the rate B e_0 s / s_min. No part is narrower than `narrowest_hz`. For an even weaker
-    signal, the rate is that of one block of this width; a band narrower than `narrowest_hz` is used as a whole. With a
-    staircase of schemes, a sender just below a step uses slightly less of the band to reach the step, and below the
+    With the SINR s on the whole band of width B, a part x of the band has the SINR s / x and the rate x B e(s / x),
+    where e is the efficiency of the other model. Above the highest peak of e(s) / s, the whole band is best. Below the
+    SINR s_min of the minimum efficiency e_0, the part s / s_min is best, with the rate B e_0 s / s_min. No part is
+    narrower than `narrowest_hz`: weaker signals use a part of this width, and narrower bands are used as a whole. With
+    a staircase of schemes, a sender just below a step uses slightly less of the band to reach the step, and below the
     lowest step it uses the scheme with the most bits per joule. As a consequence, more power never lowers the rate, and
     neither does a wider band (from `narrowest_hz` on) with the same power.
-    Ignored here: the integer number of resource blocks, also if a part serves to reach a higher step, and that under
-    frequency selectivity some parts of a band are better than others.
+    Ignored here: that parts consist of whole resource blocks, and that in a frequency-selective band, some parts are
+    better than others.
     """
 
     law: RateLaw
@@ -72,7 +73,7 @@ class Narrowed(OfLaw):
 
     @cached_property
     def _whole_band(self) -> tuple[float, Callable[[float, float], float], Callable[[Array, Array | float], Array]]:
-        """Minimum SINR at which the whole band is better than any part, and the rate functions of `law`, as a cache."""
+        """Minimum SINR at which the whole band is best, and the rate functions of `law`, cached for speed."""
         return self._ramps.peaks[-1], self.law.rate_bps, self.law.rates_bps
 
     @cached_property
@@ -83,7 +84,7 @@ class Narrowed(OfLaw):
 
 
 def narrowed(law: RateLaw, narrowest_hz: float) -> RateLaw:
-    """Rate model of a sender that may put its power on part of its band; `law` itself if narrowing never helps.
+    """Return the rate model of a sender that may use part of its band; `law` itself if this never helps.
 
     Narrowing never helps if the rate does not depend on the bandwidth, if the sender does not adapt and loses
     transmissions in outage, or if the rate model has no minimum SINR.

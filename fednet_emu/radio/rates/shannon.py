@@ -1,4 +1,4 @@
-"""Shannon's rate with an SNR gap to capacity, and the fixed rate."""
+"""Two rate models: Shannon's capacity with an SNR gap, and a fixed rate."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Shannon(Repeating):
     """
 
     gap_db: float = Field(default=2.0, ge=0)
-    """SINR in dB that the code needs above Shannon's limit. For uncoded M-QAM with bit error rate b, the gap is the
-    linear ratio -ln(5 b) / 1.5."""
+    """SINR in dB that the code needs in addition to that of Shannon's limit. For uncoded M-QAM with bit error rate b,
+    the gap is the linear ratio -ln(5 b) / 1.5."""
     max_efficiency_bps_hz: float | None = Field(default=CQI_15_BPS_HZ, gt=0)
     """Maximum efficiency in bit/s/Hz, of the highest modulation and code; null for no upper limit."""
     min_efficiency_bps_hz: float = Field(default=CQI_1_BPS_HZ, ge=0)
-    """Minimum efficiency in bit/s/Hz, of the lowest modulation and code; below, blocks are repeated (`repetitions`)."""
+    """Minimum efficiency in bit/s/Hz, of the lowest modulation and code; at lower SINRs, blocks are repeated."""
 
     def _check(self) -> None:
         if self.max_efficiency_bps_hz is not None and self.min_efficiency_bps_hz > self.max_efficiency_bps_hz:
@@ -50,7 +50,7 @@ class Shannon(Repeating):
 
     @property
     def lowest(self) -> tuple[float, float]:
-        """The linear SINR gap * (2^e - 1) of the minimum efficiency e, and e in bit/s/Hz."""
+        """Linear SINR gap * (2^e - 1) at the minimum efficiency e, and e in bit/s/Hz."""
         efficiency_bps_hz = self.min_efficiency_bps_hz
         return db_to_linear(self.gap_db) * math.expm1(efficiency_bps_hz * _LN_2), efficiency_bps_hz
 
@@ -77,7 +77,7 @@ class Shannon(Repeating):
 
 
 class FixedRate(RateLaw):
-    """One rate for every channel, that of a fixed modulation and code, with an outage below an SINR threshold.
+    """One rate on all channels, that of a fixed modulation and code; blocks below an SINR threshold are in outage.
 
     A transmission has this rate on any share of the band.
     Ignored here: bandwidth, adaptation, and bit errors above the threshold.
@@ -89,7 +89,7 @@ class FixedRate(RateLaw):
     bit_rate_bps: float = Field(gt=0, le=1e18)
     """Rate of every transmission in bit/s."""
     threshold_db: float | None = None
-    """SINR in dB below which a block is in outage; null for no outage at any SINR."""
+    """SINR in dB below which a fading block is in outage; null for no outage at any SINR."""
     on_outage: Literal["lose", "stall"] = "lose"
     """`lose`: one block in outage loses the whole transmission; `stall`: only the block in outage carries no data."""
 

@@ -1,4 +1,4 @@
-"""Reception: how a base station combines the signals of its antennas.
+"""Reception: how a base station combines the signals received by its antennas.
 
 SINRs assume the optimal receiver of each kind, with perfect channel knowledge and independent fading of the antennas
 (Tse and Viswanath, Fundamentals of Wireless Communication, sections 3.3.1, 8.3.1 and 8.3.2; Winters,
@@ -18,11 +18,12 @@ from fednet_emu.component.slot import Slot, kinds
 
 
 class Reception(Component):
-    """Combining of the signals of a base station's antennas, on the uplink.
+    """Base class of methods by which a base station combines the uplink signals of its antennas.
 
     The power of a signal is its mean power at one antenna times the sum of the fading gains of `branches` antennas. An
-    interfering signal that is not nulled counts with its power at a single antenna, with its own fading gain. Under
-    Rayleigh fading, the projection of one channel on another has this distribution: |h* g|^2 / |h|^2 ~ Exp(1).
+    interfering signal that is not nulled counts with its power at a single antenna and its own fading gain. This is
+    exact under Rayleigh fading, where the projection of one channel on another has the distribution |h* g|^2 / |h|^2 ~
+    Exp(1).
     Ignored here: correlation between antennas, errors and cost of channel estimation, and the common projection by
     which two signals interfere with each other (the SINRs of both signals have the right distribution, but are
     independent here).
@@ -31,20 +32,21 @@ class Reception(Component):
     NULLS: ClassVar[bool] = False
     """True if the receiver nulls the interference between signals of one cell in the same part of the band."""
 
-    if TYPE_CHECKING:  # a pydantic field cannot implement an abstract property, so only the type checker sees this one
+    if TYPE_CHECKING:  # for the type checker only, because a pydantic field cannot implement an abstract property
 
         @property
         def antennas(self) -> int:
             """Number of antennas of each base station."""
 
     def branches(self, senders: int) -> int:
-        """Number of antennas whose gains add up in a signal, if `senders` devices use a part of the band at once."""
+        """Return how many antennas' gains add up in a signal if `senders` devices share a part of the band."""
         return self.antennas
 
     def of_pairs(self, snr: Array, receiver: IntArray, senders: int) -> Array:
-        """Mean SNR [n, n] of sender j at the receiver `receiver` [n] of sender i, if `senders` in a cell send at once.
+        """Return the mean SNR [i, j] of sender j at sender i's receiver if `senders` send simultaneously per cell.
 
-        `snr` [n, n] is the SNR with the gains of all antennas added up; the result is the SNR after combining.
+        `receiver` [n] is the index of each sender's receiver. `snr` [n, n] is the SNR with the gains of all antennas
+        added up; the result is the SNR after combining.
         """
         single = snr / self.antennas
         nulled = (receiver[:, None] == receiver[None, :]) & self.NULLS
@@ -53,7 +55,7 @@ class Reception(Component):
 
 
 class SingleAntenna(Reception):
-    """One antenna."""
+    """A base station with one antenna."""
 
     kind = "single"
     antennas: ClassVar[int] = 1

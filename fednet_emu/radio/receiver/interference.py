@@ -10,18 +10,19 @@ from fednet_emu.arrays import Array, Mask
 
 
 class Decoded(NamedTuple):
-    """SINR of each signal when its turn in the cancellation comes, and whether the receiver could decode the signal."""
+    """SINR of each signal when the cancellation reaches it, and whether the receiver decodes the signal."""
 
     sinr: Array
     decoded: Mask
 
 
 def sum_of_others(power: Array, axis: int = -1) -> Array:
-    """Interference of each entry: the sum of all other entries along an axis, in the shape of `power`.
+    """Return the interference to each entry: the sum of all other entries along an axis, in the shape of `power`.
 
-    The result is the sum of all entries before plus the sum of all entries after. "Total minus own" would leave only
-    rounding errors for an entry far above all others (100 % error from 160 dB). Powers are not negative, so no digits
-    cancel, and the relative error for n entries is at most n rounding errors of 2e-16, for any range of powers.
+    The result is the sum of all earlier entries plus the sum of all later entries. "Total minus own power" would leave
+    only rounding errors for an entry far above all others (100 % error from a ratio of 160 dB). Powers are not
+    negative, so no digits cancel. The relative error for n entries is at most n rounding errors of 2e-16, for any range
+    of powers.
     """
     along = np.asarray(power, np.float64).swapaxes(axis, 0)
     others = np.zeros(along.shape)
@@ -38,7 +39,7 @@ def successive_cancellation(
     `received_w` [..., n] are the powers, `noise_w` is broadcast with [..., 1], and a share `residual` of a decoded
     signal remains as interference. With threshold 0 and residual 0, the rates log2(1 + SINR) add up to log2(1 + sum of
     all powers / noise) exactly (Tse and Viswanath, Fundamentals of Wireless Communication, section 6.1). A signal that
-    is not decoded interferes with all weaker signals, which then fail at the same threshold, too. Equal powers are
+    is not decoded interferes with all weaker signals, which then also fail at the same threshold. Equal powers are
     decoded in the given order.
     Ignored here: errors that propagate from a wrongly decoded signal, except through `residual`.
     """
@@ -49,7 +50,7 @@ def successive_cancellation(
         noise_w = (noise_w if noise_w.shape == each else np.broadcast_to(noise_w, each)).reshape(-1, 1)
     order = (-rows_w).argsort(axis=1, kind="stable")
     if rows > 1:
-        order += np.arange(0, rows * count, count)[:, None]  # indices in the flat array are faster than along an axis
+        order += np.arange(0, rows * count, count)[:, None]  # flat indices are faster than indices along an axis
     sorted_w = rows_w.reshape(-1)[order]
     over_w = np.zeros(sorted_w.shape)
     np.add.accumulate(sorted_w[:, :0:-1], axis=1, out=over_w[:, -2::-1])  # from the weakest, so that no digits cancel

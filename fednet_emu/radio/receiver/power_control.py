@@ -21,7 +21,7 @@ class PowerControl(Component):
 
     @abstractmethod
     def powers_w(self, max_power_w: Array, gain: Array, noise_w: float, bandwidth_hz: float) -> Array:
-        """Radiated powers [n] in W, from the maximum powers [n] and the mean gains [n] of the senders' own links."""
+        """Return the radiated powers [n] in W, given the maximum powers [n] and mean link gains [n] of the senders."""
 
 
 class FullPower(PowerControl):
@@ -38,7 +38,8 @@ class OpenLoop(PowerControl):
 
     Source: TS 38.213 clause 7.1.1 for the uplink data channel. M is the bandwidth in resource blocks of 180 kHz, so the
     formula holds for every subcarrier spacing.
-    Ignored here: closed-loop commands, the offset by transport format, and the error of path-loss estimates.
+    Ignored here: closed-loop commands, the offset that depends on the transport format, and errors of path-loss
+    estimates.
     """
 
     target_dbm: float
@@ -54,7 +55,7 @@ class OpenLoop(PowerControl):
 class TargetSnr(PowerControl):
     """Truncated channel inversion: each sender uses the power that reaches a common SNR, up to its maximum power.
 
-    Ignored here: interference, which does not affect the choice, and the error of path-loss estimates.
+    Ignored here: interference, which does not affect the chosen power, and errors of path-loss estimates.
     """
 
     target_snr_db: float
@@ -65,7 +66,7 @@ class TargetSnr(PowerControl):
 
 
 class Feasibility(NamedTuple):
-    """Feasibility of SINR targets, the spectral radius of the criterion, and minimum powers in W (else infinity)."""
+    """Result of `feasibility`: True if feasible, the spectral radius, and the minimum powers in W or infinity."""
 
     feasible: bool
     spectral_radius: float
@@ -73,11 +74,12 @@ class Feasibility(NamedTuple):
 
 
 def feasibility(target: Array, gain: Array, noise_w: Array, max_power_w: Array | float = np.inf) -> Feasibility:
-    """Check whether SINR targets can be met together, and compute the minimum powers p = (I - D F)^-1 D u in W.
+    """Check whether SINR targets can all be met, and compute the minimum powers p = (I - D F)^-1 D u in W.
 
-    `gain` [n, n] is the gain g_ij to receiver i from sender j, and `target` [n] is linear. F_ij = g_ij / g_ii off the
-    diagonal, D = diag(target), and u_i = N_i / g_ii. Without power limits, the targets are feasible exactly if the
-    spectral radius of D F is below 1 (Perron and Frobenius); with limits `max_power_w`, exactly if also p <= limit.
+    `gain` [n, n] is the gain g_ij from sender j to receiver i, and `target` [n] the linear SINR targets. F_ij is g_ij /
+    g_ii off the diagonal and 0 on it, D = diag(target), and u_i = N_i / g_ii with the noise N_i = `noise_w`. Without
+    power limits, the targets are feasible if and only if the spectral radius of D F is below 1 (Perron and Frobenius).
+    With power limits, p must also be at most `max_power_w`.
     Ignored here: fading, and access schemes in which senders do not share the whole band.
     """
     own = np.diagonal(gain)

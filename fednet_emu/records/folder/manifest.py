@@ -1,4 +1,4 @@
-"""The manifest of a run folder: facts about the run, its status, and the files that it has written."""
+"""The manifest of a run folder: facts about the run, the run's status, and the files that the run has written."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ AGAIN = "restore it from a copy, or run it again with --force"
 
 
 def new_manifest(status: str, files: dict[str, str | None], **facts: Any) -> dict[str, Any]:
-    """Return the content of a manifest; `files` has the checksum of each file, None before the file is written."""
+    """Return the content of a manifest; `files` maps names to checksums, or to None before the file is written."""
     host = {"system": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()}
     written = datetime.now(UTC).isoformat(timespec="seconds")
     return {"status": status, **facts, "files": files, "written": written, "versions": versions(), "host": host}
@@ -39,7 +39,7 @@ def versions() -> dict[str, str]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """Read the manifest of a run, without names of files in other folders; None if there is no valid manifest."""
+    """Return the manifest of a run, without files outside the run folder; None if there is no valid manifest."""
     try:
         content: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         ours = PACKAGES[0] in content["versions"] and content["status"] in STATUSES
@@ -55,7 +55,7 @@ def fingerprint(scenario_text: str) -> str:
 
 
 def require_sound(folder: Path, names: Iterable[str], remedy: str = AGAIN) -> None:
-    """Raise a `DataError` if a file of a run folder is missing, or differs from its checksum in the manifest."""
+    """Raise a `DataError` if a file of a run folder is missing or does not match its checksum in the manifest."""
     known = (read_manifest(folder) or {"files": {}})["files"]
     for name in names:
         problem = flaw(folder / name, known.get(name))

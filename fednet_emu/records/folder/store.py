@@ -1,8 +1,8 @@
-"""The run folder, whose files stay consistent whenever the writing process is killed.
+"""The run folder; its files are consistent even if the writing process is killed at any time.
 
-The manifest lists the files of the run and has its status. A first version claims the folder before any other file is
-written; the final version is written last. A run that replaces another run (`--force`) is written into the sub-folder
-`unfinished` and moved when it has ended; the next run completes an interrupted move.
+The manifest lists the files of the run and has its status. A first version is written before any other file and marks
+the folder as used; the final version is written last. A run that replaces another run (`--force`) is written into the
+sub-folder `unfinished` and moved when it is finished; the next run completes an interrupted move.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ LEARNING = "learning"
 """Name of the sub-folder with the learned values of an unfinished run."""
 LOCK = ".lock"
 STAGED = "unfinished"
-"""Name of the sub-folder of a run that replaces an earlier run when it has ended."""
+"""Name of the sub-folder of a run that will replace an earlier run."""
 
 
 class RunFolder:
-    """The folder of one run; `manifest.json` has the run's status: running, done, diverged, interrupted or failed.
+    """The folder of a run; `manifest.json` has the status: running, done, diverged, interrupted or failed.
 
-    The run writes its files to the folder `path`; at the end of the run, they are moved to `home`.
+    The run writes its files to the folder `path`. If this is not `home`, the files of a finished run are moved to
+    `home`.
     """
 
     def __init__(self, home: Path, path: Path, lock: FileLock, facts: Mapping[str, Any]) -> None:
@@ -45,7 +46,7 @@ class RunFolder:
 
     @staticmethod
     def check(path: Path, scenario_text: str, *, timing_only: bool = False, force: bool = False) -> None:
-        """Check that a run of this scenario may be written to the folder `path`; a `DataError` if not."""
+        """Raise a `DataError` if a run of this scenario must not be written to the folder `path`."""
         manifest = read_manifest(path)
         if manifest is None:
             require_free(path, "a run folder")
@@ -69,15 +70,15 @@ class RunFolder:
     def create(cls, path: Path, scenario_text: str, *, force: bool = False, **facts: Any) -> RunFolder:
         """Create and lock the folder of a run, or take over the folder of an unfinished run of the same scenario.
 
-        With `force`, the new run also replaces a run that `check` rejects, but only after the new run has ended.
-        `facts` are entries of the manifest: name, seed, timing_only, and the dependencies of the run.
+        With `force`, the new run also replaces a run that `check` would refuse to overwrite, but only when the new run
+        is finished. `facts` are entries of the manifest: name, seed, timing_only, and the dependencies of the run.
         """
         path, timing_only = path.resolve(), bool(facts.get("timing_only"))
         cls.check(path, scenario_text, timing_only=timing_only, force=force)
         lock = locked(path, "run")
         try:
             _move_up(path)
-            cls.check(path, scenario_text, timing_only=timing_only, force=force)  # again, now that the folder is locked
+            cls.check(path, scenario_text, timing_only=timing_only, force=force)  # again, now locked
             where = path / STAGED if force and read_manifest(path) is not None else path
             with file_errors(where, "made"):
                 where.mkdir(exist_ok=True)
@@ -97,14 +98,14 @@ class RunFolder:
 
     @staticmethod
     def latest(path: Path) -> Path:
-        """Folder of the latest run: `path`, or its sub-folder with a run that has not replaced the earlier run yet."""
+        """Return the folder of the latest run: `path`, or its sub-folder with a run that will replace the old one."""
         return path / STAGED if read_manifest(path / STAGED) is not None else path
 
     def release(self) -> None:
         unlock(self.home, self._lock)
 
     def announce(self, names: Iterable[str]) -> None:
-        """Add to the manifest the files that the run is about to write, and therefore owns."""
+        """Add to the manifest the files that the run is about to write, so that they count as files of the run."""
         self._files.update(dict.fromkeys(names))
         self.write_manifest("running")
 
@@ -131,13 +132,13 @@ class RunFolder:
         self._written.add(name)
 
     def write_manifest(self, status: str, **facts: Any) -> None:
-        """Write `manifest.json`: the status of the run, its files, package versions, the host, and further facts."""
+        """Write `manifest.json`: status and files of the run, package versions, the host, and further facts."""
         write_json(self.path / MANIFEST, new_manifest(status, self._files, **self._facts, **facts))
 
     def end(self, status: str, **facts: Any) -> None:
         """Write the final status of the run.
 
-        A finished run deletes files of earlier attempts that it has not written itself. Other files stay.
+        A finished run deletes files of earlier attempts that the run has not written again. Files of the user stay.
         """
         if status in FINISHED:
             with file_errors(self.path, "tidied"):
@@ -151,7 +152,7 @@ class RunFolder:
             raise
 
     def settle(self) -> None:
-        """Delete temporary files of a finished run, and let the finished run replace the earlier run."""
+        """Delete temporary files of a finished run, and replace an earlier run by the finished run."""
         tidy(self.path)
         if self.path != self.home:
             _move_up(self.home)
@@ -181,7 +182,7 @@ def _changed_settings(path: Path, text: str) -> list[str]:
 
 
 def _mark_failed(manifest: Path) -> None:
-    """Change the status to failed in place, without more bytes, so that this works on a full disk."""
+    """Overwrite the status with `failed` without changing the length of the file, which works on a full disk."""
     before, after = b'"status": "running",', b'"status": "failed", '
     place = manifest.read_bytes().find(before)
     if place >= 0:
@@ -200,7 +201,7 @@ def tidy(path: Path) -> None:
 
 
 def locked(path: Path, what: str) -> FileLock:
-    """Create a folder and lock it; a `DataError` if another process has locked the folder."""
+    """Create a folder and lock it; raise a `DataError` if another process has locked the folder."""
     lock = FileLock(path / LOCK)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -215,7 +216,7 @@ def locked(path: Path, what: str) -> FileLock:
 
 
 def unlock(path: Path, lock: FileLock) -> None:
-    """Unlock a folder; the lock file is deleted first, while no other process can have the lock."""
+    """Delete the lock file of a folder, then release the lock; no other process can have the lock before that."""
     if lock.is_locked:
         with suppress(OSError):
             (path / LOCK).unlink(missing_ok=True)
@@ -223,7 +224,7 @@ def unlock(path: Path, lock: FileLock) -> None:
 
 
 def require_free(path: Path, kind: str) -> None:
-    """Raise a `DataError` unless a path is unused, an empty folder, or a folder with remains of a killed process."""
+    """Raise a `DataError` if a path exists, unless it is a folder without files except remains of a killed process."""
     if path.exists() and not (
         path.is_dir() and all(child.name == LOCK or child.name.endswith(PART) for child in path.iterdir())
     ):
@@ -246,7 +247,7 @@ def _move_up(home: Path) -> None:
                 _remove_own(home / name, content)
         tidy(home)
         (staged / MANIFEST).replace(home / MANIFEST)
-        with suppress(OSError):  # the folder may have a file of the user
+        with suppress(OSError):  # the folder may contain files of the user
             staged.rmdir()
 
 

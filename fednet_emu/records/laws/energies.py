@@ -1,7 +1,7 @@
 """Conservation laws of energy: checks of the table `energies`, and of the charge of batteries.
 
-The totals of the ledger are counted during the run; the table `energies` is computed from the rows at the end of the
-run. So the two are independent.
+The totals of the ledger are counted during the run, and the table `energies` is computed from the rows at the end of
+the run. The two are therefore independent.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from fednet_emu.records.ledger import SERVER, Ledger, device_label
 from fednet_emu.records.summaries import activities, by_device, empty_s, energies_of_rows
 
 RELATIVE = 1e-9
-"""Maximum relative error of an energy."""
+"""Maximum relative error of an energy that passes a check."""
 
 USES = ("computing_j", "sending_j", "receiving_j", "idle_j")
 
 
 def energies_problem(ledger: Ledger) -> str:
-    """Check that the table `energies` adds up to the energy of the run, and that `waiting_j` is a part of `idle_j`.
+    """Check that the table `energies` adds up to the run's energy, and that `waiting_j` matches the idle times.
 
     Returns a sentence about the first violation, or an empty text.
     """
@@ -45,7 +45,7 @@ def energies_problem(ledger: Ledger) -> str:
 
 
 def _waiting_s(ledger: Ledger, count: int) -> Array:
-    """Time in s [count] during which a device has charge and no activity, from counts of activities over time."""
+    """Return the time in s [count] in which a device has charge and no activity, found by counting activities."""
     device, from_ns, to_ns = activities(ledger)
     known, every = (device > SERVER) & (from_ns >= 0), np.arange(count)
     device, from_ns, to_ns = device[known], from_ns[known], to_ns[known]
@@ -60,10 +60,11 @@ def _waiting_s(ledger: Ledger, count: int) -> Array:
 
 
 def charge_problem(ledger: Ledger) -> str:
-    """Check that initial charge + harvested - spilled - drawn energy = charge in each row of `batteries`.
+    """Check that each row of `batteries` has charge = initial charge + harvested - spilled - consumed energy.
 
-    Also check the end of the run: The energy that a battery has supplied for computing, sending and receiving must be
-    the sum over the rows of its device. The idle energy from all batteries must be the idle power integrated over time.
+    Also check totals at the end of the run. The energy that a battery has supplied for computing, sending and receiving
+    must equal the sum over the recorded activities of the device. The idle energy of all batteries must equal the idle
+    power integrated over time.
     Returns a sentence about the first violation, or an empty text.
     """
     column = ledger.batteries.column

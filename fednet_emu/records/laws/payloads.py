@@ -1,4 +1,4 @@
-"""Causality: no device uses a payload before the device has computed or received the payload."""
+"""Conservation law of causality: no device uses a payload before having computed or received it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _DEVICE_BITS = 32
 
 
 def used_before_there(ledger: Ledger) -> tuple[IntArray, IntArray]:
-    """Return the rows of computations, and of transfers, that use a payload before it is available to the device.
+    """Return the row numbers of computations and of transfers that use a payload before the device has it.
 
-    Payload numbers increase with time. Payloads are checked in ranges of numbers, so that each range fits into memory.
+    Each payload is identified by a number. Payloads are checked in ranges of numbers, so that a range fits into memory.
     """
     computes, sends = [], []
     for first, end in _ranges(ledger):
@@ -50,7 +50,7 @@ class _Uses(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """Payloads, the devices that computed them, and the ends of the computations: arrays [payloads], by payload."""
+    """Payloads, the devices that computed them, and the end times of the computations: arrays [payloads], sorted."""
 
     payload: IntArray
     device: IntArray
@@ -58,14 +58,14 @@ class _Made(NamedTuple):
 
 
 class _Arrived(NamedTuple):
-    """First arrivals (`_FOREVER` if lost) of pairs of payload and receiver, coded by `_places`: arrays [pairs]."""
+    """First arrival times (`_FOREVER` if lost) of pairs of payload and receiver, coded by `_places`: arrays [pairs]."""
 
     place: IntArray
     arrived_ns: IntArray
 
 
 def _computed(ledger: Ledger, first: int, end: int) -> tuple[_Uses, _Made]:
-    """Find the uses in computations of a range of payloads, and the computations that made these payloads."""
+    """Find where computations use payloads of a range of numbers, and which computations made these payloads."""
     uses, made, row = [], [], 0
     for block in ledger.computes.blocks():
         using = np.flatnonzero((block["input"] >= first) & (block["input"] < end))
@@ -80,7 +80,7 @@ def _computed(ledger: Ledger, first: int, end: int) -> tuple[_Uses, _Made]:
 
 
 def _sent(ledger: Ledger, first: int, end: int) -> tuple[_Uses, _Arrived]:
-    """Find the uses in transfers of a range of payloads, and the first arrivals of these payloads."""
+    """Find where transfers use payloads of a range of numbers, and when these payloads first arrived."""
     uses, arrivals = [], []
     for row, block, receptions in ledger.with_receptions():
         among = (block["payload"] >= first) & (block["payload"] < end)
@@ -111,7 +111,7 @@ def _joined(parts: list[tuple[Any, ...]]) -> list[IntArray]:
 
 
 def _too_early(uses: _Uses, made: _Made, arrived: _Arrived, given: set[int], *, must_arrive: bool) -> IntArray:
-    """Select the rows of uses of a payload before the payload is available to the device.
+    """Select the rows that use a payload before the payload is available to the device.
 
     On the device that computed a payload, the payload is available from the end of the computation; on other devices,
     from its first arrival. A use of a payload that was never sent to the device counts as too early only if
@@ -128,7 +128,7 @@ def _too_early(uses: _Uses, made: _Made, arrived: _Arrived, given: set[int], *, 
 
 
 def _found(known: IntArray, wanted: IntArray) -> tuple[IntArray, Mask]:
-    """Find `wanted` numbers in the sorted numbers `known`: their positions, and the mask of the numbers found."""
+    """Find `wanted` numbers in the sorted array `known`; return their positions, and a mask of the numbers found."""
     places = np.searchsorted(known, wanted)
     within = places < len(known)
     within[within] = known[places[within]] == wanted[within]

@@ -1,6 +1,6 @@
-"""The conservation laws: checks of the ledger that every run of every algorithm must pass.
+"""All conservation laws, which the ledger of every run must obey, whatever the algorithm.
 
-Tables are read block by block, so that memory does not grow with the length of the run.
+Tables are read block by block, so that the memory needed does not grow with the length of the run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DELIVERED = CODE[""]
 
 
 def verify(ledger: Ledger, exclusive: frozenset[str], half_duplex: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Check all conservation laws on a closed ledger; map each name to a sentence about a violation, empty if none.
+    """Check all laws on a closed ledger; return a sentence about a violation for each law, empty if there is none.
 
     Kinds of links in `exclusive` have at most one transmission on the air at a time. On links of the kinds in
     `half_duplex`, a device takes part in at most one transmission at a time.
@@ -132,12 +132,12 @@ def _turns(ledger: Ledger, exclusive: frozenset[str]) -> str:
 
 
 def _turns_of_all(ledger: Ledger, code: int) -> str:
-    """Check that transmissions of the federation and of other users take turns on one kind of link."""
+    """Check that transmissions of the federation and of other users on one kind of link do not overlap."""
     spans = []
     for table, direction in ((ledger.transfers, "kind"), (ledger.traffic, "direction")):
         rows = np.concatenate([*table.blocks()])
         rows = rows[(rows[direction] == code) & (rows["started_ns"] != NEVER_NS)]
-        if not ledger.has_phases:  # rows of files have no tail time
+        if not ledger.has_phases:  # rows of files have no tail time, so they can be compared only in runs without tails
             spans.append(np.stack([rows["started_ns"], rows["ended_ns"]]))
     if not spans:
         return ""
@@ -148,7 +148,7 @@ def _turns_of_all(ledger: Ledger, code: int) -> str:
 
 
 def _other_users(ledger: Ledger) -> str:
-    """Check that files are delivered, lost or unfinished, and that their times sum to the integral of their count."""
+    """Check the files of other users: delivered bits, order of times, and the total time that files spend."""
 
     def wrong(rows: Rows) -> Mask:
         requested_ns, started_ns, ended_ns = rows["requested_ns"], rows["started_ns"], rows["ended_ns"]
@@ -171,7 +171,7 @@ def _other_users(ledger: Ledger) -> str:
 
 
 def _half_duplex(ledger: Ledger, kinds: frozenset[str]) -> str:
-    """Check that the airtimes of a device, as sender or receiver of delivered or lost transfers, do not overlap."""
+    """Check that no device takes part in two transmissions at the same time, as sender or receiver."""
 
     def wrong(kind: int, busy: Busy, transfers: Rows, heard: IntArray, receiver: NDArray[Any]) -> Mask:
         numbers = np.arange(len(transfers))
@@ -193,7 +193,7 @@ def _half_duplex(ledger: Ledger, kinds: frozenset[str]) -> str:
 
 
 def _overlaps(busy: Busy, rows: Rows, owner: NDArray[Any], among: Mask) -> Mask:
-    """Mask of the rows of a block that start before an earlier row of the same owner has ended; `among` limits rows."""
+    """Return a mask of those rows in `among` that start before an earlier row of the same owner has ended."""
     overlap = np.zeros(len(rows), np.bool_)
     until_ns = rows["ended_ns"] - rows["tail_ns"] if _phased(rows) else rows["ended_ns"]
     overlap[among] = busy.overlaps(owner[among], rows["started_ns"][among], until_ns[among])
@@ -217,9 +217,10 @@ def _phased(rows: Rows) -> bool:
 
 
 def _phases(ledger: Ledger) -> str:
-    """Check that set-up and access fit before the start of a transfer, and that gaps and tail fit after the start.
+    """Check that set-up and access fit before the start of each transfer, and gaps and tail after the start.
 
-    The remaining time is the wait for a turn before the start, and the airtime after the start, which bits need.
+    The time left before the start is the wait for a turn. The time left after the start is airtime, which must be
+    positive if bits were sent.
     """
 
     def wrong(rows: Rows) -> Mask:
@@ -251,7 +252,7 @@ def _monotone(ledger: Ledger) -> str:
 
 
 def _back(table: Table[Any], column: str) -> Iterator[Mask]:
-    """Yield, block by block, the masks of rows whose time is before that of the previous row."""
+    """Yield a mask for each block: True for rows whose time is before that of the previous row."""
     before = None
     for rows in table.blocks():
         times_ns = rows[column]
@@ -324,13 +325,13 @@ _NEVER_BUSY = np.iinfo(np.int64).min
 
 
 class Busy:
-    """Latest end of the intervals of each owner in the blocks so far; owners are integers from -1 on."""
+    """Latest end time of each owner's intervals in the blocks checked so far; an owner is an integer of at least -1."""
 
     def __init__(self) -> None:
         self._until_ns: IntArray = np.empty(0, np.int64)
 
     def overlaps(self, owner: NDArray[np.integer], started_ns: IntArray, ended_ns: IntArray) -> Mask:
-        """Mask of the intervals of the next block that start before an earlier interval of their owner has ended."""
+        """Return a mask of the next block's intervals that start before an earlier one of their owner has ended."""
         overlap = np.zeros(len(owner), np.bool_)
         if not len(owner):
             return overlap

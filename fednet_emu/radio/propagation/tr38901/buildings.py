@@ -18,11 +18,11 @@ from fednet_emu.radio.propagation.link import LinkDraws
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """Building entry of each link."""
+    """Building entry of each link: whether the device is indoors, the indoor distance, and the entry loss."""
 
     indoor: Mask  # whether the device is indoors
-    depth_m: Array  # indoor part of the horizontal distance; zero for outdoor devices
-    loss_db: Array  # loss through the wall and inside, including its random variation; zero for outdoor devices
+    depth_m: Array  # indoor part of the horizontal distance in m; zero for outdoor devices
+    loss_db: Array  # loss in dB through the wall and inside, with random variation; zero for outdoor devices
 
 
 class Buildings(Component):
@@ -30,7 +30,7 @@ class Buildings(Component):
 
     @abstractmethod
     def enter(self, carrier_hz: float, draws: LinkDraws, depth_m: Array) -> Entry:
-        """Building entry of each link; `depth_m` is the indoor distance in m that the site model gives a device."""
+        """Return the building entry of each link; `depth_m` is each device's indoor distance in m by the site model."""
 
 
 class NoBuildings(Buildings):
@@ -67,10 +67,10 @@ class OutdoorToIndoor(Buildings):
 
 
 class OutdoorToIndoorBelow6GHz(Buildings):
-    """The single-frequency model of Table 7.4.3-3: 20 dB through the wall, and 0.5 dB per metre of U(0, 25) m inside.
+    """The single-frequency model of Table 7.4.3-3: 20 dB through the wall, and 0.5 dB per metre inside.
 
-    TR 38.901 has this model for UMa and UMi, for backward compatibility below 6 GHz. The indoor distance of this model
-    replaces that of the site model.
+    TR 38.901 has this model for UMa and UMi, for backward compatibility below 6 GHz. The indoor distance, uniform
+    between 0 and 25 m, replaces the indoor distance of the site model.
     Ignored here: the material of the wall, the carrier, and any variation of the wall loss.
     """
 
@@ -84,15 +84,15 @@ class OutdoorToIndoorBelow6GHz(Buildings):
 
 
 def lesser_of_two_depths_m(uniform: Array, deepest_m: float) -> Array:
-    """Quantile of the smaller of two independent depths that are uniform on (0, `deepest_m`), as in clause 7.4.3.1.
+    """Return a quantile of the smaller of two independent depths, both uniform on (0, `deepest_m`) (clause 7.4.3.1).
 
-    `deepest_m` is 25 m in cities and 10 m in rural areas: P(depth < x) = 1 - (1 - x / deepest)^2.
+    The distribution is P(depth < x) = 1 - (1 - x / deepest)^2, where deepest is 25 m in cities and 10 m in rural areas.
     """
     return deepest_m * (1.0 - np.sqrt(1.0 - uniform))
 
 
 def _wall_db(carrier_hz: float, glass_share: float, glass_db: float, concrete_share: float) -> float:
-    """Loss in dB through a wall of glass, which has the loss `glass_db`, and concrete (Table 7.4.3-2)."""
+    """Return the loss in dB through a wall of glass, with the loss `glass_db`, and concrete (Table 7.4.3-2)."""
     concrete_db = 5.0 + 4.0 * carrier_ghz(carrier_hz)
     glass, concrete = (float(10.0 ** (-loss_db / 10.0)) for loss_db in (glass_db, concrete_db))
     return 5.0 - 10.0 * float(log10(glass_share * glass + concrete_share * concrete))

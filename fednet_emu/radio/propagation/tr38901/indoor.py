@@ -59,7 +59,7 @@ Hall = Literal["SL", "DL", "SH", "DH", "HH"]
 
 
 class Clutter(NamedTuple):
-    """Machines (clutter) of a hall: the share of the floor they cover, and the width and height of a machine in m."""
+    """Clutter (machines) of a hall: the share of the floor that it covers, and a machine's width and height in m."""
 
     density: float
     size_m: float
@@ -67,10 +67,11 @@ class Clutter(NamedTuple):
 
 
 CALIBRATION = {"S": Clutter(0.2, 10.0, 2.0), "D": Clutter(0.6, 2.0, 6.0)}
-"""Sparse (S) and dense (D) clutter in the calibration of TR 38.901 (Table 7.8-7)."""
+"""Sparse (S) and dense (D) clutter as calibrated in TR 38.901 (Table 7.8-7)."""
 
 UNSEEN = {"SL": (33.0, 25.5, 5.7), "DL": (18.6, 35.7, 7.2), "SH": (32.4, 23.0, 5.9), "DH": (33.63, 21.9, 4.0)}
-"""Constant, slope per decade and shadowing in dB without line of sight, by hall; the loss adds 20 log10(f)."""
+"""Loss without line of sight by hall, in dB: constant, slope per decade of distance, and standard deviation of the
+shadowing. The loss also has the term 20 log10(f)."""
 
 SEEING_LESS, OVERLOOKED = ("SL", "DL", "SH", "DH"), ("SH", "DH")
 """Halls in which clutter may block line of sight, and halls whose formulas depend on the height of the clutter."""
@@ -82,7 +83,7 @@ class IndoorFactory(SitePathLoss):
     Shadowing is 4.3 dB with line of sight, else 5.7 (SL), 7.2 (DL), 5.9 (SH) or 4.0 dB (DH), correlated over 10 m. Line
     of sight is correlated over half the width of a machine. 600 m is a 3D distance; links shorter than 1 m count as 1
     m. HH always has line of sight.
-    Ignored here: where the machines stand, moving vehicles, the size of the hall.
+    Ignored here: the positions of machines, moving vehicles, and the size of the hall.
     """
 
     kind = "3gpp-inf"
@@ -90,11 +91,11 @@ class IndoorFactory(SitePathLoss):
     """Type of hall by clutter and antennas: SL and DL have the base station within the clutter, SH and DH above the
     clutter; HH has both ends above the clutter."""
     clutter_density: float | None = Field(default=None, gt=0, lt=1)
-    """Share r of the floor that clutter covers; null for 0.2 (sparse) or 0.6 (dense). Not for HH."""
+    """Share r of the floor that clutter covers; null means 0.2 (sparse) or 0.6 (dense). Not allowed for HH."""
     clutter_size_m: float | None = Field(default=None, gt=0)
-    """Typical width of a machine in m; null for 10 m (sparse) or 2 m (dense). Not for HH."""
+    """Typical width of a machine in m; null means 10 m (sparse) or 2 m (dense). Not allowed for HH."""
     clutter_height_m: float | None = Field(default=None, gt=0, le=10)
-    """Effective height of the clutter in m; null for 2 m (sparse) or 6 m (dense). Only for SH and DH."""
+    """Effective height of the clutter in m; null means 2 m (sparse) or 6 m (dense). Only allowed for SH and DH."""
 
     def _check(self) -> None:
         if self.hall == "HH" and self.los == "never":
@@ -108,14 +109,14 @@ class IndoorFactory(SitePathLoss):
 
     @property
     def clutter(self) -> Clutter:
-        """The clutter of the hall; values that are not set come from the calibration of TR 38.901."""
+        """The clutter of the hall; values that are not set are those of the calibration in TR 38.901."""
         standard = CALIBRATION[self.hall[0]] if self.hall != "HH" else CALIBRATION["S"]
         own = (self.clutter_density, self.clutter_size_m, self.clutter_height_m)
         return Clutter(*(value if mine is None else mine for mine, value in zip(own, standard, strict=True)))
 
     @property
     def los_correlation_m(self) -> float:
-        """Half the width of a machine, d_clutter / 2 (Table 7.6.3.1-2)."""
+        """Correlation distance of line of sight in m: half the width of a machine, d_clutter / 2 (Table 7.6.3.1-2)."""
         return self.clutter.size_m / 2.0
 
     def propagate(self, hop: Hop, carrier_hz: float, draws: LinkDraws) -> Propagation:
@@ -133,12 +134,12 @@ class IndoorFactory(SitePathLoss):
 
 
 def inf_los_loss_db(distance_3d_m: Array, carrier_hz: float) -> Array:
-    """Loss in dB in a hall with line of sight."""
+    """Return the loss in dB in a hall with line of sight."""
     return np.asarray(31.84 + 21.5 * log10(distance_3d_m) + 19.0 * log10(carrier_ghz(carrier_hz)))
 
 
 def inf_nlos_loss_db(distance_3d_m: Array, carrier_hz: float, hall: str) -> Array:
-    """Loss in dB in a hall without line of sight; at least the loss with line of sight, in DL at least that of SL."""
+    """Return the loss in dB without line of sight: at least that with line of sight and, in DL, that of SL halls."""
     constant_db, slope_db, _ = UNSEEN[hall]
     term_db: Array = constant_db + slope_db * log10(distance_3d_m) + 20.0 * log10(carrier_ghz(carrier_hz))
     if hall == "DL":
@@ -147,7 +148,7 @@ def inf_nlos_loss_db(distance_3d_m: Array, carrier_hz: float, hall: str) -> Arra
 
 
 def inf_los_probability(hop: Hop, hall: str, clutter: Clutter) -> Array:
-    """Probability exp(-d / k) of line of sight at distance d in a hall; k is larger for antennas above the clutter."""
+    """Return the probability exp(-d / k) of line of sight at distance d; k is larger for antennas above the clutter."""
     if hall == "HH":
         return np.ones_like(hop.distance_3d_m)
     reach_m: Array = np.asarray(-clutter.size_m / math.log(1.0 - clutter.density))

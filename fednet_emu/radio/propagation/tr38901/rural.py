@@ -81,12 +81,12 @@ class RuralMacro(SitePathLoss):
 
 
 def rma_breakpoint_m(hop: Hop, carrier_hz: float) -> Array:
-    """Distance 2 pi h_BS h_UT f / c in m from which rural loss with line of sight grows by 40 dB per decade."""
+    """Return the distance 2 pi h_BS h_UT f / c in m beyond which loss with line of sight grows by 40 dB per decade."""
     return 2.0 * math.pi * hop.high_m * hop.low_m * carrier_hz / SPEED_OF_LIGHT_M_S
 
 
 def rma_los_loss_db(hop: Hop, carrier_hz: float, building_height_m: float) -> Array:
-    """Rural loss in dB with line of sight; its two branches meet at the breakpoint, within 0.001 dB."""
+    """Return the rural loss in dB with line of sight; its two formulas differ by at most 0.001 dB at the breakpoint."""
     breakpoint_m = rma_breakpoint_m(hop, carrier_hz)
     far_db = _near_db(breakpoint_m, carrier_hz, building_height_m) + 40.0 * log10(hop.distance_3d_m / breakpoint_m)
     near_db = _near_db(hop.distance_3d_m, carrier_hz, building_height_m)
@@ -94,7 +94,7 @@ def rma_los_loss_db(hop: Hop, carrier_hz: float, building_height_m: float) -> Ar
 
 
 def rma_nlos_term_db(hop: Hop, carrier_hz: float, building_height_m: float, street_width_m: float) -> Array:
-    """Rural formula in dB without line of sight; the loss is the maximum of this formula and the line-of-sight loss."""
+    """Return the formula in dB without line of sight; callers raise it to at least the loss with line of sight."""
     h_bs, h_ut, h, w = hop.high_m, hop.low_m, building_height_m, street_width_m
     return np.asarray(
         161.04
@@ -108,7 +108,7 @@ def rma_nlos_term_db(hop: Hop, carrier_hz: float, building_height_m: float, stre
 
 
 def rma_los_probability(outdoor_m: Array) -> Array:
-    """Probability of line of sight in rural areas as a function of the outdoor part of the horizontal distance."""
+    """Return the probability of line of sight in rural areas; `outdoor_m` is the outdoor part of the distance in m."""
     return exp(-np.maximum(outdoor_m - 10.0, 0.0) / 1000.0)
 
 

@@ -20,9 +20,9 @@ DEEPEST_M = 25.0
 class UrbanMacro(SitePathLoss):
     """Urban macro cells (UMa) with base stations above the roofs; devices at heights of 1.5 to 22.5 m, up to 5 km away.
 
-    Formulas are fitted for base stations at 25 m; other heights of base stations enter them without a check. Shadowing
+    The formulas are fitted for base stations at 25 m; other heights are used in the formulas without a check. Shadowing
     is 4 dB with line of sight, 6 dB without and 7 dB indoors, correlated over 37, 50 and 7 m. Horizontal distances
-    below 10 m count as 10 m. For devices at 13 m and above, the environment has a random height.
+    below 10 m count as 10 m. For devices at 13 m and above, the effective environment height is random.
     Ignored here: terrain, streets, antenna patterns, and the correlation of the environment height between devices.
     """
 
@@ -43,10 +43,10 @@ class UrbanMacro(SitePathLoss):
 class UrbanMicro(SitePathLoss):
     """Urban micro cells (UMi) with base stations below the roofs of a street canyon; devices at 1.5 to 22.5 m height.
 
-    Formulas are fitted for base stations at 10 m; other heights of base stations enter them without a check, so links
+    The formulas are fitted for base stations at 10 m; other heights are used in the formulas without a check, so links
     between two handsets at 1.5 m are an extrapolation. Shadowing is 4 dB with line of sight, 7.82 dB without and 7 dB
     indoors, correlated over 10, 13 and 7 m. Horizontal distances below 10 m count as 10 m.
-    Ignored here: the streets themselves (corners, crossings), vehicles, antenna patterns.
+    Ignored here: the layout of the streets (corners, crossings), vehicles, antenna patterns.
     """
 
     kind = "3gpp-umi"
@@ -63,7 +63,7 @@ class UrbanMicro(SitePathLoss):
 
 
 def uma_los_loss_db(hop: Hop, carrier_hz: float, environment_m: Array) -> Array:
-    """Urban macro loss in dB with line of sight: 22 dB per decade of distance, 40 dB beyond the breakpoint."""
+    """Return the urban macro loss in dB with line of sight: 22 dB per decade, and 40 dB beyond the breakpoint."""
     breakpoint_m, gap_m = _breakpoint_m(hop, carrier_hz, environment_m), hop.high_m - hop.low_m
     common_db = 28.0 + 20.0 * log10(carrier_ghz(carrier_hz))
     near_db = common_db + 22.0 * log10(hop.distance_3d_m)
@@ -72,14 +72,14 @@ def uma_los_loss_db(hop: Hop, carrier_hz: float, environment_m: Array) -> Array:
 
 
 def uma_nlos_term_db(hop: Hop, carrier_hz: float) -> Array:
-    """Urban macro formula in dB without line of sight; the loss is the maximum of it and the line-of-sight loss."""
+    """Return the formula in dB without line of sight; callers raise it to at least the loss with line of sight."""
     return np.asarray(
         13.54 + 39.08 * log10(hop.distance_3d_m) + 20.0 * log10(carrier_ghz(carrier_hz)) - 0.6 * (hop.low_m - 1.5)
     )
 
 
 def umi_los_loss_db(hop: Hop, carrier_hz: float) -> Array:
-    """Street canyon loss in dB with line of sight: 21 dB per decade of distance, 40 dB beyond the breakpoint."""
+    """Return the street canyon loss in dB with line of sight: 21 dB per decade, and 40 dB beyond the breakpoint."""
     breakpoint_m, gap_m = _breakpoint_m(hop, carrier_hz, np.asarray(1.0)), hop.high_m - hop.low_m
     common_db = 32.4 + 20.0 * log10(carrier_ghz(carrier_hz))
     near_db = common_db + 21.0 * log10(hop.distance_3d_m)
@@ -88,20 +88,20 @@ def umi_los_loss_db(hop: Hop, carrier_hz: float) -> Array:
 
 
 def umi_nlos_term_db(hop: Hop, carrier_hz: float) -> Array:
-    """Street canyon formula in dB without line of sight; the loss is the maximum of it and the line-of-sight loss."""
+    """Return the street canyon formula in dB without line of sight; callers raise it to the loss with line of sight."""
     return np.asarray(
         22.4 + 35.3 * log10(hop.distance_3d_m) + 21.3 * log10(carrier_ghz(carrier_hz)) - 0.3 * (hop.low_m - 1.5)
     )
 
 
 def umi_los_probability(outdoor_m: Array) -> Array:
-    """Probability of line of sight in a street canyon, by the outdoor part of the horizontal distance."""
+    """Return the probability of line of sight in a street canyon; `outdoor_m` is the outdoor part of the distance."""
     far_m = np.maximum(outdoor_m, 18.0)
     return 18.0 / far_m + exp(-far_m / 36.0) * (1.0 - 18.0 / far_m)
 
 
 def uma_los_probability(outdoor_m: Array, device_height_m: Array) -> Array:
-    """Probability of line of sight to a base station above the roofs; it is higher for devices above 13 m."""
+    """Return the probability of line of sight to a station above the roofs, higher for devices above 13 m."""
     far_m = np.maximum(outdoor_m, 18.0)
     street = 18.0 / far_m + exp(-far_m / 63.0) * (1.0 - 18.0 / far_m)
     high = _above_13_m(device_height_m) * 1.25 * power(far_m / 100.0, 3.0) * exp(-far_m / 150.0)
@@ -109,7 +109,7 @@ def uma_los_probability(outdoor_m: Array, device_height_m: Array) -> Array:
 
 
 def uma_environment_height_m(hop: Hop, uniform: Array) -> Array:
-    """Effective height h_E of the environment in m: 1, or for devices from 13 m up also 12, 15, ... h_UT - 1.5.
+    """Return the effective environment height h_E in m: 1 or, for devices from 13 m on, also 12, 15, ... h_UT - 1.5.
 
     The height is 1 m with probability 1 / (1 + C(d, h_UT)), else uniform over all other values (note 1 of Table
     7.4.1-1).
@@ -148,7 +148,7 @@ def _entry(buildings: AnyBuildings, carrier_hz: float, draws: LinkDraws, hop: Ho
 def _state(
     loss_db: Array, los: Mask, entry: Entry, sigma_db: tuple[float, float], correlation_m: tuple[float, float]
 ) -> Propagation:
-    """State of links; shadowing arguments are (with, without) line of sight; indoors 7 dB, correlated over 7 m."""
+    """Return the state of links; shadowing is given for (with, without) line of sight; indoors, it is 7 dB over 7 m."""
     return Propagation.of(
         loss_db + entry.loss_db,
         los,
