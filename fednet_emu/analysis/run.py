@@ -25,7 +25,7 @@ class RunRecords:
     """The records of a run, in its folder or in memory; each table is read on request."""
 
     name: str
-    """The name of the scenario, or another name that figures show."""
+    """The name that figures show, by default the name of the scenario."""
     summary: dict[str, Any]
     """Totals and final scores, as in summary.json."""
     settings: dict[str, Any]
@@ -83,7 +83,7 @@ class RunRecords:
             return pd.read_parquet(path, columns=list(columns) if columns is not None else None)
 
     def batches(self, name: str, columns: Sequence[str], rows: int) -> Iterator[pd.DataFrame]:
-        """Read columns of a table in parts of `rows` rows, so that memory does not grow with the duration of the run.
+        """Yield columns of a table in parts of `rows` rows, so that memory does not grow with the duration of the run.
 
         Raises:
             DataError: the table is missing, unreadable, or lacks one of the columns.

@@ -1,8 +1,8 @@
 """Compare published numbers with our own: one row per number, with a tolerance set before the comparison.
 
 `scenarios/papers/published.csv` contains the published numbers, their sources and their tolerances. For each paper, a
-program in the same folder computes our numbers with its function `ours`. Arrays without a licence are read from the
-user's own clone of their repository.
+program in the same folder computes our numbers with its function `ours`. Arrays that have no licence are not copied
+into this package, but read from the user's clone of their repository.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fednet_emu.errors import FednetError, did_you_mean
 from fednet_emu.files.writing import write_text
 
 PAPERS = ("adaptive-tau", "fedl", "completion-time", "analog-aggregation", "joint-learning")
-"""Papers with a table; the program of a paper is named after the paper, for example `adaptive_tau.py`."""
+"""Papers whose numbers are compared; the program of a paper is named after the paper, for example `adaptive_tau.py`."""
 COLUMNS = ("setting", "published", "source", "ours", "difference", "tolerance", "verdict", "command")
 MET, NOT_MET, NOT_COMPARABLE = "met", "not met", "not comparable"
 _NOISE = 1e-9
@@ -107,12 +107,12 @@ def judged(check: str, published: str, ours: float, tolerance: str) -> tuple[str
     if check not in ("within", "relative"):
         return "", NOT_COMPARABLE
     difference = ours - float(published) if check == "within" else ours / float(published) - 1
-    fits = abs(difference) <= float(tolerance)  # nan does not fit
+    fits = abs(difference) <= float(tolerance)  # False for NaN
     return number(difference), MET if fits else NOT_MET
 
 
 def number(value: float) -> str:
-    """Return a number with five significant digits; values below 1e-9 depend on the host and are `below 1e-9`."""
+    """Return a number with five significant digits, or `below 1e-9`, because such small values depend on the host."""
     if math.isnan(value):
         return "none"
     if value and abs(value) < _NOISE:

@@ -28,7 +28,7 @@ class WeightsAndBiases(Tracker):
     """
 
     def __init__(self) -> None:
-        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # before wandb is imported, or it is too late
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # must be set before wandb is imported
         self._wandb: Any = importlib.import_module("wandb")
         self._run: Any = None
         self._moments = 0

@@ -25,7 +25,7 @@ from fednet_emu.draw.palette import ACTIVITIES, ORANGE
 from fednet_emu.draw.style import add_legend, finish_axes, new_figure, round_ticks, wrapped
 
 MAX_ROWS = 60
-"""Maximum number of device rows in a figure; with more devices, areas and the rows of some devices are plotted."""
+"""Maximum number of device rows in a figure. With more devices, a figure shows areas, and rows of some devices."""
 SOME_ROWS, MIN_ROWS = 24, 12
 """Number of device rows below areas: in a figure with one panel, and the minimum for each of several panels."""
 AREA_ROWS = 12
@@ -79,7 +79,7 @@ class Panel:
         until_s: end of the time axis, in simulated seconds.
         from_s: start of the time axis, in simulated seconds.
         devices: number of devices, including devices without bars; 0 if unknown.
-        over_s: end of the run, in simulated seconds; devices are not idle afterwards.
+        over_s: end of the run, in simulated seconds; after this time, devices do not count as idle.
         sort: order of the rows, one of `SORTS`. The default is the device number if all devices have a row; otherwise
             the waiting time, or the busy time if no device waited.
     """
@@ -160,7 +160,7 @@ def _draw_areas(axes: Axes, panel: Panel, unit: Unit) -> None:
     edges_s = np.linspace(panel.from_s, panel.until_s, BINS + 1)
     shares = state_shares(panel.bars, max(panel.devices, panel.bars["device"].nunique()), edges_s)
     known = [(look, shares[name]) for name, look in LOOKS.items() if name in shares]
-    # Steps are as wide as their intervals. A device in two states at once counts twice; the sum is capped at 100 %.
+    # Steps are as wide as their intervals. A device in two states at once counts twice, so the sum is capped at 100 %.
     heights = [100 * np.append(share, share[-1]) for _, share in known]
     tops = np.minimum(np.cumsum(heights, axis=0), 100.0)
     for (look, _), low, high in zip(known, np.vstack([np.zeros((1, BINS + 1)), tops[:-1]]), tops, strict=True):
