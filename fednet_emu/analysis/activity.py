@@ -83,7 +83,7 @@ BINS = 480
 
 
 def state_shares(bars: pd.DataFrame, devices: int, edges_s: Array) -> dict[str, Array]:
-    """Return the mean share of devices in each activity, exact for each time interval; all other devices are idle.
+    """Return the share of devices in each activity, averaged over each time interval; all other devices are idle.
 
     A device with simultaneous activities counts once in each of these activities.
 

@@ -111,7 +111,7 @@ class Activity:
         yield (FIXED, since, begun_ns, j_per_ns * (begun_ns - since)) if computes else (GAPS, since, begun_ns, 0.0)
 
     def waits(self, since: int) -> Iterator[tuple[str, int, int, float]]:
-        """Yield the delays before the activity queued for its turn, latest first, back to the time `since`."""
+        """Yield the delays between the request and the wait for a turn, latest first, back to the time `since`."""
         until = self.ready_ns
         for what, took_ns in ((ACCESS, self.access_ns), (SETUP, self.setup_ns)):
             yield what, max(since, until - took_ns), max(since, until), 0.0
@@ -119,7 +119,7 @@ class Activity:
 
     @property
     def ready_ns(self) -> int:
-        """Time at which the activity queued for its turn."""
+        """Time at which the activity begins to wait for its turn."""
         return self.requested_ns + self.setup_ns + self.access_ns
 
     @property

@@ -35,7 +35,7 @@ from fednet_emu.records.summaries import losses_in_words
 SAME = 1e-9
 """Maximum relative difference of durations that rounding errors may cause."""
 NAMED = 5
-"""Maximum number of devices that texts name."""
+"""Maximum number of devices that a text names."""
 MEANING = {
     "uplink": "sending to the server",
     "downlink": "sending to the devices",

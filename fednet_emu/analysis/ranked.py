@@ -123,7 +123,7 @@ class RankedSettings(TextResult):
     minimised: str
     """The compared cost, a key of `COSTS`."""
     limits: Mapping[str, float]
-    """The limits on other costs."""
+    """The upper limits of costs, by the name of the cost."""
     seeds: Sequence[int]
     """The seeds that all settings have."""
     settings: Sequence[Ranked]

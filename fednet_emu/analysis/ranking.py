@@ -1,4 +1,4 @@
-"""Rank the settings of a study by the cost to reach a target, within limits on other costs.
+"""Rank the settings of a study by the cost to reach a target, within limits on costs.
 
 Runs that missed the target are included, because omitting them would favour their setting. A run that ended with budget
 left is censored: it is compared with each other run of its seed up to its end (restricted means: Royston, Parmar,
@@ -48,7 +48,7 @@ class Course:
 
 
 def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float] | None = None) -> RankedSettings:
-    """Rank the settings of a study with a target by one cost of `COSTS`, within limits on other costs.
+    """Rank the settings of a study with a target by `minimised`, one of `COSTS`, within limits on costs.
 
     Raises:
         FednetError: the cost or the target does not exist, settings learn different data or have no common seed, no run

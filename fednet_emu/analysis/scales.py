@@ -170,7 +170,7 @@ energy divided by the number of devices; evaluations have no column for `device-
 quantile of the delays of other users; of several classes of users, the largest quantile counts. `carbon` is the CO2 of
 a whole run in g."""
 RECORDED = {name: its for name, its in COSTS.items() if name != DEVICE_ENERGY and name not in PER_RUN}
-"""The costs that have a column in evaluations."""
+"""The costs that have a column in the table of evaluations."""
 TRADED = {name: RECORDED[name] for name in ("time", "bits", "energy")}
 """The costs that Pareto fronts trade off against accuracy."""
 

@@ -127,7 +127,7 @@ def smallest_p(settings: int, seeds: int) -> float:
 
 
 def fewest_seeds(settings: int = 2) -> int:
-    """Return the smallest number of seeds that can separate `settings` settings."""
+    """Return the smallest number of seeds with which a test of `settings` settings can be significant."""
     return next(seeds for seeds in itertools.count(1) if smallest_p(settings, seeds) <= ALPHA)
 
 
@@ -185,7 +185,7 @@ class Band(NamedTuple):
     high: Array
     """Upper limit of the band; NaN for a single run."""
     runs: Array
-    """Number of runs that have not ended at each cost."""
+    """Number of runs that have not yet ended at each cost."""
     cut: bool = False
     """True if limits are clipped to the range of the score."""
 

@@ -194,8 +194,8 @@ class StudyRecords:
         A cost that is known only for the whole run has the same value at every evaluation.
 
         Raises:
-            FednetError: the cost does not exist or was not recorded, or is per device with an unknown number of
-                devices.
+            FednetError: the cost does not exist or was not recorded, or it is a cost per device and the number of
+                devices is unknown.
         """
         if cost not in COSTS:
             close = did_you_mean(cost, COSTS) or f"; choose from {', '.join(COSTS)}"

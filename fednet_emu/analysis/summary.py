@@ -27,7 +27,7 @@ def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _neighbours(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield rows about each class of other users: its files, and its delays while the federation sent and otherwise."""
+    """Yield rows about each class of other users: its files, and its delays, also while the federation was sending."""
     for name, its in summary.get("traffic", {}).items():
         files = f"{its['files']:,} files, {its['unfinished']:,} unfinished, {its['lost']:,} lost"
         yield f"other users: {name}", f"{files}; {delays_text(its)}"

@@ -103,8 +103,8 @@ class Usage:
     def energy_j(self) -> dict[str, Array]:
         """Energy of each device by cause, in joules [devices]: sending, receiving, computing and idle power.
 
-        The receivers of a transmission share its receive energy equally, because they listen equally long. The energy
-        of the idle power counts as `waiting` while a device is inactive, and as `idle` otherwise.
+        The receivers of a transmission share its receive energy equally, because they receive for the same time. The
+        energy of the idle power counts as `waiting` while a device is inactive, and as `idle` otherwise.
         """
         sent, made = self.transfers, self.computes
         spent = {
@@ -132,7 +132,7 @@ class Usage:
         return {"waiting": whole_j - self.scene.idle_w * busy_s, "idle": self.scene.idle_w * busy_s}
 
     def per_device(self, device: pd.Series[int], amount: pd.Series[float] | None = None) -> Array:
-        """Return the sum of `amount`, or the number of rows if None, for each device [devices] except the server."""
+        """Return the sum of `amount` for each device [devices], or the number of rows if `amount` is None."""
         here = device.to_numpy(np.int64)
         own = here > SERVER
         weights = None if amount is None else amount.to_numpy(np.float64)[own]

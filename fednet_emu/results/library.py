@@ -217,7 +217,7 @@ def environments(wanted: Sequence[str] | None) -> dict[str, Channel]:
 
 
 def profile_rows(wanted: list[str] | None) -> list[str]:
-    """Return tables of devices, radios and stations as lines of text, and the legend of the evidence marks.
+    """Return tables of devices, radios and stations as lines of text, and a legend of the source-quality letters.
 
     Args:
         wanted: names of profiles; None for all profiles of the library.

@@ -28,7 +28,7 @@ _NOISE = 1e-9
 
 
 class Sources(NamedTuple):
-    """Locations of inputs: the user's clone of a repository, and the data folder (None takes FEDNET_DATA)."""
+    """Locations of inputs: the user's clone of a repository, and the data folder (if None, that of FEDNET_DATA)."""
 
     clone: Path | None = None
     data_dir: Path | None = None

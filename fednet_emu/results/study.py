@@ -182,9 +182,9 @@ class Study(StudyRecords):
         Args:
             accuracy: a target accuracy that replaces the study's target.
             loss: a target loss that replaces the study's target; a perplexity p is a loss of ln p.
-            within: upper limits of the costs at which a run reaches the target, for example `{"energy": 4, "bits":
-                20e6}`. Costs are `time` in seconds, `bits` on all links, `energy` of all devices and base stations in
-                joules, `device-energy` (`energy` divided by the number of devices), and `rounds`.
+            within: upper limits of the costs to reach the target, for example `{"energy": 4, "bits": 20e6}`. Costs are
+                `time` in seconds, `bits` on all links, `energy` of all devices and base stations in joules,
+                `device-energy` (`energy` divided by the number of devices), and `rounds`.
             minimise: the cost by which settings are ranked, one of the costs of `within`.
             where: the levels of some axes, as for `compare`; only settings with these levels are ranked.
 

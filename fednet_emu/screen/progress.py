@@ -39,7 +39,7 @@ class Bar(NamedTuple):
 
 @contextmanager
 def bar(progress: bool | None, *, as_table: bool = False) -> Iterator[Bar | None]:
-    """Provide a display inside the `with` block: in a terminal, in a notebook, or as text; removed at the end.
+    """Provide a display inside the `with` block, in a terminal, in a notebook, or as text; afterwards, it is removed.
 
     Args:
         progress: True to show progress, False to hide it; None shows progress only in a terminal or a notebook.

@@ -18,7 +18,7 @@ from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo, Tracker
 
 FOLDER, DATABASE = "mlruns", "mlflow.db"
 ID = "fednet_emu.id"
-"""The MLflow tag that identifies a resumed run."""
+"""The MLflow tag that contains the id of a run, by which a resumed run finds its MLflow run."""
 STATUSES = {"done": "FINISHED", "interrupted": "KILLED"}
 """The MLflow status of each run status; FAILED for any other run status."""
 PARAMETERS_AT_ONCE, METRICS_AT_ONCE, PARAMETER_LENGTH = 100, 1000, 6000

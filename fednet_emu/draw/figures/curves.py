@@ -74,7 +74,7 @@ def latency_figure(rounds: Labelled) -> Figure | None:
 
 
 def progress_figure(curves: Labelled, measure: str, cost: Cost, title: str = "", target: float | None = None) -> Figure:
-    """Plot a measure against a cost, one line per run; lines have markers if there are several.
+    """Plot a measure against a cost, one line per run; if there are several lines, they have markers.
 
     Args:
         curves: the evaluations of each run.

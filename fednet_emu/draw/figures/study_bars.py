@@ -28,9 +28,7 @@ from fednet_emu.draw.style import SMALL_PT, add_legend, line_style, new_figure
 
 BAR_IN, PANEL_IN, FRAME_IN = 0.16, 0.28, 0.45
 ROOM, FAILED_ROOM = 1.1, 1.5
-"""Length of the cost axis relative to the longest bar: without failed runs, and with room for the crosses of failed
-runs.
-"""
+"""Length of the cost axis relative to the longest bar: if no run failed, and if some runs failed."""
 MOST_CROSSES, CROSS_SHARE = 5, 0.028
 """Maximum number of failed runs that are plotted as individual crosses; spacing between crosses, relative to the width
 of the axes."""

@@ -41,7 +41,7 @@ COINCIDE, APART = 0.01, (0.09, 0.13)
 """Maximum distance between lines that count as coinciding, relative to the length of the vertical axis; minimum
 horizontal and vertical distance between numbers on lines, relative to the lengths of the axes."""
 CARRIED: dict[str, Any] = {"linewidth": 0.6, "alpha": 0.8, "marker": "none"}
-"""Style of a setting's line from the end of the first of the setting's runs."""
+"""Style of the part of a setting's line after the setting's first run has ended."""
 FALL: dict[str, Any] = {"linestyle": "", "marker": "|", "markersize": 3.5, "markeredgewidth": 0.7}
 """Style of the tick that marks the end of a run on the line of its setting."""
 COLUMNS, PANEL_IN, LONE_PANEL_IN = 3, 1.45, 2.2

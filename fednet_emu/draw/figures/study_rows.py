@@ -1,6 +1,6 @@
 """Figures of studies with a row per setting: final scores, differences from the first setting, and the ranking.
 
-Points are runs. Larger markers are means, with 95 % intervals; an interval that exceeds the axis ends in an arrow.
+Each point is a run. Larger markers are means, with 95 % intervals; an interval that exceeds the axis ends in an arrow.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from fednet_emu.draw.style import add_legend, finish_axes, new_figure, round_tic
 MAX_ROWS = 60
 """Maximum number of device rows in a figure. With more devices, a figure shows areas, and rows of some devices."""
 SOME_ROWS, MIN_ROWS = 24, 12
-"""Number of device rows below areas: in a figure with one panel, and the minimum for each of several panels."""
+"""Number of device rows below the areas of a single panel; minimum number below the areas of each of several panels."""
 AREA_ROWS = 12
 """Height of the areas, as a multiple of the height of a device row."""
 MAX_ROUND_LINES = 20
@@ -119,10 +119,11 @@ def rows_of(panel: Panel, panels: int) -> Rows:
 def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
     """Plot the activities of the devices of each run over time; None without activities.
 
-    The panels share 60 rows and the time axis of the longest run. A run with too many devices has areas with the share
-    of devices in each state, and rows for some devices. These devices are evenly spaced in the sort order, by default
-    from the longest to the shortest waiting time. Devices without activities have no row; the axis label then states
-    the number of rows and of devices.
+    All panels have the time axis of the longest run. A panel has one row per device if the run has at most 60 devices
+    (60 divided by the number of panels, if there are several). Otherwise the panel has areas with the share of devices
+    in each state, and rows for some devices. These devices are evenly spaced in the sort order, by default from the
+    longest to the shortest waiting time. Devices without activities have no row; the axis label then states the number
+    of rows and of devices.
     """
     panels = [panel for panel in panels if len(panel.bars)]
     if not panels:
@@ -189,7 +190,7 @@ def _draw(axes: Axes, panel: Panel, rows: Rows, unit: Unit) -> None:
             boxes = _boxes(chosen[chosen["failed"] == failed], devices, unit, look.height)
             edge = look.hollow or look.colour if failed else look.colour
             options = {"facecolors": ["white" if failed else look.colour], "edgecolors": [edge]}
-            # the thin outline keeps bars visible that are narrower than a pixel
+            # the thin outline keeps bars narrower than a pixel visible
             _add_bars(axes, boxes, zorder=look.layer, linewidths=0.4, hatch=HATCH if failed else None, **options)
     axes.set_yticks(range(len(devices)), [str(device) for device in devices])
     round_ticks(axes.xaxis)

@@ -42,7 +42,7 @@ TRIALS = {
     "score": ("Score", "score"),
     "why_not": ("Why not", "text"),
 }
-"""Titles and kinds of the columns of trials, in addition to parameters and costs."""
+"""Titles and kinds of the columns of the table of trials, apart from the columns of parameters and costs."""
 
 
 def write_study_page(view: StudyRecords, path: Path, search: SearchRecords | None = None) -> Path:
@@ -116,7 +116,7 @@ def means_columns(settings: Sequence[Setting], needed: Sequence[dict[str, Any]])
 
 
 def words(view: StudyRecords, settings: Sequence[Setting], ranked: Sequence[dict[str, Any]]) -> list[str]:
-    """Describe the study and its results in some sentences; `ranked` contains the rankings of the study."""
+    """Describe the study and its results in a few sentences; `ranked` contains the rankings of the study."""
     axes = " x ".join(f"{len(levels)} {name}" for name, levels in view.axes.items())
     seeds = len({*view.cells["seed"], *view.missing.get("seed", ())})
     size = f"{counted(len(settings), 'setting')}{f' ({axes})' if axes else ''} with {counted(seeds, 'seed')}"

@@ -38,7 +38,7 @@ class Activity:
     Args:
         file: the trace file.
         tracks: the tracks of the trace.
-        cuts_ns: times in ns at which rounds end; every open turn ends there.
+        cuts_ns: times in ns at which rounds end; slices that meet at such a time are in different turns.
         named: function that returns the names of turns that begin at given times.
     """
 
@@ -212,7 +212,7 @@ class Lanes:
 
 
 class Turns:
-    """Joins consecutive slices of a track into turns; a gap between slices, or a time in `cuts_ns`, ends a turn."""
+    """Joins consecutive slices of a track into turns, unless a gap lies between them or they meet at a cut."""
 
     def __init__(self, cuts_ns: IntArray) -> None:
         self._reach, self._cuts_ns = Reach(), cuts_ns

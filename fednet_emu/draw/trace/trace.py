@@ -141,7 +141,7 @@ class _Trace:
 
 
 class Rounds:
-    """Writer of rounds as slices, and of model averages at their ends; all rounds are in memory (32 bytes each)."""
+    """Writer of rounds, as slices, and of the model average at the end of each round; keeps all rounds in memory."""
 
     def __init__(self, run: RunRecords, file: BinaryIO, tracks: Tracks, window: Window) -> None:
         self._file, self._tracks, self._window = file, tracks, window

@@ -116,7 +116,7 @@ def write_clusters_animation(rows: pd.DataFrame, path: Path) -> None:
 
 
 def draw_round(axes: Axes, rows: pd.DataFrame, number: int) -> None:
-    """Plot devices in the colours of their clusters, filled if they upload; one-way links are arrows.
+    """Plot devices in the colours of their clusters; devices that upload are filled, and one-way links are arrows.
 
     Devices are plotted at their positions if, over all rounds, links are short compared with the extent of all devices;
     otherwise each cluster is a circle of devices.
