@@ -216,7 +216,7 @@ def air_use(transfers: pd.DataFrame, simulated_s: float) -> tuple[Array, list[Us
 
 
 def _senders(started_s: Array, ended_s: Array, edges_s: Array) -> tuple[Array, Array]:
-    """Return the share of each interval during which one transmission is on the air, and during which several are."""
+    """Return the share of each interval with one transmission on the air, and the share with several transmissions."""
     at_s = np.concatenate([started_s, ended_s])
     step = np.repeat([1, -1], len(started_s))
     order = np.lexsort((step, at_s))  # ends come first, so that consecutive transmissions do not overlap

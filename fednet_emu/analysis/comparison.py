@@ -66,7 +66,8 @@ class Difference:
     """The difference B - A of one quantity, for one combination of levels of the other axes."""
 
     where: str
-    """The levels of the other axes, or `all together` for the mean of each seed over all combinations of levels."""
+    """The levels of the other axes, or `all together` if each seed has one value, its mean over all combinations of
+    levels."""
     quantity: Quantity
     values: Array
     """The values of A and B [pairs, 2] for the seeds with both values."""
@@ -349,9 +350,10 @@ def level_pairs(levels: Sequence[Any]) -> list[tuple[Any, Any]]:
 
 
 def differences(view: StudyRecords) -> Iterator[dict[str, Any]]:
-    """Yield the paired differences between levels of each axis, for each combination of the other axes and over all.
+    """Yield the paired differences between the levels of each axis.
 
-    Pairs of levels without a common seed are omitted.
+    Differences are computed for each combination of levels of the other axes, and for all combinations together. Pairs
+    of levels without a common seed are omitted.
     """
     called = Names(view.axes)
     for axis in compared_axes(view):

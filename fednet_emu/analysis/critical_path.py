@@ -56,7 +56,8 @@ class Part:
     what: str
     """Kind of the part: a direction; `backhaul up` or `backhaul down`; `compute` or its `fixed time`; `waiting` for a
     turn in the band; `setup`, `access`, `gaps` (placed before the air time) or `tail` of a transfer; `others`, `behind
-    others` or `behind devices` for delays in a band with other users; `deadline` or `idle`."""
+    others` or `behind devices` for delays in a band with other users; `deadline` for a wait until a deadline; or
+    `idle`."""
     device: int
     """The device that sends or computes, or that receives from the server; `SERVER` for a broadcast and for edge
     servers; or `NOBODY`."""
@@ -293,7 +294,7 @@ def _messages(table: pd.DataFrame) -> Iterator[Activity]:
 
 
 def _freed(table: pd.DataFrame) -> IntArray:
-    """Return for each message the time at which its line became free.
+    """Return for each backhaul message the time at which its line became free.
 
     This is the start of the next message if that message was waiting, and otherwise the arrival of the message itself.
     """
@@ -315,7 +316,7 @@ def _edge(cell: int) -> int:
 
 
 def _times(table: pd.DataFrame) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the times of request, start and end of each row; without a start, the start equals the end."""
+    """Return the request, start and end times of each row; a row that never started has its end time as start."""
     ended = _ns(table["ended_s"])
     started = np.where(table["started_s"].isna(), ended, _ns(table["started_s"].fillna(0.0)))
     return _ns(table["requested_s"]), started, ended

@@ -30,8 +30,8 @@ class Part:
     counts: IntArray | None = None
     """Number of samples of each label on each device, int64 [labels, devices]; None without labels."""
     targets: Array | None = None
-    """The `QUANTILES` of the targets of each device, float64 [5, devices]. A device without samples has NaN. None if
-    samples have labels, or targets of several numbers."""
+    """The `QUANTILES` of the targets of each device, float64 [5, devices]. A device without samples has NaN. The value
+    is None if samples have labels, or targets of several numbers."""
 
     @classmethod
     def of(cls, y: NDArray[Any], order: IntArray, offsets: IntArray, classes: int | None) -> Part:

@@ -1,4 +1,4 @@
-"""Format quantities as text with units (bits, seconds, joules), and base class of results that are lines of text."""
+"""Text with units for bits, seconds and joules, and the base class of results that are lines of text."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def axis_unit(largest: float, units: tuple[Unit, ...]) -> Unit:
 
 
 def number_text(value: float) -> str:
-    """Return a number as text, rounded to six significant digits, or to more digits if the number needs them."""
+    """Return a number as text, with six significant digits, or with more if six do not represent it exactly."""
     texts = (f"{value:.{digits}g}" for digits in range(6, 17))
     return next((text for text in texts if float(text) == value), f"{value:.17g}")
 

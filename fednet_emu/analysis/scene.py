@@ -17,7 +17,7 @@ OVER_TIME = ("x_m", "y_m", "cell", "snr_db", "uplink_bps", "downlink_bps", "ther
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """Devices and stations over time; T is the number of times, N of devices, S of stations."""
+    """Devices and stations over time; T, N and S are the numbers of times, devices and stations."""
 
     times_s: Array
     """The times in simulated seconds [T]; a static scene has one time."""

@@ -133,9 +133,9 @@ def fewest_seeds(settings: int = 2) -> int:
 
 @lru_cache(maxsize=8)
 def _flipped(n: int) -> Array:
-    """Return sign changes of n differences [ways, n], 1 for changed.
+    """Return combinations of sign changes of n differences [combinations, n]; 1 stands for a changed sign.
 
-    If there are few ways, the result contains all of them with the last sign unchanged; otherwise it is random.
+    If there are few, the result contains all combinations in which the last sign is unchanged; otherwise random ones.
     """
     if 2 ** (n - 1) <= EXACT:
         return (np.arange(2 ** (n - 1))[:, None] >> np.arange(n) & 1).astype(np.float64)
@@ -198,7 +198,7 @@ def band(runs: Sequence[Steps], spent: Array) -> Band:
 
 
 def even_costs(runs: Sequence[Steps], points: int) -> Array:
-    """Return evenly spaced costs [points], from where every run has been evaluated to the end of the longest run."""
+    """Return evenly spaced costs [points], from the last start of a run's curve to the end of the longest run."""
     start, end = max(float(cost[0]) for cost, _ in runs), max(float(cost[-1]) for cost, _ in runs)
     return np.linspace(start, max(start, end), points)
 
@@ -212,9 +212,9 @@ def step_values(cost: Array, score: Array, grid: Array) -> Array:
 def band_of(rows: pd.DataFrame, metric: str, cost: Cost, points: int, until: float | None = None) -> Band | None:
     """Return the mean and the 95 % band of a metric against a cost, over the seeds of a setting.
 
-    Return None if no run has the metric or a positive cost. The band begins where every run has been evaluated at least
-    once. It ends with the longest run, or at the cost `until` if that is higher. The grid consists of `points` evenly
-    spaced costs and the final cost of each run. Limits are clipped to the range of the metric.
+    Return None if no run has the metric or a positive cost. The band begins at the cost at which every run has been
+    evaluated at least once. It ends with the longest run, or at the cost `until` if that is higher. The grid consists
+    of `points` evenly spaced costs and the final cost of each run. Limits are clipped to the range of the metric.
     """
     known = rows[np.isfinite(rows[metric])]
     runs = [(cost.of(run).to_numpy(np.float64), run[metric].to_numpy(np.float64)) for _, run in known.groupby("seed")]

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 DROPPED = 3
 """Number of slowest devices that a remedy excludes."""
 ETHERNET_BPS = 1e9
-"""Port speed in bit/s of the remedy that replaces the radio with Ethernet."""
+"""Port speed in bit/s for the remedy that replaces the radio by Ethernet."""
 SPEEDS = ("flop_per_s", "median_flop_per_s")
 
 
@@ -99,7 +99,7 @@ def remedies(scenario: Scenario, path: Explanation) -> Iterator[Remedy]:
 
 
 def _of_other_users(scenario: Scenario) -> Iterator[Remedy]:
-    """Yield remedies against delays by other users: no other users, and a slice with priority over the other slices."""
+    """Yield remedies against delays by other users: no other users, or a slice with priority over all other slices."""
     if not scenario.traffic:
         return
     yield Remedy("without other users", {"traffic": [], "network.slices": {}})
@@ -199,7 +199,7 @@ class Replay:
 
     @property
     def through(self) -> set[tuple[int, str]]:
-        """Pairs of device and direction in which at least one message arrived."""
+        """Pairs of a device and a direction in which at least one message of the device arrived."""
         came = self.messages[self.messages["lost"] == ""]
         return set(zip(came["device"], came["kind"], strict=True))
 
@@ -261,8 +261,7 @@ def replayed(scenario: Scenario, remedy: Remedy, same: Replay) -> Remedy | None:
 
 
 MARGIN = 1.1
-"""Factor by which the number of rounds of a second replay exceeds the estimate, if too few updates arrived in the
-first."""
+"""If too few updates arrive in a first replay, the second has this factor times the estimated number of rounds."""
 
 
 def weighed(remedy: Remedy, same: Replay, then: Replay, weak: str = "") -> Remedy:
@@ -286,7 +285,7 @@ def weighed(remedy: Remedy, same: Replay, then: Replay, weak: str = "") -> Remed
 
 
 def weaker(before: Outlook, after: Outlook) -> str:
-    """Describe how many more devices have an initial mean SNR below the minimum of their links; empty if no more."""
+    """Describe how many devices have an initial mean SNR below the minimum for their links, if more than before."""
     for place, way in enumerate(("uplink", "downlink")):
         needed = [Needed.by(its.scenario, getattr(its.scenario.network, way)).sinr for its in (before, after)]
         snrs = [its.links[place].mean_snr for its in (before, after)]

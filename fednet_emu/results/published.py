@@ -69,7 +69,7 @@ def folder() -> Path:
 
 
 def program(paper: str) -> ModuleType:
-    """Return the module of a paper's program."""
+    """Import the program of a paper, and return it as a module."""
     path = folder() / f"{paper.replace('-', '_')}.py"
     name = f"fednet_paper_{path.stem}"
     if name not in sys.modules:
@@ -91,12 +91,12 @@ def _row(row: Mapping[Any, str], values: Mapping[str, float]) -> tuple[str, ...]
 
 
 def judged(check: str, published: str, ours: float, tolerance: str) -> tuple[str, str]:
-    """Return the difference as text, and the verdict.
+    """Compare a published number with ours; return their difference as text, and the verdict.
 
     Args:
-        check: the rule. `within` compares our number with the published number by their absolute difference, `relative`
-            by their relative difference. `at most` and `at least` compare our number with `tolerance`. Any other rule
-            compares nothing.
+        check: the rule of comparison. `within` compares our number with the published number by their absolute
+            difference, `relative` by their relative difference. `at most` and `at least` compare our number with
+            `tolerance`. With any other rule, the numbers are not comparable.
         published: the published number, or a description in words.
         ours: our number.
         tolerance: the tolerance, as text.
@@ -136,7 +136,7 @@ def write_compared(paper: str, sources: Sources, out: Path) -> tuple[Path, pd.Da
 
 
 def counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return the number of rows of each paper by verdict."""
+    """Return the number of rows with each verdict, for each paper."""
     rows: list[dict[str, Any]] = [
         {"paper": paper, **{verdict: int((table["verdict"] == verdict).sum()) for verdict in VERDICTS}}
         for paper, table in tables.items()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 PAGE = "report.html"
-"""File name of a page in the folder of its run or study."""
+"""Default file name of a report page, in the folder of its run or study."""
 DATA_FIGURES = ("data", "data-test")
 """Names of the figures that show the data split; these figures need no run."""
 

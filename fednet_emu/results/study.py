@@ -147,9 +147,10 @@ class Study(StudyRecords):
         loss: float | None = None,
         within: Within = (),
     ) -> Comparison:
-        """Compare two settings by their differences, paired by seed; with six or more seeds, with 95 % intervals.
+        """Compare two settings by the differences between their runs with the same seed.
 
-        Both settings have to be chosen before the runs. To find which of all settings may be the best, see `best`.
+        With six or more seeds, differences have 95 % intervals. Both settings have to be chosen before the runs. To
+        find which of all settings may be the best, see `best`.
 
         Args:
             first: the setting A: `axis=level`, several of these separated by commas, or a mapping from axes to levels.

@@ -41,7 +41,7 @@ COINCIDE, APART = 0.01, (0.09, 0.13)
 """Maximum distance between lines that count as coinciding, relative to the length of the vertical axis; minimum
 horizontal and vertical distance between numbers on lines, relative to the lengths of the axes."""
 CARRIED: dict[str, Any] = {"linewidth": 0.6, "alpha": 0.8, "marker": "none"}
-"""Style of the part of a setting's line after the setting's first run has ended."""
+"""Style of a setting's line beyond the cost at which the first of its runs has ended."""
 FALL: dict[str, Any] = {"linestyle": "", "marker": "|", "markersize": 3.5, "markeredgewidth": 0.7}
 """Style of the tick that marks the end of a run on the line of its setting."""
 COLUMNS, PANEL_IN, LONE_PANEL_IN = 3, 1.45, 2.2
@@ -99,9 +99,9 @@ def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) 
 
     Runs with different seeds are evaluated at different costs. Each run is therefore a step function that keeps its
     last value until the next evaluation, and after its end. All lines continue to the end of the longest run. A line
-    becomes thin where its first run ends, and the number of remaining runs is written beside the line. The vertical
-    axis shows possible values only, and its range ignores the first part of each line. The legend mentions clipped
-    bands. A note marks panels whose lines coincide.
+    becomes thin where the first of its runs ends, and the number of remaining runs is written beside the line. The
+    vertical axis shows possible values only, and its range ignores the first part of each line. The legend mentions
+    clipped bands. A note marks panels whose lines coincide.
 
     Args:
         view: the study.

@@ -57,7 +57,7 @@ def counter_parts(number: int) -> tuple[int, int, int]:
 
 _DIRECTIONS = ("uplink", "downlink", "sidelink out", "downlink", "downlink", "sidelink in")
 """Names of the sender's slices for uplink, downlink and sidelink, then of the receiver's slices. The server has no
-slices of transfers, so its names (second and fourth) are never used."""
+slices of transfers, so the second and the fourth name are never used."""
 _REASONS = 28
 """Number of codes reserved for reasons of loss, including reasons that plug-ins define."""
 COMPUTE_NAME = 1 + len(_DIRECTIONS) * _REASONS
@@ -70,7 +70,7 @@ ROUND_NAME, DEVICE_NAME = 1 << 8, (1 << 27) + 1
 
 
 def transfer_name(kind: IntArray, receives: IntArray, lost: IntArray) -> IntArray:
-    """Return the name number of a transfer's slice at the sender, or, if `receives` is 1, at the receiver."""
+    """Return the number of the name of a transfer's slice at the sender, or at the receiver if `receives` is 1."""
     return np.asarray(1 + (receives * len(KINDS) + kind) * _REASONS + lost)
 
 

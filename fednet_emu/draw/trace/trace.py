@@ -85,7 +85,7 @@ class _Trace:
         lag_ns = longest_ns(self._run)
         for part in parts(self._run):
             self._take(part)
-            known_ns = part.until_ns - lag_ns  # later rows end later, and no duration exceeds the lag
+            known_ns = part.until_ns - lag_ns  # later rows end after `until_ns`, and none is longer than the lag
             if self._devices.worth_while or self._steps.worth_while:
                 self._release(known_ns)
             if show is not None:
