@@ -119,7 +119,7 @@ class RunRecords:
 
 
 def distinct_labels(runs: Sequence[RunRecords]) -> list[str]:
-    """Return a label for each run: its name, with the seed if names are equal, or the folder if seeds are also equal."""
+    """Return a label for each run: its name, plus the seed if names are equal, or the folder if seeds are, too."""
     labels = [run.name for run in runs]
     seeds = (f"seed {run.summary.get('seed')}" for run in runs)
     for detail in (seeds, (run.folder.name if run.folder else "" for run in runs)):

@@ -44,7 +44,7 @@ class Scene:
     idle_w: Array
     """Idle power of each device in W [N]."""
     overhead_s: Array
-    """Fixed time in s of each computation of a device [N]."""
+    """Time in s that each computation takes in addition to its operations, for each device [N]."""
 
     @classmethod
     def of(cls, run: RunRecords) -> Scene:
@@ -64,9 +64,9 @@ class Scene:
         return cls(times_s=times_s, stations_m=stations[["x_m", "y_m"]].to_numpy(np.float64), **over_time, **own)
 
     def fixed_s(self, computes: pd.DataFrame) -> Array:
-        """Return the fixed part of the duration of computations, in s [n].
+        """Return the part of each computation's duration, in s [n], that does not depend on its number of operations.
 
-        A straggler or a slower clock stretches the fixed part by the same factor as the operations.
+        A straggler or a slower clock stretches this fixed part by the same factor as the operations.
         """
         if not self.overhead_s.any():
             return np.zeros(len(computes))

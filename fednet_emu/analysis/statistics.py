@@ -34,7 +34,7 @@ ALPHA = 0.05
 FEWEST, RESAMPLES = 8, 10_000
 """Minimum number of values for which a mean is resampled, and number of resamples."""
 EXACT, DRAWS = 20_000, 10_000
-"""Maximum number of permutations for which all are evaluated, and number of random permutations if there are more."""
+"""Up to this number of permutations, all are evaluated; number of random permutations that are evaluated otherwise."""
 SAME, ROUNDING = 1e-6, 1e-12
 """Maximum relative difference of two costs that count as equal; relative rounding error of a mean."""
 

@@ -236,8 +236,8 @@ def replayed(scenario: Scenario, remedy: Remedy, same: Replay) -> Remedy | None:
 
     Returns:
         The remedy with the time that was needed, or with the reason why this time is unknown, for example because the
-        remedy disconnects devices. None if the scenario does not accept the settings of the remedy, or if no device
-        replaces excluded devices.
+        remedy disconnects devices. None if the scenario does not accept the settings of the remedy, or if no other
+        devices replace the excluded ones.
     """
     rounds = len(same.rounds)
     try:

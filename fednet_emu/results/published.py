@@ -46,7 +46,7 @@ class Sources(NamedTuple):
 
 
 def compared(paper: str, sources: Sources = Sources()) -> pd.DataFrame:  # noqa: B008  # a constant
-    """Return the table of a paper: columns `COLUMNS`, with one row for each published number or claim.
+    """Return the table of a paper, with the columns `COLUMNS` and one row for each published number or claim.
 
     Raises:
         FednetError: the paper is unknown, or an input of the paper's program is missing.

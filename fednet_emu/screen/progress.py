@@ -150,7 +150,7 @@ def trace_shown(end_ns: float, progress: bool | None) -> Iterator[Callable[[int,
 # ---- sweeps ----------------------------------------------------------------------------------------------------------
 
 MOST_NAMED = 8
-"""Maximum number of running runs that the table lists, and maximum number of failed runs."""
+"""Maximum number of running runs, and maximum number of failed runs, that the table lists."""
 
 
 @contextmanager

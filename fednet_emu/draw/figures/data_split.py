@@ -45,9 +45,9 @@ def split_figures(split: DataSplit) -> dict[str, Figure]:
     """Plot the distribution of samples: `data` for training samples, and `data-test` if devices have test samples.
 
     The upper plot shows the number of samples per device. The lower plot shows labels or targets. For up to 40 devices,
-    the area of a bubble is the number of samples of a label; for more devices, the shade of a field shows the share of
-    a label. Regression targets are shown as their median, with their 50 % and 90 % ranges. With more than 40 devices,
-    devices with similar training samples are adjacent in both figures.
+    the area of a bubble is proportional to the number of samples of a label; for more devices, the shade of a field
+    shows the share of a label. Regression targets are shown as their median, with their 50 % and 90 % ranges. With more
+    than 40 devices, devices with similar training samples are adjacent in both figures.
     """
     order = split.train.order() if len(split.train.sizes) > MOST_BUBBLES else np.arange(len(split.train.sizes))
     drawn: dict[str, Figure] = {"data": _figure(split.train, order, "train")}

@@ -35,7 +35,7 @@ from fednet_emu.draw.style import (
 from fednet_emu.errors import FednetError, did_you_mean
 
 POINTS, MARKERS, SETTLED = 200, 5, 6
-"""Number of points of a line; number of markers of a line; divisor n, where the first 1/n of a line counts as its
+"""Number of points of a line; number of markers of a line; n, where the first 1/n of a line's points count as its
 start."""
 COINCIDE, APART = 0.01, (0.09, 0.13)
 """Maximum distance between lines that count as coinciding, relative to the length of the vertical axis; minimum
