@@ -50,10 +50,10 @@ def activity_bars(
 
 
 def first_rounds_end_s(rounds: pd.DataFrame, transfers: pd.DataFrame, computes: pd.DataFrame) -> float:
-    """Return the end of the first three rounds, in simulated seconds; 0 if no activity has ended.
+    """Return the end of the third round (or of the last ended round, if fewer have ended), in simulated seconds.
 
-    Without rounds, return the time at which three computations per device have ended on average; without computations,
-    the end of the last transfer.
+    If no round has ended, return the time at which three computations per device have ended on average; without
+    computations, the end of the last transfer; and without any ended activity, 0.
     """
     ended_s = np.sort(rounds["ended_s"].dropna().to_numpy())
     if ended_s.size:
@@ -83,7 +83,7 @@ BINS = 480
 
 
 def state_shares(bars: pd.DataFrame, devices: int, edges_s: Array) -> dict[str, Array]:
-    """Return the mean share of devices in each activity, exact for each time interval; all other devices are idle.
+    """Return the share of devices in each activity, averaged over each time interval; all other devices are idle.
 
     A device with simultaneous activities counts once in each of these activities.
 
@@ -104,7 +104,7 @@ def state_shares(bars: pd.DataFrame, devices: int, edges_s: Array) -> dict[str, 
 
 
 def time_before(instants_s: ArrayLike, edges_s: Array) -> Array:
-    """Return for each edge [edges] the sum of the times since all earlier instants, in seconds."""
+    """Return for each edge e [edges] the sum of e - t over all instants t before e, in seconds."""
     ordered = np.sort(np.asarray(instants_s, np.float64))
     count = np.searchsorted(ordered, edges_s)
     return np.asarray(count * edges_s - np.append(0.0, np.cumsum(ordered))[count])
@@ -117,7 +117,7 @@ SORTS: dict[str, Callable[[pd.DataFrame], pd.Series[bool]] | None] = {
     "busy": lambda bars: bars["activity"] != WAITING,
     "lost": lambda bars: bars["failed"],
 }
-"""Sort orders of devices: by number, or by the total duration of bars of one kind, longest first."""
+"""Sort orders of devices: by device number, or by the total duration of certain activities, longest first."""
 
 
 def ranked(bars: pd.DataFrame, sort: str) -> list[int]:
@@ -137,7 +137,7 @@ def spread(ranking: list[int], count: int) -> list[int]:
 
 
 SPENT = ("uplink", "downlink", "sidelink", "compute", WAITING, "idle")
-"""Categories of a device's time. Of simultaneous activities, the first in this order counts; all other time is idle."""
+"""Categories of a device's time. If activities overlap, the first one in this order counts; all other time is idle."""
 
 
 def time_split(bars: pd.DataFrame, devices: int, simulated_s: float) -> dict[str, Array]:
@@ -162,7 +162,7 @@ def time_split(bars: pd.DataFrame, devices: int, simulated_s: float) -> dict[str
 
 
 class _Edges:
-    """The time of all devices, cut at the start and end of every activity; a piece lasts until the next cut."""
+    """The time of each device, divided into pieces at the start and end of each of the device's activities."""
 
     def __init__(self, device: Array, started_s: Array, ended_s: Array) -> None:
         both, at_s = np.concatenate([device, device]), np.concatenate([started_s, ended_s])
@@ -173,7 +173,7 @@ class _Edges:
         self.took_s[:-1][self.device[1:] != self.device[:-1]] = 0.0
 
     def covered(self, chosen: Mask) -> Mask:
-        """Return a mask of pieces [2 bars] in which at least one activity of the mask `chosen` [bars] is active."""
+        """Return a mask of the pieces [2 bars] in which an activity of the mask `chosen` [bars] is under way."""
         step = chosen.astype(np.int64)
         under_way = np.cumsum(np.concatenate([step, -step])[self._order])
         return np.asarray(under_way > 0)
@@ -188,13 +188,13 @@ class Use:
     """Occupancy of the band of one direction in one cell over time intervals."""
 
     kind: str
-    """uplink, downlink or sidelink."""
+    """Direction of the band: uplink, downlink or sidelink."""
     cell: int
     """Index of the cell, or of the cluster for sidelinks."""
     one: Array
-    """Share of each time interval [intervals] with exactly one transmission on the air."""
+    """Share of each time interval [intervals] during which exactly one transmission is on the air."""
     several: Array
-    """Share of each time interval [intervals] with several simultaneous transmissions."""
+    """Share of each time interval [intervals] during which several transmissions are on the air."""
 
 
 def air_use(transfers: pd.DataFrame, simulated_s: float) -> tuple[Array, list[Use]]:
@@ -240,13 +240,14 @@ class Window:
     from_s: float = 0.0
     """Start of the window, in simulated seconds."""
     until_s: float | None = None
-    """End of the window, in simulated seconds. None is the end of the run in a trace. In a timeline, None is the latest
-    end of the third round over all runs, or the end of the last run if `from_s` is not 0."""
+    """End of the window, in simulated seconds. In a trace, None stands for the end of the run. In a timeline, None
+    stands for the latest end of the third round over all runs, or, if `from_s` is not 0, for the end of the last run.
+    """
     devices: tuple[int, ...] | None = None
     """The devices to show; None for all devices."""
     sort: str | None = None
-    """Order of the devices in a timeline, one of `SORTS`. None is the order of device numbers, or of waiting times if
-    there are too many devices for one row each."""
+    """Order of the devices in a timeline, one of `SORTS`. None stands for the order of device numbers, or of waiting
+    times if there are too many devices for one row each."""
 
     @classmethod
     def of(
@@ -256,7 +257,7 @@ class Window:
         devices: Iterable[int] | None = None,
         sort: str | None = None,
     ) -> Self:
-        """Create a window; each argument that is None takes its default."""
+        """Create a window; each argument that is None is replaced by its default."""
         return cls(from_s or 0.0, until_s, None if devices is None else tuple(sorted(set(devices))), sort)
 
     def check(self, runs: Sequence[RunRecords]) -> None:

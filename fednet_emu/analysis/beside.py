@@ -1,4 +1,4 @@
-"""Comparison of a live run with its prediction, by transfer and by round."""
+"""Comparison of a live run (real programs, in real time) with its prediction, by transfer and by round."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def transfers_beside(run: RunRecords) -> pd.DataFrame:
     Returns:
         One row per transfer: `transfer`, `kind`, `device`, `lost`; `took_s` and `predicted_s`, the measured and
         predicted time from request to end; `error`, their difference divided by the predicted time; and possible causes
-        of the difference: `starved_s`, time with an empty queue, `away_s`, absence of the device, `repeated_byte`,
-        retransmitted bytes.
+        of the difference: `starved_s`, the time with an empty send queue, `away_s`, the time of absence of the device,
+        and `repeated_byte`, the number of retransmitted bytes.
     """
     rows = run.table(MESSAGES).merge(run.table("transfers"), on="transfer")
     device = np.where(rows["sender"] == SERVER, rows["receiver"], rows["sender"])
@@ -70,7 +70,7 @@ def rounds_beside(run: RunRecords) -> pd.DataFrame:
 
 
 def _covered_s(spans: Iterable[tuple[float, float]], from_s: float, until_s: float) -> float:
-    """Return the length in seconds of the part of a window that at least one span covers."""
+    """Return the time in seconds, within a window, that at least one time span covers."""
     covered_s, reached_s = 0.0, from_s
     for begin_s, end_s in sorted(spans):
         begin_s, end_s = max(begin_s, reached_s), min(end_s, until_s)  # noqa: PLW2901

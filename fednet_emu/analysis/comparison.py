@@ -1,6 +1,6 @@
 """Paired comparison of two runs, two studies, or two settings of a study, in numbers and one sentence per difference.
 
-Command line, Python and study pages state the same sentence.
+The command line, Python and study pages show the same sentences.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class Difference:
     """The difference B - A of one quantity, for one combination of levels of the other axes."""
 
     where: str
-    """The levels of the other axes, or `all together` for the mean of each seed over all combinations of levels."""
+    """The levels of the other axes, or `all together` if each seed has one value, its mean over all combinations of
+    levels."""
     quantity: Quantity
     values: Array
     """The values of A and B [pairs, 2] for the seeds with both values."""
@@ -75,7 +76,7 @@ class Difference:
     of: int
     """Number of seeds that A and B have in common, with or without values."""
     paired: Paired
-    """Mean difference, paired by seed, with its 95 % interval and the p-value of exchanging A and B within seeds."""
+    """Mean difference, paired by seed, with its 95 % interval and the p-value of the sign-change test."""
 
     @property
     def pairs(self) -> int:
@@ -101,7 +102,7 @@ class Difference:
 
     @property
     def is_partial(self) -> bool:
-        """True if A and B reached the target on different numbers of seeds, so that pairs omit runs of one side."""
+        """True if A and B reached the target on different numbers of seeds, so some runs of one side are in no pair."""
         return self.quantity in TO_TARGET and self.known[0] != self.known[1]
 
 
@@ -130,7 +131,7 @@ def compare(first: StudyRecords, second: StudyRecords) -> list[Difference]:
     found = [_difference(where, part, its) for where, part in _places(pairs, axes) for its in measured]
     places = pairs[axes].drop_duplicates() if axes else pairs[:1]
     if len(places) > 1:
-        for its in measured:  # means of the seeds that have values in all combinations: seeds are the repetitions
+        for its in measured:  # one mean for each seed with values in all combinations
             seeds = pairs.groupby("seed")[[f"{its.column}_a", f"{its.column}_b"]]
             means = seeds.mean()[seeds.count().min(axis=1) == len(places)].reindex(pairs["seed"].unique())
             found.append(_difference(EVERYWHERE, means, its))
@@ -165,7 +166,7 @@ def _difference(where: str, values: pd.DataFrame, quantity: Quantity) -> Differe
 
 
 ROUNDING = 1e-12
-"""Maximum relative size of a mean difference that rounding errors may cause."""
+"""Maximum mean difference, relative to the values, that may be due to rounding errors."""
 HEADING = "differences B - A, paired by seed: mean, 95 % interval, and p of the same test, the exchange of A and B"
 QUESTION = (
     "Each line compares these two settings, chosen before the runs; `fednet best` finds which of all settings "
@@ -312,7 +313,7 @@ def _numbers(difference: Difference) -> str:
 
 
 def _no_pair(difference: Difference, names: tuple[str, str], target: Mapping[str, float]) -> str:
-    """Explain why there is no pair: a side has no value, or no seed has values of both sides."""
+    """Explain why no seed has a value of both A and B."""
     if difference.quantity not in TO_TARGET:
         return f"no seed has the {difference.quantity.title} with both {' and '.join(names)}"
     never = [name for name, known in zip(names, difference.known, strict=True) if not known]
@@ -324,7 +325,7 @@ def _no_pair(difference: Difference, names: tuple[str, str], target: Mapping[str
 
 
 def _lacking(difference: Difference, names: tuple[str, str]) -> str:
-    """Explain why some seeds do not count; empty if all seeds count."""
+    """Explain which seeds are left out of the comparison, and why; empty if no seed is left out."""
     if difference.pairs == difference.of:
         return ""
     verb, of = "reached it" if difference.quantity in TO_TARGET else "have it", counted(difference.of, "seed")
@@ -338,7 +339,7 @@ ALL_PAIRS = 5
 """Maximum number of levels of an axis whose pairs are all compared. With more levels, each level is compared with the
 first level and the next level only."""
 MOST = 300
-"""Maximum number of comparisons along one axis; an axis with more is omitted, and the page states the omission."""
+"""Maximum number of comparisons along one axis. An axis with more comparisons is omitted, and the page says so."""
 
 
 def level_pairs(levels: Sequence[Any]) -> list[tuple[Any, Any]]:
@@ -349,9 +350,10 @@ def level_pairs(levels: Sequence[Any]) -> list[tuple[Any, Any]]:
 
 
 def differences(view: StudyRecords) -> Iterator[dict[str, Any]]:
-    """Yield the paired differences between levels of each axis, for each combination of the other axes and over all.
+    """Yield the paired differences between the levels of each axis.
 
-    Pairs of levels without a common seed are omitted.
+    Differences are computed for each combination of levels of the other axes, and for all combinations together. Pairs
+    of levels without a common seed are omitted.
     """
     called = Names(view.axes)
     for axis in compared_axes(view):
@@ -382,7 +384,7 @@ def differences(view: StudyRecords) -> Iterator[dict[str, Any]]:
 
 
 def compared_axes(view: StudyRecords) -> list[str]:
-    """Return the axes with several levels, except those with too many comparisons."""
+    """Return the axes with several levels, except axes with more than `MOST` comparisons."""
     cells = len(view.cells) / max(1, view.cells["seed"].nunique())
     return [
         axis

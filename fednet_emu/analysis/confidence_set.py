@@ -12,10 +12,10 @@ III", Biometrika 29, 1938). The test statistic is the range of the settings' mea
 smallest p-value is (k (k - 1))^(1 - n), for two settings 2^(1 - n). With fewer than six seeds the last two settings
 therefore always remain.
 
-Runs that ended before they reached the target are compared with each other run of their seed up to their end. The score
-of a run is the mean of these restricted differences to the other runs, and scores replace costs in the permutations.
-Without such runs the test is the test of the costs. A setting is not dropped in favour of a setting that reached the
-target in fewer runs, because the costs of ended runs are unknown.
+A run that ended before it reached the target is compared with every other run of its seed, but only up to the cost at
+which it ended. The score of a run is the mean of these restricted differences to the other runs, and scores replace
+costs in the permutations. If no run ended early, these scores give the same test as the costs. A setting is not dropped
+in favour of a setting that reached the target in fewer runs, because the costs of ended runs are unknown.
 
 Ignored here: settings with equal means but different spreads are not exchangeable. If one of six settings has five
 times the spread of the others, a setting is dropped in 16 % of all cases with three or five seeds, and in 11 % with
@@ -34,15 +34,16 @@ from fednet_emu.analysis.statistics import ALPHA, DRAWS, EXACT, ROUNDING, fewest
 from fednet_emu.arrays import Array, Mask
 
 POWER, MOST_SEEDS = 0.8, 1000
-"""Probability with which the recommended number of seeds drops the worse of two settings; maximum recommended number of
-seeds."""
+"""Probability with which the worse of two settings is dropped if the recommended number of seeds is run; maximum
+recommended number of seeds."""
 
 
 def confidence_set(costs: Array, ended: Mask | None = None, reached: Mask | None = None) -> tuple[Mask, Array]:
     """Return a mask [settings] of the settings that may be the best, and the p-value of each setting [settings].
 
-    The p-value of a setting is the smallest significance level at which the setting is dropped. It is 1 for the
-    cheapest setting, and NaN for a setting that remains only because it reached the target in more runs.
+    The p-value of a setting is the smallest significance level at which the setting is dropped. The p-value is 1 for
+    the cheapest setting, and NaN for a setting that remains only because it reached the target in more runs than
+    others.
 
     Args:
         costs: the cost of each setting on each seed [seeds, settings]; lower is better.
@@ -76,7 +77,7 @@ def confidence_set(costs: Array, ended: Mask | None = None, reached: Mask | None
 def restricted(costs: Array, ended: Mask) -> Array:
     """Return the cost difference of each pair of runs with the same seed, [seeds, settings, settings].
 
-    Two runs are compared up to the first cost at which one of them ended without the target; see `horizons`.
+    Two runs are compared up to the first cost at which one of them ended without reaching the target; see `horizons`.
     """
     most = horizons(costs, ended)
     return gaps(np.minimum(costs[:, None, :], most), np.minimum(costs[:, :, None], most))
@@ -92,9 +93,9 @@ def horizons(costs: Array, ended: Mask) -> Array:
 
 
 def chance_of_range(costs: Array) -> float:
-    """Return the p-value of the range of the settings' means, by permutations of `costs` [seeds, settings].
+    """Return the p-value of the range of the settings' means of `costs` [seeds, settings], in a permutation test.
 
-    All permutations within seeds are tried if there are few; otherwise the observed order and 10 000 random
+    If there are few permutations within seeds, all are evaluated; otherwise the observed order and 10 000 random
     permutations (Phipson, Smyth, "Permutation P-values Should Never Be Zero", Statistical Applications in Genetics and
     Molecular Biology 9(1), 2010).
     """
@@ -116,8 +117,8 @@ def seeds_needed(differences: Array) -> float:
     """Return the number of seeds needed to separate two settings in 80 % of all studies, at the observed differences.
 
     The number follows Guenther, "Sample Size Formulas for Normal Theory t Tests", The American Statistician 35(4),
-    1981, but is at least the minimum for the test. It is infinite without a mean difference or above 1000 seeds, and
-    NaN for a single seed, which does not show the spread.
+    1981, but is at least the minimum for the test. It is infinite if the mean difference is zero or if more than 1000
+    seeds are needed, and NaN for a single seed, which does not show the spread.
 
     Args:
         differences: the cost differences of the two settings [seeds].
@@ -133,7 +134,7 @@ def seeds_needed(differences: Array) -> float:
 
 
 def _all_ranges(centred: Array) -> Array:
-    """Return the range of means for each permutation within seeds; the order of the first seed is fixed."""
+    """Return the range of settings' means for each permutation within seeds; the first seed's order is fixed."""
     seeds, settings = centred.shape
     ways = np.array(list(itertools.permutations(range(settings))))
     sums = centred[:1]

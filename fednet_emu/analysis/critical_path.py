@@ -1,8 +1,8 @@
-"""The critical path of each round: the chain of transfers, computations and waits from its end back to its start.
+"""The critical path of each round: the chain of transfers, computations and waits that determines its duration.
 
 The search begins at the end of the round. Each step looks for the activity that ended at the current time and allowed
 the next activity to begin:
-- the end of the round follows the activity that the server waited for, or else any activity that ended at this time;
+- the end of a round follows the activity that the server waited for, or else any activity that ended at this time;
 - a transfer that waited for its turn follows the previous transfer in the same band, and the path continues at the
   device of that previous transfer;
 - a transfer or computation of a device follows a reception, computation or transmission of this device, or, at a
@@ -10,10 +10,10 @@ the next activity to begin:
 - with edge servers, the server is the cloud, and transfers of a cell belong to its edge server. A message on the
   backhaul follows a reception or transmission of its sender.
 
-If no activity ended at the current time, the preceding time is a pause, or a device is absent. A round or edge round
-whose last transfers ended by a deadline is assigned to the deadline. Activities of earlier rounds count from the start
-of the round. Times are integer nanoseconds. The parts of a round are contiguous, so their sum is the duration of the
-round.
+If no activity ended at the current time, the preceding time is a pause, or a device is absent. If a deadline ended the
+last transfers of a round or edge round, the whole round or edge round is assigned to the deadline. Of an activity that
+began in an earlier round, only the time since the start of the round counts. Times are integer nanoseconds. The parts
+of a round are contiguous, so their sum is the duration of the round.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ SETUP, ACCESS, GAPS, TAIL = "setup", "access", "gaps", "tail"
 PHASES = ("setup_s", "access_s", "gap_s", "tail_s")
 """Columns with the durations of the phases of transfers."""
 OTHERS, BEHIND, AMONG = "others", "behind others", "behind devices"
-"""Air time of a transfer that files of other users took; its wait for a turn behind other users; its wait behind
-devices."""
+"""Delays in a band with other users: air time that their files took, the wait for a turn behind other users, and the
+wait for a turn behind other devices."""
 FIXED = "fixed time"
 """The part of a computation whose duration does not depend on the number of operations."""
 BACKHAUL = {direction: f"backhaul {direction}" for direction in DIRECTIONS}
-"""The parts of a path for the two directions of the backhaul."""
+"""The kinds of parts of a path for the two directions of the backhaul."""
 NOBODY = -3
 """The `device` of a part in which no device is busy."""
 _FIRST_EDGE = -4
-"""The number of edge server e as a sender or receiver is -4 - e."""
+"""Number of edge server 0 as a sender or receiver; edge server e has the number -4 - e."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +54,26 @@ class Part:
 
     round: int
     what: str
-    """A direction; `backhaul up` or `backhaul down`; `compute` or its `fixed time`; `waiting` for a turn in the band;
-    `setup`, `access`, `gaps` (placed before the air time) or `tail` of a transfer; `others`, `behind others` or `behind
-    devices` for delays in a band with other users; `deadline` or `idle`."""
+    """Kind of the part: a direction; `backhaul up` or `backhaul down`; `compute` or its `fixed time`; `waiting` for a
+    turn in the band; `setup`, `access`, `gaps` (placed before the air time) or `tail` of a transfer; `others`, `behind
+    others` or `behind devices` for delays in a band with other users; `deadline` for a wait until a deadline; or
+    `idle`."""
     device: int
-    """The sending or computing device; the receiving device of a transfer from the server to one device; `SERVER`, also
-    for edge servers; or `NOBODY`."""
+    """The device that sends or computes, or that receives from the server; `SERVER` for a broadcast and for edge
+    servers; or `NOBODY`."""
     started_ns: int
     ended_ns: int
     """End in simulated nanoseconds, which is the start of the next part."""
     energy_j: float = 0.0
-    """The energy of the activity in joules, in proportion to the activity's time on the path."""
+    """Share of the activity's energy in joules, proportional to the share of its time that is on the path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """A transfer, computation or backhaul message; the start of an activity that never started is its end.
+    """A transfer, computation or backhaul message.
 
-    Activities that wait for turns in the same band, or on the same backhaul line, have the same `what` and `cell`.
+    Activities that wait for turns in the same band, or on the same backhaul line, have the same `what` and `cell`. For
+    an activity that never started, the start time equals the end time.
     """
 
     what: str
@@ -88,13 +90,14 @@ class Activity:
     setup_ns: int = 0
     access_ns: int = 0
     gap_ns: int = 0
-    """Air time of a transfer in which no bits are sent; fixed time at the start of a computation."""
+    """For a transfer, the air time in which no bits are sent; for a computation, the fixed time at its start."""
     tail_ns: int = 0
     others_ns: int = 0
-    """Time lost to files of other users: in the wait for a turn if there was a wait, else on the air."""
+    """Time lost to files of other users: part of the wait for a turn if the transfer waited, else part of the air time.
+    """
 
     def before(self, since: int, until: int) -> Iterator[tuple[str, int, int, float]]:
-        """Yield the phases between two times, latest first: (what, start, end, energy in J); gaps precede air time."""
+        """Yield phases between two times, latest first: (what, start, end, energy in J). Gaps precede air time."""
         left_ns = min(until, self.ended_ns - self.tail_ns)
         yield TAIL, max(since, left_ns), until, 0.0
         begun_ns = min(since + self.gap_ns, left_ns)
@@ -109,7 +112,7 @@ class Activity:
         yield (FIXED, since, begun_ns, j_per_ns * (begun_ns - since)) if computes else (GAPS, since, begun_ns, 0.0)
 
     def waits(self, since: int) -> Iterator[tuple[str, int, int, float]]:
-        """Yield the delays before the activity queued for its turn, latest first, back to the time `since`."""
+        """Yield the delays between the request and the wait for a turn, latest first, back to the time `since`."""
         until = self.ready_ns
         for what, took_ns in ((ACCESS, self.access_ns), (SETUP, self.setup_ns)):
             yield what, max(since, until - took_ns), max(since, until), 0.0
@@ -117,7 +120,7 @@ class Activity:
 
     @property
     def ready_ns(self) -> int:
-        """Time at which the activity queued for its turn."""
+        """Time at which the activity begins to wait for its turn."""
         return self.requested_ns + self.setup_ns + self.access_ns
 
     @property
@@ -221,7 +224,7 @@ class _Walk:
         return max(found, key=lambda its: (not its.given_up, its.receiver != SEVERAL), default=None)
 
     def _other(self, now: int, used: set[int]) -> Activity | None:
-        """Return an uncancelled activity of another actor that ended at `now`: at a barrier all wait for the last."""
+        """Return an uncancelled activity of any actor that ended at `now`; at a barrier, all wait for the last one."""
         rest = reversed(self._ended_at.get(now, ()))
         return next((its for its in rest if id(its) not in used and not its.given_up), None)
 
@@ -232,10 +235,9 @@ class _Walk:
         return any(its.given_up for its in self._ended_at.get(now, ()))
 
     def _in_the_way(self, its: Activity, used: set[int]) -> Activity | None:
-        """Return the transfer in the same band, or the message on the same line, that had its turn before `its`.
+        """Return the transfer in the same band, or the message on the same line, whose turn `its` waited for.
 
-        If several transfers or messages ended at that time, the last one in the records had its turn immediately
-        before.
+        If several of them ended when `its` started, the last one in the records is returned.
         """
         found = [
             other
@@ -292,7 +294,10 @@ def _messages(table: pd.DataFrame) -> Iterator[Activity]:
 
 
 def _freed(table: pd.DataFrame) -> IntArray:
-    """Return the times at which messages freed their lines: the start of a waiting next message, else the arrival."""
+    """Return for each backhaul message the time at which its line became free.
+
+    This is the start of the next message if that message was waiting, and otherwise the arrival of the message itself.
+    """
     asked, began, over = _times(table)
     freed, next_ns = over.copy(), dict[tuple[str, int], int]()
     lines = list(zip(table["direction"], table["edge"], strict=True))
@@ -311,7 +316,7 @@ def _edge(cell: int) -> int:
 
 
 def _times(table: pd.DataFrame) -> tuple[IntArray, IntArray, IntArray]:
-    """Return request, start and end of each row; the start of a row that never started is its end."""
+    """Return the request, start and end times of each row; a row that never started has its end time as start."""
     ended = _ns(table["ended_s"])
     started = np.where(table["started_s"].isna(), ended, _ns(table["started_s"].fillna(0.0)))
     return _ns(table["requested_s"]), started, ended

@@ -30,12 +30,12 @@ class Part:
     counts: IntArray | None = None
     """Number of samples of each label on each device, int64 [labels, devices]; None without labels."""
     targets: Array | None = None
-    """The `QUANTILES` of the targets of each device, float64 [5, devices]. A device without samples has NaN. None
-    unless the target of a sample is a single number."""
+    """The `QUANTILES` of the targets of each device, float64 [5, devices]. A device without samples has NaN. The value
+    is None if samples have labels, or targets of several numbers."""
 
     @classmethod
     def of(cls, y: NDArray[Any], order: IntArray, offsets: IntArray, classes: int | None) -> Part:
-        """Create a part from labels or targets `y` [n, ...]; `order` and `offsets` are those of `Partitioned`."""
+        """Create a part from labels or targets `y` [n, ...]; see `Partitioned` for `order` and `offsets`."""
         sizes, own = np.diff(offsets), y[order]
         if y.ndim > 1:
             return cls(sizes)
@@ -52,7 +52,7 @@ class Part:
 
     @classmethod
     def read(cls, rows: pd.DataFrame, devices: int) -> Part:
-        """Create a part from the rows of `frame`, which may include rows for labels without samples."""
+        """Create a part from rows of the table `data_split`, which may include rows for labels without samples."""
         device, samples = rows["device"].to_numpy(np.int64), rows["samples"].to_numpy(np.int64)
         sizes = np.bincount(device, samples, minlength=devices).astype(np.int64)
         if "label" in rows:

@@ -1,4 +1,4 @@
-"""Critical paths of a run: time and energy by cause, and the time saved by remedies (changes of settings)."""
+"""Critical paths of a run: time and energy by cause, and the time that remedies (changes to settings) save."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from fednet_emu.records.summaries import losses_in_words
 SAME = 1e-9
 """Maximum relative difference of durations that rounding errors may cause."""
 NAMED = 5
-"""Maximum number of devices that texts name."""
+"""Maximum number of devices that a text names."""
 MEANING = {
     "uplink": "sending to the server",
     "downlink": "sending to the devices",
@@ -59,7 +59,7 @@ MEANING = {
 
 @dataclass(frozen=True)
 class Remedy:
-    """A remedy: a change of settings, with its effect on the duration of the run."""
+    """A remedy: a change to settings, with its effect on the duration of the run."""
 
     title: str
     settings: dict[str, Any]
@@ -96,7 +96,7 @@ class Explanation(TextResult):
         waiting_j: the part of the energy that inactive devices drew.
         losses: number of lost messages by reason, in words; empty without losses.
         handovers: number of transfers that changed cells.
-        remedies: the remedies with which the run was replayed.
+        remedies: the remedies whose effect was found by replaying the run.
         no_remedies: the reason why no remedy was replayed.
     """
 
@@ -156,7 +156,7 @@ class Explanation(TextResult):
 
     @property
     def words(self) -> list[str]:
-        """The critical paths in two sentences."""
+        """The critical paths in one or two sentences."""
         kinds = [f"{MEANING[what]} {share:.0%}" for what, _, share, _ in _rows(self.kinds)]
         text = f"The critical path of the rounds consists of {', '.join(kinds)} of the time."
         if not len(self.devices):
@@ -167,7 +167,7 @@ class Explanation(TextResult):
 
     @property
     def device_texts(self) -> list[str]:
-        """The time on the critical paths by cause, as one text for each of the devices with the most time."""
+        """The devices with the longest time on the critical paths, one text each: this time, and its causes."""
         found = []
         for device, number, took_s, share in _rows(self.devices[:NAMED]):
             own = self.parts[self.parts["device"] == device].groupby("what")["took_s"].sum()

@@ -21,14 +21,13 @@ LEARNT = 0.1
 
 
 def points_of(view: StudyRecords, settings: Sequence[Setting]) -> pd.DataFrame:
-    """Return means over seeds after each round that all seeds evaluated, for settings without diverged runs.
+    """Return the means over seeds after each round that was evaluated with every seed, one row per setting and round.
 
-    The initial model, which costs nothing, is omitted.
+    Settings with diverged runs are omitted, and so is the initial model, which costs nothing.
 
     Returns:
         A table with `COLUMNS` and `learnt`. `setting` is an index of `settings`. `learnt` is True if the accuracy gain
-        over an untrained model exceeds a tenth of the largest gain on the same data set; points with False are on no
-        front.
+        over an untrained model exceeds a tenth of the largest gain on the same data set; other points are on no front.
     """
     known = view.evaluations[np.isfinite(view.evaluations["accuracy"])]
     parts = [
@@ -58,7 +57,7 @@ def mean_progress(evaluations: pd.DataFrame) -> pd.DataFrame:
 
 
 def ends_of(view: StudyRecords, settings: Sequence[Setting]) -> pd.DataFrame:
-    """Return one point per setting: the means over seeds of its costs, in a table with the columns of `points_of`.
+    """Return one point per setting, the means over seeds of its costs, as a table with the columns of `points_of`.
 
     With a target, the costs are those to reach the target, for settings that reached it with every seed. Without a
     target, the costs are those of whole runs. The accuracy is NaN.

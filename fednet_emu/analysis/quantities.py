@@ -1,4 +1,4 @@
-"""Format results as text: bits, seconds and joules with units, and results that consist of lines of text."""
+"""Text with units for bits, seconds and joules, and the base class of results that are lines of text."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def fitting_unit(largest: float, units: tuple[Unit, ...], *, at_least: float = 1
     Args:
         largest: the quantity in SI units or bits; for an axis, its maximum. Zero and NaN take the unit of size 1.
         units: the candidate units, in ascending order.
-        at_least: minimum of the quantity in the returned unit; about 5 for axes in minutes.
+        at_least: minimum value of `largest` in the returned unit; for axes about 5, so that an axis in minutes spans 5
+            minutes.
     """
     size = abs(largest)
     if not math.isfinite(size) or size == 0:
@@ -57,14 +58,14 @@ def fitting_unit(largest: float, units: tuple[Unit, ...], *, at_least: float = 1
 
 
 def axis_unit(largest: float, units: tuple[Unit, ...]) -> Unit:
-    """Return the unit of an axis that ends at `largest`; minutes, hours or days only for at least 5 of them."""
+    """Return the unit of an axis that ends at `largest`; minutes, hours or days only if the axis spans at least 5."""
     if units is LONG_TIMES:
         return fitting_unit(largest, SHORT_TIMES) if largest < 1.0 else fitting_unit(largest, LONG_TIMES, at_least=5.0)
     return fitting_unit(largest, units)
 
 
 def number_text(value: float) -> str:
-    """Return a number as text, rounded to six significant digits, or to more digits if the number needs them."""
+    """Return a number as text, with six significant digits, or with more if six do not represent it exactly."""
     texts = (f"{value:.{digits}g}" for digits in range(6, 17))
     return next((text for text in texts if float(text) == value), f"{value:.17g}")
 
@@ -127,7 +128,7 @@ def _in_unit(quantity: float, unit: Unit) -> str:
 
 
 class TextResult(ABC):
-    """A result as lines of text, for Python, the command line and notebooks."""
+    """Base class of results that are shown as lines of text, in Python, on the command line and in notebooks."""
 
     @abstractmethod
     def lines(self) -> list[str]:

@@ -21,7 +21,8 @@ from fednet_emu.arrays import Array, Mask
 MOST_NAMED = 4
 """Maximum number of settings that a sentence names."""
 MARGIN = 0.05
-"""Maximum difference from the first setting's mean cost, relative to that mean, of settings that count as equally good.
+"""A setting counts as equally good as the first one if the interval of their difference is within this share of the
+first one's mean cost.
 """
 QUESTION = (
     "p: the chance of means so far apart if all settings up to this one were equally good; "
@@ -38,16 +39,17 @@ class Ranked:
     setting: Setting
     """Levels and label of the setting."""
     costs: Array
-    """Cost of each run [seeds], when it reached the target or ended. Runs that diverged or exceeded a limit have the
-    cost `RankedSettings.most`."""
+    """Cost of each run [seeds] at the time at which it reached the target or ended. Runs that diverged or exceeded a
+    limit have the cost `RankedSettings.most`."""
     got_there: Mask
-    """Mask of seeds that reached the target within the limits [seeds]."""
+    """Mask [seeds] of runs that reached the target within the limits."""
     cost: Interval
     """Mean cost with its 95 % interval; NaN unless all runs reached the target."""
     median: float
     """Kaplan-Meier median of the costs; NaN unless more than half of the runs reached the target."""
     difference: Paired
-    """Cost difference from the first setting, paired by seed; each pair is compared up to the end of its observation.
+    """Cost difference from the first setting, paired by seed. If a run ended early, its pair is compared up to this
+    end.
     """
     restricted: tuple[float, float]
     """Mean costs of this setting and of the first setting, over the pairs of runs that `difference` compares."""
@@ -61,10 +63,10 @@ class Ranked:
     may_be_best: bool
     """True if the setting may be the best of all settings."""
     seeds_needed: float
-    """Number of seeds that would show this setting, or the first setting, not to be the best, at the observed
-    difference."""
+    """Number of seeds that would probably decide whether this setting or the first setting is better, if the observed
+    difference is the true one."""
     limited_by: Mapping[str, int]
-    """Number of runs that missed the target, by reason."""
+    """Number of runs that missed the target, for each reason."""
     is_same: bool = False
     """True if every run reached the target at the same cost as the first setting's run with the same seed."""
     not_ranked: str = ""
@@ -121,7 +123,7 @@ class RankedSettings(TextResult):
     minimised: str
     """The compared cost, a key of `COSTS`."""
     limits: Mapping[str, float]
-    """The limits on other costs."""
+    """The upper limits of costs, by the name of the cost."""
     seeds: Sequence[int]
     """The seeds that all settings have."""
     settings: Sequence[Ranked]
@@ -130,7 +132,8 @@ class RankedSettings(TextResult):
     """Cost assigned to runs that diverged or exceeded a limit: the limit of the compared cost, or the highest of any
     run."""
     first_ended: tuple[str, int, float] | None
-    """Setting, seed and cost of the first ranked run to end with budget left; None if no run ended with budget left."""
+    """Setting, seed and cost of the ranked run that ended first with budget left; None if no run ended with budget
+    left."""
     left_out: Sequence[str]
     """Labels of settings without finished runs."""
     more_seeds: int
@@ -142,7 +145,7 @@ class RankedSettings(TextResult):
 
     @property
     def ranked(self) -> list[Ranked]:
-        """The ranked settings, best first; at least one."""
+        """The ranked settings, best first; there is at least one."""
         return [its for its in self.settings if not its.not_ranked]
 
     @property
@@ -186,7 +189,7 @@ class RankedSettings(TextResult):
 
     @property
     def words(self) -> list[str]:
-        """The result in sentences: the best setting, its certainty, and how runs that missed the target count."""
+        """The result in sentences: the best setting, how certain it is, and how runs without the target counted."""
         sentences = [*self._diverged(), *self._first(), *self._rest(), *self._not_ranked()]
         sentences += [*self._more_seeds(), *self._counted()]
         if self.left_out:
@@ -230,7 +233,7 @@ class RankedSettings(TextResult):
         return text
 
     def _share(self, its: Ranked) -> str:
-        """Describe the costs at which a setting's runs reached the target, or the cost within which runs missed it."""
+        """Describe the costs at which a setting's runs reached the target, or within which they missed it."""
         costs = its.costs[its.got_there]
         if its.is_whole:
             ends = dict.fromkeys(self.cost.row([costs.min(), costs.max()]))

@@ -1,4 +1,4 @@
-"""Rank the settings of a study by the cost to reach a target, within limits on other costs.
+"""Rank the settings of a study by the cost to reach a target, within limits on costs.
 
 Runs that missed the target are included, because omitting them would favour their setting. A run that ended with budget
 left is censored: it is compared with each other run of its seed up to its end (restricted means: Royston, Parmar,
@@ -39,15 +39,16 @@ class Course:
     cost: float
     """Cost to reach the target within the limits; infinite if the run missed the target."""
     watched: float
-    """Cost up to which the run was observed: at the target, or at the last evaluation within the limits."""
+    """Cost up to which the run was observed: up to the target, or up to the last evaluation within the limits."""
     stopped_by: tuple[str, ...]
-    """The costs whose limits were exceeded first, or `ended`, or `diverged`; empty if the run reached the target."""
+    """Reasons for missing the target: the costs whose limits were exceeded first, or `ended`, or `diverged`; empty if
+    the run reached the target."""
     score: float
-    """The best score within the limits."""
+    """The best score at an evaluation within the limits."""
 
 
 def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float] | None = None) -> RankedSettings:
-    """Rank the settings of a study with a target by one cost of `COSTS`, within limits on other costs.
+    """Rank the settings of a study with a target by `minimised`, one of `COSTS`, within limits on costs.
 
     Raises:
         FednetError: the cost or the target does not exist, settings learn different data or have no common seed, no run
@@ -101,7 +102,7 @@ def _why_not(place: int, courses: Sequence[Sequence[Course]], target: Mapping[st
     untrained = sum(run.cost <= 0 for run in runs)
     if untrained:
         return f"the untrained model meets {aim} in {untrained} of {counted(len(runs), 'run')}; raise the target"
-    if minimised in PER_RUN:  # a cost of the whole run says nothing about budgets
+    if minimised in PER_RUN:  # a cost of the whole run does not show when the run ended
         return "" if any(math.isfinite(run.cost) for run in runs) else f"no run reached {aim}"
     others = [run.cost for other, its in enumerate(courses) if other != place for run in its if run.cost > 0]
     first, ends = min(others, default=math.inf), [run.watched for run in runs if ENDED in run.stopped_by]
@@ -114,7 +115,7 @@ def _why_not(place: int, courses: Sequence[Sequence[Course]], target: Mapping[st
 
 
 def _known(runs: Sequence[Course], most: float) -> tuple[Array, Mask, Mask]:
-    """Return the costs of a setting's runs, the mask of runs that reached the target, and the mask of early ends."""
+    """Return the costs of runs, the mask of runs that reached the target, and the mask of runs that ended early."""
     reached = np.array([math.isfinite(run.cost) for run in runs])
     ended = np.array([ENDED in run.stopped_by for run in runs])
     known = np.array([run.cost if got else run.watched for run, got in zip(runs, reached, strict=True)])
@@ -122,7 +123,11 @@ def _known(runs: Sequence[Course], most: float) -> tuple[Array, Mask, Mask]:
 
 
 def _ranked(settings: Sequence[Setting], courses: Sequence[Sequence[Course]], most: float) -> list[Ranked]:
-    """Return settings by mean restricted cost, those that may be best first; ties by number of successful runs."""
+    """Return the settings in order of rank, first those that may be the best.
+
+    Within each group, settings are sorted by mean restricted cost, and ties by number of successful runs; settings that
+    may be the best only because of more successful runs follow the others.
+    """
     known = [_known(runs, most) for runs in courses]
     costs, reached, ended = (np.stack(part, axis=1) for part in zip(*known, strict=True))
     may_be_best, p = confidence_set(costs, ended, reached)
@@ -182,7 +187,7 @@ def _median(costs: Array, reached: Mask, ended: Mask) -> float:
     """Return the Kaplan-Meier median of the costs of runs [seeds]; NaN unless more than half reached the target."""
     if 2 * reached.sum() <= len(costs):
         return math.nan
-    known_until = np.where(ended, costs, 2 * costs.max())  # failed runs never reach the target
+    known_until = np.where(ended, costs, 2 * costs.max())  # other failed runs never reach the target
     known = scipy.stats.ecdf(scipy.stats.CensoredData(costs[reached], right=known_until[~reached])).sf
     return float(known.quantiles[np.argmax(known.probabilities <= 0.5)])
 

@@ -25,7 +25,7 @@ class RunRecords:
     """The records of a run, in its folder or in memory; each table is read on request."""
 
     name: str
-    """The name of the scenario, or another name that figures show."""
+    """The name that figures show, by default the name of the scenario."""
     summary: dict[str, Any]
     """Totals and final scores, as in summary.json."""
     settings: dict[str, Any]
@@ -83,7 +83,7 @@ class RunRecords:
             return pd.read_parquet(path, columns=list(columns) if columns is not None else None)
 
     def batches(self, name: str, columns: Sequence[str], rows: int) -> Iterator[pd.DataFrame]:
-        """Read columns of a table in parts of `rows` rows, so that memory does not grow with the duration of the run.
+        """Yield columns of a table in parts of `rows` rows, so that memory does not grow with the duration of the run.
 
         Raises:
             DataError: the table is missing, unreadable, or lacks one of the columns.
@@ -119,7 +119,7 @@ class RunRecords:
 
 
 def distinct_labels(runs: Sequence[RunRecords]) -> list[str]:
-    """Return names of runs; the seed is added to repeated names, or the folder's name if seeds are also equal."""
+    """Return a label for each run: its name, plus the seed if names are equal, or the folder if seeds are, too."""
     labels = [run.name for run in runs]
     seeds = (f"seed {run.summary.get('seed')}" for run in runs)
     for detail in (seeds, (run.folder.name if run.folder else "" for run in runs)):

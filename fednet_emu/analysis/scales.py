@@ -99,7 +99,7 @@ class Cost:
     """Phrase for an upper limit of the cost, with a blank for the amount."""
 
     def of(self, evaluations: pd.DataFrame) -> pd.Series:
-        """Return the cost in SI units or bits for each row of `evaluations`, which needs no column `total_bit`."""
+        """Return the cost in SI units or bits for each row of `evaluations`; the column `total_bit` is not required."""
         if self.column == TOTAL_BIT:
             return evaluations["uplink_bit"] + evaluations["downlink_bit"] + evaluations["sidelink_bit"]
         return evaluations[self.column]
@@ -114,7 +114,7 @@ class Cost:
         return [self.show(each) for each in given] if self.name == "rounds" else format_alike(given, self.units)
 
     def label(self, unit: Unit, aim: str = "") -> str:
-        """Return the label of an axis with the unit `unit`; `aim` is the target that the cost is spent to reach."""
+        """Return the label of an axis with the unit `unit`; `aim` is the target, for an axis of costs to reach it."""
         title = f"{self.title} to {aim}" if aim else self.title
         return f"{title} ({unit.symbol})" if unit.symbol else title
 
@@ -170,7 +170,7 @@ energy divided by the number of devices; evaluations have no column for `device-
 quantile of the delays of other users; of several classes of users, the largest quantile counts. `carbon` is the CO2 of
 a whole run in g."""
 RECORDED = {name: its for name, its in COSTS.items() if name != DEVICE_ENERGY and name not in PER_RUN}
-"""The costs that have a column in evaluations."""
+"""The costs that have a column in the table of evaluations."""
 TRADED = {name: RECORDED[name] for name in ("time", "bits", "energy")}
 """The costs that Pareto fronts trade off against accuracy."""
 

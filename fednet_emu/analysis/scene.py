@@ -17,7 +17,7 @@ OVER_TIME = ("x_m", "y_m", "cell", "snr_db", "uplink_bps", "downlink_bps", "ther
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """Devices and stations over time; T is the number of times, N of devices, S of stations."""
+    """Devices and stations over time; T, N and S are the numbers of times, devices and stations."""
 
     times_s: Array
     """The times in simulated seconds [T]; a static scene has one time."""
@@ -30,12 +30,13 @@ class Scene:
     snr_db: Array
     """Mean uplink SNR in dB of each device over the whole band, without interference [T, N]."""
     uplink_bps: Array
-    """Uplink rate in bit/s of each device alone in the band [T, N]: the recorded rate of a trace, or the rate at the
-    mean SNR, or, if the rate at the mean SNR is zero, the mean rate over fading."""
+    """Uplink rate in bit/s of each device, if it is alone in the band [T, N]. With a trace, the rate is that of the
+    trace. Otherwise it is the rate at the mean SNR, or the mean rate over fading if the rate at the mean SNR is zero.
+    """
     downlink_bps: Array
     """Downlink rate in bit/s of each device [T, N]; computed like `uplink_bps`."""
     there: Mask
-    """Availability of each device, apart from its battery [T, N]; True if available."""
+    """True if a device is available, regardless of its battery [T, N]."""
     stations_m: Array
     """Coordinates of the stations in m [S, 2]."""
     speed_flop_per_s: Array
@@ -43,7 +44,7 @@ class Scene:
     idle_w: Array
     """Idle power of each device in W [N]."""
     overhead_s: Array
-    """Fixed time in s of each computation of a device [N]."""
+    """Time in s that each computation takes in addition to its operations, for each device [N]."""
 
     @classmethod
     def of(cls, run: RunRecords) -> Scene:
@@ -63,16 +64,16 @@ class Scene:
         return cls(times_s=times_s, stations_m=stations[["x_m", "y_m"]].to_numpy(np.float64), **over_time, **own)
 
     def fixed_s(self, computes: pd.DataFrame) -> Array:
-        """Return the fixed part of the duration of computations, in s [n].
+        """Return the part of each computation's duration, in s [n], that does not depend on its number of operations.
 
-        A straggler or a slower clock stretches the fixed part by the same factor as the operations.
+        A straggler or a slower clock stretches this fixed part by the same factor as the operations.
         """
         if not self.overhead_s.any():
             return np.zeros(len(computes))
         device, took_s = computes["device"].to_numpy(np.int64), (computes["ended_s"] - computes["started_s"]).to_numpy()
         overhead_s, work_s = self.overhead_s[device], computes["flop"].to_numpy() / self.speed_flop_per_s[device]
         stretched_s = took_s * overhead_s / np.maximum(overhead_s + work_s, 1e-300)
-        stopped_s = np.clip(took_s - work_s, 0.0, overhead_s)  # the operations' time is known, other time is fixed
+        stopped_s = np.clip(took_s - work_s, 0.0, overhead_s)  # time that operations cannot explain is fixed time
         fixed_s = np.where(computes["stopped"] == "", stretched_s, stopped_s)
         return np.asarray(np.where(device > SERVER, fixed_s, 0.0), np.float64)
 

@@ -1,4 +1,4 @@
-"""A recorded search: its trials, finalists, and the importance of the varied parameters."""
+"""A recorded search for the best settings: its trials, its finalists, and the importance of the varied parameters."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class SearchRecords(TextResult):
     finalists: Sequence[int]
     """Trial numbers of the finalists that no comparison over further seeds has eliminated, best first."""
     dropped: Mapping[int, tuple[int, float]]
-    """Trial numbers of the eliminated finalists, each with the number of seeds until then and the p-value; the p-value
-    is NaN with several costs."""
+    """Trial numbers of the eliminated finalists, each with the number of seeds at its elimination and the p-value. With
+    several costs, the p-value is NaN."""
     runs: Mapping[int, Array]
-    """The costs of each finalist [seeds, costs]; NaN for a run that missed the target."""
+    """The costs of each finalist's runs [seeds, costs]; NaN for a run that missed the target."""
     importance: Mapping[str, float]
-    """The share of the variation of the first cost that each parameter explains, largest first."""
+    """For each parameter, the share of the variation of the first cost that it explains, largest first."""
     parameters: Sequence[str]
     """Names of the varied parameters."""
 

@@ -20,9 +20,9 @@ from fednet_emu.errors import FednetError, did_you_mean
 from fednet_emu.units import UNITS, unit_of
 
 MANY = 4
-"""Number of settings from which on a legend has axis names in its heading instead of in each label."""
+"""Minimum number of settings for which a legend has the axis names in its heading instead of in each label."""
 PREFIXED = frozenset({"Hz", "bit", "bit/s", "FLOP/s", "W", "J"})
-"""Units that take decimal prefixes in the names of levels."""
+"""Units that may have decimal prefixes in the names of levels."""
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "\u00b5"), (1e-9, "n"))
 
 
@@ -104,7 +104,7 @@ class Names:
         return self.given.get(name, METRICS[name])
 
     def axis(self, name: str) -> str:
-        """Return the name of an axis: its key without section and unit, and of this key at most the last two parts."""
+        """Return the name of an axis: by default its key without section and unit, shortened to the last two parts."""
         return self.given.get(name) or self._short[name]
 
     def level(self, axis: str, level: Any) -> str:
@@ -177,7 +177,7 @@ class Names:
 
 
 def with_unit(value: float, unit: str) -> str:
-    """Return a value with its unit, with a decimal prefix if the unit takes prefixes: `1 MHz`, `12.5 kbit/s`."""
+    """Return a value with its unit, and a decimal prefix if the unit may have one: `1 MHz`, `12.5 kbit/s`."""
     size, prefix = 1.0, ""
     if unit in PREFIXED and value:
         size, prefix = next((pair for pair in PREFIXES if abs(value) >= pair[0]), PREFIXES[-1])

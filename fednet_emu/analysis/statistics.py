@@ -2,15 +2,15 @@
 
 Means: eight or more values get expanded percentile bootstrap intervals (Hesterberg, "What Teachers Should Know About
 the Bootstrap", The American Statistician 69(4), 2015, section 4.3). These are quantiles of 10 000 resampled means,
-widened by Student's distribution and the factor n / (n - 1) of the variance. The random numbers of the resampling are
-fixed, so equal data give equal intervals. Fewer than eight values get Student's interval, because bootstrap intervals
-never exceed the range of the values, and plain quantiles of five normal values cover 84 % instead of 95 %.
+widened by Student's distribution and the factor n / (n - 1) of the variance. The random seed of the resampling is
+fixed, so the same data always give the same interval. Fewer than eight values get Student's interval, because bootstrap
+intervals never exceed the range of the values, and plain quantiles of five normal values cover 84 % instead of 95 %.
 
-Paired differences: if two settings are equally good, the sign of each seed's difference is random. p is the share of
-sign changes after which the mean is at least as far from zero. The interval contains all shifts that the test does not
-exclude (Hartigan, "Using Subsample Values as Typical Values", JASA 64, 1969). The interval therefore excludes zero if
-and only if p is at most 0.05. The smallest p of n differences is 2^(1-n), so fewer than six differences have no 95 %
-interval.
+Paired differences: if two settings are equally good, the sign of each seed's difference is random. The p-value is the
+share of all combinations of signs for which the mean is at least as far from zero. The interval contains all shifts
+that the test does not exclude (Hartigan, "Using Subsample Values as Typical Values", JASA 64, 1969). The interval
+therefore excludes zero if and only if p is at most 0.05. The smallest p of n differences is 2^(1-n), so fewer than six
+differences have no 95 % interval.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ ALPHA = 0.05
 FEWEST, RESAMPLES = 8, 10_000
 """Minimum number of values for which a mean is resampled, and number of resamples."""
 EXACT, DRAWS = 20_000, 10_000
-"""Maximum number of permutations that are enumerated, and number of random permutations if there are more."""
+"""Up to this number of permutations, all are evaluated; number of random permutations that are evaluated otherwise."""
 SAME, ROUNDING = 1e-6, 1e-12
-"""Relative difference below which two costs count as equal; relative rounding error of a mean."""
+"""Maximum relative difference of two costs that count as equal; relative rounding error of a mean."""
 
 
 class Interval(NamedTuple):
@@ -113,7 +113,7 @@ def sign_test(differences: Array) -> Paired:
     if n < fewest_seeds():
         return Paired(total / n, math.nan, math.nan, p)
     count = flipped.sum(axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):  # a part without any difference has no mean
+    with np.errstate(invalid="ignore", divide="ignore"):  # a part without differences has no mean
         means = np.stack([sums / count, (total - sums) / (n - count)])
     place = math.floor(ALPHA * ways) - drawn  # number of means outside the interval at each end
     highs = np.sort(np.where(np.isnan(means), np.inf, means).max(axis=0))
@@ -127,13 +127,16 @@ def smallest_p(settings: int, seeds: int) -> float:
 
 
 def fewest_seeds(settings: int = 2) -> int:
-    """Return the smallest number of seeds that can separate `settings` settings."""
+    """Return the smallest number of seeds with which a test of `settings` settings can be significant."""
     return next(seeds for seeds in itertools.count(1) if smallest_p(settings, seeds) <= ALPHA)
 
 
 @lru_cache(maxsize=8)
 def _flipped(n: int) -> Array:
-    """Return sign changes [ways, n] of n differences, 1 for changed: all with a fixed last sign, or random ones."""
+    """Return combinations of sign changes of n differences [combinations, n]; 1 stands for a changed sign.
+
+    If there are few, the result contains all combinations in which the last sign is unchanged; otherwise random ones.
+    """
     if 2 ** (n - 1) <= EXACT:
         return (np.arange(2 ** (n - 1))[:, None] >> np.arange(n) & 1).astype(np.float64)
     return _generator().integers(0, 2, (DRAWS, n)).astype(np.float64)
@@ -147,7 +150,7 @@ def _times_drawn(n: int, ways: np.random.Generator) -> Array:
 
 @lru_cache(maxsize=2)
 def _first_times_drawn(n: int) -> Array:
-    """Return `_times_drawn` for a fixed random seed; cached, because a study needs the counts thousands of times."""
+    """Return `_times_drawn` for a fixed random seed; cached, because a study uses the result thousands of times."""
     return _times_drawn(n, _generator())
 
 
@@ -167,7 +170,7 @@ def _generator() -> np.random.Generator:
 
 
 Steps = tuple[Array, Array]
-"""A run as a step function: its costs [n], ascending, and the score [n] from each cost to the next."""
+"""A run as a step function: costs [n] in ascending order, and the score [n] from each cost up to the next."""
 
 
 class Band(NamedTuple):
@@ -176,13 +179,13 @@ class Band(NamedTuple):
     spent: Array
     """Costs at which the band is evaluated."""
     mean: Array
-    """Mean of all runs; an ended run keeps its last value."""
+    """Mean of all runs; a run that has ended counts with its last score."""
     low: Array
     """Lower limit of the band; NaN for a single run."""
     high: Array
     """Upper limit of the band; NaN for a single run."""
     runs: Array
-    """Number of runs that have not ended at each cost."""
+    """Number of runs that have not yet ended at each cost."""
     cut: bool = False
     """True if limits are clipped to the range of the score."""
 
@@ -195,7 +198,7 @@ def band(runs: Sequence[Steps], spent: Array) -> Band:
 
 
 def even_costs(runs: Sequence[Steps], points: int) -> Array:
-    """Return evenly spaced costs [points] from the latest first evaluation of a run to the latest end of a run."""
+    """Return evenly spaced costs [points], from the last start of a run's curve to the end of the longest run."""
     start, end = max(float(cost[0]) for cost, _ in runs), max(float(cost[-1]) for cost, _ in runs)
     return np.linspace(start, max(start, end), points)
 
@@ -209,9 +212,9 @@ def step_values(cost: Array, score: Array, grid: Array) -> Array:
 def band_of(rows: pd.DataFrame, metric: str, cost: Cost, points: int, until: float | None = None) -> Band | None:
     """Return the mean and the 95 % band of a metric against a cost, over the seeds of a setting.
 
-    None if no run has the metric or a positive cost. The band begins at the latest first evaluation of a run, and ends
-    with the longest run, or at the cost `until`. The grid consists of `points` evenly spaced costs and the ends of
-    runs. Limits are clipped to the range of the metric.
+    Return None if no run has the metric or a positive cost. The band begins at the cost at which every run has been
+    evaluated at least once. It ends with the longest run, or at the cost `until` if that is higher. The grid consists
+    of `points` evenly spaced costs and the final cost of each run. Limits are clipped to the range of the metric.
     """
     known = rows[np.isfinite(rows[metric])]
     runs = [(cost.of(run).to_numpy(np.float64), run[metric].to_numpy(np.float64)) for _, run in known.groupby("seed")]

@@ -175,7 +175,7 @@ class StudyRecords:
         return replace(self, target={measure: level}, cells=self.cells.drop(columns=list(TO_TARGET)).join(reached))
 
     def within(self, cost: str, amount: float) -> Self:
-        """Return the study as if every run had ended at its last evaluation within a limit of a cost.
+        """Return the study as if every run had ended at its last evaluation whose cost is within a limit.
 
         Scores and totals are taken at this evaluation. The costs to reach the target are not changed.
 
@@ -194,8 +194,8 @@ class StudyRecords:
         A cost that is known only for the whole run has the same value at every evaluation.
 
         Raises:
-            FednetError: the cost does not exist or was not recorded, or is per device with an unknown number of
-                devices.
+            FednetError: the cost does not exist or was not recorded, or it is a cost per device and the number of
+                devices is unknown.
         """
         if cost not in COSTS:
             close = did_you_mean(cost, COSTS) or f"; choose from {', '.join(COSTS)}"
@@ -253,14 +253,14 @@ class StudyRecords:
 
 
 def level_text(level: Any) -> str:
-    """Return a level as text; numbers have the digits that distinguish them, and truth values are as in YAML."""
+    """Return a level as text; numbers have enough digits to be distinct, truth values are `true` and `false`."""
     if isinstance(level, bool):
         return str(level).lower()
     return number_text(level) if isinstance(level, float) else str(level)
 
 
 def is_level(level: Any, text: str) -> bool:
-    """Return True if `text` denotes a level, in the form of `level_text` or in another form of the same number."""
+    """Return True if `text` denotes a level, as written by `level_text` or as another form of the same number."""
     if level_text(level) == text or isinstance(level, bool) or not isinstance(level, int | float):
         return level_text(level) == text
     try:

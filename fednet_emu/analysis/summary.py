@@ -27,7 +27,7 @@ def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _neighbours(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield rows about each class of other users: its files, and its delays while the federation sent and otherwise."""
+    """Yield rows about each class of other users: its files, and its delays, also while the federation was sending."""
     for name, its in summary.get("traffic", {}).items():
         files = f"{its['files']:,} files, {its['unfinished']:,} unfinished, {its['lost']:,} lost"
         yield f"other users: {name}", f"{files}; {delays_text(its)}"
@@ -63,7 +63,7 @@ def profile_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _exchange_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return rows on the message exchanges that are computed as arrays, and on why other exchanges are not."""
+    """Return rows on the message exchanges that were computed as arrays, and on why others were not."""
     own = summary.get("exchanges", {"as_arrays": 0, "one_by_one": {}})
     rows = [("  exchanges as arrays", str(own["as_arrays"]))] if own["as_arrays"] else []
     return rows + [("  exchanges one by one", f"{count}: {why}") for why, count in own["one_by_one"].items()]
@@ -83,7 +83,7 @@ def _worker_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 _PARTS = ("compute_j", "transmit_j", "receive_j", "idle_j", "waiting_j", "station_j", "known_jobs")
-"""Keys of rows that are omitted if their value is zero: parts of the energy, and known jobs."""
+"""Keys of rows that are omitted if their value is zero: parts of the energy, and training jobs taken from the cache."""
 
 _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("doubtful", "doubtful", str),

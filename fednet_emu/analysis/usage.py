@@ -22,7 +22,7 @@ from fednet_emu.records.summaries import losses_in_words
 TRANSFERS = (*TRANSFER_COLUMNS, "receivers", "size_bit", "air_bit", "delivered_bit", "lost_bit", "energy_j",
              "receive_j", "cell")  # fmt: skip
 OFF_AIR = ("gap_s", "tail_s")
-"""Phases in which a transfer sends no bits on the air."""
+"""Columns with the durations of the phases in which a transfer sends no bits."""
 COMPUTES = (*COMPUTE_COLUMNS, "flop", "energy_j")
 
 
@@ -47,7 +47,7 @@ class Usage:
 
     @cached_property
     def transfers(self) -> pd.DataFrame:
-        """All transfers; unfinished transfers end with the run. In old runs without cells, the cell is 0."""
+        """All transfers; unfinished ones have the end time of the run, and the cell is 0 in old runs without cells."""
         whole = self.run.table("transfers")
         whole = whole.assign(cell=whole.get("cell", 0))
         columns = [*TRANSFERS, *(name for name in OFF_AIR if name in whole)]
@@ -60,7 +60,7 @@ class Usage:
 
     @cached_property
     def computes(self) -> pd.DataFrame:
-        """All computations; unfinished computations end with the run."""
+        """All computations; an unfinished computation has the end time of the run."""
         whole = self.run.table("computes", COMPUTES)
         return whole.assign(ended_s=whole["ended_s"].fillna(self.simulated_s))
 
@@ -80,7 +80,7 @@ class Usage:
 
     @cached_property
     def split(self) -> dict[str, Array]:
-        """Time of each device by category; see `time_split`."""
+        """Time of each device in each category of activity; see `time_split`."""
         return time_split(self.bars, self.devices, self.simulated_s)
 
     @cached_property
@@ -103,8 +103,8 @@ class Usage:
     def energy_j(self) -> dict[str, Array]:
         """Energy of each device by cause, in joules [devices]: sending, receiving, computing and idle power.
 
-        The receivers of a transmission share its receive energy equally, because they listen equally long. Idle power
-        is `waiting` while a device is inactive, and `idle` otherwise.
+        The receivers of a transmission share its receive energy equally, because they receive for the same time. The
+        energy of the idle power counts as `waiting` while a device is inactive, and as `idle` otherwise.
         """
         sent, made = self.transfers, self.computes
         spent = {
@@ -132,7 +132,7 @@ class Usage:
         return {"waiting": whole_j - self.scene.idle_w * busy_s, "idle": self.scene.idle_w * busy_s}
 
     def per_device(self, device: pd.Series[int], amount: pd.Series[float] | None = None) -> Array:
-        """Return the sum of `amount`, or the number of rows if None, for each device [devices] except the server."""
+        """Return the sum of `amount` for each device [devices], or the number of rows if `amount` is None."""
         here = device.to_numpy(np.int64)
         own = here > SERVER
         weights = None if amount is None else amount.to_numpy(np.float64)[own]
@@ -196,9 +196,9 @@ def _cause(cause: str) -> str:
 
 
 def turn_s(usage: Usage) -> Array:
-    """Return the mean time per update in which each device was not idle, in seconds [devices]; NaN without updates.
+    """Return the mean busy or waiting time of each device per update, in seconds [devices]; NaN without updates.
 
-    Each computation of a device counts as an update; if a device never computes, each of its uplinks does.
+    Each computation of a device counts as an update. For a device that never computes, each uplink counts instead.
     """
     busy_s = usage.simulated_s - usage.split["idle"]
     made = usage.computes
@@ -271,7 +271,7 @@ def histogram(values: Array) -> dict[str, Any] | None:
 
 
 def _staleness(usage: Usage) -> dict[str, Any] | None:
-    """Count updates by staleness, from the first series with the column `staleness`; None if there is none."""
+    """Count updates by staleness, from the first series that has a column `staleness`; None if no series has it."""
     run = usage.run
     for name in run.names():
         table = run.table(name)

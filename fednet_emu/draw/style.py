@@ -72,13 +72,13 @@ _ALONE = threading.RLock()
 
 @contextmanager
 def paper_style() -> Iterator[None]:
-    """Apply our Matplotlib settings inside the `with` block instead of the user's; only one thread may be inside."""
+    """Replace the user's Matplotlib settings with ours inside the `with` block; only one thread may enter at a time."""
     with _ALONE, style.context(["default", _SETTINGS]):
         yield
 
 
 class Entries(NamedTuple):
-    """The content of a legend: handles, labels without line breaks, handle width, legend height, heading."""
+    """The content of a legend: handles, labels without line breaks, handle width, legend height, and heading."""
 
     handles: Sequence[Artist]
     labels: Sequence[str]
@@ -126,7 +126,7 @@ def finish_axes(axes: Axes, *, grid: bool = True) -> None:
 
 
 def line_style(index: int) -> dict[str, Any]:
-    """Return colour, dashes and marker of line `index`; their periods 9, 5 and 8 give 360 different styles."""
+    """Return colour, dashes and marker of line `index`. They repeat after 9, 5 and 8 lines, which gives 360 styles."""
     return {
         "color": LINE_COLOURS[index % len(LINE_COLOURS)],
         "linestyle": _DASHES[index % len(_DASHES)],
@@ -177,7 +177,7 @@ def add_line_legend(figure: Figure, axes: Axes) -> None:
 
 
 def _legend_columns(texts: Sequence[str], handle_em: float, width_in: float) -> int:
-    """Return a number of legend columns that fit the width, with rows as equal in length as possible.
+    """Return the number of legend columns that fit the width and give rows of nearly equal length.
 
     Matplotlib fills columns one after another. Layouts with two entries in the first row and one in the second are
     avoided.
@@ -210,7 +210,7 @@ def fit_scale(axes: Axes, direction: Literal["x", "y"]) -> None:
 
 
 def fit_share_scale(axes: Axes) -> None:
-    """Set a logit scale on the y axis, which spreads values near 1, if a share exceeds 0.97; else a linear scale."""
+    """Set a logit scale on the y axis, which spreads values near 1, if a value exceeds 0.97; else a linear scale."""
     smallest, largest = (float(limit) for limit in axes.dataLim.intervaly)
     if smallest > 0.0 and CLOSE_TO_1 < largest < 1.0:
         axes.set_yscale("logit")
@@ -222,5 +222,5 @@ def fit_share_scale(axes: Axes) -> None:
 
 
 def round_ticks(axis: Axis, most: int = 6) -> None:
-    """Place ticks at round numbers, with at most `most` intervals between ticks."""
+    """Place ticks at round numbers, which divide the axis into at most `most` intervals."""
     axis.set_major_locator(MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]))

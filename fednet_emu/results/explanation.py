@@ -1,4 +1,4 @@
-"""Replay a run with remedies, which change one setting each, and estimate the time that each remedy saves."""
+"""Replay a run with remedies (changes to settings), and estimate the time that each remedy saves."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 DROPPED = 3
 """Number of slowest devices that a remedy excludes."""
 ETHERNET_BPS = 1e9
-"""Port speed in bit/s of the remedy that replaces the radio with Ethernet."""
+"""Port speed in bit/s for the remedy that replaces the radio by Ethernet."""
 SPEEDS = ("flop_per_s", "median_flop_per_s")
 
 
@@ -99,7 +99,7 @@ def remedies(scenario: Scenario, path: Explanation) -> Iterator[Remedy]:
 
 
 def _of_other_users(scenario: Scenario) -> Iterator[Remedy]:
-    """Yield remedies against other users: a band without other users, and a slice with priority over their slices."""
+    """Yield remedies against delays by other users: no other users, or a slice with priority over all other slices."""
     if not scenario.traffic:
         return
     yield Remedy("without other users", {"traffic": [], "network.slices": {}})
@@ -114,7 +114,7 @@ def _of_other_users(scenario: Scenario) -> Iterator[Remedy]:
 
 
 def _of_the_link(scenario: Scenario) -> Iterator[Remedy]:
-    """Yield remedies for the link: ideal channel reports, reused connections, and Ethernet."""
+    """Yield remedies that change the links: ideal channel reports, reused connections, or Ethernet."""
     network, rate = scenario.network, scenario.channel.rate
     if isinstance(rate, NrBlocks) and rate.feedback != "ideal":
         fresh = rate.model_dump(exclude={"feedback", "report_s", "delay_s"})
@@ -138,7 +138,7 @@ def _of_the_link(scenario: Scenario) -> Iterator[Remedy]:
 
 
 def _faster(devices: Devices) -> dict[str, Any]:
-    """Return the settings with which devices compute twice as fast; empty if the speeds are unknown."""
+    """Return the changed settings for devices that compute twice as fast; empty if the speeds are unknown."""
     for name in SPEEDS:
         speed = getattr(devices.speed, name, None)
         if speed is not None:
@@ -199,7 +199,7 @@ class Replay:
 
     @property
     def through(self) -> set[tuple[int, str]]:
-        """Pairs of device and direction in which at least one message arrived."""
+        """Pairs of a device and a direction in which at least one message of the device arrived."""
         came = self.messages[self.messages["lost"] == ""]
         return set(zip(came["device"], came["kind"], strict=True))
 
@@ -215,7 +215,7 @@ BY_CHANCE = ("erased", "away", "left", "end")
 
 
 def shed(before: Replay, after: Replay) -> str:
-    """Describe the devices that a remedy disconnects: their messages arrived in `before`, but are lost in `after`."""
+    """Describe the devices that a remedy disconnects, whose messages arrived in `before`, but not in `after`."""
     gone = before.through - after.through
     lost = after.messages[~after.messages["lost"].isin(["", *BY_CHANCE])]
     lost = lost[[pair in gone for pair in zip(lost["device"], lost["kind"], strict=True)]]
@@ -235,9 +235,9 @@ def replayed(scenario: Scenario, remedy: Remedy, same: Replay) -> Remedy | None:
     """Replay a scenario with a remedy, until as many updates have arrived as in the replay `same` without the remedy.
 
     Returns:
-        The remedy with the time that was needed, or with the reason why this time is unknown: the times of remedies
-        that disconnect devices are not compared. None if the scenario does not accept the settings of the remedy, or if
-        no device replaces excluded devices.
+        The remedy with the time that was needed, or with the reason why this time is unknown, for example because the
+        remedy disconnects devices. None if the scenario does not accept the settings of the remedy, or if no other
+        devices replace the excluded ones.
     """
     rounds = len(same.rounds)
     try:
@@ -252,7 +252,7 @@ def replayed(scenario: Scenario, remedy: Remedy, same: Replay) -> Remedy | None:
             return None
         if not remedy.leaves_out and (lost := shed(same, then)):
             return replace(remedy, problem=lost)
-        if 0 < then.arrived < same.arrived:  # by chance; more rounds make up for the missing updates
+        if 0 < then.arrived < same.arrived:  # fewer updates arrived by chance; more rounds make up for them
             more = math.ceil(MARGIN * rounds * same.arrived / then.arrived) + 1
             then = Replay.of(_outlook(scenario, remedy.settings, more).scenario, remedy.title)
     except FednetError as error:
@@ -261,11 +261,14 @@ def replayed(scenario: Scenario, remedy: Remedy, same: Replay) -> Remedy | None:
 
 
 MARGIN = 1.1
-"""Safety factor for the number of replayed rounds when fewer updates arrive per round."""
+"""If too few updates arrive in a first replay, the second has this factor times the estimated number of rounds."""
 
 
 def weighed(remedy: Remedy, same: Replay, then: Replay, weak: str = "") -> Remedy:
-    """Return the remedy with the time until as many updates have arrived, and the part that takes longer, if any."""
+    """Return the remedy with the time until as many updates have arrived as without it.
+
+    If this time is longer, `problem` names the kind of activity that takes longer.
+    """
     rounds, enough = len(same.rounds), then.rounds["so_far"] >= same.arrived
     if not enough.any():
         few = f"{then.arrived:,} updates arrive in {counted(len(then.rounds), 'round')}, no more"
@@ -282,7 +285,7 @@ def weighed(remedy: Remedy, same: Replay, then: Replay, weak: str = "") -> Remed
 
 
 def weaker(before: Outlook, after: Outlook) -> str:
-    """Describe how many further devices have an initial mean SNR below the requirement of their links."""
+    """Describe how many devices have an initial mean SNR below the minimum for their links, if more than before."""
     for place, way in enumerate(("uplink", "downlink")):
         needed = [Needed.by(its.scenario, getattr(its.scenario.network, way)).sinr for its in (before, after)]
         snrs = [its.links[place].mean_snr for its in (before, after)]
@@ -294,7 +297,7 @@ def weaker(before: Outlook, after: Outlook) -> str:
 
 
 def _outlook(scenario: Scenario, settings: Mapping[str, Any], rounds: int) -> Outlook:
-    """Return the outlook (scenario with estimates) for changed `settings` and a stop after `rounds` rounds.
+    """Return the outlook (scenario with estimates) with the changes `settings`, and with a stop after `rounds` rounds.
 
     Raises:
         ScenarioError: the scenario does not accept the settings.

@@ -1,4 +1,4 @@
-"""The library, and validation of scenarios: check, channels, profiles, scenarios, kinds, schema."""
+"""Content of the library, and validation of scenarios: check, channels, profiles, scenarios, kinds, schema."""
 
 from __future__ import annotations
 
@@ -109,16 +109,17 @@ def channels(names: Sequence[str] | None = None) -> pd.DataFrame:
 
 
 def profiles(names: Sequence[str] | None = None) -> pd.DataFrame:
-    """Return a table of existing devices, radios and base stations, with the evidence for each number.
+    """Return a table of existing devices, radios and base stations, with the quality of the source of each number.
 
     Args:
         names: names of profiles; None for all profiles of the library.
 
     Returns:
-        One row for each profile: name, kind (device, radio or station), title, year, its numbers, and the evidence for
-        each number, such as `flop_per_s_evidence`. The numbers of devices are `flop_per_s`, `overhead_s`, `active_w`,
-        `idle_w`, `transmit_w`, `receive_w`, `most_dbm`, `amplifier_efficiency` and `memory_bytes`; radios and stations
-        have others, such as `circuit_w`. Unknown numbers, and numbers of other kinds, are NaN.
+        One row for each profile: name, kind (device, radio or station), title, year, its numbers, and the quality of
+        the source of each number, such as `flop_per_s_evidence`. The numbers of devices are `flop_per_s`, `overhead_s`,
+        `active_w`, `idle_w`, `transmit_w`, `receive_w`, `most_dbm`, `amplifier_efficiency` and `memory_bytes`; radios
+        and stations have others, such as `circuit_w`. Numbers that are unknown, or that a profile of this kind does not
+        have, are NaN.
 
     Raises:
         ScenarioError: a profile does not exist, or is invalid.
@@ -197,7 +198,7 @@ def _channel_row(name: str, channel: Channel) -> tuple[str, ...]:
 
 
 def rate_curves(wanted: list[str] | None) -> dict[str, RateCurve]:
-    """Return the uplink rates over distance, from 10 m to 2 km, of the environments `wanted`, by default of all."""
+    """Return the uplink rates over distances from 10 m to 2 km, for the environments `wanted`, by default for all."""
     from fednet_emu.draw.figures.rates import RateCurve
 
     found = environments(wanted).items()
@@ -216,7 +217,7 @@ def environments(wanted: Sequence[str] | None) -> dict[str, Channel]:
 
 
 def profile_rows(wanted: list[str] | None) -> list[str]:
-    """Return tables of devices, radios and stations as lines of text, and the legend of the evidence marks.
+    """Return tables of devices, radios and stations as lines of text, and a legend of the source-quality letters.
 
     Args:
         wanted: names of profiles; None for all profiles of the library.

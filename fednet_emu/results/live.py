@@ -1,4 +1,4 @@
-"""Run a scenario live, from Python or from the command line."""
+"""Run a scenario live, with real programs in real time, from Python or from the command line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LivePlan(NamedTuple):
     """A planned live run.
 
     Attributes:
-        name: the name of the scenario, for the records.
+        name: the name of the scenario, as used in records.
         outlook: the scenario, with estimates about its run.
         commands: the commands of the programs; None for the programs of a Flower app.
         folder: the run folder.
@@ -68,7 +68,7 @@ class LivePlan(NamedTuple):
         force: bool = False,
         on_start: Callable[[str], None] = lambda _what: None,
     ) -> Run:
-        """Play the scenario and return the results; `on_start` receives a sentence for each step of the start."""
+        """Run the scenario live and return the results; `on_start` receives a sentence at each step of the start."""
         play_live(self.outlook, self.name, self.folder, self.commands, options, force=force, on_start=on_start)
         return Run.opened(self.folder)
 
@@ -90,7 +90,7 @@ def live(
     data_dir: str | Path | None = None,
     force: bool = False,
 ) -> Run:
-    """Play a scenario with real programs, whose packets pass through the simulated radio in real time (Linux).
+    """Run a scenario with real programs, whose packets pass through the simulated network in real time (only on Linux).
 
     Args:
         scenario: a name of the library, a path, a mapping with the keys of a scenario file, or a `Scenario`.
@@ -104,14 +104,14 @@ def live(
         latency_s: one-way delay in addition to the time on the air, in s; None takes half of `network.transport.rtt_s`,
             or 0.0005 s without a transport.
         queue_byte: capacity of the queue of a link, in bytes.
-        hold_s: time for which a link still counts as on the air after its queue is empty, in s.
+        hold_s: time for which a link still counts as transmitting after its queue has become empty, in s.
         tcp: TCP congestion control; None takes the setting of the host.
         boot_s: maximum wait for the server to listen, or for a Flower app to begin, in s.
         data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
         force: True to replace an existing run in the folder, once the new run has ended.
 
     Raises:
-        ScenarioError: a part of the scenario cannot be played live.
+        ScenarioError: a part of the scenario cannot be run live.
         FednetError: this machine lacks a requirement, or a command is invalid.
         AppFailed: a program has ended with an error.
         DataError: the folder cannot be used.

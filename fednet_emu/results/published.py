@@ -1,8 +1,8 @@
 """Compare published numbers with our own: one row per number, with a tolerance set before the comparison.
 
 `scenarios/papers/published.csv` contains the published numbers, their sources and their tolerances. For each paper, a
-program in the same folder computes our numbers with its function `ours`. Arrays without a licence are read from the
-user's own clone of their repository.
+program in the same folder computes our numbers with its function `ours`. Arrays that have no licence are not copied
+into this package, but read from the user's clone of their repository.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from fednet_emu.errors import FednetError, did_you_mean
 from fednet_emu.files.writing import write_text
 
 PAPERS = ("adaptive-tau", "fedl", "completion-time", "analog-aggregation", "joint-learning")
-"""Papers with a table; the program of a paper is named after the paper, for example `adaptive_tau.py`."""
+"""Papers whose numbers are compared; the program of a paper is named after the paper, for example `adaptive_tau.py`."""
 COLUMNS = ("setting", "published", "source", "ours", "difference", "tolerance", "verdict", "command")
 MET, NOT_MET, NOT_COMPARABLE = "met", "not met", "not comparable"
 _NOISE = 1e-9
 
 
 class Sources(NamedTuple):
-    """Locations of inputs: the user's clone of a repository, and the data folder (None takes FEDNET_DATA)."""
+    """Locations of inputs: the user's clone of a repository, and the data folder (if None, that of FEDNET_DATA)."""
 
     clone: Path | None = None
     data_dir: Path | None = None
@@ -46,7 +46,7 @@ class Sources(NamedTuple):
 
 
 def compared(paper: str, sources: Sources = Sources()) -> pd.DataFrame:  # noqa: B008  # a constant
-    """Return the table of a paper: columns `COLUMNS`, with one row for each published number or claim.
+    """Return the table of a paper, with the columns `COLUMNS` and one row for each published number or claim.
 
     Raises:
         FednetError: the paper is unknown, or an input of the paper's program is missing.
@@ -69,7 +69,7 @@ def folder() -> Path:
 
 
 def program(paper: str) -> ModuleType:
-    """Return the module of a paper's program."""
+    """Import the program of a paper, and return it as a module."""
     path = folder() / f"{paper.replace('-', '_')}.py"
     name = f"fednet_paper_{path.stem}"
     if name not in sys.modules:
@@ -91,12 +91,12 @@ def _row(row: Mapping[Any, str], values: Mapping[str, float]) -> tuple[str, ...]
 
 
 def judged(check: str, published: str, ours: float, tolerance: str) -> tuple[str, str]:
-    """Return the difference as text, and the verdict.
+    """Compare a published number with ours; return their difference as text, and the verdict.
 
     Args:
-        check: the rule. `within` compares our number with the published number by their absolute difference, `relative`
-            by their relative difference. `at most` and `at least` compare our number with `tolerance`. Any other rule
-            compares nothing.
+        check: the rule of comparison. `within` compares our number with the published number by their absolute
+            difference, `relative` by their relative difference. `at most` and `at least` compare our number with
+            `tolerance`. With any other rule, the numbers are not comparable.
         published: the published number, or a description in words.
         ours: our number.
         tolerance: the tolerance, as text.
@@ -107,12 +107,12 @@ def judged(check: str, published: str, ours: float, tolerance: str) -> tuple[str
     if check not in ("within", "relative"):
         return "", NOT_COMPARABLE
     difference = ours - float(published) if check == "within" else ours / float(published) - 1
-    fits = abs(difference) <= float(tolerance)  # nan does not fit
+    fits = abs(difference) <= float(tolerance)  # False for NaN
     return number(difference), MET if fits else NOT_MET
 
 
 def number(value: float) -> str:
-    """Return a number with five significant digits; values below 1e-9 depend on the host and are `below 1e-9`."""
+    """Return a number with five significant digits, or `below 1e-9`, because such small values depend on the host."""
     if math.isnan(value):
         return "none"
     if value and abs(value) < _NOISE:
@@ -136,7 +136,7 @@ def write_compared(paper: str, sources: Sources, out: Path) -> tuple[Path, pd.Da
 
 
 def counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return the number of rows of each paper by verdict."""
+    """Return the number of rows with each verdict, for each paper."""
     rows: list[dict[str, Any]] = [
         {"paper": paper, **{verdict: int((table["verdict"] == verdict).sum()) for verdict in VERDICTS}}
         for paper, table in tables.items()

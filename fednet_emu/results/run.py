@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 PAGE = "report.html"
-"""File name of a page in the folder of its run or study."""
+"""Default file name of a report page, in the folder of its run or study."""
 DATA_FIGURES = ("data", "data-test")
 """Names of the figures that show the data split; these figures need no run."""
 
@@ -84,7 +84,7 @@ class Run(RunRecords):
 
     @property
     def digest(self) -> str:
-        """Checksum of all events of the run; equal scenario and seed give an equal digest on every machine."""
+        """Digest of all events of the run; the same scenario and seed give the same digest on every machine."""
         return str(self.summary["event_digest"])
 
     @property
@@ -126,7 +126,7 @@ class Run(RunRecords):
 
     @property
     def energies(self) -> pd.DataFrame:
-        """One row per device: energy of computing, sending, receiving and idling; the last row is for the stations."""
+        """One row per device: energy of computing, sending, receiving and idling; the last row is for base stations."""
         return self.table("energies")
 
     def series(self, name: str) -> pd.DataFrame:
@@ -211,9 +211,9 @@ class Run(RunRecords):
 
         The trace has one process per cell. Each device has a track, whose downlinks, computations, waits and uplinks
         are grouped into turns. The medium has tracks and counters. Rounds, scores and energy have tracks of the whole
-        run. Flows (arrows) lead from the broadcast of a model to the training with this model and to the average.
-        Devices are in their initial cells. Slices that overlap the window are written in full, and counters include all
-        devices.
+        run. Flows (arrows) lead from the broadcast of a model to the training with this model and to the average. Each
+        device is shown in its initial cell. Slices that overlap the window are written in full, and counters include
+        all devices.
 
         Args:
             path: the file; the usual ending is `.pftrace`.
@@ -245,9 +245,9 @@ class Run(RunRecords):
         """Return the critical paths of the rounds, and the time that remedies would save.
 
         The critical path of a round is the chain of transfers, computations, waits and backhaul messages that
-        determines the end of the round. The parts of the path add up to the duration of the round. A remedy is one
-        change of settings. Its effect is found by replaying the run without training, with the same random numbers,
-        until as many updates have arrived.
+        determines the end of the round. The parts of the path add up to the duration of the round. A remedy is a change
+        to settings. Its effect is found by replaying the run without training, with the same random numbers, until as
+        many updates have arrived as in the run.
 
         Args:
             replay: True to replay the run with remedies, which needs the scenario of the run and some host time.
@@ -302,7 +302,7 @@ class Run(RunRecords):
 
 
 def opened(runs: Sequence[Run | str | Path], labels: Sequence[str] = ()) -> list[RunRecords]:
-    """Return the records of runs, given as objects or folders; `labels`, if any, replace the names of the runs.
+    """Return the records of `runs` (run objects or folders); `labels`, if given, replace the names of the runs.
 
     Raises:
         FednetError: the number of labels differs from the number of runs.

@@ -135,12 +135,12 @@ def sweep(
     track: str | Iterable[str] = (),
     progress: bool | None = None,
 ) -> Study:
-    """Run every setting of a grid with several seeds; equal seeds have equal channels, data and stragglers.
+    """Run every setting of a grid with several seeds; the same seed gives the same channels, data and stragglers.
 
     Args:
         study: a scenario, as for `run`, whose settings the grid varies; or the name or path of a study file.
-        grid: the axes of the grid, of which all combinations are run. An axis is a list for one key, named variants, or
-            lists that vary together.
+        grid: the axes of the grid; all combinations of their levels are run. An axis is a list for one key, named
+            variants, or lists that vary together.
         seeds: the number of seeds, counted from 0, or a list of seeds; by default 5 for a scenario.
         settings: settings of every run; the grid overrides these settings.
         target: the target of the runs, `{"accuracy": 0.9}` or `{"loss": 0.1}`.
@@ -175,7 +175,7 @@ def sweep(
 
 
 def study_of(command: str, study: ScenarioLike, varied: Mapping[str, Any] | None, keys: Mapping[str, Any]) -> StudyFile:
-    """Return the study of a file, or a new study that varies a scenario and has the keys `keys`.
+    """Return the study of a study file, or a new study that varies a scenario; `keys` are the keys of its study file.
 
     Raises:
         ScenarioError: lists every problem of the study, or of its base scenario.
@@ -215,7 +215,7 @@ def swept(
 
 
 def _prepared(track: str | Iterable[str], out: str | Path | None) -> tuple[tuple[str, ...], Path]:
-    """Return the names of trackers and the folder, a temporary one if `out` is None; check that all trackers exist."""
+    """Return the tracker names and the folder, which is temporary if `out` is None; check that all trackers exist."""
     names = (track,) if isinstance(track, str) else tuple(track)
     if not all(isinstance(name, str) for name in names):
         raise FednetError(f"track: a sweep takes names, got {names!r}; give an import path, package.module:Class")
@@ -244,10 +244,10 @@ def search(
 ) -> Search:
     """Search for the settings with which a scenario reaches a target at the lowest cost.
 
-    Optuna's TPE proposes settings, which are tried with two seeds. Settings that exceed a limit even without training
-    are dropped by a timing-only run. A run ends at twice the cost of the best setting so far. The best settings are
-    then compared on further seeds, one by one, and settings that are not the best are dropped. The result does not
-    depend on the number of workers, and an interrupted search is continued.
+    Optuna's TPE proposes settings, which are tried with two seeds. Settings are dropped if a timing-only run shows that
+    they exceed a limit even without training. A run is ended at twice the cost of the best setting so far. The best
+    settings are then run with further seeds, one seed at a time, and settings that prove not to be the best are
+    dropped. The result does not depend on the number of workers, and an interrupted search is continued.
 
     Args:
         study: a study file with the key `search`, by path or name; or a scenario, as for `run`, with a space.
@@ -289,7 +289,7 @@ def searched(
     track: str | Iterable[str] = (),
     progress: bool | None = None,
 ) -> tuple[Search, Sweep]:
-    """Execute a search, and return its opened results with the executed sweep."""
+    """Execute a search, and return its results together with the sweep that was executed."""
     names, folder = _prepared(track, out)
     with sweep_shown(progress) as show:
         ended = run_search(maker, folder, runner, data_dir=data_dir, track=names, on_event=show)

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def data_split(scenario: Scenario, data_dir: Path | str | None = None) -> DataSplit:
-    """Split the data of a scenario in the same way as a run, and count the samples of each device.
+    """Split the data of a scenario in the same way as in a run, and count the samples of each device.
 
-    Labels and targets include the effects of the attack and the transformations of groups.
+    Labels and targets are counted after the attack and the transformations of groups have changed them.
 
     Raises:
         FednetError: the algorithm brings its own data.

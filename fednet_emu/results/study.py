@@ -72,7 +72,7 @@ class Study(StudyRecords):
     Attributes:
         home: the folder that contains the cells.
         failures: the cells that failed in this sweep.
-        is_part: True if the object is a part of the study in `home`.
+        is_part: True if the object contains only a part of the study in `home`.
     """
 
     home: Home
@@ -86,7 +86,7 @@ class Study(StudyRecords):
 
     @classmethod
     def at(cls, home: Home, failures: Sequence[Failure] = ()) -> Self:
-        """Open the study in a folder from which other objects may also read."""
+        """Open the study in a folder; other objects may use the same folder."""
         return cls(**vars(StudyRecords.opened(home.path)), home=home, failures=tuple(failures))
 
     @property
@@ -147,9 +147,10 @@ class Study(StudyRecords):
         loss: float | None = None,
         within: Within = (),
     ) -> Comparison:
-        """Compare two settings by their differences, paired by seed; with six or more seeds, with 95 % intervals.
+        """Compare two settings by the differences between their runs with the same seed.
 
-        Both settings have to be chosen before the runs. To find which of all settings may be the best, see `best`.
+        With six or more seeds, differences have 95 % intervals. Both settings have to be chosen before the runs. To
+        find which of all settings may be the best, see `best`.
 
         Args:
             first: the setting A: `axis=level`, several of these separated by commas, or a mapping from axes to levels.
@@ -174,15 +175,16 @@ class Study(StudyRecords):
     ) -> Ranking:
         """Rank the settings by the cost to reach the target, and name the settings that may be the best.
 
-        Two runs of a seed are compared up to the first end of a run without the target. A run that diverged or exceeded
-        a limit counts with the highest cost of any run. Settings that are not the best are found by permuting costs
-        within seeds, which accounts for the number of settings. Settings without information are not ranked.
+        If one of two runs with the same seed ended without reaching the target, they are compared up to this end. A run
+        that diverged or exceeded a limit counts with the limit of the compared cost, or else with the highest cost of
+        any run. A permutation test, which exchanges costs within seeds, finds the settings that are not the best; it
+        accounts for the number of settings. Settings whose runs do not allow a comparison are not ranked.
 
         Args:
             accuracy: a target accuracy that replaces the study's target.
             loss: a target loss that replaces the study's target; a perplexity p is a loss of ln p.
-            within: upper limits of the costs of a run at the target, for example `{"energy": 4, "bits": 20e6}`. Costs
-                are `time` in seconds, `bits` on all links, `energy` of all devices and base stations in joules,
+            within: upper limits of the costs to reach the target, for example `{"energy": 4, "bits": 20e6}`. Costs are
+                `time` in seconds, `bits` on all links, `energy` of all devices and base stations in joules,
                 `device-energy` (`energy` divided by the number of devices), and `rounds`.
             minimise: the cost by which settings are ranked, one of the costs of `within`.
             where: the levels of some axes, as for `compare`; only settings with these levels are ranked.
@@ -197,10 +199,10 @@ class Study(StudyRecords):
     def front(self, one: str = "time", other: str = "accuracy") -> pd.DataFrame:
         """Return the Pareto front of two quantities: points that no other point dominates.
 
-        If one quantity is the accuracy, points are rounds that every seed has evaluated. A model with less than a tenth
-        of the best accuracy gain over an untrained model is then on no front. With two costs, points are settings with
-        their costs to reach the target, or with the costs of whole runs if there is no target. Each data set has its
-        own front. The figure `pareto` and the page of the study show the same points.
+        If one quantity is the accuracy, points are rounds that every seed has evaluated. A model whose accuracy gain
+        over an untrained model is less than a tenth of the largest gain is then on no front. With two costs, points are
+        settings with their costs to reach the target, or with the costs of whole runs if there is no target. Each data
+        set has its own front. The figure `pareto` and the page of the study show the same points.
 
         Args:
             one: `time`, `bits`, `energy` or `accuracy`.
@@ -324,7 +326,7 @@ class Search(SearchRecords):
 
     @property
     def study(self) -> Study:
-        """The finalists as a study with the axis `setting`."""
+        """The finalists, as a study whose only axis is `setting`."""
         return Study.at(self.home)
 
     def plot(self) -> Figure:

@@ -16,11 +16,11 @@ class PlainConsole(Console):
         super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print objects like `Console`, but make control characters in texts visible."""
+        """Print objects as `Console` does, but make control characters in texts visible."""
         super().print(*map(_shown, objects), **options)
 
     def out(self, *objects: Any, **options: Any) -> None:
-        """Write objects like `Console`, but make control characters in texts visible."""
+        """Write objects as `Console` does, but make control characters in texts visible."""
         super().out(*map(_shown, objects), **options)
 
 

@@ -31,15 +31,15 @@ class Bar(NamedTuple):
     """A display of progress."""
 
     every_s: float
-    """Shortest useful time between two updates, in seconds of host time."""
+    """Minimum time between two updates, in seconds of host time."""
     show: Callable[[str, float, Table | None], None]
-    """Function that shows a line of text and the completed share (0 to 1), or only the table if the display supports
-    tables."""
+    """Function that shows a line of text and the completed share (0 to 1); a display that supports tables shows only
+    the table."""
 
 
 @contextmanager
 def bar(progress: bool | None, *, as_table: bool = False) -> Iterator[Bar | None]:
-    """Provide a display inside the `with` block: in a terminal, in a notebook, or as text; removed at the end.
+    """Provide a display inside the `with` block, in a terminal, in a notebook, or as text; afterwards, it is removed.
 
     Args:
         progress: True to show progress, False to hide it; None shows progress only in a terminal or a notebook.
@@ -75,7 +75,10 @@ def bar(progress: bool | None, *, as_table: bool = False) -> Iterator[Bar | None
 
 @contextmanager
 def _now_and_then(progress: bool | None) -> Iterator[Callable[[Callable[[], tuple[str, float]]], None] | None]:
-    """Provide a display of text and completed share, both computed when an update is due; None without a display."""
+    """Provide a function that updates a display if an update is due; None if nothing is displayed.
+
+    The argument of the function is a function that returns the text and the completed share.
+    """
     shown_s = time.monotonic()
     with bar(progress) as display:
 
@@ -91,13 +94,13 @@ def _now_and_then(progress: bool | None) -> Iterator[Callable[[Callable[[], tupl
 
 @contextmanager
 def run_shown(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federation], None] | None]:
-    """Provide an observer that shows the progress of a run at the end of each round; None without a display.
+    """Provide an observer that shows the progress of a run at the end of each round; None if nothing is displayed.
 
     Args:
         stop: the conditions that end the run.
         progress: True to show progress, False to hide it; see `bar`.
     """
-    begun: list[tuple[float, float]] = []  # host time and share at the first display, after data were read
+    begun: list[tuple[float, float]] = []  # host time and completed share at the first update, after data were read
 
     def state(fed: Federation) -> tuple[str, float]:
         text, part = _run_state(fed, stop)
@@ -115,7 +118,7 @@ def run_shown(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federatio
 
 
 def _run_state(fed: Federation, stop: Stop) -> tuple[str, float]:
-    """Return round, simulated time, bits and accuracy as text, and the largest completed share of a limit."""
+    """Return round, simulated time, bits and accuracy as text, and the completed share of the limit that is nearest."""
     accuracy = "" if fed.accuracy is None else f"  accuracy {fed.accuracy:.3f}"
     sent_bit, now_s = sum(fed.ledger.sent_bit), fed.clock.now_s
     limits = (
@@ -132,7 +135,10 @@ def _run_state(fed: Federation, stop: Stop) -> tuple[str, float]:
 
 @contextmanager
 def trace_shown(end_ns: float, progress: bool | None) -> Iterator[Callable[[int, int], None] | None]:
-    """Provide a display of the progress of a trace, called with time in ns and slice count; None without a display."""
+    """Provide a function that shows the progress of a trace; None if nothing is displayed.
+
+    The arguments of the function are the processed simulated time in ns and the number of slices.
+    """
     with _now_and_then(progress) as show:
 
         def state(now_ns: int, slices: int) -> tuple[str, float]:
@@ -144,7 +150,7 @@ def trace_shown(end_ns: float, progress: bool | None) -> Iterator[Callable[[int,
 # ---- sweeps ----------------------------------------------------------------------------------------------------------
 
 MOST_NAMED = 8
-"""Maximum number of running runs, and of failed runs, that the table lists."""
+"""Maximum number of running runs, and maximum number of failed runs, that the table lists."""
 
 
 @contextmanager

@@ -18,13 +18,13 @@ from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo, Tracker
 
 FOLDER, DATABASE = "mlruns", "mlflow.db"
 ID = "fednet_emu.id"
-"""The MLflow tag that identifies a resumed run."""
+"""The MLflow tag that contains the id of a run, by which a resumed run finds its MLflow run."""
 STATUSES = {"done": "FINISHED", "interrupted": "KILLED"}
 """The MLflow status of each run status; FAILED for any other run status."""
 PARAMETERS_AT_ONCE, METRICS_AT_ONCE, PARAMETER_LENGTH = 100, 1000, 6000
 """Limits of one request to the MLflow server: number of parameters, number of metrics, length of a parameter."""
 EVERY_S = 1.0
-"""Host time in seconds after which collected metrics are sent."""
+"""If this host time in seconds has passed since the last request, a log call sends all collected metrics."""
 
 
 @final
@@ -32,11 +32,11 @@ class MLflow(Tracker):
     """Logs a run to MLflow: settings as parameters, metrics with the round as step, files as artifacts.
 
     The experiment has the name of the study or scenario. The timestamp of a metric is the simulated time. A resumed run
-    continues in its MLflow run; points that were sent before are not sent again.
+    continues in its MLflow run; values that were already sent are not sent again.
     """
 
     def __init__(self) -> None:
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before MLflow is imported, or it is too late
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # must be set before MLflow is imported
         self._entities: Any = importlib.import_module("mlflow.entities")
         self._tracking: Any = importlib.import_module("mlflow.tracking")
         for database in ("sqlalchemy", "alembic"):

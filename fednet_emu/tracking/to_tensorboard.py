@@ -23,10 +23,11 @@ SHOWN = ("scenario.yaml", "summary.json")
 
 @final
 class TensorBoard(Tracker):
-    """Writes metrics as scalars over rounds, with simulated time as wall time; settings as hyperparameters; and texts.
+    """Writes metrics as scalars over rounds, settings as hyperparameters, and files as text.
 
-    The files are in the folder `tensorboard/ID` of the run folder. TensorBoard cannot remove points, so all points of a
-    resumed run are written again. The files of a replaced run stay until the new run has finished.
+    The wall time of a metric is the simulated time. The files are in the folder `tensorboard/ID` of the run folder.
+    TensorBoard cannot remove points, so all points of a resumed run are written again. The files of a replaced run stay
+    until the new run has finished.
     """
 
     def __init__(self) -> None:

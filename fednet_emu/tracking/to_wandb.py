@@ -21,14 +21,15 @@ PROJECT = "fednet_emu"
 class WeightsAndBiases(Tracker):
     """Logs a run to W&B: settings as the configuration, metrics over rounds, and the files of the run folder.
 
-    The files of W&B are in `wandb/` of the run folder or of the study's folder. The project is WANDB_PROJECT or
-    `fednet_emu`, and the group has the name of the study or scenario. The step of W&B counts log calls, because several
-    calls can belong to one round; the axis of all charts is the metric `round`. The offline files of a resumed run are
-    written again, unless they have been uploaded. Repeated uploads have the same steps, which W&B stores once.
+    The files of W&B are in `wandb/` of the run folder or of the study's folder. The project has the name in the
+    environment variable WANDB_PROJECT, by default `fednet_emu`. The group has the name of the study or scenario. The
+    step of W&B counts log calls, because several calls can belong to one round; the axis of all charts is the metric
+    `round`. The offline files of a resumed run are written again, unless they have been uploaded. A repeated upload has
+    the same steps, and W&B stores each step only once.
     """
 
     def __init__(self) -> None:
-        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # before wandb is imported, or it is too late
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # must be set before wandb is imported
         self._wandb: Any = importlib.import_module("wandb")
         self._run: Any = None
         self._moments = 0

@@ -108,7 +108,7 @@ HOMES = {
 }
 """The module and class of each tracker, by name; the package extra that a tracker needs has the same name."""
 SLOT = "tracker"
-"""The prefix of entry points of trackers, `tracker.<name>`; see `fednet_emu.component.plugins`."""
+"""Prefix of the names of entry points for trackers, `tracker.<name>`; see `fednet_emu.component.plugins`."""
 
 
 def trackers_of(chosen: str | Tracker | Iterable[str | Tracker]) -> list[Tracker]:

@@ -23,11 +23,11 @@ from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo, Scalar, Tracker
 AXES = ("round", "step", "simulated_s")
 """Columns of a series that are axes, not metrics; the first two contain the number of the round."""
 SINGLED_OUT = ("device", "i", "j")
-"""Columns that mark series about single devices; such series are tables, and their rows are not logged as metrics."""
+"""A series with one of these columns describes single devices; its rows are not logged as metrics."""
 
 
 class Listener:
-    """Listens to a ledger, and logs simultaneous metrics together with costs, at the latest at the end of a round."""
+    """Listens to a ledger, and logs metrics that were recorded at the same time in one call, with the costs so far."""
 
     def __init__(self, ledger: Ledger, clock: Clock, tell: Callable[[Mapping[str, float], Costs], None]) -> None:
         self._ledger, self._clock, self._tell = ledger, clock, tell
@@ -82,7 +82,7 @@ def metrics_of(table: str, row: Mapping[str, Any]) -> Iterator[tuple[str, float]
 LOG = logging.getLogger("fednet_emu")
 
 NOTE = "tracking.json"
-"""File in the run folder that stores the id of the run in trackers."""
+"""File in the run folder that stores the id by which trackers identify the run."""
 
 
 class Tracking:
@@ -105,7 +105,7 @@ class Tracking:
     def start(
         self, ledger: Ledger, clock: Clock, settings: Callable[[], Mapping[str, Any]], summary: Mapping[str, Any]
     ) -> None:
-        """Start all trackers, and log the records of the ledger, which is still empty.
+        """Start all trackers, and begin to log the records of the ledger, which must still be empty.
 
         `settings` returns the settings of the scenario as a mapping. `summary` is filled in at the end of the run.
 
@@ -180,7 +180,7 @@ def files_of(folder: RunFolder | None) -> tuple[Path, ...]:
 
 
 def _identity(folder: RunFolder | None) -> tuple[str, bool]:
-    """Return the id of the run, which the run folder stores, and True if an earlier attempt had the same id."""
+    """Return the id of the run, which is stored in the run folder, and True if an earlier attempt had this id."""
     known = None
     if folder is not None:
         try:

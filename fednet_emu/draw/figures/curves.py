@@ -28,7 +28,7 @@ SHARES = ("accuracy", "worst_accuracy", "attack_success")
 ROUND_COLUMNS = ("started_s", "ended_s")
 
 Labelled = Sequence[tuple[str, pd.DataFrame]]
-"""One table of each run, with the label of the run; the position of the run determines its line style."""
+"""Pairs of a run's label and one table of the run. The position of a run in the sequence determines its line style."""
 
 
 def progress_figures(evaluations: Labelled, target: float | None = None) -> dict[str, Figure]:
@@ -39,7 +39,7 @@ def progress_figures(evaluations: Labelled, target: float | None = None) -> dict
         target: an accuracy, marked by a horizontal line.
 
     Returns:
-        The figures by name, without figures of costs that are zero in all runs; empty without evaluations.
+        The figures by name. A cost that is zero in all runs has no figure; without evaluations, there are no figures.
     """
     evaluated = [rows for _, rows in evaluations if len(rows)]
     measure = "accuracy" if all(np.isfinite(rows["accuracy"]).any() for rows in evaluated) else "loss"
@@ -74,7 +74,7 @@ def latency_figure(rounds: Labelled) -> Figure | None:
 
 
 def progress_figure(curves: Labelled, measure: str, cost: Cost, title: str = "", target: float | None = None) -> Figure:
-    """Plot a measure against a cost, one line per run; lines have markers if there are several.
+    """Plot a measure against a cost, one line per run; if there are several lines, they have markers.
 
     Args:
         curves: the evaluations of each run.

@@ -28,7 +28,7 @@ from fednet_emu.draw.style import (
 )
 
 MOST_BUBBLES = 40
-"""Maximum number of devices that have one column or bar each; if there are more, similar devices are adjacent."""
+"""Maximum number of devices that are plotted individually, with one column or bar each."""
 MOST_LABELS_NAMED = 12
 BARS_IN, MAP_IN = 0.75, 1.75
 """Height of the bar chart of sample counts, and minimum height of the plot of labels or targets below it, in inches."""
@@ -45,9 +45,9 @@ def split_figures(split: DataSplit) -> dict[str, Figure]:
     """Plot the distribution of samples: `data` for training samples, and `data-test` if devices have test samples.
 
     The upper plot shows the number of samples per device. The lower plot shows labels or targets. For up to 40 devices,
-    the area of a bubble is the number of samples of a label; for more devices, a shade is the share of a label. Targets
-    are shown as median and as 50 % and 90 % ranges. With more than 40 devices, devices with similar training samples
-    are adjacent in both figures.
+    the area of a bubble is proportional to the number of samples of a label; for more devices, the shade of a field
+    shows the share of a label. Regression targets are shown as their median, with their 50 % and 90 % ranges. With more
+    than 40 devices, devices with similar training samples are adjacent in both figures.
     """
     order = split.train.order() if len(split.train.sizes) > MOST_BUBBLES else np.arange(len(split.train.sizes))
     drawn: dict[str, Figure] = {"data": _figure(split.train, order, "train")}
@@ -81,7 +81,7 @@ def _figure(part: Part, order: IntArray, which: str) -> PaperFigure:
 
 
 def _sizes(axes: Axes, part: Part, order: IntArray) -> None:
-    """Plot the number of samples per device: as bars, or as one area if bars would be too thin."""
+    """Plot the number of samples per device: as bars, or as one filled area if bars would be too thin."""
     places, sizes = np.arange(len(order)), part.sizes[order]
     if len(order) <= MOST_BUBBLES:
         axes.bar(places, sizes, width=0.8, color=BLUE)

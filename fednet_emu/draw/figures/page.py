@@ -19,8 +19,8 @@ TITLE_PT = 8.0
 DIGITS, LATEX_DIGITS = 6, 3
 """Significant digits of numbers in CSV tables and in LaTeX tables."""
 LOPSIDED = 0.1
-"""Maximum distance between a mean and the middle of its interval for the form `mean ± half width`, as a share of the
-width of the interval."""
+"""An interval is written as `mean ± half width` if the distance between the mean and the middle of the interval is at
+most this share of the interval's width."""
 
 
 def fit_to_page(figure: Figure, size: str | None = None, title: str | None = None) -> None:
@@ -91,7 +91,7 @@ def latex_text(numbers: pd.DataFrame) -> str:
 
 
 def _row(cells: Iterable[str]) -> str:
-    r"""Return a table row whose first cell cannot be read as an option of the preceding `\\` or rule."""
+    r"""Return a row of a LaTeX table; a leading `[` or `*`, which LaTeX would read as an option, is put in braces."""
     return re.sub(r"^[\[*]", r"{\g<0>}", " & ".join(cells)) + r" \\"
 
 
@@ -106,7 +106,7 @@ def _digits(value: float) -> str:
 
 
 def _with_intervals(numbers: pd.DataFrame) -> pd.DataFrame:
-    """Merge each mean and its interval into one column; the column of the mean precedes the column of the lower end."""
+    """Merge each mean and its interval into one column; the mean's column precedes that of the lower limit."""
     names, table = list(map(str, numbers.columns)), numbers.copy()
     for place, low in enumerate(names):
         high = re.sub(r"low(?=$| \()", "high", low)

@@ -46,8 +46,8 @@ class RateCurve:
 def rate_figure(curves: Mapping[str, RateCurve]) -> Figure:
     """Plot the median rate of each environment over distance; a single environment also has a 10 % to 90 % band.
 
-    More than four environments are split into panels of at most four lines, in descending order of the range in which
-    the median rate is at least 1 Mbit/s. All panels have the same axes; each has its own legend.
+    More than four environments are split into panels of at most four lines, sorted by the distance up to which the
+    median rate is at least 1 Mbit/s, longest first. All panels have the same axes; each has its own legend.
     """
     with paper_style():
         if len(curves) <= MANY:

@@ -42,7 +42,7 @@ from fednet_emu.files.writing import csv_text, write_text
 
 RESOLUTION_DPI = 300
 UNDATED = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
-"""File metadata to omit in each format, so that equal figures give equal files."""
+"""File metadata to omit in each format, so that the same figure always gives the same file."""
 FORMATS = (*UNDATED, "pgf")
 TEX = ("lualatex", "xelatex", "pdflatex")
 """LaTeX programs that measure the text of PGF files; the first installed one is used."""
@@ -128,7 +128,7 @@ def save(
     csv: bool = False,
     latex: bool = False,
 ) -> list[Path]:
-    """Write each figure as `<name>.<format>`; files are written atomically, and equal figures give equal files.
+    """Write each figure atomically as `<name>.<format>`; the same figure always gives the same file.
 
     Args:
         figures: figures by name, as `figures()` returns them.
@@ -163,7 +163,7 @@ def save(
 
 
 def _settings(formats: Sequence[str]) -> dict[str, Any]:
-    """Check the picture formats, and return the Matplotlib settings that these formats need."""
+    """Check the image formats, and return the Matplotlib settings that these formats need."""
     for picture in formats:
         if picture not in FORMATS:
             raise FednetError(f"formats: no such picture format, got {picture!r}; choose from {', '.join(FORMATS)}")
@@ -226,13 +226,13 @@ def _panel(label: str, run: RunRecords, its: _Recorded, shown: Window, end_s: fl
 
 
 def _target(runs: Sequence[RunRecords]) -> float | None:
-    """Return the target accuracy if it is equal in all runs with a target accuracy; otherwise None."""
+    """Return the target accuracy of the runs; None if no run has a target accuracy, or if runs have different ones."""
     ends = {float(stop["accuracy"]) for run in runs if (stop := run.settings.get("stop") or {}).get("accuracy")}
     return ends.pop() if len(ends) == 1 else None
 
 
 def _save_one(figure: Figure, path: Path, picture: str) -> list[Path]:
-    """Write a figure, and the images inside a PGF figure as separate files; return all written files."""
+    """Write a figure to a file, and the images inside a PGF figure to separate files; return all written files."""
     with TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as unfinished:
         target = Path(unfinished, path.name)
         if picture == "pgf":

@@ -28,10 +28,10 @@ from fednet_emu.draw.style import SMALL_PT, add_legend, line_style, new_figure
 
 BAR_IN, PANEL_IN, FRAME_IN = 0.16, 0.28, 0.45
 ROOM, FAILED_ROOM = 1.1, 1.5
-"""Length of the cost axis relative to the longest bar: without failed runs, and with texts and crosses for failed runs.
-"""
+"""Length of the cost axis relative to the longest bar: if no run failed, and if some runs failed."""
 MOST_CROSSES, CROSS_SHARE = 5, 0.028
-"""Maximum number of failed runs with a cross each; distance of crosses relative to the width of the axes."""
+"""Maximum number of failed runs that are plotted as individual crosses; spacing between crosses, relative to the width
+of the axes."""
 
 
 def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
@@ -44,10 +44,10 @@ def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
     Args:
         view: the study.
         cost: the cost.
-        layout: the settings of bars and panels.
+        layout: the settings that bars and panels represent.
 
     Returns:
-        None if the study has no target, or no run reached the target.
+        The figure, or None if the study has no target, or no run reached the target.
     """
     known = view.cells[cost.to_target].dropna()
     if not len(known):

@@ -35,14 +35,15 @@ from fednet_emu.draw.style import (
 from fednet_emu.errors import FednetError, did_you_mean
 
 POINTS, MARKERS, SETTLED = 200, 5, 6
-"""Number of points of a line; number of its markers; n, where the first 1/n of a line counts as its start."""
+"""Number of points of a line; number of markers of a line; n, where the first 1/n of a line's points count as its
+start."""
 COINCIDE, APART = 0.01, (0.09, 0.13)
-"""Largest distance between coinciding lines, relative to the vertical axis; smallest horizontal and vertical distance
-between numbers on lines, relative to the axes."""
+"""Maximum distance between lines that count as coinciding, relative to the length of the vertical axis; minimum
+horizontal and vertical distance between numbers on lines, relative to the lengths of the axes."""
 CARRIED: dict[str, Any] = {"linewidth": 0.6, "alpha": 0.8, "marker": "none"}
-"""Style of a setting's line after the first of its runs has ended."""
+"""Style of a setting's line beyond the cost at which the first of its runs has ended."""
 FALL: dict[str, Any] = {"linestyle": "", "marker": "|", "markersize": 3.5, "markeredgewidth": 0.7}
-"""Style of the tick at which a run of a setting's line ends."""
+"""Style of the tick that marks the end of a run on the line of its setting."""
 COLUMNS, PANEL_IN, LONE_PANEL_IN = 3, 1.45, 2.2
 TITLE_LENGTH = 22
 BAND_INK = 0.72
@@ -65,11 +66,12 @@ class Layout:
 
     @staticmethod
     def of(view: StudyRecords, panel_axes: Sequence[str] | None, rename: Mapping[str, str] | None = None) -> Layout:
-        """Arrange a study: one panel for each level of the panel axes, one line for each combination of other levels.
+        """Arrange a study: one panel for each level of the panel axes, and lines for the other axes.
 
         Args:
             view: the study.
-            panel_axes: at most two axes; None takes the second and third axis of the study.
+            panel_axes: at most two axes; None takes the second and third axis of the study. Each panel has one line for
+                each combination of levels of the other axes.
             rename: display names of axes, levels and metrics; see `Names`.
 
         Raises:
@@ -97,18 +99,18 @@ def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) 
 
     Runs with different seeds are evaluated at different costs. Each run is therefore a step function that keeps its
     last value until the next evaluation, and after its end. All lines continue to the end of the longest run. A line
-    becomes thin where its first run ends, and the number of remaining runs is written beside the line. The vertical
-    axis shows possible values only, and its range ignores the first part of each line. The legend mentions clipped
-    bands. A note marks panels whose lines coincide.
+    becomes thin where the first of its runs ends, and the number of remaining runs is written beside the line. The
+    vertical axis shows possible values only, and its range ignores the first part of each line. The legend mentions
+    clipped bands. A note marks panels whose lines coincide.
 
     Args:
         view: the study.
         metric: a key of `METRICS`.
         against: a key of `RECORDED`.
-        layout: the settings of lines and panels.
+        layout: the settings that lines and panels represent.
 
     Returns:
-        None if no run has this metric, or the cost is zero.
+        The figure, or None if no run has this metric, or if the cost is zero in all runs.
     """
     cost, known = RECORDED[against], view.evaluations[np.isfinite(view.evaluations[metric])]
     spent = cost.of(known)
@@ -150,7 +152,7 @@ def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) 
 
 
 def _add_legend(figure: Figure, layout: Layout, bands: Sequence[Band], target: float | None) -> None:
-    """Add a legend for the lines, bands, thin line ends, run counts and target that the figure contains."""
+    """Add a legend for the lines, bands, thin parts of lines, run counts and target that the figure contains."""
     entries: list[tuple[Artist, str]] = []
     heading = ""
     if len(layout.lines) > 1:
@@ -206,7 +208,7 @@ def _draw(axes: Axes, bands: Mapping[int, Band], panel: str, lines: int) -> None
 
 
 def _falls(its: Band) -> list[int]:
-    """Return the points at which the number of remaining runs has decreased, but not to zero."""
+    """Return the indices of the points at which the number of remaining runs has decreased, but not to zero."""
     return [int(place) + 1 for place in np.flatnonzero(np.diff(its.runs) < 0) if its.runs[place + 1] > 0]
 
 
@@ -258,7 +260,7 @@ def _finish_panels(drawn: Sequence[Drawn], target: float | None) -> None:
 
 
 def _apart(bands: Sequence[Band]) -> float:
-    """Return the largest distance between the means of these lines, over the costs that all lines cover."""
+    """Return the largest distance between the mean curves of `bands`, over the costs that all bands cover."""
     start, end = max(its.spent[0] for its in bands), min(its.spent[-1] for its in bands)
     grid = np.linspace(start, end, POINTS)
     means = np.stack([np.interp(grid, its.spent, its.mean) for its in bands])

@@ -22,8 +22,8 @@ from fednet_emu.draw.figures.study_curves import fitted
 from fednet_emu.draw.style import SMALL_PT, add_legend, finish_axes, line_style, new_figure, round_ticks
 
 HEIGHT_IN, LONE_HEIGHT_IN, FINE = 1.75, 2.2, 200
-"""Heights in inches of a row of panels and of a single panel; number of steps up to the maximum on which points
-coincide."""
+"""Heights in inches of a row of panels and of a single panel. The third number divides each axis, from zero to the
+maximum, into steps; points at the same step count as coinciding."""
 DOMINATED: dict[str, Any] = {"color": "0.8", "marker": "o", "markersize": 1.5, "linestyle": "", "markeredgewidth": 0.0}
 
 
@@ -31,11 +31,11 @@ def pareto_figure(view: StudyRecords, names: Names | None = None) -> Figure | No
     """Plot accuracy against time, bits and energy for all evaluated rounds, and mark the Pareto front of each panel.
 
     A point is on the Pareto front if no other point has at least the same accuracy at a lower cost. Each data set has
-    its own row of panels. Points that have not learnt, and settings with diverged runs, are on no front; see
-    `points_of`.
+    its own row of panels. Points at which the model has hardly learnt, and settings with diverged runs, are on no
+    front; see `points_of`.
 
     Returns:
-        None if no accuracy was measured.
+        The figure, or None if no accuracy was measured.
     """
     settings, names = settings_of(view), names or Names.of(view.axes)
     points = points_of(view, settings)
@@ -73,13 +73,13 @@ def pareto_figure(view: StudyRecords, names: Names | None = None) -> Figure | No
 
 
 def cost_front_figure(view: StudyRecords, names: Names | None = None) -> Figure | None:
-    """Plot the energy against the time to reach the target of each setting, and the Pareto front as a line.
+    """Plot energy against time to reach the target, one point per setting, and the Pareto front as a line.
 
     Each point is the mean over seeds of a setting whose runs all reached the target; without a target, costs are those
     of whole runs. Each data set has its own front.
 
     Returns:
-        None if fewer than two settings have a point.
+        The figure, or None if fewer than two settings have a point.
     """
     settings, names = settings_of(view), names or Names.of(view.axes)
     points = ends_of(view, settings)
@@ -111,7 +111,7 @@ def cost_front_figure(view: StudyRecords, names: Names | None = None) -> Figure 
 
 
 def _mark(axes: Axes, spots: Array, members: pd.Series[int]) -> None:
-    """Plot points [points, 2] in the styles of their settings; a point on top of others is a larger ring."""
+    """Plot points [points, 2] in the styles of their settings; a point that coincides with others is a larger ring."""
     largest = np.maximum(np.abs(spots).max(axis=0, initial=0.0), 1e-300)
     taken: Counter[tuple[float, ...]] = Counter()
     for spot, setting in zip(spots, members, strict=True):

@@ -1,6 +1,6 @@
 """Figures of studies with a row per setting: final scores, differences from the first setting, and the ranking.
 
-Points are runs. Larger markers are means, with 95 % intervals; an interval that exceeds the axis ends in an arrow.
+Each point is a run. Larger markers are means, with 95 % intervals; an interval that exceeds the axis ends in an arrow.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ OF_DEVICES = {
     "std_accuracy": "Spread over\ndevices",
     "attack_success": "Success of the\nattack",
 }
-"""Scores over devices in the table of cells, each with the label of its axis."""
+"""Columns of the table of cells that summarise scores over devices, each with the label of its axis."""
 
 
 def final_figure(view: StudyRecords, names: Names) -> Figure | None:
-    """Plot final scores over the devices of every run: accuracy of the worst device, spread, success of an attack.
+    """Plot final scores of every run: accuracy of the worst device, spread over devices, success rate of an attack.
 
     An interval beyond the possible values, 0 to 1, is clipped there and ends in an arrow head.
 
     Returns:
-        None if no devices were evaluated individually.
+        The figure, or None if no devices were evaluated individually.
     """
     measured = [name for name in OF_DEVICES if np.isfinite(view.cells.get(name, np.nan)).any()]
     if not measured:
@@ -90,8 +90,8 @@ def final_figure(view: StudyRecords, names: Names) -> Figure | None:
 def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure | None:
     """Plot the difference of each setting from the first setting at the end of the runs, paired by seed.
 
-    Points are seeds; zero is no difference. Unlike in curves with bands, common effects of a seed, such as channels and
-    data, cancel. Intervals are computed as in `compare`; with fewer than six seeds there is no interval.
+    Each point is the difference for one seed. Unlike in curves with bands, common effects of a seed, such as channels
+    and data, cancel. Intervals are computed as in `compare`; with fewer than six seeds there is no interval.
 
     Args:
         view: the study.
@@ -99,7 +99,7 @@ def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure
         layout: the settings of rows and panels; the first row is the reference.
 
     Returns:
-        None without other settings, pairs of runs, or differences.
+        The figure, or None if there is no other setting, no pair of runs, or no difference.
     """
     panels, (base, *lines) = [panel for row in layout.panels for panel in row], layout.lines
     found = [[_differences(view.cells, metric, panel, base, line) for line in lines] for panel in panels]
@@ -205,7 +205,7 @@ def draw_runs(
 
 
 def fanned(values: Array) -> Array:
-    """Return vertical offsets [runs] that place runs with nearly equal `values` above each other in their row."""
+    """Return vertical offsets [runs] that separate the points of runs with nearly equal `values`."""
     groups = pd.Series(np.rint(FINE * values / max(float(np.abs(values).max(initial=0.0)), 1e-300)))
     by_group = groups.groupby(groups)
     middle = (by_group.transform("size") - 1) / 2
@@ -214,10 +214,10 @@ def fanned(values: Array) -> Array:
 
 
 def draw_interval(axes: Axes, interval: Interval, row: float, least: float = -math.inf, most: float = math.inf) -> bool:
-    """Plot an interval as a horizontal line with caps, or with an arrow head where it exceeds the possible values.
+    """Plot an interval as a horizontal line with caps; an end beyond the possible values becomes an arrow head.
 
     Returns:
-        True if an end was clipped. An interval without limits is not plotted.
+        True if an end was clipped. An interval whose limits are NaN is not plotted.
     """
     if not math.isfinite(interval.low):
         return False
@@ -230,7 +230,7 @@ def draw_interval(axes: Axes, interval: Interval, row: float, least: float = -ma
 
 
 def entry(label: str, look: Mapping[str, Any], colour: str = "0.4") -> Line2D:
-    """Return the legend entry of a style; `colour` is used if the style has no colour."""
+    """Return the legend entry for the style `look`; `colour` is used if the style has no colour."""
     return Line2D([], [], **{"color": colour, **look}, label=label)
 
 
@@ -253,7 +253,7 @@ def write_beside(axes: Axes, text: str, place: tuple[float, float], **options: A
 def finish_rows(
     axes: Axes, lines: Sequence[Levels], names: Names, panel: Levels | None = None, *, grid: bool = True
 ) -> None:
-    """Label the rows of a chart with settings, and title the chart with its panel if there are several panels."""
+    """Label the rows of a chart with settings; if there are several panels, the chart also gets the panel's title."""
     name_rows(axes, lines, names)
     if panel:
         axes.set_title(names.text(panel), loc="left", pad=2.0)
@@ -263,7 +263,7 @@ def finish_rows(
 
 
 def name_rows(axes: Axes, lines: Sequence[Levels], names: Names) -> None:
-    """Label the rows of a chart with settings; a single axis of numbers is named once, beside all rows."""
+    """Label the rows of a chart with settings; if the only axis is numeric, its name appears once, beside all rows."""
     alone = {name for levels in lines for name in levels}
     numbers = all(is_bare_number(level) for levels in lines for level in levels.values())
     if len(alone) == 1 and numbers and len(lines) > 1:

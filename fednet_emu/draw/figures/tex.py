@@ -23,7 +23,7 @@ _SPECIAL = {c: rf"\{c}" for c in "&%$#_{}"} | {
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "-": "-{}",
 }  # fmt: skip
 _MATH = re.compile(r"(?:[\w .,+*/=()^{}-]|\\(?:mathdefault|times)(?![a-zA-Z]))*", re.ASCII)
-"""Formulas in labels and in Matplotlib's tick labels; any other text between dollar signs is escaped as plain text."""
+"""Pattern of the formulas in labels and in Matplotlib's tick labels. Any other text between dollar signs is escaped."""
 _HEAD = r"""%% Include this picture with \input; the preamble needs \usepackage{pgf}, and often \usepackage{lmodern}.
 \begingroup%%
 \makeatletter%%
@@ -45,7 +45,7 @@ def escaped(text: str) -> str:
 
 
 def label_text(text: str, *, formulas: bool) -> str:
-    """Return a label as TeX source; if `formulas`, known formulas between dollar signs remain formulas."""
+    """Return a label as TeX source; if `formulas` is True, formulas that match `_MATH` are not escaped."""
     parts = re.split(r"(?<!\\)\$", text) if formulas else [text]
     if not all(map(_MATH.fullmatch, parts[1::2])):
         parts = [text]
@@ -72,7 +72,7 @@ def measured(name: str) -> Iterator[None]:
 
 
 class FigureCanvas(FigureCanvasPgf):
-    """Matplotlib's PGF canvas with escaped labels; `Figure.savefig` finds it by the class name."""
+    """Matplotlib's PGF canvas with escaped labels; `Figure.savefig` finds the canvas by the name of this class."""
 
     def get_renderer(self) -> Any:
         return _Renderer(self.figure, None)

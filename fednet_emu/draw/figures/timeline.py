@@ -25,9 +25,9 @@ from fednet_emu.draw.palette import ACTIVITIES, ORANGE
 from fednet_emu.draw.style import add_legend, finish_axes, new_figure, round_ticks, wrapped
 
 MAX_ROWS = 60
-"""Maximum number of device rows in a figure; with more devices, areas and the rows of some devices are plotted."""
+"""Maximum number of device rows in a figure. With more devices, a figure shows areas, and rows of some devices."""
 SOME_ROWS, MIN_ROWS = 24, 12
-"""Number of device rows below areas: in a figure with one panel, and the minimum for each of several panels."""
+"""Number of device rows below the areas of a single panel; minimum number below the areas of each of several panels."""
 AREA_ROWS = 12
 """Height of the areas, as a multiple of the height of a device row."""
 MAX_ROUND_LINES = 20
@@ -79,7 +79,7 @@ class Panel:
         until_s: end of the time axis, in simulated seconds.
         from_s: start of the time axis, in simulated seconds.
         devices: number of devices, including devices without bars; 0 if unknown.
-        over_s: end of the run, in simulated seconds; devices are not idle afterwards.
+        over_s: end of the run, in simulated seconds; after this time, devices do not count as idle.
         sort: order of the rows, one of `SORTS`. The default is the device number if all devices have a row; otherwise
             the waiting time, or the busy time if no device waited.
     """
@@ -119,10 +119,11 @@ def rows_of(panel: Panel, panels: int) -> Rows:
 def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
     """Plot the activities of the devices of each run over time; None without activities.
 
-    The panels share 60 rows and the time axis of the longest run. A run with too many devices has areas with the share
-    of devices in each state, and rows for some devices. These devices are evenly spaced in the sort order, by default
-    from the longest to the shortest waiting time. Devices without activities have no row; the axis label then states
-    the number of rows and of devices.
+    All panels have the time axis of the longest run. A panel has one row per device if the run has at most 60 devices
+    (60 divided by the number of panels, if there are several). Otherwise the panel has areas with the share of devices
+    in each state, and rows for some devices. These devices are evenly spaced in the sort order, by default from the
+    longest to the shortest waiting time. Devices without activities have no row; the axis label then states the number
+    of rows and of devices.
     """
     panels = [panel for panel in panels if len(panel.bars)]
     if not panels:
@@ -160,7 +161,7 @@ def _draw_areas(axes: Axes, panel: Panel, unit: Unit) -> None:
     edges_s = np.linspace(panel.from_s, panel.until_s, BINS + 1)
     shares = state_shares(panel.bars, max(panel.devices, panel.bars["device"].nunique()), edges_s)
     known = [(look, shares[name]) for name, look in LOOKS.items() if name in shares]
-    # Steps are as wide as their intervals. A device in two states at once counts twice; the sum is capped at 100 %.
+    # Steps are as wide as their intervals. A device in two states at once counts twice, so the sum is capped at 100 %.
     heights = [100 * np.append(share, share[-1]) for _, share in known]
     tops = np.minimum(np.cumsum(heights, axis=0), 100.0)
     for (look, _), low, high in zip(known, np.vstack([np.zeros((1, BINS + 1)), tops[:-1]]), tops, strict=True):
@@ -189,7 +190,7 @@ def _draw(axes: Axes, panel: Panel, rows: Rows, unit: Unit) -> None:
             boxes = _boxes(chosen[chosen["failed"] == failed], devices, unit, look.height)
             edge = look.hollow or look.colour if failed else look.colour
             options = {"facecolors": ["white" if failed else look.colour], "edgecolors": [edge]}
-            # the thin outline keeps bars visible that are narrower than a pixel
+            # the thin outline keeps bars narrower than a pixel visible
             _add_bars(axes, boxes, zorder=look.layer, linewidths=0.4, hatch=HATCH if failed else None, **options)
     axes.set_yticks(range(len(devices)), [str(device) for device in devices])
     round_ticks(axes.xaxis)

@@ -9,7 +9,7 @@
    `fednet.figure`, `fednet.table`, `fednet.select`, ... Each function is documented at its definition.
 
 The script of Plotly comes from the package `plotly`; it is compressed to a third of its size and unpacked by the
-browser. The content security policy in the frame forbids the page to load anything.
+browser. The content security policy in `frame.html` forbids the page to load anything.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ TITLES = {
     "groups_formed": ("Groups formed", "score"),
     "cycle_s": ("Cycle", "time"),
 }
-"""Titles of table columns, and kinds of their values for formatting in the browser. The title of any other column is
-its name."""
+"""Title of each table column, and the kind of its values, which determines their format in the browser. The title of
+any other column is its name."""
 
 
 def page(title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> str:
@@ -103,7 +103,7 @@ def columns_of(table: pd.DataFrame, titles: Mapping[str, tuple[str, str]] = TITL
 
 
 def palette() -> str:
-    """Return the colours of activities and lines as CSS variables, for the light and the dark theme."""
+    """Return CSS variables with the colours of activities and lines, for the light and the dark theme."""
     light = {name: its.colour for name, its in ACTIVITIES.items()}
     dark = {name: its.dark for name, its in ACTIVITIES.items()}
     light |= {f"line-{place}": colour for place, colour in enumerate(LINE_COLOURS)}

@@ -17,7 +17,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 ARRAY = "$array"
-"""Key of an object that replaces an array in the document: [type, offset in bytes, length, 1 if differences else 0]."""
+"""Key of the object that replaces an array in the document. The value is [type, offset in bytes, length, flag]; the
+flag is 1 if the array holds differences of successive numbers, otherwise 0."""
 _INTEGERS = (np.uint8, np.int16, np.int32, np.int64)
 _SAFE = 2**53
 """Integers up to this magnitude are exact in a browser."""
@@ -71,7 +72,7 @@ class Packer:
         kind = f"{numbers.dtype.kind}{numbers.dtype.itemsize}"
         place = {ARRAY: [kind, self._size_byte, len(numbers), differences]}
         little = numbers.astype(numbers.dtype.newbyteorder("<"))
-        # the first bytes of all numbers, then all second bytes, ...: runs of similar bytes compress well
+        # order: first bytes of all numbers, second bytes of all numbers, ...; similar neighbouring bytes compress well
         planes = little.view(np.uint8).reshape(-1, numbers.dtype.itemsize).T.tobytes()
         self._parts.append(planes)
         self._size_byte += len(planes)
@@ -79,7 +80,7 @@ class Packer:
 
 
 def _narrow(numbers: NDArray[np.int64]) -> tuple[NDArray[Any], int]:
-    """Return integers in the smallest type, or their differences if smaller, and 1 for differences, otherwise 0.
+    """Return integers in the smallest sufficient type, and 0; or their successive differences, if much smaller, and 1.
 
     Raises:
         ValueError: a browser cannot represent the numbers exactly.

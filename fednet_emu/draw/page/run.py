@@ -33,15 +33,15 @@ SCRIPTS = (
 MOST_TABLE_ROWS = 100_000
 """Maximum number of rows of a table that no figure uses; longer tables are truncated."""
 MOST_DEVICES = 2000
-"""Maximum number of devices in the section on data; of more devices, evenly spaced ones in order of similarity are
-shown."""
+"""Maximum number of devices in the section on data. If there are more devices, they are sorted by similarity, and
+evenly spaced ones are shown."""
 NOT_RECORDED = "The run has not recorded it, with an older version or with data of its own."
 BY = {"counts": "most frequent label", "targets": "median target", "sizes": "number of samples"}
 DISTURBING = {
     "shared": "disturbing each other", "noma": "decoded one after the other", "slotted-aloha": "colliding",
     "spatial-reuse": "apart from each other", "dcf": "contending", "lora": "colliding", "switch": "sharing the port",
 }  # fmt: skip
-"""How simultaneous senders interact, by access scheme; by default they share the band."""
+"""Words for the interaction of simultaneous senders, by access scheme; the default is "sharing the band"."""
 
 
 def write_run_page(run: RunRecords, path: Path, scenario_text: str) -> Path:
@@ -102,7 +102,7 @@ def run_document(run: RunRecords, scenario_text: str) -> dict[str, Any]:
 
 
 def _path(run: RunRecords) -> dict[str, Any] | None:
-    """Return the critical paths of the rounds, in words and by kind; None without rounds."""
+    """Return the critical paths of the rounds, in words and by kind of part; None without rounds."""
     try:
         path = Explanation.of(run)
     except DataError:
@@ -144,7 +144,7 @@ def _server_energy(usage: Usage) -> Mapping[str, float]:
 
 
 def _device_numbers(usage: Usage) -> dict[str, Any]:
-    """Return quantities of each device, with an array [devices] for each quantity."""
+    """Return the quantities of all devices, as one array [devices] for each quantity."""
     sent, scene = usage.transfers, usage.scene
     ups = sent[sent["kind"] == "uplink"]
     told = {
@@ -162,7 +162,7 @@ def _device_numbers(usage: Usage) -> dict[str, Any]:
 
 
 def _scene(scene: Scene | None) -> dict[str, Any]:
-    """Return positions in centimetres, cells, presence and rates of all devices at all instants, as flat arrays."""
+    """Return positions in cm, cells, availability and rates of all devices at all recorded times, as flat arrays."""
     if scene is None:
         return {"missing": NOT_RECORDED}
     whole = {"x_cm": scene.x_m, "y_cm": scene.y_m}
@@ -178,7 +178,7 @@ def _scene(scene: Scene | None) -> dict[str, Any]:
 
 
 def _ground(run: RunRecords) -> dict[str, Any] | None:
-    """Return the gains over positions, one row in dB for each y; None if path loss depends on distance."""
+    """Return the map of channel gains in dB, one row for each y coordinate; None if the run recorded no map."""
     if not run.has(GROUND):
         return None
     grid = run.table(GROUND).pivot(index="y_m", columns="x_m", values="gain_db")
@@ -219,7 +219,7 @@ def _several(scenario: Mapping[str, Any], kind: str) -> str:
 
 
 def _losses(usage: Usage) -> list[dict[str, Any]]:
-    """Count deliveries of each direction by reason of loss, most frequent first; an empty reason means arrival.
+    """Count deliveries by direction and reason of loss, most frequent first; an empty reason means that they arrived.
 
     A transfer to several devices counts as one delivery for each device.
     """

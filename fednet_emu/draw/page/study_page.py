@@ -26,9 +26,9 @@ from fednet_emu.errors import FednetError
 
 SCRIPTS = ("lines.js", "study.js", "search.js", "fronts.js")
 MEANS = dict.fromkeys(("accuracy", "loss"), mean_interval) | {its.column: cost_interval for its in TRADED.values()}
-"""Columns of cells that the table of settings shows as means with intervals."""
+"""Columns of the table of cells whose means and intervals the table of settings shows."""
 FIRST = ("time", "bits", "energy")
-"""Costs by which the introduction of the page states the best setting."""
+"""Costs for which the introduction of the page names the best setting."""
 POINTS, FEWEST_POINTS, ALL_POINTS = 120, 40, 40_000
 """Maximum and minimum number of points of a line; maximum number of points of all lines of a page together."""
 MOST_POINTS = 250
@@ -42,7 +42,7 @@ TRIALS = {
     "score": ("Score", "score"),
     "why_not": ("Why not", "text"),
 }
-"""Titles and kinds of the columns of trials, in addition to parameters and costs."""
+"""Titles and kinds of the columns of the table of trials, apart from the columns of parameters and costs."""
 
 
 def write_study_page(view: StudyRecords, path: Path, search: SearchRecords | None = None) -> Path:
@@ -116,7 +116,7 @@ def means_columns(settings: Sequence[Setting], needed: Sequence[dict[str, Any]])
 
 
 def words(view: StudyRecords, settings: Sequence[Setting], ranked: Sequence[dict[str, Any]]) -> list[str]:
-    """Describe the study and its results in some sentences; `ranked` contains the rankings of the study."""
+    """Describe the study and its results in a few sentences; `ranked` contains the rankings of the study."""
     axes = " x ".join(f"{len(levels)} {name}" for name, levels in view.axes.items())
     seeds = len({*view.cells["seed"], *view.missing.get("seed", ())})
     size = f"{counted(len(settings), 'setting')}{f' ({axes})' if axes else ''} with {counted(seeds, 'seed')}"
@@ -136,7 +136,7 @@ def words(view: StudyRecords, settings: Sequence[Setting], ranked: Sequence[dict
 
 
 def telling(view: StudyRecords, settings: Sequence[Setting], compared: Sequence[dict[str, Any]]) -> list[str]:
-    """Return for each axis a sentence that compares its first with its last level, over all other axes.
+    """Return for each axis a sentence that compares its first with its last level, over all levels of the other axes.
 
     Sentences are about the time to the target, or about accuracy without a target. Axes that change the data set are
     omitted, because scores on different data sets are not comparable.
@@ -176,7 +176,7 @@ def left_out(view: StudyRecords) -> str:
 
 
 def curves(study: StudyRecords, settings: Sequence[Setting]) -> Iterator[dict[str, Any]]:
-    """Yield the band of every metric against every cost, for every setting with that metric and cost."""
+    """Yield the mean curve and 95 % band of every metric against every cost, for every setting that recorded both."""
     metrics = study.metrics
     lines = len(settings) * len(metrics) * len(RECORDED)
     points = max(FEWEST_POINTS, min(POINTS, ALL_POINTS // max(1, lines)))

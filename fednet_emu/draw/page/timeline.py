@@ -18,10 +18,11 @@ from fednet_emu.records.rows import KINDS
 
 MOST_DEVICES = 2_000
 MOST_ROWS = 2_500_000
-"""Maximum number of devices with a row each; maximum number of transfers, receptions and computations on a page."""
+"""Maximum number of devices with a row of their own; maximum total number of transfers, receptions and computations on
+a page."""
 EXACT_ROWS = 200_000
-"""Up to this number of transfers, times are in nanoseconds and energies are included; otherwise in microseconds,
-without energies."""
+"""Up to this number of transfers, times are in nanoseconds, and energies are included. With more transfers, times are
+in microseconds, and energies are omitted."""
 
 
 def timeline(usage: Usage) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Write slices (spans of activity) on the tracks of devices and media, in batches of ascending times.
+"""Write slices (spans of activity) on the tracks of devices and of the media (bands) of cells, in batches by time.
 
 Overlapping slices of a track are placed in separate lanes. Consecutive slices without a gap between them form a turn.
 """
@@ -26,9 +26,9 @@ TOLD = {
     COMPUTING: ("compute", "flop", "energy_j"),
     WAITING: ("transfer",),
 }
-"""Annotations of device slices, by the form of the slice."""
+"""Names of the annotations of a device slice, by the form of the slice."""
 Batch = tuple[IntArray, Bytes]
-"""Sort keys of messages, which determine the order of the messages in the file, and the messages."""
+"""Pairs of sort keys [messages] and encoded messages [messages, bytes]. The keys determine the order in the file."""
 _COLUMNS = {"transfer": "row", "compute": "row", "size_bit": "amount", "flop": "amount"}
 
 
@@ -38,7 +38,7 @@ class Activity:
     Args:
         file: the trace file.
         tracks: the tracks of the trace.
-        cuts_ns: times in ns at which rounds end; every open turn ends there.
+        cuts_ns: times in ns at which rounds end; slices that meet at such a time are in different turns.
         named: function that returns the names of turns that begin at given times.
     """
 
@@ -50,7 +50,7 @@ class Activity:
         self.slices = 0
 
     def write(self, rows: Rows, sent: Rows, receivers: Mapping[int, IntArray]) -> None:
-        """Write slices of devices and media in order of time; slices may not start before those of earlier calls.
+        """Write slices of devices and media in order of time; no slice may start before a slice of an earlier call.
 
         Args:
             rows: device slices, of type `ROW`.
@@ -93,7 +93,7 @@ class Activity:
     def _of_media(
         self, sent: Rows, medium: IntArray, place: IntArray, receivers: Mapping[int, IntArray]
     ) -> Iterator[Batch]:
-        """Yield transmissions; those with equal numbers of flows form one batch."""
+        """Yield the slices of transmissions, one batch for each direction and number of receivers."""
         lane = self._air_lanes.of(medium, sent["started_ns"], sent["ended_ns"])
         track = track_number(ON_AIR, sent["cell"] * len(KINDS) + sent["kind"], lane)
         self._tracks.describe(track)
@@ -112,7 +112,7 @@ class Activity:
 
 
 def _moment(rows: Rows) -> IntArray:
-    """Return the sort key of slices in the file: their start, then their rank (0 to 2)."""
+    """Return the key by which slices are sorted in the file: the start time, then the rank (0 to 2)."""
     return np.asarray(rows["started_ns"] << 2 | rows["rank"], np.int64)
 
 
@@ -124,7 +124,7 @@ def _slices(form: int, rows: Rows, track: IntArray) -> Bytes:
 
 
 def _flows(sent: Rows, receivers: Mapping[int, IntArray]) -> IntArray:
-    """Return the flows [transmissions, flows] of transmissions with the same direction and number of receivers."""
+    """Return the flow numbers [transmissions, flows]; all transmissions have the same direction and receiver count."""
     kind, transfer = sent["kind"][0], sent["transfer"]
     made = names.flow(names.SENT, transfer)[:, None]
     if kind == UPLINK:
@@ -138,13 +138,13 @@ def _flows(sent: Rows, receivers: Mapping[int, IntArray]) -> IntArray:
 
 
 class Reach:
-    """Stores the latest end of the slices of each track, over a sequence of batches."""
+    """Table of the latest end time of all slices on each track, updated batch by batch."""
 
     def __init__(self) -> None:
         self.until_ns: dict[int, int] = {}
 
     def before(self, track: IntArray, ended_ns: IntArray) -> IntArray:
-        """Return the latest end in ns of all earlier slices on the same track; NEVER_NS if there is no earlier slice.
+        """Return for each slice the latest end in ns of all earlier slices on its track; NEVER_NS if there is none.
 
         Args:
             track: track number of each slice [slices]; the slices of a track are contiguous.
@@ -212,7 +212,7 @@ class Lanes:
 
 
 class Turns:
-    """Joins consecutive slices of a track into turns if no gap and no cut lies between them."""
+    """Joins consecutive slices of a track into turns, unless a gap lies between them or they meet at a cut."""
 
     def __init__(self, cuts_ns: IntArray) -> None:
         self._reach, self._cuts_ns = Reach(), cuts_ns
@@ -226,6 +226,6 @@ class Turns:
         return (started_ns > earlier_ns) | ((started_ns == earlier_ns) & np.isin(started_ns, self._cuts_ns)), earlier_ns
 
     def open(self) -> tuple[IntArray, IntArray]:
-        """Return the track of each open turn, and the end of its last slice in ns."""
+        """Return the track of each open turn, and the end of the turn's last slice in ns."""
         known = self._reach.until_ns
         return np.array(list(known), np.int64), np.array(list(known.values()), np.int64)

@@ -27,7 +27,7 @@ _WORDS = {"kind": KINDS, "lost": REASONS, "stopped": REASONS}
 
 Rows = NDArray[np.void]
 Columns = dict[str, Any]
-"""Columns of a table as arrays: times as integer nanoseconds named `..._ns`, words as their codes in the ledger."""
+"""Columns of a table as arrays. Times are integer nanoseconds, named `..._ns`; words are replaced by integer codes."""
 
 
 class Part(NamedTuple):
@@ -75,14 +75,15 @@ def longest_ns(run: RunRecords) -> int:
 def nanoseconds(times_s: Any) -> IntArray:
     """Convert times in seconds to simulated times in ns; NaN becomes NEVER_NS.
 
-    Exact up to 2^51 ns (26 days); beyond this time, a float64 of seconds does not resolve nanoseconds.
+    The conversion is exact up to 2^51 ns (26 days). Beyond this time, a float64 of seconds does not resolve
+    nanoseconds.
     """
     times_ns = np.rint(np.asarray(times_s, np.float64) * 1e9)
     return np.where(np.isnan(times_ns), NEVER_NS, times_ns).astype(np.int64)
 
 
 class _Table:
-    """A table that is read one batch ahead; its rows ascend in the column `by`."""
+    """Reader of a table whose rows are sorted by the column `by`; it reads one batch of rows ahead."""
 
     def __init__(self, run: RunRecords, name: str, columns: Sequence[str], by: str) -> None:
         self.none = pd.DataFrame(columns=list(columns))
@@ -131,7 +132,7 @@ def _codes(values: pd.Series[Any], words: Sequence[str]) -> IntArray:
 
 
 class Held:
-    """Takes rows in recorded order, and returns rows in order of a time column.
+    """Buffer that receives rows in recorded order, and releases all rows up to a given time of the column `by`.
 
     Args:
         row: data type of the rows.
@@ -148,11 +149,11 @@ class Held:
 
     @property
     def worth_while(self) -> bool:
-        """True if enough rows were added since the last search to make a search of all rows cheap per row."""
+        """True if many rows were added since the last call of `until`: more than half as many as it left."""
         return 2 * self._count > len(self._rows)
 
     def until(self, known_ns: int) -> Rows:
-        """Return all rows up to the time `known_ns`; rows that are added later must not be earlier."""
+        """Remove and return all rows up to the time `known_ns`; no row that is added later may be earlier."""
         rows = np.concatenate([self._rows, *self._new])
         ready = rows[self._by] <= known_ns
         self._rows, self._new, self._count = rows[~ready], [], 0

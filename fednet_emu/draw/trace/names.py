@@ -1,4 +1,4 @@
-"""Names and numbers in a trace: the tree of tracks, and the names of slices and flows."""
+"""Numbers of tracks, counters and flows in a trace, and names of slices with their numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _KIND_BITS, _INDEX_BITS = 4, 28
 
 
 def track_number(kind: int, index: IntArray | int = 0, lane: IntArray | int = 0) -> IntArray:
-    """Return the number of a track, below 2^49; `index` from -1 (the server) to 2^28 - 2, `lane` below 2^17."""
+    """Return the number of a track, which is below 2^49.
+
+    `index` is from -1 (the server) to 2^28 - 2, and `lane` is below 2^17.
+    """
     lanes, indices = np.asarray(lane, np.int64), np.asarray(index, np.int64)
     return np.asarray((lanes << _INDEX_BITS | indices + 1) << _KIND_BITS | kind)
 
@@ -39,12 +42,12 @@ ENERGY = 0
 
 
 def counter_number(what: int, cell: IntArray, kind: IntArray) -> IntArray:
-    """Return the number of a counter, from 1; `what` is an index of `COUNTERS`; see `counter_parts`."""
+    """Return the number of a counter, counted from 1, of a cell and direction; `what` is an index of `COUNTERS`."""
     return np.asarray(1 + (cell * len(KINDS) + kind) * len(COUNTERS) + what)
 
 
 def counter_parts(number: int) -> tuple[int, int, int]:
-    """Return the index in `COUNTERS`, the cell and the direction of a counter."""
+    """Return the index in `COUNTERS`, the cell and the direction of the counter with the number `number`."""
     rest, what = divmod(number - 1, len(COUNTERS))
     cell, kind = divmod(rest, len(KINDS))
     return what, cell, kind
@@ -53,20 +56,21 @@ def counter_parts(number: int) -> tuple[int, int, int]:
 # ---- names of slices ------------------------------------------------------------------------------------------------
 
 _DIRECTIONS = ("uplink", "downlink", "sidelink out", "downlink", "downlink", "sidelink in")
-"""Names of the sender's slice in each direction, then of the receiver's slice; the server as a sender has no slice."""
+"""Names of the sender's slices for uplink, downlink and sidelink, then of the receiver's slices. The server has no
+slices of transfers, so the second and the fourth name are never used."""
 _REASONS = 28
 """Number of codes reserved for reasons of loss, including reasons that plug-ins define."""
 COMPUTE_NAME = 1 + len(_DIRECTIONS) * _REASONS
 WAIT_NAME = COMPUTE_NAME + _REASONS
-"""Numbers that stand for the names of computations, and of waits for the channel. The code of the reason is added for
-stopped computations, and for transfers that were never on the air."""
+"""First number of the names of computations, and of the names of waits for the channel. The code of the reason is added
+for a stopped computation, and for a wait of a transfer that was never on the air."""
 BROADCAST, AVERAGE, TURN = range(WAIT_NAME + _REASONS, WAIT_NAME + _REASONS + 3)
 ROUND_NAME, DEVICE_NAME = 1 << 8, (1 << 27) + 1
 """Numbers that stand for the names of round 0 and device 0; the server (device -1) has the number before device 0."""
 
 
 def transfer_name(kind: IntArray, receives: IntArray, lost: IntArray) -> IntArray:
-    """Return the number of the name of a transfer's slice, at the sender or (if `receives` is 1) at the receiver."""
+    """Return the number of the name of a transfer's slice at the sender, or at the receiver if `receives` is 1."""
     return np.asarray(1 + (receives * len(KINDS) + kind) * _REASONS + lost)
 
 
@@ -92,7 +96,7 @@ _FLOW_SHIFT, _PAIR_BITS = 60, 24
 
 
 def flow(kind: int, number: IntArray, device: IntArray | None = None) -> IntArray:
-    """Return the number of a flow of a transfer, payload or computation, and of the receiving `device` if given."""
+    """Return the number of a flow of a transfer, payload or computation, and of the receiver `device` if given."""
     pair = number if device is None else number << _PAIR_BITS | (device + 1)
     return np.asarray(pair & ((1 << _FLOW_SHIFT) - 1) | kind << _FLOW_SHIFT, np.int64)
 

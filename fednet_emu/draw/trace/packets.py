@@ -59,7 +59,7 @@ def message(*fields: tuple[int, int | str | bytes]) -> bytes:
 
 
 class Blank:
-    """A variable part of a message.
+    """A part of a message whose value differs between messages of the same form.
 
     Args:
         width: length of the part in bytes.
@@ -73,7 +73,7 @@ class Blank:
         return self.width
 
     def fill(self, places: Bytes, values: NDArray[Any]) -> None:
-        """Encode `values` [messages] into `places` [messages, width]."""
+        """Encode `values` [messages] into the bytes `places` [messages, width]."""
         if self.fixed:
             places[:] = np.ascontiguousarray(values).view(np.uint8).reshape(-1, 8)
             return
@@ -88,12 +88,12 @@ Part = bytes | Blank
 
 
 def blank_number(field: int, width: int) -> list[Part]:
-    """Return a variable field for a number below 2^(7 `width`), as a varint."""
+    """Return a field whose value differs between messages: a number below 2^(7 `width`), as a varint."""
     return [tag(field, VARINT), Blank(width)]
 
 
 def blank_fixed(field: int) -> list[Part]:
-    """Return a variable field for a float64 or an unsigned number of 64 bits."""
+    """Return a field whose value differs between messages: a float64 or an unsigned integer of 64 bits."""
     return [tag(field, FIXED64), Blank(8, fixed=True)]
 
 
@@ -103,7 +103,7 @@ def nested(field: int, parts: Sequence[Part]) -> list[Part]:
 
 
 class Form:
-    """A form of messages: constant bytes, and blanks that are filled in for many messages at once."""
+    """A template for messages: constant bytes, and blanks that are filled in for many messages at once."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         constant = b"".join(bytes(len(part)) if isinstance(part, Blank) else part for part in parts)
@@ -143,10 +143,10 @@ TIMESTAMP, SEQUENCE, FLAGS = 8, 10, 13
 TRACK_EVENT, INTERNED, DESCRIPTOR = 11, 12, 60
 """Field numbers of a packet."""
 FIRST, OTHERS = 1, 2
-"""Sequence flags: of the first packet, which resets all known names, and of packets that use known names."""
+"""Sequence flags of the first packet, which clears all interned names, and of packets that use interned names."""
 OURS = (SEQUENCE, 1)
 EXPLICIT = 3
-"""Sorting of the tracks below a parent track: by rank."""
+"""Code for the order of the tracks below a parent track: sorted by rank."""
 
 TYPE, TRACK, NAME, COUNTED, FLOW, ANNOTATION = 9, 11, 10, 44, 47, 4
 """Field numbers of a track event."""
@@ -204,7 +204,7 @@ def counter_track(number: int, parent: int, name: str, unit: str, rank: int = 0)
 
 @cache
 def slices(annotations: tuple[str, ...] = (), flows: int = 0) -> Form:
-    """Return the form of slices, each a BEGIN followed by its END.
+    """Return the template for slices, each a BEGIN followed by its END.
 
     The blanks are start time (ns), track, name, annotations and flows of the BEGIN, then time (ns) and track of the
     END.
@@ -214,25 +214,25 @@ def slices(annotations: tuple[str, ...] = (), flows: int = 0) -> Form:
 
 @cache
 def begins() -> Form:
-    """Return the form of messages that begin a slice with inner slices; the blanks are time (ns), track and name."""
+    """Return the template for the BEGIN of a slice with inner slices; the blanks are time (ns), track and name."""
     return Form(_named(BEGIN))
 
 
 @cache
 def ends() -> Form:
-    """Return the form of messages that end a slice; the blanks are time (ns) and track."""
+    """Return the template for the END of a slice; the blanks are time (ns) and track."""
     return Form(_event(END))
 
 
 @cache
 def instants(flows: int) -> Form:
-    """Return the form of instants; the blanks are time (ns), track, name and flows."""
+    """Return the template for instant events; the blanks are time (ns), track, name and flows."""
     return Form(_named(INSTANT, flows=flows))
 
 
 @cache
 def counts() -> Form:
-    """Return the form of new counter values; the blanks are time (ns), track and value (float64)."""
+    """Return the template for counter values; the blanks are time (ns), track and value (float64)."""
     return Form(_event(COUNTER, blank_fixed(COUNTED)))
 
 

@@ -1,4 +1,4 @@
-"""Convert the records of a time interval to slices of devices and media, and to changes of counters."""
+"""Convert the records of a time interval to slices of devices and of media (bands of cells), and to counter changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS
 
 ON_AIR, COMPUTING, WAITING = range(3)
-"""Forms of device slices, which differ in their annotations."""
+"""Forms of device slices: a transfer on the air, a computation, or a wait. Each form has its own annotations."""
 
 ROW = np.dtype([
     ("device", np.int64), ("started_ns", np.int64), ("ended_ns", np.int64), ("form", np.int64), ("name", np.int64),
@@ -30,7 +30,8 @@ ON_MEDIUM = np.dtype([
     ("transfer", np.int64), ("sender", np.int64), ("receiver", np.int64), ("device", np.int64),
     ("rank", np.int64),
 ])  # fmt: skip
-"""A slice of a medium; `device` is the device that exchanges with the server, SEVERAL for a broadcast, or the sender.
+"""A slice of a medium; `device` is the sender of an uplink or sidelink transmission, the receiver of a downlink
+transmission, or SEVERAL for a broadcast.
 """
 
 STEP = np.dtype([("at_ns", np.int64), ("counter", np.int64), ("step", np.float64)])
@@ -60,10 +61,10 @@ def medium_slices(part: Part, cell: IntArray) -> Rows:
 
 
 def _legs(sent: Columns, heard: Columns) -> tuple[IntArray, IntArray, Mask, IntArray]:
-    """Return the participations of devices in transfers, as four columns; the server is omitted.
+    """Return one row for each device that takes part in a transfer, as four columns; the server is omitted.
 
-    The columns are position in `sent`, device, True if the device receives, and code of the reason of loss (0 for
-    none).
+    The columns are the position of the transfer in `sent`, the device, True if the device receives, and the code of the
+    reason of loss (0 for none).
     """
     every = np.arange(len(sent["transfer"]))
     place: list[IntArray] = [every, every, np.asarray(np.searchsorted(sent["transfer"], heard["transfer"]), np.int64)]
@@ -147,13 +148,13 @@ def steps(part: Part, cell: IntArray) -> Rows:
 
 
 class Counters:
-    """Adds up counter changes, in batches of ascending times."""
+    """Adds up the changes of counters, batch by batch in order of time."""
 
     def __init__(self) -> None:
         self._value: dict[int, float] = {}
 
     def values(self, changes: Rows, from_ns: int) -> Iterator[tuple[int, IntArray, Array]]:
-        """Yield for each changing counter its number, times in ns, and the counter's value from each time on.
+        """Yield for each counter in `changes` its number, the times of changes in ns, and the value after each change.
 
         Args:
             changes: all changes up to some time, without changes of earlier batches.

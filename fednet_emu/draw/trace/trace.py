@@ -85,7 +85,7 @@ class _Trace:
         lag_ns = longest_ns(self._run)
         for part in parts(self._run):
             self._take(part)
-            known_ns = part.until_ns - lag_ns  # later rows end later, and no duration exceeds the lag
+            known_ns = part.until_ns - lag_ns  # later rows end after `until_ns`, and none is longer than the lag
             if self._devices.worth_while or self._steps.worth_while:
                 self._release(known_ns)
             if show is not None:
@@ -141,7 +141,7 @@ class _Trace:
 
 
 class Rounds:
-    """The rounds of a run as slices, and model averages at the ends of rounds; all are in memory (32 bytes each)."""
+    """Writer of rounds, as slices, and of the model average at the end of each round; keeps all rounds in memory."""
 
     def __init__(self, run: RunRecords, file: BinaryIO, tracks: Tracks, window: Window) -> None:
         self._file, self._tracks, self._window = file, tracks, window
@@ -179,7 +179,7 @@ class Rounds:
         self._came = np.concatenate([self._came, np.stack([sent["ended_ns"], sent["transfer"]], axis=1)[chosen]])
 
     def write_averages(self, known_ns: int) -> None:
-        """Write the model averages of all rounds that end by `known_ns`, until which all arrivals are known."""
+        """Write the model averages of all rounds that end by `known_ns`; all arrivals until then must be known."""
         due = int(np.searchsorted(self.ended_ns, known_ns, side="right"))
         ended_ns = self.ended_ns[self._told : due]
         last = np.searchsorted(self._came[:, 0], ended_ns, side="right")
@@ -195,7 +195,7 @@ class Rounds:
 
 
 def _serving_cells(run: RunRecords) -> IntArray:
-    """Return the initial cell of each device [devices]; empty if not recorded, which places all devices in cell 0."""
+    """Return the initial cell of each device [devices]; if it is empty (not recorded), all devices are in cell 0."""
     if not run.has(SCENE):
         return NOBODY
     scene = run.table(SCENE, ("device", "cell"))

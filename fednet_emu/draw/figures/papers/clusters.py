@@ -1,4 +1,4 @@
-"""Plot the learned weights between devices over rounds, as heat maps and as an animation."""
+"""Plot the learned weights of pairs of devices over rounds, as heat maps and as an animation."""
 
 from __future__ import annotations
 

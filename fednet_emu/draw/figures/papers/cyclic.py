@@ -1,4 +1,4 @@
-"""Figures of cyclic participation: cycle times, and the distance from the optimum with its bound."""
+"""Figures of cyclic participation: cycle times, and the distance from the optimum with its theoretical bound."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from fednet_emu.draw.style import (
 
 Tables = Sequence[tuple[str, pd.DataFrame]]
 PANEL_IN, SPAN = 1.7, 10.0
-"""Height of a panel in inches; ratio of maximum to minimum time above which the scale is logarithmic."""
+"""Height of a panel in inches; ratio of maximum to minimum time above which the time axis is logarithmic."""
 
 
 def cycle_figure(tables: Tables) -> Figure:
     """Plot the mean cycle time against the number of groups, one line per grouping and access scheme.
 
-    Runs with equal grouping, access scheme and number of groups, such as runs with several seeds, are averaged.
+    Runs with the same grouping, access scheme and number of groups are averaged, such as runs that differ in the seed.
     """
     runs = cycle_times([table for _, table in tables])
     unit = axis_unit(float(runs["cycle_s"].max()), LONG_TIMES)
@@ -46,7 +46,7 @@ def cycle_figure(tables: Tables) -> Figure:
 
 
 def bound_figure(tables: Tables) -> Figure:
-    """Plot the distance from the optimum, F - F*, at the start of each cycle, and its bound in the same colour."""
+    """Plot the excess loss F - F* at the start of each cycle, and its theoretical bound as a dashed line."""
     figure = new_figure(CURVE_HEIGHT_IN)
     axes = figure.add_subplot()
     for index, (label, rows) in enumerate(tables):
@@ -73,7 +73,8 @@ def groups_figure(view: StudyRecords) -> Figure | None:
     are omitted.
 
     Returns:
-        None unless runs recorded `cyclic_turns`, and some grouping has different numbers of groups.
+        The figure, or None if no run recorded `cyclic_turns`, or if no kind of grouping has runs with different numbers
+        of groups.
     """
     if "groups_formed" not in view.cells:
         return None

@@ -44,7 +44,8 @@ LIMIT: dict[str, Any] = {"color": BLACK, "linewidth": 0.5}
 def connectivity_figure(tables: Labelled) -> Figure:
     """Plot the number of requested uploads over rounds, and below it the connectivity factor.
 
-    The measured connectivity factor is a solid line, its bound a dotted line, and its limit a horizontal line.
+    The measured connectivity factor is a solid line, its theoretical bound a dotted line, and the limit that it must
+    not exceed a horizontal line.
     """
     figure = new_figure(1.7 * CURVE_HEIGHT_IN)
     above, below = figure.subplots(2, 1, sharex=True)
@@ -115,7 +116,7 @@ def write_clusters_animation(rows: pd.DataFrame, path: Path) -> None:
 
 
 def draw_round(axes: Axes, rows: pd.DataFrame, number: int) -> None:
-    """Plot devices in the colours of their clusters, filled if they upload; one-way links are arrows.
+    """Plot devices in the colours of their clusters; devices that upload are filled, and one-way links are arrows.
 
     Devices are plotted at their positions if, over all rounds, links are short compared with the extent of all devices;
     otherwise each cluster is a circle of devices.

@@ -28,7 +28,7 @@ from fednet_emu.draw.style import (
 )
 
 Tables = Sequence[tuple[str, pd.DataFrame]]
-"""The tables of a series, each with the label of its run."""
+"""The tables of one recorded series, one table per run, each with the label of its run."""
 
 ASPIRE_PANELS = {"active": "Active workers", "planes": "Planes"}
 """Columns of the series `aspire`, each with the label of its vertical axis."""
@@ -42,11 +42,12 @@ FEDUL_PANELS = {
 INSTANTS = 1000
 """Number of points of each charge curve if there are more than `FEW` batteries."""
 FEW = 8
-"""Maximum number of devices with a labelled line each; with more devices, lines are thin and a median is labelled."""
+"""Maximum number of devices with a labelled line each. With more devices, lines are thin, and only their median is
+labelled."""
 
 
 def aspire_figure(tables: Tables) -> Figure:
-    """Plot the number of active workers S(t), and below it the number of planes, over simulated time, for each run.
+    """Plot the number of active workers S(t), and below it the number of cutting planes, over simulated time.
 
     A quantity that is constant in all runs has no panel; the label of the time axis states its value.
     """
@@ -70,7 +71,7 @@ def aspire_figure(tables: Tables) -> Figure:
 
 
 def fedul_figure(tables: Tables) -> Figure:
-    """Plot each measure against the round: one panel per measure, one line per run; unmeasured ones are omitted."""
+    """Plot each measure that has values against the round: one panel per measure, one line per run."""
     measures = [name for name in FEDUL_PANELS if any(table[name].notna().any() for _, table in tables)]
     figure = new_figure(max(len(measures), 1) * FEDUL_PANEL_IN)
     panels = figure.subplots(max(len(measures), 1), sharex=True, squeeze=False)[:, 0]
@@ -89,7 +90,7 @@ def fedul_figure(tables: Tables) -> Figure:
 
 
 def charge_figure(tables: Tables) -> Figure:
-    """Plot the charge of each battery over time, one panel per run; charges are interpolated linearly between rows."""
+    """Plot the charge of each battery over time, linearly interpolated between records; one panel per run."""
     end_s = max(float(rows["simulated_s"].max()) for _, rows in tables)
     most_j = max(float(rows["charge_j"].max()) for _, rows in tables)
     time, energy = axis_unit(end_s, LONG_TIMES), axis_unit(most_j, ENERGIES)
