@@ -58,7 +58,7 @@ MORE: dict[str, tuple[str, str]] = {
     "cache": ("fednet cache --most 5GB", "guides/reuse"),
     "cite": ("fednet cite results/quickstart/seed-0 > methods.bib", "reference/command-line"),
 }
-"""For each command, an example and a page of the documentation."""
+"""An example and a documentation page for each command, by the name of the command."""
 
 app = typer.Typer(
     help="Discrete-event network emulator for wireless federated learning.",
@@ -222,7 +222,7 @@ def check(
     overrides: Overrides = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Validate a scenario, every run of a study, or the ends of a search space; print the file with all defaults."""
+    """Validate a scenario, a study's runs, or both ends of each searched range; print the file with all defaults."""
     with outcome():
         from fednet_emu.emulation.given import scenario_of
         from fednet_emu.emulation.load import warn
@@ -283,7 +283,7 @@ def version(show: Annotated[bool, typer.Option("--version", help="Print the vers
 
 
 class PlainHelp(TyperCommand):
-    """A command whose help shows brackets without the backslashes that Typer adds for the markup of Rich."""
+    """Command whose help text shows brackets without the backslashes that Typer adds to protect them from Rich."""
 
     @override
     def get_help(self, ctx: Context) -> str:
@@ -291,7 +291,7 @@ class PlainHelp(TyperCommand):
 
 
 def with_examples(app: typer.Typer) -> None:
-    """Add an example and a page to the help of each command, and a whole sentence to the list of commands."""
+    """Add an example and a documentation page to each command's help; list commands with their whole first sentence."""
     for command in app.registered_commands:
         function = command.callback
         if function is not None:

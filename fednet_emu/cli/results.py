@@ -141,7 +141,7 @@ def _plot_study(
     rename: list[str] | None,
     page: Page,
 ) -> None:
-    """Plot the figures of a study, and name the runs that are missing in the figures."""
+    """Plot the figures of a study, and print a warning about runs that the figures do not contain."""
     from fednet_emu.analysis.study import StudyRecords
     from fednet_emu.draw.figures.study_figures import study_figures
 
@@ -154,7 +154,7 @@ def _plot_study(
 def _plot_runs(
     runs: list[Path], out: Path | None, labels: list[str], timeline: Timeline, page: Page, animate: bool
 ) -> None:
-    """Plot the figures of runs, overlaid."""
+    """Plot figures in which the curves of several runs are overlaid."""
     from fednet_emu.analysis.run import RunRecords
     from fednet_emu.draw.figures.papers.series import save_animations
     from fednet_emu.results.run import figures
@@ -212,7 +212,7 @@ def compare(
         ),
     ] = None,
 ) -> None:
-    """Compare two settings that were chosen before the runs, by differences paired by seed, with 95 % intervals."""
+    """Compare two settings, chosen before the runs, by their differences for equal seeds, with 95 % intervals."""
     with outcome():
         import fednet_emu as fe
 
@@ -297,7 +297,7 @@ def cite(
 
 
 def _one_run(folder: Path) -> Run:
-    """Open a run; raise an error for the folder of a study."""
+    """Open the run in a folder; raise an error if the folder contains a study."""
     from fednet_emu.analysis.study import is_one_study
     from fednet_emu.results.run import Run
 
