@@ -71,7 +71,7 @@ def clock_s(text: str) -> float:
 
 
 def rate(unit_bps: float) -> Grammar:
-    """Return the grammar of a rate in units of `unit_bps`; its value in bit/s is 0, or `LEAST_BPS` to `MOST_BPS`."""
+    """Return the grammar of a rate in units of `unit_bps`; the value in bit/s is 0, or `LEAST_BPS` to `MOST_BPS`."""
 
     def value_bps(text: str) -> float:
         value = number(text) * unit_bps
