@@ -111,7 +111,7 @@ class Loops:
         self._free_ns[device] = self._fed.clock.now
 
     def unnoticed_s(self, announced_ns: int | None) -> float:
-        """Return the time in s until the server detects the loss of a reply (announced at `announced_ns`) or device."""
+        """Return the time in s until the server notices the loss of a device or a reply announced at `announced_ns`."""
         if announced_ns is None:
             return OFFLINE_S
         return PUSH_SESSION_S - (self._fed.clock.now - announced_ns) / NS_PER_S

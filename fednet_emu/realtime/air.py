@@ -193,7 +193,7 @@ class LiveAir:
             self._rate(now_ns)
 
     def _take_turns(self, link: _Link, gone: bytes, now_ns: int, surplus: int) -> None:
-        """After a packet, let the link continue, unless its queue is empty or another link has priority."""
+        """After the packet `gone`, let its link send its next packet, if any, unless another link has priority."""
         if len(gone) > CONTROL_BYTE:
             link.data_ns = now_ns
         waiting = self._cells[link.cell].waiting

@@ -44,7 +44,7 @@ class FlowerPrograms:
         folder: the run folder; it contains a folder for files of Flower until `close` is called.
 
     Raises:
-            ScenarioError: the app cannot be run live.
+        ScenarioError: the app cannot be run live.
     """
 
     def __init__(self, fed: Federation, scenario: Scenario, folder: Path) -> None:
