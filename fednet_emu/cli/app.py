@@ -1,4 +1,4 @@
-"""The command `fednet`: the commands run, flower and check, the table of all commands, and their help texts."""
+"""The command `fednet`: its subcommands run, flower and check, and the table and help texts of all subcommands."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def flower(
     plots: Plots = True,
     track: Track = None,
 ) -> None:
-    """Run a Flower app on an emulated network, which has ten devices in a street by default."""
+    """Run a Flower app on an emulated network; the default network has ten devices in a street."""
     with outcome():
         from fednet_emu.emulation.given import app_in
 
@@ -149,7 +149,7 @@ def flower(
 
 
 class RunOptions(NamedTuple):
-    """The options of a command that runs a scenario."""
+    """Options that the commands `run` and `flower` share."""
 
     out: Path | None
     data_dir: Path | None
@@ -162,7 +162,7 @@ class RunOptions(NamedTuple):
 
 
 def _run(scenario: ScenarioLike, name: str | None, changes: list[str], options: RunOptions) -> None:
-    """Run a scenario, write the run folder with figures, and print progress and totals."""
+    """Run a scenario, write the run folder and figures, and print the progress and the totals of the run."""
     out, data_dir, timing_only, quiet, profile, force, plots, track = options
     folder = out
 
@@ -251,7 +251,7 @@ def check(
 
 
 def _print_outlook(outlook: Outlook) -> None:
-    """Print the expected cost and the privacy of a run, and notes on the evidence for device power and speed."""
+    """Print the expected cost and privacy loss of a run, and notes on how well device powers and speeds are known."""
     from fednet_emu.emulation.hardware import notes
 
     ERRORS.print(str(outlook.cost))
@@ -283,7 +283,7 @@ def version(show: Annotated[bool, typer.Option("--version", help="Print the vers
 
 
 class PlainHelp(TyperCommand):
-    """Command whose help text shows brackets without the backslashes that Typer adds to protect them from Rich."""
+    """Command whose help text shows brackets without the backslashes with which Typer escapes them."""
 
     @override
     def get_help(self, ctx: Context) -> str:

@@ -26,7 +26,7 @@ def kinds(
         ),
     ] = None,
 ) -> None:
-    """List the kinds of every slot of a scenario, including plug-ins, or the settings of one kind."""
+    """List the kinds that each slot of a scenario accepts, including plug-ins, or the settings of one kind."""
     with outcome():
         from fednet_emu.scenario.slots import described, slots
 
@@ -72,7 +72,7 @@ def profiles(
 
 
 def schema(study: Annotated[bool, typer.Option("--study", help="That of study files.")] = False) -> None:
-    """Print the JSON schema of scenario files, for editors that complete and check such files."""
+    """Print the JSON schema of scenario files, with which editors can complete and check such files."""
     with outcome():
         import fednet_emu as fe
 

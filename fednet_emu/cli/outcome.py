@@ -62,14 +62,14 @@ def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[
 
 
 PARAMETERS = {"formats": "picture", "labels": "label"}
-"""For Python arguments with another name than the parameter of the command: the name of this parameter."""
+"""Name of the command parameter for each Python argument that has a different name."""
 
 
 def _with_option(error: FednetError) -> str:
     """Return the text of an error, in which the command's option replaces a Python argument at the beginning."""
     text, context = str(error), click.get_current_context(silent=True)
     argument, colon, rest = text.partition(": ")
-    if context is None or not colon or type(error) is not FednetError:  # other errors begin with settings or files
+    if context is None or not colon or type(error) is not FednetError:  # other errors start with a setting or file
         return text
     name = PARAMETERS.get(argument, argument)
     options = (its.opts[0] for its in context.command.params if its.name == name and its.opts[0].startswith("--"))

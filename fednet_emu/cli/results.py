@@ -88,7 +88,7 @@ def plot(
         bool, typer.Option("--animate", help="Also animate what an algorithm recorded over time, e.g. its graph.")
     ] = False,
 ) -> None:
-    """Plot runs (progress, the timeline of every device, latencies) or a study (means and bands over seeds).
+    """Plot runs (progress, timeline of every device, latencies) or a study (means over seeds with 95 % intervals).
 
     With --data, plot the data split of a scenario or run: the labels and the number of samples of each device.
     """
@@ -188,7 +188,7 @@ def report(
         Path | None, typer.Option("--out", help="The page. [default: report.html in the folder; of several, here]")
     ] = None,
 ) -> None:
-    """Write an HTML page about a run or a study, with tables and zoomable figures, which needs no network access."""
+    """Write an HTML page about a run or a study, with tables and zoomable figures; the page works offline."""
     with outcome():
         from fednet_emu.results.study import report as written
 
@@ -287,7 +287,7 @@ def explain(
 def cite(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs or studies, or scenarios.")],
 ) -> None:
-    """Print BibTeX entries of the methods, models, data and standards that runs use, and of the emulator."""
+    """Print BibTeX entries for the methods, models, data and standards that runs use, and for the emulator."""
     with outcome():
         from fednet_emu.analysis.study import is_study
         from fednet_emu.results.scenarios import bibtex, scenario_in

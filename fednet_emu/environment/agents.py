@@ -1,4 +1,4 @@
-"""Several agents that control one run: devices decide on taking part, or base stations divide their bands."""
+"""Several agents that control one run: devices decide whether to take part, or base stations divide their bands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from fednet_emu.errors import ScenarioError
 
 
 class Parallel(ParallelEnv):  # type: ignore[misc]
-    """PettingZoo parallel environment; its agents are devices that decide on taking part or stations that divide bands.
+    """PettingZoo parallel environment, whose agents are either devices or base stations.
+
+    Each device decides whether to take part in a round; each base station divides its band among devices.
 
     Args:
         env: the environment to control; its acts must be `invite` for devices, and `("share",)` for stations.

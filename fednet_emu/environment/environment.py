@@ -143,7 +143,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         self._outside = Outside(frozenset(asks), tuple(REPORTED[key] for key in self.keys if key in REPORTED))
         self._task: LearningTask | None = None
         self._seed: int | None = None
-        self._own: list[int] | None = None  # cohort chosen by the scenario's rule, if no act selects a cohort
+        self._own: list[int] | None = None  # cohort that the scenario's rule has chosen, if no act selects a cohort
         self._error: Deadlock | Diverged | None = None
         self._ended, self._closed, self._pid = "closed", False, 0
 
@@ -351,7 +351,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
 
     @contextmanager
     def _settings(self) -> Iterator[None]:
-        """Set the process-wide PyTorch settings that training needs, inside the `with` block."""
+        """Apply the PyTorch settings that training needs inside the `with` block."""
         with none_left_behind(), torch.inference_mode(mode=False), torch.enable_grad():
             if self._threads and torch.get_num_threads() != self._threads:
                 torch.set_num_threads(self._threads)

@@ -31,7 +31,7 @@ class Step:
     accuracy: float = math.nan  #: accuracy of the latest evaluation; nan before the first
     gained: float = 0.0  #: change of accuracy since the previous decision; 0 without an evaluation
     loss: float = math.nan  #: loss of the latest evaluation; nan before the first
-    ended: str = ""  #: reason for the end of the run: stop, deadlock or diverged; empty if the run continues
+    ended: str = ""  #: reason why the run has ended: stop, deadlock or diverged; empty if the run continues
 
     @property
     def duration_s(self) -> float:

@@ -22,7 +22,7 @@ from fednet_emu.errors import DataError, FednetError, ScenarioError
 from fednet_emu.federation import Statistic
 from fednet_emu.files.writing import file_errors
 
-_ABOUT = "fednet_emu"  # key of the agent's description in the metadata of the file
+_ABOUT = "fednet_emu"  # key under which the metadata of the file describes the agent
 _LAYERS: dict[str, Callable[..., Tensor]] = {"Linear": functional.linear, "Tanh": torch.tanh, "ReLU": torch.relu}
 
 

@@ -61,7 +61,7 @@ class LayerTimes:
 
 
 def link_speeds(folder: Path) -> LinkSpeeds:
-    """Return the speeds in `speed_distri.json`, converted from 1024 byte/s to bit/s.
+    """Return the link speeds in `speed_distri.json`, converted from FLASH's kb/s (1024 bytes per second) to bit/s.
 
     Raises:
         DataError: The file is missing or has another format.
@@ -152,7 +152,7 @@ def batch_times_s(
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file, or in the compressed file with the further suffix .gz."""
+    """Return the JSON object in a file, or, if it does not exist, in the compressed file with the added suffix .gz."""
     zipped = path.with_name(f"{path.name}.gz")
     content = read_bytes(zipped if not path.exists() and zipped.exists() else path)
     try:

@@ -33,7 +33,7 @@ no number"."""
 
 
 def number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
-    """Return a finite decimal number within bounds; `nan`, decimal commas and underscores are not allowed.
+    """Parse a finite decimal number within the bounds; `nan`, decimal commas and underscores are not allowed.
 
     Raises:
         ValueError: The text is not such a number; the message states the problem.

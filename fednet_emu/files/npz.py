@@ -51,7 +51,7 @@ _BROKEN = (
 
 
 class _Header(NamedTuple):
-    """The header of an array."""
+    """What the header of an array states: data type, memory order and shape."""
 
     dtype: np.dtype[Any]
     order: Literal["C", "F"]
@@ -91,7 +91,7 @@ def read_shapes(path: Path, how: str) -> dict[str, tuple[int, ...]]:
 
 @contextmanager
 def _archive(path: Path, how: str) -> Iterator[zipfile.ZipFile]:
-    """Open an archive, and convert every read error inside the `with` block to a DataError."""
+    """Open an archive, and convert every read error inside the `with` block to a `DataError`."""
     try:
         packed = path.name.endswith((".gz", ".xz"))
         with zipfile.ZipFile(io.BytesIO(read_bytes(path)) if packed else path) as archive:

@@ -69,7 +69,7 @@ def read_csv(path: Path, **options: Any) -> pd.DataFrame:
 
 
 def _mapped(table: pd.DataFrame, change: Callable[[Any], Any]) -> pd.DataFrame:
-    """Apply `change` to the names of the columns, and to the values in non-numeric columns."""
+    """Apply `change` to the column names of a table, and to the values in non-numeric columns."""
     texts = {
         str(name): table[name].astype(object).map(change).astype(object)
         for name in table

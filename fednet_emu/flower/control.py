@@ -1,4 +1,4 @@
-"""Polling loops by which Flower's processes find messages in a deployment; Flower's simulation omits these loops."""
+"""Polling loops by which Flower's processes find messages in a deployment, but not in Flower's simulation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ jitter. The pause doubles after each attempt."""
 PUSH_SESSION_S = 180.0
 """Time in s after its announcement at which a reply that has not arrived counts as lost."""
 OFFLINE_S = 60.0
-"""Time in s without a heartbeat after which a SuperNode is offline."""
+"""Time in s without a heartbeat after which a SuperNode counts as offline."""
 FETCH_TRIPS, PUSH_TRIPS = 4, 6
 """Number of round trips needed, in addition to the transfer of data, to fetch a message and to return a reply."""
 

@@ -157,7 +157,7 @@ class _Worker:
         return _Outcome(AppFailed(task.where, what), [])
 
     def dismiss(self) -> None:
-        """Ask the process to end; kill a process that is executing a task."""
+        """Ask the process to end; if it is executing a task, kill it."""
         self._process.dismiss(at_once=self.busy)
 
     def end(self) -> None:

@@ -16,11 +16,11 @@ NOT_SOURCES = {"__pycache__", "build", "node_modules", "site-packages"}
 """Names of folders that are skipped because they contain no code of the app; hidden folders are skipped, too."""
 
 Config = dict[str, bool | int | float | str]
-"""A run configuration: keys of nested tables are joined by dots, as in Flower."""
+"""A run configuration: a mapping in which the keys of nested tables are joined by dots, as in Flower."""
 
 
 class NoApp(ValueError):  # noqa: N818  (a property of the folder)
-    """The folder contains no Flower app; the error text is written to follow the name of a setting."""
+    """A folder that a setting names contains no Flower app; the error text does not name the setting."""
 
 
 class AppFolder(NamedTuple):
@@ -42,10 +42,10 @@ class AppFolder(NamedTuple):
 
     @classmethod
     def read(cls, name: str) -> AppFolder:
-        """Read the description of an app.
+        """Read the file `pyproject.toml` in the folder `name`.
 
         Raises:
-            NoApp: the folder has no app.
+            NoApp: the folder contains no Flower app.
         """
         path = Path(name).expanduser()
         remedy = f"give the folder of a Flower app, in which {PROJECT} lies"

@@ -24,8 +24,8 @@ from fednet_emu.flower.versions import FIRST_NODE, empty_run
 WARNINGS = 10
 """Number of times that a program may ignore a request to end, before the program is abandoned."""
 POLL_S = 0.1
-"""Pause in simulated s after a vain attempt to pull replies, if the app has already tried at the same instant; the
-pause of Flower's in-memory Grid."""
+"""Pause in simulated s after an attempt to pull replies that finds none, if the app has already tried at the same
+instant. Flower's in-memory Grid has the same pause."""
 LOOKS = 1000
 """Maximum number of queries for nodes at one instant; every further query takes the simulated time `POLL_S`."""
 VAIN_WAITS = 1000
@@ -76,7 +76,7 @@ class Program:
             self.close()
 
     def close(self) -> None:
-        """End a waiting program; `finally` blocks of the program run, but cannot wait."""
+        """End the program while it waits; its `finally` blocks are executed, but cannot wait."""
         self._closing = True
         if self._greenlet and not self._greenlet.dead:
             with self._inside():
@@ -162,7 +162,7 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
         return replies
 
     def sleep(self, duration_s: float) -> None:
-        """Let `duration_s` seconds of simulated time pass."""
+        """Wait for `duration_s` seconds of simulated time."""
         self._wait_in_vain()
         self._wait(self._asleep(duration_s))
 

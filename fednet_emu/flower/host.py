@@ -284,7 +284,7 @@ def app_code(where: str) -> Iterator[None]:
         yield
     except (FednetError, GreenletExit, GeneratorExit, KeyboardInterrupt):
         raise
-    except BaseException as error:  # some exceptions of Flower are not derived from Exception
+    except BaseException as error:  # some of Flower's exceptions are not subclasses of Exception
         steps = traceback.extract_tb(error.__traceback__)
         theirs = traceback.StackSummary.from_list([step for step in steps if not step.filename.startswith(_HERE)])
         text = "".join([*theirs.format(), *traceback.format_exception_only(error)])

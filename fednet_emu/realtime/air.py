@@ -49,7 +49,7 @@ class _Link:
         self.dry_ns = FOREVER_NS  # time since which the active link has an empty queue
 
     def claim(self) -> tuple[int, int, int]:
-        """Return the sort key of the link's next packet (control packets first, then by turn), and request a turn."""
+        """Return the sort key of the next packet: control packets first, then by turn; request a turn if needed."""
         packet, arrived_ns = self.queue[0]
         if len(packet) <= CONTROL_BYTE:
             return 0, arrived_ns, self.number

@@ -167,7 +167,7 @@ class _Keeper:
             _say(self._control, waited={str(own): _waited_ns(process) for process, own in self._program.items()})
 
     def _listens(self, node: int) -> bool:
-        """Return True if a program listens at a TCP port in the namespace of a node."""
+        """Return True if any program in the namespace of a node listens at a TCP port."""
         linux.enter(self._nets[node])
         sockets = [line for name in ("tcp", "tcp6") for line in _lines(Path("/proc/thread-self/net") / name)]
         return any(line.split()[3] == _LISTENS for line in sockets)

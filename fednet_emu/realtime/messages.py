@@ -80,7 +80,7 @@ class Message:
 
 
 def _whole(parts: Sequence[Message]) -> Message:
-    """Return the message that consists of consecutive parts."""
+    """Combine consecutive parts of a message, and return the whole message."""
     first, last = parts[0], parts[-1]
     return Message(
         first.upwards,

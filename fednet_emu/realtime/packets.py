@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 SERVER_NODE = 0
 """Index of the server among the nodes; device k is node k + 1."""
-_NETWORK = b"\x0a\x4d"  # 10.77
+_NETWORK = b"\x0a\x4d"  # the network 10.77.0.0/16
 _TCP = 6
 _SYN = 2
 _FRAGMENT = 0x1FFF

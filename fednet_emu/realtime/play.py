@@ -331,7 +331,7 @@ class _LiveFlower(_Live):
 
 @contextmanager
 def exactly() -> Iterator[bool]:
-    """Give this thread exact timers, and real-time priority if the host permits; yield True if it has priority."""
+    """Give this thread exact timers, and real-time priority if the host permits it; yield True if it does."""
     linux.wake_exactly()
     before = os.sched_getscheduler(0), os.sched_getparam(0)
     try:

@@ -1,4 +1,4 @@
-"""Execution of a run in its own process, with an outcome even if the process crashes or is killed."""
+"""Execution of a run in its own process; there is an outcome even if the process crashes or is killed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Outcome:
     reason: str = ""
     """Reason for a failure, in one line; empty otherwise."""
     details: str = ""
-    """Traceback of a failure; empty without a traceback."""
+    """Traceback of a failure; empty if there is none."""
     host_s: float = 0.0
     """Host time of the attempt, in seconds."""
 

@@ -1,4 +1,4 @@
-"""Study files: the class `StudyFile`, whose fields are the keys of a study file, and the search for study files."""
+"""Study files: the class `StudyFile`, whose fields are the keys of a study file, and functions that read studies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Target(Component):
 
 
 class Limits(Component):
-    """Limits on the host resources of one run; a run that exceeds its time limit or memory limit fails."""
+    """Limits on the host resources of each run; a run that exceeds its time limit or its memory limit fails."""
 
     time_s: float | None = Field(None, gt=0)
     """Maximum host time of one attempt to execute a run, in seconds; null for no limit. The next attempt continues from
@@ -47,8 +47,8 @@ class Limits(Component):
 
 
 Cost = Literal["time", "bits", "energy", "device-energy", "rounds"]
-"""The costs that can be minimised and limited: simulated time in seconds, bits of all links, energy of devices and base
-stations in joules, this energy divided by the number of devices, and number of rounds."""
+"""The costs that can be minimised and limited: simulated time in seconds, bits sent on all links, total energy of
+devices and base stations in joules, this energy divided by the number of devices, and number of rounds."""
 
 
 class Search(Component):
@@ -211,7 +211,7 @@ class StudyFile(Component):
 
     @property
     def text(self) -> str:
-        """Text of the study file; for a study made in Python, the text of an equivalent file."""
+        """Text of the study file; for a study that is created in Python, the text of an equivalent file."""
         return self._text
 
     @property

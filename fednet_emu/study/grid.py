@@ -43,7 +43,7 @@ class Axis:
 
 
 def settings_of(node: Node) -> tuple[Setting, ...]:
-    """Return the settings in a mapping from key paths to values, each with the line of the value."""
+    """Return the settings in a mapping from key paths to values; each setting knows the line of its value."""
     return tuple(Setting(key, as_option(child)) for key, child in (node.value or {}).items())
 
 

@@ -29,7 +29,7 @@ class Queue:
         return bool(self._waiting)
 
     def next(self) -> int | None:
-        """Return the index of the next job that may start; None while all jobs wait for first jobs of their groups."""
+        """Return the index of the next job that may start; None if all waiting jobs need another job to end first."""
         for place in self._waiting:
             group = self._jobs[place].group
             if group in self._led or group not in self._leading:
@@ -64,7 +64,7 @@ def runner_of(scenarios: Iterable[Scenario | None], workers: int | None, ray: bo
 
 
 def _lives_here(part: object) -> bool:
-    """Return True if a component, or an object inside the component, has a class that only this process can import."""
+    """Return True if `part`, or an object inside this component, has a class that only this process can import."""
     made_by = part if isinstance(part, type) or callable(part) else type(part)
     if getattr(made_by, "__module__", "") == "__main__" or "<" in getattr(made_by, "__qualname__", ""):
         return True

@@ -73,7 +73,7 @@ class Slurm:
 
 
 def write_jobs(tasks: Sequence[Job], out: Path, collect: Sequence[str]) -> Jobs:
-    """Write a job array for at least one task, into a new numbered folder inside `slurm/` in the folder `out`."""
+    """Write a job array for `tasks` (at least one) to a new numbered folder in the folder `slurm` of `out`."""
     with file_errors(out / "slurm", "made"):
         (out / "slurm" / OUTCOMES).mkdir(parents=True, exist_ok=True)
         number = 1 + max((int(path.name) for path in (out / "slurm").iterdir() if path.name.isdecimal()), default=0)
@@ -146,7 +146,7 @@ def _task(text: str) -> Job:
 
 
 def _needs(limits: Limits, runs: int) -> list[str]:
-    """Return the `sbatch` options that reserve resources for an element that executes `runs` runs one by one."""
+    """Return the `sbatch` options that reserve the resources of an element, which executes `runs` runs one by one."""
     needs = []
     if limits.time_s is not None:
         needs.append(f"--time={math.ceil((limits.time_s * runs + SPARE_S) / 60)}")
@@ -158,7 +158,7 @@ def _needs(limits: Limits, runs: int) -> list[str]:
 
 
 def _script(name: str, folder: Path, options: Sequence[str], command: str) -> str:
-    """Return the text of a script for `sbatch`, which starts in the current working folder."""
+    """Return a script for `sbatch` that executes `command` in the current working folder."""
     log = "%a" if any(option.startswith("--array") for option in options) else "tables"
     every = [f"--job-name={name}", "--ntasks=1", "--cpus-per-task=1", f"--output={folder}/logs/{log}.txt", *options]
     head = ["#!/bin/bash", *(f"#SBATCH {option}" for option in every)]

@@ -32,13 +32,14 @@ from fednet_emu.study.runs import StudyRun
 TABLES = ("study.parquet", "cells.parquet")
 """Files with the tables for figures and comparisons. Host times differ between sweeps, and are in another file."""
 KEYS = ("seed", "cell")
-"""Columns that identify a run, together with the columns of the axes."""
+"""Columns that, together with the columns of the axes, identify a run."""
 TOTALS = ("rounds", "simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j")
 BACKHAUL = ("backhaul_bit", "backhaul_j")
-"""Totals of runs with a backhaul. `energy_j` includes backhaul energy; `total_bit` does not include backhaul bits."""
+"""Columns of totals for runs with a backhaul. `energy_j` includes the backhaul energy, but `total_bit` does not include
+the bits on the backhaul."""
 
 PRIVACY = ("epsilon", "sample_epsilon", "sample_epsilon_as_poisson")
-"""Privacy bounds of a device or of a sample, in runs that have such a bound."""
+"""Columns of privacy losses (epsilon) of a device or of a sample, for runs that have such a bound."""
 
 
 def write_tables(
@@ -163,7 +164,7 @@ class Sweep:
     host_s: list[float] = field(default_factory=list)
     """Host times of finished runs in seconds, including runs of earlier sweeps."""
     at_once: int = 0
-    """Maximum number of simultaneous runs so far, counted up to one per core of this machine."""
+    """Maximum number of simultaneous runs so far, but at most the number of cores of this machine."""
 
     def add(self, runs: Sequence[StudyRun]) -> list[int]:
         """Add runs and return their indices; the folders show which runs an earlier sweep has finished."""
@@ -228,7 +229,7 @@ class Sweep:
             write_text(report, f"{run.label}\n{outcome.reason}\nreplay: {self.replay(place)}\n\n{outcome.details}")
 
     def replay(self, place: int) -> str:
-        """Return the command that repeats the run with index `place`; for a run made in Python, from its run folder."""
+        """Return the command that repeats the run with index `place`, from its run folder if it was made in Python."""
         data = ["--data-dir", str(self.data_dir)] if self.data_dir else []
         command = self.runs[place].command or ("fednet", "run", str(self.folder_of[place] / "scenario.yaml"))
         return shlex.join([*command, *data])

@@ -31,7 +31,7 @@ class Outcome:
     costs: tuple[float, ...]
     """The minimised costs, or the negative of the maximised accuracy; infinite if the run missed the target."""
     score: float
-    """Accuracy or loss that the run achieved within the limits; NaN without evaluations."""
+    """Accuracy or loss that the run achieved within the limits; NaN if there was no evaluation."""
     why: tuple[str, ...] = ()
     """Reasons why the run missed the target; empty if the run reached the target."""
     course: Array = field(default_factory=lambda: np.empty((2, 0)), repr=False, compare=False)
@@ -60,7 +60,7 @@ class Aim:
     measure: Measure | None
     """Measure of the target (accuracy or loss); None without a target."""
     level: float
-    """Value of the measure that reaches the target; NaN without a target."""
+    """Value of the measure at which the target is reached; NaN without a target."""
 
     @classmethod
     def of(cls, study: StudyFile) -> Aim:

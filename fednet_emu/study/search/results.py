@@ -30,7 +30,7 @@ from fednet_emu.study.sweep import TABLES, describe, write_tables
 
 BEST = "best"
 _WHY = {ENDED: "ended without it", **{cost: f"limit of {cost}" for cost in COSTS}}
-"""Text in trials.csv for each reason why a run missed the target."""
+"""The text that trials.csv gives for each reason why a run missed the target."""
 DIGITS = 9
 """Number of significant digits in trials.csv."""
 

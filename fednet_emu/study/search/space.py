@@ -35,7 +35,7 @@ Point = Mapping[str, Value]
 
 
 class Range(Component):
-    """Range of numbers from `low` to `high`; all values are integers if `low`, `high` and `step` (if set) are."""
+    """Numbers from `low` to `high`: integers if `low`, `high` and `step` (if set) are integers, else real numbers."""
 
     low: int | float = Field(ge=-LARGEST, le=LARGEST)
     """Minimum value."""
@@ -44,7 +44,8 @@ class Range(Component):
     log: bool = False
     """True to sample values uniformly on a logarithmic scale, false to sample them uniformly on a linear scale."""
     step: int | float | None = None
-    """Distance between neighbouring values; null means 1 for integers, and a continuous range for other numbers."""
+    """Distance between adjacent values; null stands for 1 in a range of integers, and for a continuous range
+    otherwise."""
 
     @model_validator(mode="after")
     def _holds_numbers(self) -> Range:
@@ -78,7 +79,7 @@ class Parameter:
     name: str
     """Name of the parameter; for a range, the key path of a setting."""
     values: tuple[Level, ...] | Range
-    """The possible levels, or a range of numbers."""
+    """The levels between which the search chooses, or a range of numbers."""
     when: Mapping[str, frozenset[str]]
     """Condition: the parameter is varied only if every earlier parameter named here has one of the given labels."""
 

@@ -39,7 +39,7 @@ class Trial:
     runs: dict[int, int] = field(default_factory=dict)
     """Index of each run in the sweep, by the seed of the run."""
     unable: str = ""
-    """Reason why the trial was not run; empty for a trial that was run."""
+    """Reason why the trial was not run; empty if the trial was run."""
 
 
 class Hurdle(NamedTuple):
@@ -160,7 +160,7 @@ def too_costly(
         spent = spent_in(
             play(short, "bound", None, timing_only=True, data_dir=data_dir).summary, scenario.devices.count
         )
-    except FednetError:  # the run itself will report the error
+    except FednetError:  # the real run will report this error
         return ""
     over = [cost for cost, most in limits.items() if spent[cost] > most]
     if not over:
