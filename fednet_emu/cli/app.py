@@ -66,7 +66,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")  # click 8.4 and later suggest commands
+app.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")  # click 8.4 suggests commands itself
 
 ScenarioName = Annotated[
     str,

@@ -70,7 +70,7 @@ class Parallel(ParallelEnv):  # type: ignore[misc]
             yield f"reward: not one for each agent, got {len(reward)}; give {self.possible_agents[0]}, ..."
 
     def observation_space(self, agent: str) -> Any:
-        """Return the observation space of an agent: a one-dimensional box with the numbers of `keys`."""
+        """Return the observation space of an agent: a one-dimensional box for the values of `keys`."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> Any:

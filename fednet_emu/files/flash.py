@@ -38,7 +38,10 @@ _REMEDY = "name the folder with the files of FLASH's device_util"
 
 @dataclass(frozen=True, eq=False)
 class LinkSpeeds:
-    """Parameters [users] in bit/s of one normal distribution of link speeds per user; FLASH redraws negative speeds."""
+    """Mean and standard deviation [users] of the normally distributed link speeds of each user, in bit/s.
+
+    FLASH repeats draws of negative speeds.
+    """
 
     users: tuple[str, ...]
     down_mean_bps: Array
@@ -91,7 +94,7 @@ def benchmark_scores(folder: Path) -> dict[str, float]:
 
 
 def user_scores(folder: Path) -> dict[str, float]:
-    """Return the AI-Benchmark score of each users' phone model that `real2benchmark.json` maps to a known phone.
+    """Return the AI-Benchmark scores of users' phone models, by model, as far as `real2benchmark.json` maps them.
 
     Raises:
         DataError: A file is missing or has another format.

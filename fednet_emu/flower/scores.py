@@ -53,7 +53,7 @@ class Scores:
             self._report(_mean(evaluated))
 
     def summed_up(self, what: str, metrics: Metrics | None) -> None:
-        """Record the metrics that a strategy aggregates (`train`, `evaluate`) or measures on the server (`central`)."""
+        """Record metrics that a strategy aggregates (`what` is `train` or `evaluate`) or measures (`central`)."""
         if not metrics:
             return
         self._series("server_metrics", metrics, source=what)

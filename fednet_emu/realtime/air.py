@@ -100,7 +100,7 @@ class LiveAir:
         self._cells: dict[int, _Cell] = {}
         self._on_air: list[_Link] = []
         self._ends: list[tuple[int, int, _Link]] = []  # heap of the departure times of all packets in transmission
-        self._holds: deque[tuple[int, _Link]] = deque()  # when each link with an empty queue stops to be active
+        self._holds: deque[tuple[int, _Link]] = deque()  # when each link with an empty queue stops being active
         self._edge_ns = FOREVER_NS
         self.next_ns = self.awaited_ns = FOREVER_NS
 

@@ -76,7 +76,7 @@ class StudyRun:
 
     @property
     def group(self) -> str:
-        """Fingerprint `program`; empty if the algorithm is asynchronous, because the network then orders updates."""
+        """Name of the group of runs that probably have the same training; empty if the algorithm is asynchronous."""
         return "" if self.scenario.algorithm.asynchronous else self.program
 
     @property
@@ -329,7 +329,7 @@ def _parsed(overrides: Iterable[str | Setting]) -> tuple[Setting, ...]:
 
 
 def _check(own: Iterable[Setting], asked: Iterable[Setting], axes: Iterable[Axis]) -> None:
-    """Raise a `ScenarioError` if a setting is `seed`, or if an override in `asked` sets what an axis varies."""
+    """Raise a `ScenarioError` if a setting is `seed`, or if an axis varies a setting that is overridden in `asked`."""
     varied = {setting.name: axis.name for axis in axes for level in axis.levels for setting in level.settings}
     problems = [
         problem_text(setting.value.place, (setting.name,), "the study has 'seeds' for that")
