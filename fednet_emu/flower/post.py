@@ -115,7 +115,7 @@ class Post:
     ) -> None:
         self._fed, self._clients, self._turns, self._lost, self._deadline_s = fed, clients, turns, lost, deadline_s
         self._loops = loops
-        self._announced_ns: dict[str, int] = {}  # when each reply was announced that is in transit or has arrived
+        self._announced_ns: dict[str, int] = {}  # announcement time of each reply in transit or arrived
         self._sent = 0
         self._ready: dict[str, Message] = {}
         self.under_way = 0
