@@ -11,11 +11,11 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Entry point of the command `fednet`; child processes do not import modules from the current folder."""
+    """Run the command `fednet`; child processes are kept from importing modules from the current folder."""
     os.environ.setdefault("PYTHONSAFEPATH", "1")
-    atexit.register(gc.freeze)  # the process ends; a last garbage collection would take half a second
+    atexit.register(gc.freeze)  # at the exit of the process, a last garbage collection would take half a second
     try:
-        from fednet_emu.cli.app import app  # the import takes a while, during which Ctrl-C is handled
+        from fednet_emu.cli.app import app  # inside `try`: Ctrl-C may arrive during this slow import
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(_INTERRUPTED)

@@ -1,4 +1,4 @@
-"""The command `fednet`: the commands run, flower and check, the table of all commands, and their help texts."""
+"""The command `fednet`: its subcommands run, flower and check, and the table and help texts of all subcommands."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ MORE: dict[str, tuple[str, str]] = {
     "cache": ("fednet cache --most 5GB", "guides/reuse"),
     "cite": ("fednet cite results/quickstart/seed-0 > methods.bib", "reference/command-line"),
 }
-"""For each command, an example and a page of the documentation."""
+"""An example and a documentation page for each command, by the name of the command."""
 
 app = typer.Typer(
     help="Discrete-event network emulator for wireless federated learning.",
@@ -66,7 +66,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")  # click 8.4 and later suggest commands
+app.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")  # click 8.4 suggests commands itself
 
 ScenarioName = Annotated[
     str,
@@ -139,7 +139,7 @@ def flower(
     plots: Plots = True,
     track: Track = None,
 ) -> None:
-    """Run a Flower app on an emulated network, which has ten devices in a street by default."""
+    """Run a Flower app on an emulated network; the default network has ten devices in a street."""
     with outcome():
         from fednet_emu.emulation.given import app_in
 
@@ -149,7 +149,7 @@ def flower(
 
 
 class RunOptions(NamedTuple):
-    """The options of a command that runs a scenario."""
+    """Options that the commands `run` and `flower` share."""
 
     out: Path | None
     data_dir: Path | None
@@ -162,7 +162,7 @@ class RunOptions(NamedTuple):
 
 
 def _run(scenario: ScenarioLike, name: str | None, changes: list[str], options: RunOptions) -> None:
-    """Run a scenario, write the run folder with figures, and print progress and totals."""
+    """Run a scenario, write the run folder and figures, and print the progress and the totals of the run."""
     out, data_dir, timing_only, quiet, profile, force, plots, track = options
     folder = out
 
@@ -222,7 +222,7 @@ def check(
     overrides: Overrides = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Validate a scenario, every run of a study, or the ends of a search space; print the file with all defaults."""
+    """Validate a scenario, a study's runs, or both ends of each searched range; print the file with all defaults."""
     with outcome():
         from fednet_emu.emulation.given import scenario_of
         from fednet_emu.emulation.load import warn
@@ -251,7 +251,7 @@ def check(
 
 
 def _print_outlook(outlook: Outlook) -> None:
-    """Print the expected cost and the privacy of a run, and notes on the evidence for device power and speed."""
+    """Print the expected cost and privacy loss of a run, and notes on how well device powers and speeds are known."""
     from fednet_emu.emulation.hardware import notes
 
     ERRORS.print(str(outlook.cost))
@@ -283,7 +283,7 @@ def version(show: Annotated[bool, typer.Option("--version", help="Print the vers
 
 
 class PlainHelp(TyperCommand):
-    """A command whose help shows brackets without the backslashes that Typer adds for the markup of Rich."""
+    """Command whose help text shows brackets without the backslashes with which Typer escapes them."""
 
     @override
     def get_help(self, ctx: Context) -> str:
@@ -291,7 +291,7 @@ class PlainHelp(TyperCommand):
 
 
 def with_examples(app: typer.Typer) -> None:
-    """Add an example and a page to the help of each command, and a whole sentence to the list of commands."""
+    """Add an example and a documentation page to each command's help; list commands with their whole first sentence."""
     for command in app.registered_commands:
         function = command.callback
         if function is not None:

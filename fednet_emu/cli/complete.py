@@ -1,4 +1,4 @@
-"""Shell completion: names of scenarios and studies, slots, and keys and values of `--set`.
+"""Shell completion for names of scenarios, studies and slots, and for keys and values of the option `--set`.
 
 Each function takes the typed text, imports the modules that the completion needs, and returns completions.
 """
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fednet_emu.scenario.library import Folder
 
 Completion = list[str] | list[tuple[str, str]]
-"""Completions as texts, or as pairs of text and description."""
+"""Possible completions: a list of texts, or of pairs of a text and its description."""
 
 
 def scenario_names(incomplete: str) -> Completion:
@@ -21,7 +21,7 @@ def scenario_names(incomplete: str) -> Completion:
 
 
 def study_names(incomplete: str) -> Completion:
-    """Return names of studies in the library and in ./scenarios/studies; without a match, paths of files."""
+    """Return names of studies in the library and ./scenarios/studies; without a match, files in the working folder."""
     return _named("scenarios/studies", incomplete) or _files(incomplete)
 
 
@@ -43,7 +43,7 @@ def slot_names(incomplete: str) -> Completion:
 
 
 def settings(incomplete: str) -> Completion:
-    """Return keys of a scenario, one level at a time, or possible values after the `=`."""
+    """Complete a `KEY=VALUE` of `--set`: return the keys of the next level or, after the `=`, the possible values."""
     from fednet_emu.scenario.slots import choices, settings_below
 
     key, equals, value = incomplete.partition("=")

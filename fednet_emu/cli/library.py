@@ -26,7 +26,7 @@ def kinds(
         ),
     ] = None,
 ) -> None:
-    """List the kinds of every slot of a scenario, including plug-ins, or the settings of one kind."""
+    """List the kinds that each slot of a scenario accepts, including plug-ins, or the settings of one kind."""
     with outcome():
         from fednet_emu.scenario.slots import described, slots
 
@@ -47,7 +47,7 @@ def channels(
         Path | None, typer.Option("--out", help="Also draw rate against distance, into this folder.")
     ] = None,
 ) -> None:
-    """List radio environments with the median uplink rate of a single device at 50, 200 and 500 m."""
+    """List radio environments with the median uplink rate of a single device at distances of 50, 200 and 500 m."""
     with outcome():
         from fednet_emu.draw.figures.rates import rate_figure
         from fednet_emu.draw.figures.run_figures import save
@@ -72,7 +72,7 @@ def profiles(
 
 
 def schema(study: Annotated[bool, typer.Option("--study", help="That of study files.")] = False) -> None:
-    """Print the JSON schema of scenario files, for editors that complete and check such files."""
+    """Print the JSON schema of scenario files, with which editors can complete and check such files."""
     with outcome():
         import fednet_emu as fe
 
@@ -153,7 +153,7 @@ def cache(
     ] = None,
     empty: Annotated[bool, typer.Option("--empty", help="Delete all of it.")] = False,
 ) -> None:
-    """Print the size of the store of learnt values; limit or empty this store."""
+    """Print the size of the cache of training results; set the maximum size of this cache, or empty it."""
     with outcome():
         from fednet_emu.emulation.store import bound, cache_folder, entries_in, limit_of, set_limit, usable
 
@@ -173,7 +173,7 @@ def cache(
 
 
 def _bytes(text: str) -> int:
-    """Return the number of bytes of a size with unit, such as `500MB`.
+    """Convert a size with a unit, such as `500MB`, to a number of bytes.
 
     Raises:
         FednetError: the text is not a size.

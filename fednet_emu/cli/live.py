@@ -1,4 +1,4 @@
-"""The command `fednet live`, which connects real programs by the network of a scenario."""
+"""The command `fednet live`, which connects real programs through the emulated network of a scenario."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def live(
     force: Annotated[bool, typer.Option("--force", help="Replace a run, when the new one has ended.")] = False,
     plots: Plots = True,
 ) -> None:
-    """Play a scenario live: the packets of real programs pass through the emulated radio in real time (Linux)."""
+    """Run a scenario live: the packets of real programs pass through the emulated radio in real time (Linux only)."""
     folder: Path | None = out
 
     def interrupted() -> str:
@@ -102,7 +102,7 @@ def live(
 
 
 def _live_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return table rows (title, value) about packets, and about measured and predicted times of messages."""
+    """Return table rows (title, value): counts and delays of packets, and measured minus predicted message times."""
     rows = [("packets", f"{found['packets']:,}")]
     if found["packets"]:
         late = f"{1e3 * found['late_p50_s']:.3g} ms (half), {1e3 * found['late_p99_s']:.3g} ms (99 %)"

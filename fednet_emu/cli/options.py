@@ -1,4 +1,4 @@
-"""The console on which commands print, and the arguments and options that several commands share."""
+"""Arguments and options that several commands share, and the console on which commands print."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ Track = Annotated[
 
 
 def with_seed(overrides: list[str] | None, seed: int | None) -> list[str]:
-    """Return the overrides `KEY=VALUE` of a command, including an override of the seed if one is given."""
+    """Return the overrides `KEY=VALUE` of a command, plus an override of `seed` if the option `--seed` is given."""
     return [*(overrides or ()), *(() if seed is None else (f"seed={seed}",))]
 
 
 def with_reuse(overrides: list[str] | None, reuse: bool) -> list[str]:
-    """Return the overrides `KEY=VALUE` of a command, including an override against reuse of learnt values."""
+    """Return the overrides `KEY=VALUE` of a command, plus `training.reuse=false` unless `reuse` is True."""
     return [*(overrides or ()), *(() if reuse else ("training.reuse=false",))]
 
 
@@ -110,10 +110,10 @@ def device_numbers(text: str) -> list[int]:
 
 
 def renamed(texts: list[str] | None) -> dict[str, str]:
-    """Return the new names from `--rename KEY=TEXT`, by old name; KEY may be `axis=level`.
+    """Parse options `--rename KEY=TEXT`, and return each new name by the old name; KEY may have the form `axis=level`.
 
     Raises:
-        FednetError: a text is malformed.
+        FednetError: an option is malformed.
     """
     pairs = [text.rpartition("=") for text in texts or ()]
     for key, _, text in pairs:
@@ -123,7 +123,7 @@ def renamed(texts: list[str] | None) -> dict[str, str]:
 
 
 class Page(NamedTuple):
-    """Format of figures, as set by the options of `plot`."""
+    """File formats, size and title of figures, as set by the options of the command `plot`."""
 
     formats: list[str] | None = None
     size: str | None = None
@@ -132,7 +132,7 @@ class Page(NamedTuple):
     latex: bool = False
 
     def write(self, figures: Mapping[str, Figure], folder: Path) -> list[Path]:
-        """Write figures, and tables of the plotted numbers on request, to a folder; return the paths of the files."""
+        """Write figures, and tables of the plotted numbers as set by `csv` and `latex`; return the file paths."""
         from fednet_emu.draw.figures.page import fit_to_page
         from fednet_emu.draw.figures.run_figures import save
 

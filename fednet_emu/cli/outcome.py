@@ -1,4 +1,4 @@
-"""Exit codes of commands: 0 done, 2 a user's mistake, 130 interrupted, 1 a bug, a failed app, or failed runs."""
+"""Exit codes of commands: 0 success, 1 a bug, failed app or failed runs, 2 a mistake of the user, 130 Ctrl-C."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from fednet_emu.screen.console import PlainConsole
 ERRORS = PlainConsole(stderr=True)
 
 NO_ROOM = {errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EDQUOT}
-"""Error numbers of the operating system (full or read-only disk) that the user can resolve."""
+"""Error numbers of the operating system for a full or read-only disk, which the user can resolve."""
 
 MISTAKE, INTERRUPTED, BUG, FAILED = 2, 130, 1, 1
 
 
 @contextmanager
 def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[None]:
-    """Convert exceptions of a command to a message and an exit code; print warnings and log messages.
+    """Convert an exception of a command to a printed message and an exit code; also print warnings and log messages.
 
     Args:
         interrupted: function that returns the message to print after Ctrl-C.
@@ -62,14 +62,14 @@ def outcome(interrupted: Callable[[], str] = lambda: "interrupted") -> Iterator[
 
 
 PARAMETERS = {"formats": "picture", "labels": "label"}
-"""Names of command parameters, by the differing name of the Python argument."""
+"""Name of the command parameter for each Python argument that has a different name."""
 
 
 def _with_option(error: FednetError) -> str:
-    """Return the text of an error, with a Python argument at the beginning replaced by the option of the command."""
+    """Return the text of an error, in which the command's option replaces a Python argument at the beginning."""
     text, context = str(error), click.get_current_context(silent=True)
     argument, colon, rest = text.partition(": ")
-    if context is None or not colon or type(error) is not FednetError:  # other errors begin with settings or files
+    if context is None or not colon or type(error) is not FednetError:  # other errors start with a setting or file
         return text
     name = PARAMETERS.get(argument, argument)
     options = (its.opts[0] for its in context.command.params if its.name == name and its.opts[0].startswith("--"))
@@ -83,8 +83,9 @@ def _bug() -> NoReturn:
 
 
 LOGGERS = ("fednet_emu.plugins", "fednet_emu.settings")
-"""Loggers whose messages a command prints. `fednet_emu.plugins` reports modules before their import, because modules
-run with the user's permissions; `fednet_emu.settings` reports settings that do not fit a changed kind."""
+"""Loggers whose messages a command prints. `fednet_emu.plugins` reports each plug-in module before its import, because
+the module runs with the user's permissions. `fednet_emu.settings` reports settings of a component that do not fit the
+component's new kind."""
 
 
 @contextmanager

@@ -88,7 +88,7 @@ def plot(
         bool, typer.Option("--animate", help="Also animate what an algorithm recorded over time, e.g. its graph.")
     ] = False,
 ) -> None:
-    """Plot runs (progress, the timeline of every device, latencies) or a study (means and bands over seeds).
+    """Plot runs (progress, timeline of every device, latencies) or a study (means over seeds with 95 % intervals).
 
     With --data, plot the data split of a scenario or run: the labels and the number of samples of each device.
     """
@@ -141,7 +141,7 @@ def _plot_study(
     rename: list[str] | None,
     page: Page,
 ) -> None:
-    """Plot the figures of a study, and name the runs that are missing in the figures."""
+    """Plot the figures of a study, and print a warning about runs that the figures do not contain."""
     from fednet_emu.analysis.study import StudyRecords
     from fednet_emu.draw.figures.study_figures import study_figures
 
@@ -154,7 +154,7 @@ def _plot_study(
 def _plot_runs(
     runs: list[Path], out: Path | None, labels: list[str], timeline: Timeline, page: Page, animate: bool
 ) -> None:
-    """Plot the figures of runs, overlaid."""
+    """Plot figures in which the curves of several runs are overlaid."""
     from fednet_emu.analysis.run import RunRecords
     from fednet_emu.draw.figures.papers.series import save_animations
     from fednet_emu.results.run import figures
@@ -188,7 +188,7 @@ def report(
         Path | None, typer.Option("--out", help="The page. [default: report.html in the folder; of several, here]")
     ] = None,
 ) -> None:
-    """Write an HTML page about a run or a study, with tables and zoomable figures, which needs no network access."""
+    """Write an HTML page about a run or a study, with tables and zoomable figures; the page works offline."""
     with outcome():
         from fednet_emu.results.study import report as written
 
@@ -212,7 +212,7 @@ def compare(
         ),
     ] = None,
 ) -> None:
-    """Compare two settings that were chosen before the runs, by differences paired by seed, with 95 % intervals."""
+    """Compare two settings, chosen before the runs, by their differences for equal seeds, with 95 % intervals."""
     with outcome():
         import fednet_emu as fe
 
@@ -287,7 +287,7 @@ def explain(
 def cite(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs or studies, or scenarios.")],
 ) -> None:
-    """Print BibTeX entries of the methods, models, data and standards that runs use, and of the emulator."""
+    """Print BibTeX entries for the methods, models, data and standards that runs use, and for the emulator."""
     with outcome():
         from fednet_emu.analysis.study import is_study
         from fednet_emu.results.scenarios import bibtex, scenario_in
@@ -297,7 +297,7 @@ def cite(
 
 
 def _one_run(folder: Path) -> Run:
-    """Open a run; raise an error for the folder of a study."""
+    """Open the run in a folder; raise an error if the folder contains a study."""
     from fednet_emu.analysis.study import is_one_study
     from fednet_emu.results.run import Run
 

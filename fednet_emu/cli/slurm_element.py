@@ -1,4 +1,4 @@
-"""Program of one SLURM array element: `python -m fednet_emu.cli.slurm_element FOLDER ELEMENT ELEMENTS`."""
+"""Program that executes one SLURM array element: `python -m fednet_emu.cli.slurm_element FOLDER ELEMENT ELEMENTS`."""
 
 from __future__ import annotations
 

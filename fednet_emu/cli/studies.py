@@ -143,9 +143,10 @@ def reproduce(
     data_dir: DataDir = None,
     quiet: Quiet = False,
 ) -> None:
-    """Compare the published numbers of a paper with results of this package, or run the library's studies.
+    """Compare the published numbers of a paper with results of this package, or rerun studies of the library.
 
-    Studies run in ascending order of host time while they fit into --minutes; their reference results are updated.
+    Studies are run in ascending order of host time, as many as fit into --minutes, and their reference results are
+    written.
     """
     if paper is not None:
         _compare(paper, clone, data_dir, out, quiet)
@@ -172,7 +173,7 @@ def reproduce(
 
 
 def _compare(paper: str, clone: Path | None, data_dir: Path | None, out: Path, quiet: bool) -> None:
-    """Write a table that compares the numbers of a paper, and print the number of rows for each verdict."""
+    """Write a table that compares a paper's numbers with own results, and print the number of rows per verdict."""
     with outcome(lambda: "interrupted; nothing was written"):
         from fednet_emu.results.published import NOT_MET, VERDICTS, Sources, write_compared
 
@@ -256,7 +257,7 @@ def _swept(
     quiet: bool,
     track: list[str] | None = None,
 ) -> bool:
-    """Execute the runs of a study with progress; return True if no run failed."""
+    """Execute the runs of a study, show the progress, and write the report; return True if no run failed."""
     from fednet_emu.analysis.quantities import counted
     from fednet_emu.results.running import swept
 
@@ -275,7 +276,7 @@ def _swept(
 
 
 def _report(study: Study, folder: Path, quiet: bool) -> None:
-    """Write the report of a study; an error is printed and leaves the tables intact."""
+    """Write the report of a study; an error is only printed, because the tables are already complete."""
     if not quiet:
         ERRORS.print("writing the report")
     try:

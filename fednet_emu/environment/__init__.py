@@ -1,4 +1,4 @@
-"""Environments for reinforcement learning on runs; all names but `Trained` need the extra `gymnasium`.
+"""Environments for reinforcement learning whose episodes are runs; all names but `Trained` need the extra `gymnasium`.
 
 Names are imported on first use. `gymnasium.make("fednet_emu.environment:fednet_emu/Rounds-v0", scenario=...)` imports
 this module, which registers the environment ID.

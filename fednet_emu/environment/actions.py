@@ -1,4 +1,4 @@
-"""Actions of agents: action spaces, all of whose members are valid, and answers of actions to questions of a run."""
+"""Actions of agents: action spaces whose members are all valid, and the decisions that follow from an action."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ LEAST = 1e-9  # minimum value of an act that is a fraction, such as a share of t
 
 
 class Answer(NamedTuple):
-    """The answers that an action gives to the questions of a run."""
+    """The decisions that follow from an action; a run asks for each decision by a question."""
 
     invited: list[int] = []  # noqa: RUF012  (never modified)
     dropped: int = 0  # number of devices in the action that cannot be invited
-    filled: bool = False  # True if the action names no available device, so that one is drawn at random
+    filled: bool = False  # True if the action names no available device, so that a random device is invited
     orders: Orders = Orders()
-    grants: Mapping[str, Array] = {}  # fractions [devices] by act
+    grants: Mapping[str, Array] = {}  # fractions [devices] of the band, power or clock frequency, by act
 
     def to(self, planner: Planner, question: Question) -> Any:
-        """Return the answer to a question; for grants, the planner decides on quantities that have no act."""
+        """Return the answer to a question of the run; if a resource has no act, the planner decides on its division."""
         if question.name != "grants":
             return self.invited[0] if question.name == "dispatch" else self.invited
         numbers, round_ = question.known
@@ -51,18 +51,18 @@ class Answer(NamedTuple):
 
 
 class Actions(NamedTuple):
-    """The acts of an environment with `n` devices and cohorts of `k` devices; several acts make a `Dict` space."""
+    """The acts of an environment with `n` devices and cohorts of `k` devices."""
 
     acts: tuple[str, ...]
-    alone: bool  # True if a single act is given by its name, so that the action is not a mapping
+    alone: bool  # True if an action is the value of the only act, not a mapping from acts to values
     n: int
     k: int
-    strict: bool = False  # True if the choice of a device that cannot be invited is an error
-    deadline_range_s: tuple[float, float] | None = None  # deadlines in s for the action values 0 and 1
+    strict: bool = False  # True if it is an error to choose a device that cannot be invited
+    deadline_range_s: tuple[float, float] | None = None  # deadlines in s at the values 0 and 1
 
     @property
     def space(self) -> Any:
-        """The action space."""
+        """The action space: the space of the only act, or a `Dict` space with an entry for each act."""
         return self._space(self.acts[0]) if self.alone else spaces.Dict({act: self._space(act) for act in self.acts})
 
     def _space(self, act: str) -> Any:
@@ -74,10 +74,11 @@ class Actions(NamedTuple):
         return spaces.Box(-1.0 if act == "scores" else 0.0, 1.0, (n,), np.float32)
 
     def read(self, action: Any, view: ServerView) -> Answer:
-        """Return the answers of an action at a decision.
+        """Return the decisions that follow from `action`, if the server has the knowledge `view`.
 
         Raises:
-            FednetError: wrong shape, nan, or subset out of range; with `strict`, also a device that cannot be invited.
+            FednetError: the action has a wrong shape, contains nan, or names a subset out of range; with `strict`, also
+                if the action chooses a device that cannot be invited.
         """
         given = {self.acts[0]: action} if self.alone else action
         if not isinstance(given, Mapping) or set(given) != set(self.acts):
@@ -113,7 +114,7 @@ class Actions(NamedTuple):
             count, number = math.comb(self.n, self.k), np.asarray(value)
             if number.shape != () or number.dtype.kind not in "iu" or not 0 <= int(number) < count:
                 raise FednetError(f"{where}: is no choice, got {value}; must be from 0 to {count - 1}")
-            wanted = list(next(islice(combinations(range(self.n), self.k), int(number), None)))  # lexicographic
+            wanted = list(next(islice(combinations(range(self.n), self.k), int(number), None)))  # lexicographic order
         away = sorted({*wanted} - {*view.there.tolist()})
         if self.strict and away:
             raise FednetError(f"{where}: invites {away}, absent or without samples; take those of action_mask")

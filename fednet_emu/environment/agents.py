@@ -1,4 +1,4 @@
-"""Several agents in one run: devices that decide whether to take part, or base stations that divide their bands."""
+"""Several agents that control one run: devices decide whether to take part, or base stations divide their bands."""
 
 from __future__ import annotations
 
@@ -18,17 +18,20 @@ from fednet_emu.errors import ScenarioError
 
 
 class Parallel(ParallelEnv):  # type: ignore[misc]
-    """A PettingZoo parallel environment, whose agents are devices that take part or stations that divide bands.
+    """PettingZoo parallel environment, whose agents are either devices or base stations.
+
+    Each device decides whether to take part in a round; each base station divides its band among devices.
 
     Args:
-        env: the environment, whose act is `invite` for devices, and `("share",)` for stations.
+        env: the environment to control; its acts must be `invite` for devices, and `("share",)` for stations.
         agents: `devices` or `stations`.
-        reward: functions of a `Step` by agent; None gives all agents the reward of the environment.
+        reward: one function of a `Step` for each agent, by the name of the agent; None gives all agents the reward of
+            the environment.
 
     Attributes:
-        keys: the keys that an agent observes: `action_mask`, the keys of devices, and the keys of the run. For
-            `action_mask` and each key of devices, a device observes its own number, and a station observes one number
-            per device, which is 0 for devices of other cells.
+        keys: the keys in the observation of an agent: first `action_mask` and the keys with one number per device, then
+            the keys of the whole run. Of `action_mask` and of each key with one number per device, a device observes
+            only its own number. A station observes all numbers, with 0 for devices of other cells.
     """
 
     metadata: dict[str, Any] = {"name": "fednet_emu_rounds_v0", "render_modes": []}  # noqa: RUF012
@@ -67,11 +70,11 @@ class Parallel(ParallelEnv):  # type: ignore[misc]
             yield f"reward: not one for each agent, got {len(reward)}; give {self.possible_agents[0]}, ..."
 
     def observation_space(self, agent: str) -> Any:
-        """Return the observation space of an agent, whose numbers belong to `keys`."""
+        """Return the observation space of an agent: a one-dimensional box for the values of `keys`."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> Any:
-        """Return the action space: 1 for a device that takes part; or, for a station, shares of all devices."""
+        """Return the action space: for a device, 0 or 1 (take part); for a station, the band share of each device."""
         return self.action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -80,7 +83,7 @@ class Parallel(ParallelEnv):  # type: ignore[misc]
         return self._seen(seen), {name: dict(info) for name in self.agents}
 
     def step(self, actions: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
-        """Play a round with the actions of all agents."""
+        """Run one round with the actions of all agents."""
         env, names = self._env, self.agents
         owners = np.arange(self._n) if self._devices else self._cells()
         given = [np.broadcast_to(np.asarray(actions.get(name, 0.0), float), self._n) for name in self.possible_agents]
@@ -94,7 +97,7 @@ class Parallel(ParallelEnv):  # type: ignore[misc]
         self._env.close()
 
     def _cells(self) -> NDArray[np.int64]:
-        """Return the index of the station that serves each device now."""
+        """Return, for each device, the index of the station that serves the device now."""
         return np.array([self._env.fed.network.serving_cell(k) for k in range(self._n)])
 
     def _seen(self, seen: Observation) -> dict[str, NDArray[np.float32]]:

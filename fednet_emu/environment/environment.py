@@ -1,4 +1,4 @@
-"""A Gymnasium environment whose episodes are runs, and whose steps are rounds that follow the agent's decisions."""
+"""Gymnasium environment whose episodes are runs; each step is a round that follows a decision of the agent."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ CHOICES = {"vary": ("all", "chance", "nothing"), "per": ("round", "answer"), "in
 
 
 class Known:
-    """A question with the server's knowledge, for Python policies; copies are None, as a question refers to its run."""
+    """A question of the run, with the server's knowledge, for policies in Python; a copy of the object is None."""
 
     def __init__(self, question: Question) -> None:
         self.name, self.known = question
@@ -61,32 +61,34 @@ class Known:
     def __reduce__(self) -> Any:
         return type(None), ()
 
-    def __eq__(self, other: object) -> bool:  # checkers of environments compare infos
+    def __eq__(self, other: object) -> bool:  # Gymnasium's checker compares infos
         return isinstance(other, Known) and (self.name, self.known.now_s) == (other.name, other.known.now_s)
 
     __hash__ = None  # type: ignore[assignment]
 
 
 class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc]
-    """Runs of a scenario as episodes: `reset(seed=s)` begins the run with seed s, and a step is a round of the run.
+    """Environment whose episodes are runs of a scenario: `reset(seed=s)` begins the run with seed s; a step is a round.
 
-    Events and losses are equal to those of `fe.run` with the same decisions.
+    An episode has the same events and losses as `fe.run` with the same decisions.
 
     Args:
         scenario: the scenario, as for `fe.run`.
-        settings: changed settings, as for `fe.run`.
-        act: `scores`, `invite` or `subset` for the cohort; `share`, `power` and `clock` for the resources that a
-            planner divides; `deadline`, `steps` and `ratio` for the work of the round. A tuple makes a `Dict` space.
-        observe: `server`, `oracle`, or names of keys; `action_mask` is always included.
-        reward: a name, weights by name, or a function of a `Step`.
-        vary: what a new seed changes: `all`; `chance`, which keeps data, split, initial model, placement, speeds and
-            shadowing (`scene_seed`); or `nothing`.
+        settings: overrides of settings, as for `fe.run`.
+        act: what the agent decides: the cohort (`scores`, `invite` or `subset`); the resources that a planner would
+            divide (`share`, `power`, `clock`); the work of the round (`deadline`, `steps`, `ratio`). A tuple of names
+            gives a `Dict` action space.
+        observe: the keys of an observation: `server`, `oracle` (sets of keys), or names of keys; `action_mask` is
+            always included.
+        reward: the name of a reward, a mapping from names to weights, or a function of a `Step`.
+        vary: what a new seed changes: `all` for everything; `chance` for everything except data, split, initial model,
+            placement, speeds and shadowing (see `scene_seed`); or `nothing`.
         per: `round` for a step per round; `answer`, with an asynchronous algorithm, for a step per invited device.
         invalid: treatment of devices that cannot be invited: `drop` leaves them out, `error` raises an error.
-        timing_only: True for runs without training.
+        timing_only: True to simulate only the timing, without training.
         data_dir: the folder with data sets.
-        deadline_range_s: minimum and maximum deadline of the act `deadline`, in s.
-        proxy: accuracy by the number of updates in a timing-only environment; do not report results from a proxy.
+        deadline_range_s: minimum and maximum deadline in s, between which the act `deadline` chooses.
+        proxy: curve that replaces the accuracy in a timing-only environment; do not report results from a proxy.
 
     Raises:
         ScenarioError: the scenario or an argument is invalid; all problems are listed.
@@ -95,7 +97,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         fed: the federation of the latest run.
         view: the server's knowledge at the latest decision.
         now: totals and scores of the run at the latest decision.
-        rule: the selection rule of the scenario, whose reports and polls still take place.
+        rule: the selection rule of the scenario; devices still send the reports and answer the polls of this rule.
         planner: the planner of the scenario; None if rounds are not planned.
     """
 
@@ -141,7 +143,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         self._outside = Outside(frozenset(asks), tuple(REPORTED[key] for key in self.keys if key in REPORTED))
         self._task: LearningTask | None = None
         self._seed: int | None = None
-        self._own: list[int] | None = None  # cohort chosen by the scenario's rule, if no act selects a cohort
+        self._own: list[int] | None = None  # cohort that the scenario's rule has chosen, if no act selects a cohort
         self._error: Deadlock | Diverged | None = None
         self._ended, self._closed, self._pid = "closed", False, 0
 
@@ -186,7 +188,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
                 yield f"observe: {key} needs training, got timing_only; leave it out"
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Observation, dict[str, Any]]:
-        """Begin a run with `seed`; by default with the scenario's seed the first time, and with a random seed later."""
+        """Begin a run with `seed`; if None, the first run has the scenario's seed, and later runs have random seeds."""
         self._refuse_closed("reset")
         first, own, kept = self._seed is None, self.scenario, self._vary != "all"
         super().reset(seed=seed)
@@ -206,7 +208,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         self.fed.outside, ledger, self._task = self._outside, self.fed.ledger, self.fed.task if kept else None
         self._tables: list[Table[Any]] = [ledger.transfers, ledger.receptions, ledger.computes, ledger.rounds]
         self._rows, self._ended, self._pid = [0] * len(self._tables), "", os.getpid()
-        before = self._totals()  # polls before the first decision count as part of the first step
+        before = self._totals()  # before `begin`, so that the first step includes polls before the first decision
         if not self._go(partial(self.fed.begin, own.algorithm)):
             what = f"the run ends before its first decision, got {own.algorithm.kind}"
             error = ScenarioError(f"algorithm: {what}; raise the limits of stop, or choose another algorithm")
@@ -218,7 +220,8 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Apply an action to the pending decision, and run until the next decision.
 
-        `action` is a member of the action space, or a function that answers each question of the run, see `play`.
+        `action` is a member of the action space, or a function that returns the answer to each question of the run (see
+        `play`).
 
         Raises:
             ResetNeeded: no run is in progress.
@@ -247,7 +250,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
 
     @property
     def question(self) -> Question | None:
-        """The pending question of the run; None before and after an episode."""
+        """The question of the run that waits for an answer; None before and after an episode."""
         return None if self._ended else self.fed.question
 
     def close(self) -> None:
@@ -281,7 +284,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         return Run.ended(Ended(summary, fed.ledger, model), scenario, None)
 
     def _seen(self) -> tuple[Observation, dict[str, Any]]:
-        """Return observation and info; without an act for the cohort, the scenario's rule chooses the cohort now."""
+        """Return observation and info; if no act selects the cohort, the scenario's rule chooses the cohort now."""
         question, self._own = self.question, None
         info = {"seed": self._seed, "proxy": self._proxy is not None, "question": question and Known(question)}
         if question is not None:
@@ -291,7 +294,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         return observation.observed(self.view, self.keys, self._own if question else [], self.now), info
 
     def _step(self, answer: Answer) -> Step:
-        """Return the record of the run since the last call."""
+        """Return the record of the step that ends now, with the totals of the run since the previous step."""
         before = self._before
         sent, heard, work, rounds = (its.since(row) for its, row in zip(self._tables, self._rows, strict=True))
         self._rows, arrived = list(map(len, self._tables)), sum(rounds["arrived"].tolist())
@@ -348,7 +351,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
 
     @contextmanager
     def _settings(self) -> Iterator[None]:
-        """Set the process-wide PyTorch settings that training needs, inside the `with` block."""
+        """Apply the PyTorch settings that training needs inside the `with` block."""
         with none_left_behind(), torch.inference_mode(mode=False), torch.enable_grad():
             if self._threads and torch.get_num_threads() != self._threads:
                 torch.set_num_threads(self._threads)
@@ -360,24 +363,24 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
 
 
 def choice(rule: Selection, view: ServerView, streams: Streams) -> list[int]:
-    """Return the cohort that a rule chooses, as in a normal run, where `uniform` draws from its own stream."""
+    """Return the cohort that `rule` chooses in a normal run; `uniform` draws from its own stream of `streams`."""
     if type(rule) is Uniform:
         return draw(view.there, view.size, streams("cohort", view.t))
     return sorted(int(number) for number in rule.choose(view))
 
 
 def space(keys: Iterable[str], n: int, largest: float = LARGEST) -> Any:
-    """Return the observation space: a one-dimensional box for each key, and the mask."""
+    """Return the observation space: a one-dimensional box for each key, and the binary `action_mask` of `n` devices."""
     own = {key: 1 if key in OF_RUN else n for key in keys}
     boxes = {key: spaces.Box(-largest, largest, (size,), np.float32) for key, size in own.items()}
     return spaces.Dict({MASK: spaces.MultiBinary(n), **boxes})
 
 
 def scaled(env: Environment) -> TransformObservation:
-    """Wrap an environment, so that observations are divided by constants of the scenario and clipped to [-10, 10].
+    """Wrap an environment: divide its observations by constants of the scenario, and clip them to [-10, 10].
 
-    The attribute `constants` has the divisors by key: nominal times and rates in the first round of the scenario. There
-    are no running statistics.
+    The attribute `constants` of the wrapper has the divisor of each key: nominal times and rates in the first round of
+    the scenario. In contrast to Gymnasium's normalisation, the divisors never change.
     """
     inner: Environment = env.unwrapped
     how, battery = {"timing_only": True, "observe": "server", "reward": "time"}, inner.scenario.devices.battery
@@ -398,12 +401,12 @@ class Played(NamedTuple):
 
 
 def play(env: Environment, *rules: Selection | Planner, seed: int | None = None) -> Played:
-    """Play an episode by a selection rule, a planner, or both; by default those of the scenario.
+    """Run an episode with a selection rule, a planner, or both, by default those of the scenario; return the rewards.
 
-    The event digest is equal to that of a normal run of the scenario with this rule and planner.
+    The episode has the same event digest as a normal run of the scenario with this rule and planner.
 
     Raises:
-        FednetError: the rule needs numbers that the scenario's own rule does not request from devices.
+        FednetError: the rule needs reports or polls of devices that the scenario's own rule does not request.
     """
     inner: Environment = env.unwrapped
     rule, own = next((its for its in rules if isinstance(its, Selection)), inner.rule), inner.rule
@@ -431,11 +434,12 @@ def play(env: Environment, *rules: Selection | Planner, seed: int | None = None)
 
 
 def vector(n: int, scenario: Any, *, wrap: Callable[[Environment], Any] | None = None, **how: Any) -> AsyncVectorEnv:
-    """Return environments of a scenario in `n` processes, forked from a server that has already imported the package.
+    """Return `n` environments of a scenario, each in a process forked from a server that has imported the package.
 
-    Processes are faster only with training; without training, `gymnasium.vector.SyncVectorEnv` is as fast. Environment
-    i has the seed `seed + i` at `reset(seed=seed)`, and draws the seeds of further episodes from its own `np_random`.
-    `wrap` wraps each environment, for example `scaled`; all other arguments are those of `Environment`.
+    Processes are faster only with training; without training, `gymnasium.vector.SyncVectorEnv` is as fast. After
+    `reset(seed=seed)`, environment i begins with the seed `seed + i`, and draws the seeds of later episodes from its
+    own `np_random`. `wrap` is a function that wraps each environment, for example `scaled`. The keyword arguments `how`
+    are passed to `Environment`.
     """
 
     def made() -> Any:

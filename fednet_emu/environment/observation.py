@@ -1,4 +1,4 @@
-"""Observations by key: columns of a `ServerView`, and, on request, oracle keys, whose values no server can know."""
+"""Observations by key: columns of a `ServerView` and, if requested, oracle keys, unknown to a real server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fednet_emu.algorithms.selection.base import ServerView
 from fednet_emu.federation import Statistic
 
-Observation = dict[str, NDArray[Any]]  # float32 arrays by key, and the int8 array `action_mask`
+Observation = dict[str, NDArray[Any]]  # a float32 array for each key, and the int8 array `action_mask`
 LARGEST = float(np.finfo(np.float32).max)  # replaces infinity
 LIMIT = 10.0  # maximum absolute value after scaling
 
@@ -33,14 +33,14 @@ OF_VIEW: dict[str, Callable[[ServerView], Any]] = {
     "budget_left": lambda view: [view.work.budget_left],
 }
 SERVER = tuple(OF_VIEW)
-REPORTED: dict[str, Statistic] = {"reported_loss": "loss", "reported_square": "square"}  # 32 bits in each upload
-ORACLE = ("energy_j", "bits", "accuracy", "loss")  # a server does not know energies of devices and test scores
-OF_RUN = ("round", "now_s", "budget_left", *ORACLE)  # keys with arrays [1], not [devices]
+REPORTED: dict[str, Statistic] = {"reported_loss": "loss", "reported_square": "square"}  # 32 bits per upload
+ORACLE = ("energy_j", "bits", "accuracy", "loss")  # unknown to a real server
+OF_RUN = ("round", "now_s", "budget_left", *ORACLE)  # one number each, not one per device
 KNOWN = (*SERVER, *REPORTED, *ORACLE)
 
 
 def keys_of(observe: str | Iterable[str]) -> tuple[str, ...]:
-    """Return the keys that `observe` names, including the sets of keys `server` and `oracle`, without the mask."""
+    """Return the keys that `observe` names, without the mask; `server` and `oracle` stand for sets of keys."""
     names, sets = (observe,) if isinstance(observe, str) else tuple(observe), {"server": SERVER, "oracle": ORACLE}
     every = (key for name in names for key in sets.get(name, (name,)))
     return tuple(key for key in dict.fromkeys(every) if key != MASK)
@@ -52,10 +52,10 @@ def observed(
     mask: Sequence[int] | None = None,
     oracle: Mapping[str, float] | None = None,
 ) -> Observation:
-    """Return the observation with the given keys and the mask; without oracle keys, it depends on `view` only.
+    """Return the observation with the given keys and the mask; without oracle keys, only `view` determines the numbers.
 
-    Unknown numbers become 0, and infinite numbers become `LARGEST`. `mask` has the indices of the allowed devices, by
-    default all devices that can be invited. `oracle` has the values of oracle keys.
+    Unknown numbers become 0, and infinite numbers become `LARGEST`. `mask` lists the indices of the devices that the
+    action may choose, by default all devices that can be invited. `oracle` has the values of oracle keys.
     """
     allowed = np.zeros(len(view.asked), np.int8)
     allowed[view.there if mask is None else np.array(mask, np.int64)] = 1
@@ -64,7 +64,7 @@ def observed(
     for key in keys:
         told = view.told[REPORTED[key]] if key in REPORTED else None
         values[key] = OF_VIEW[key](view) if key in OF_VIEW else [(oracle or {})[key]] if told is None else told
-    numbers, end = np.concatenate([[], *values.values()]), 0  # single arrays would take longer
+    numbers, end = np.concatenate([[], *values.values()]), 0  # faster than one array at a time
     numbers[np.isnan(numbers)] = 0.0
     numbers, found = np.clip(numbers, -LARGEST, LARGEST, out=numbers).astype(np.float32), {MASK: allowed}
     for key, its in values.items():
@@ -73,7 +73,7 @@ def observed(
 
 
 def best(scores: Any, view: ServerView) -> list[int]:
-    """Return the cohort with the highest scores [devices]; of equal scores, the lower device index comes first."""
+    """Return the available devices with the highest `scores` [devices] as cohort; ties go to the lower device index."""
     there = view.there
     order = np.argsort(-np.asarray(scores)[there], kind="stable")
     chosen: list[int] = sorted(there[order[: view.size]].tolist())
@@ -81,7 +81,7 @@ def best(scores: Any, view: ServerView) -> list[int]:
 
 
 def constants(view: ServerView, capacity_j: float) -> dict[str, float]:
-    """Return divisors by key that scale a first round to about 1; `capacity_j` is that of a battery, or 0 without."""
+    """Return the divisors by key that scale the first round to about 1; `capacity_j` is the battery capacity, or 0."""
 
     def mean(values: Any) -> float:
         known = np.asarray(values, float)
@@ -96,7 +96,7 @@ def constants(view: ServerView, capacity_j: float) -> dict[str, float]:
 
 
 def divided(observation: Mapping[str, NDArray[Any]], by: Mapping[str, float]) -> Observation:
-    """Return an observation divided by constants and clipped to `LIMIT`, with an unchanged mask."""
+    """Return an observation with all numbers divided by constants and clipped to +/- `LIMIT`; the mask is unchanged."""
     by = {key: max(by.get(key, 1.0), sys.float_info.min) for key in observation}
     scaled = {
         key: np.clip(its / np.float64(by[key]), -LIMIT, LIMIT).astype(np.float32) for key, its in observation.items()

@@ -1,4 +1,4 @@
-"""The record of a step, and rewards, which are functions of a `Step`: named, weighted sums, or made by functions."""
+"""The record of a step, and rewards, which are functions of a `Step`: by name, as weighted sums, or own functions."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from fednet_emu.errors import FednetError, did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The record of a step, from one decision to the next."""
+    """What happened in a step, which lasts from one decision to the next."""
 
     round: int  #: number of completed rounds
     began_s: float  #: simulated time of the decision, in s
-    ended_s: float  #: simulated time of the next decision or of the end, in s
+    ended_s: float  #: simulated time of the next decision or of the end of the run, in s
     energy_j: float  #: energy of the whole network in J, as in the summary of a run
-    device_j: float  #: energy of the devices in J: computing, sending, receiving and idling
-    bits: int  #: number of bits on the air, on all links
+    device_j: float  #: energy of the devices in J, for computing, sending, receiving and idling
+    bits: int  #: number of bits sent over the air, on all links
     invited: int  #: number of invited devices
     arrived: int  #: number of arrived uploads
-    lost_transfers: Mapping[str, int]  #: number of lost transfers by reason
+    lost_transfers: Mapping[str, int]  #: number of lost transfers, by the reason of the loss
     dropped: int = 0  #: number of devices in the action that were absent or have no samples
-    filled: bool = False  #: True if the action named no available device, so that one was drawn at random
+    filled: bool = False  #: True if the action named no available device, so that a random device was invited
     accuracy: float = math.nan  #: accuracy of the latest evaluation; nan before the first
     gained: float = 0.0  #: change of accuracy since the previous decision; 0 without an evaluation
     loss: float = math.nan  #: loss of the latest evaluation; nan before the first
-    ended: str = ""  #: reason for the end of the run: stop, deadlock or diverged; empty if the run continues
+    ended: str = ""  #: reason why the run has ended: stop, deadlock or diverged; empty if the run continues
 
     @property
     def duration_s(self) -> float:
@@ -50,7 +50,7 @@ NAMED: dict[str, Reward] = {
 }
 
 
-def _weighted(weights: Mapping[str, float], step: Step) -> float:  # as the cost in Zhan et al., INFOCOM 2020
+def _weighted(weights: Mapping[str, float], step: Step) -> float:  # like the cost in Zhan et al., INFOCOM 2020
     return sum(weight * NAMED[name](step) for name, weight in weights.items())
 
 
@@ -59,7 +59,7 @@ def _towards(target: float, base: float, step: Step) -> float:
 
 
 def towards(accuracy: float, base: float = 64.0) -> Reward:
-    """Return the reward base^(a - accuracy) - 1, where a is the accuracy at a step, or 0 before the first evaluation.
+    """Return the reward function base^(a - accuracy) - 1, with the latest accuracy a, or a = 0 before any evaluation.
 
     This is the reward of FAVOR, whose experiments use the base 64 (Wang, Kaplan, Niu, Li: "Optimizing Federated
     Learning on Non-IID Data with Reinforcement Learning", INFOCOM 2020).
@@ -72,18 +72,18 @@ def _within(energy_j: float, each: float, step: Step) -> float:
 
 
 def within(energy_j: float, each: float = 1.0) -> Reward:
-    """Return a penalty of `each` for every joule by which the energy of a step exceeds `energy_j`."""
+    """Return a reward function: minus `each` for every joule by which the energy of a step exceeds `energy_j`."""
     return partial(_within, energy_j, each)
 
 
 def reward_of(given: str | Mapping[str, float] | Reward) -> Reward:
-    """Return the reward function that a name, weights by name, or a function defines."""
+    """Return the reward function for a name, a mapping from names to weights, or a function of a `Step`."""
     weights = {given: 1.0} if isinstance(given, str) else given
     return partial(_weighted, dict(weights)) if isinstance(weights, Mapping) else weights
 
 
 def refusals(reward: Any, *, trained: bool, every_rounds: int | None) -> Iterator[str]:
-    """Yield errors about unknown names, and about rewards that need accuracies which the run does not provide.
+    """Yield errors about unknown names of rewards, and about rewards that need accuracies that the run lacks.
 
     `every_rounds` is the number of rounds between evaluations.
     """
@@ -100,10 +100,10 @@ def refusals(reward: Any, *, trained: bool, every_rounds: int | None) -> Iterato
 
 
 class Curve(NamedTuple):
-    """Accuracy as a function of the number of arrived updates, in place of training in timing-only runs.
+    """Curve of accuracy against the number of arrived updates, which replaces training in timing-only runs.
 
-    A curve ignores which devices send the updates, and can reward harmful policies on skewed data. So a curve is only
-    for pre-training and debugging; do not report results that depend on a curve. `updates` [n] must increase.
+    A curve ignores which devices send the updates, and can reward harmful policies if data are skewed. Use a curve only
+    for pre-training and debugging, and do not report results that depend on a curve. `updates` [n] must increase.
     """
 
     updates: tuple[float, ...]
@@ -111,7 +111,7 @@ class Curve(NamedTuple):
 
     @classmethod
     def of(cls, run: Any) -> Curve:
-        """Return the curve of an `fe.Run` with training.
+        """Return the curve that an `fe.Run` with training has measured.
 
         Raises:
             FednetError: the run has no accuracies.

@@ -1,4 +1,4 @@
-"""Trained agents as selection rules: a file with the layers of an agent, and a rule that needs no agent library."""
+"""Trained agents as selection rules: files with the layers of an agent, and a rule that needs only PyTorch."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from fednet_emu.errors import DataError, FednetError, ScenarioError
 from fednet_emu.federation import Statistic
 from fednet_emu.files.writing import file_errors
 
-_ABOUT = "fednet_emu"  # key of the agent's description in the metadata of the file
+_ABOUT = "fednet_emu"  # key under which the metadata of the file describes the agent
 _LAYERS: dict[str, Callable[..., Tensor]] = {"Linear": functional.linear, "Tanh": torch.tanh, "ReLU": torch.relu}
 
 
 class Trained(Selection):
-    """The devices with the highest scores of an agent that `export` has written; records have the digest of the file.
+    """Selection rule that invites the devices to which a trained agent gives the highest scores.
 
-    The scores depend only on the server's knowledge. Of equal scores, the lower device index comes first.
+    `export` writes the file of the agent, whose digest is kept in the records. The scores depend only on the server's
+    knowledge. Ties go to the lower device index.
     """
 
     kind = "fednet_emu.environment.trained:Trained"
@@ -37,7 +38,7 @@ class Trained(Selection):
     file: str
     """Path of the file with the agent."""
     digest: str
-    """Digest of the file, computed by default; a file with another digest is an error."""
+    """Digest of the file, computed by default; an error is raised if the file has another digest."""
 
     @model_validator(mode="before")
     @classmethod
@@ -93,12 +94,13 @@ def export(model: Any, env: Any, path: str | Path) -> Trained:
 
     Args:
         model: a model of Stable-Baselines3 with a `MultiInputPolicy`; or an `nn.Sequential` of linear layers, tanh and
-            ReLU, which maps the vector of all keys, in the order of the observation space, to the scores.
+            ReLU, which maps one vector to the scores. The vector has the values of all keys in the order of the
+            observation space.
         env: the environment in which the agent was trained, with or without `scaled`.
         path: the path of the file.
 
     Raises:
-        FednetError: the agent reads oracle keys or running statistics, has random outputs, or has other layers.
+        FednetError: the agent reads oracle keys or running statistics, or has random outputs or unsupported layers.
     """
     inner, policy = env.unwrapped, getattr(model, "policy", None)
     layers = list(model) if policy is None else [*policy.mlp_extractor.policy_net, policy.action_net]
@@ -122,7 +124,7 @@ def export(model: Any, env: Any, path: str | Path) -> Trained:
 
 
 def _refusals(inner: Any, model: Any, policy: Any) -> Iterator[str]:
-    """Yield errors about agents that a server could not execute."""
+    """Yield the reasons why a server could not execute the agent."""
     if inner.acts.acts != ("scores",):
         yield f"acts on more or else than scores, got {', '.join(inner.acts.acts)}; train it with act='scores'"
     hidden = [key for key in inner.keys if key in ORACLE]

@@ -1,4 +1,4 @@
-"""Paths given by users, and the data folder with recorded data and data sets."""
+"""Paths that users give, and the folder of recorded data and data sets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fednet_emu.limits import is_unicode
 
 
 def is_file(path: Path) -> bool:
-    """Return True if a file exists at a path; False, not an error, for a name that no file can have."""
+    """Return True if a file exists at `path`; return False also for a path that is too long or contains a null byte."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -22,7 +22,7 @@ def is_file(path: Path) -> bool:
 
 
 def exists(path: Path) -> bool:
-    """Return True if a file or folder exists at a path; False for devices and pipes, which may be endless."""
+    """Return True if a regular file or folder exists at `path`; return False for device files and pipes."""
     try:
         return path.is_file() or path.is_dir()
     except (OSError, ValueError):
@@ -30,7 +30,7 @@ def exists(path: Path) -> bool:
 
 
 def expanded(path: Path) -> Path | None:
-    """Return a path with its leading `~` or `~user` replaced by a home folder; None for an unknown user."""
+    """Return `path` with a home folder in place of a leading `~` or `~user`; return None for an unknown user."""
     try:
         return path.expanduser()
     except RuntimeError:
@@ -38,7 +38,7 @@ def expanded(path: Path) -> Path | None:
 
 
 def folder_to_write(path: Path | str, option: str) -> Path:
-    """Return the folder for results at a user's path, with `~` replaced.
+    """Return the folder for results that a user names, with a home folder in place of `~`.
 
     Raises:
         FednetError: no folder can have this name; the message begins with `option`.
@@ -58,11 +58,11 @@ def folder_to_write(path: Path | str, option: str) -> Path:
 
 
 DATA_VARIABLE = "FEDNET_DATA"
-"""Name of the environment variable with the default data folder."""
+"""Environment variable that names the default data folder."""
 
 
 Read = dict[str, Path]
-"""Paths of the data files and folders that were read, by requested name."""
+"""Path of each data file or folder that was read, by the name with which it was requested."""
 
 _noted: ContextVar[Read | None] = ContextVar("noted", default=None)
 _LIBRARY = "channels"
@@ -70,7 +70,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def data_folder(data_dir: Path | str | None) -> Path | None:
-    """Return the folder of data files: `data_dir`, or else the value of FEDNET_DATA; None without both.
+    """Return the folder of data files: `data_dir`, or else the value of FEDNET_DATA, or None if neither is given.
 
     Raises:
         DataError: the folder begins with the `~user` of an unknown user.
@@ -106,7 +106,7 @@ def locate(name: str, data_dir: Path | None) -> Path:
 
 @contextmanager
 def noting() -> Iterator[Read]:
-    """Collect the names and paths of all data that this thread reads inside the `with` block."""
+    """Collect the name and path of each data file or folder that this thread reads inside the `with` block."""
     read: Read = {}
     before = _noted.set(read)
     try:

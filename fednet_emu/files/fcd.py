@@ -25,19 +25,22 @@ if TYPE_CHECKING:
 
 _HOW = "write it with sumo --fcd-output, in metres (without --fcd-output.geo), with the attributes id, x and y"
 _OWNERS = ("vehicle_", "timestep_vehicle_", "", "person_", "timestep_person_", "container_", "timestep_container_")
-"""Prefixes of column names; SUMO names all columns after the kind of the first road user of the run."""
+"""Possible prefixes of column names. SUMO takes the prefix from the type of the first road user in the run, and uses
+the prefix for all types."""
 _DEGREES_S = 0.01
-"""Maximum speed in degrees per s, about 1 km/s; in m per s, vehicles below this speed stand still."""
+"""Bound on the speed, in coordinate units per s, that tells degrees from metres: 0.01 degrees per s is about 1 km/s,
+whereas vehicles slower than 0.01 m/s stand still."""
 
 Columns = tuple[Array, list[Any], Array, Array]
-"""Time in s, id, x and y of each row; a row that is not a vehicle has the id None, and x and y may be NaN."""
+"""Four columns: time in s, vehicle ID, x and y. In a row of another road user, the ID is None, and x and y may be
+NaN."""
 
 
 class Recording(NamedTuple):
-    """Positions of vehicles at time steps, in order of time.
+    """Positions of vehicles at time steps; each row has the position of one vehicle, and rows are in order of time.
 
     Attributes:
-        vehicle: Indices [rows] of the vehicles, numbered in the order of their first appearance.
+        vehicle: Index [rows] of the vehicle; vehicles are numbered in the order of their first rows.
         rows: Array [rows, 3] of time in s since the first time step, x in m, and y in m.
         step_s: Minimum time between two time steps, in s.
     """
@@ -52,7 +55,7 @@ def read_fcd(path: Path) -> Recording:
     """Read floating car data from a file with the suffix .xml, .csv, .xml.gz, .csv.gz or .parquet.
 
     Raises:
-        DataError: The file has another format, or the positions cannot be in metres.
+        DataError: The file has another format, or the positions are not in metres.
     """
     name = path.name.removesuffix(".gz")
     read = next((read for ending, read in _FORMATS.items() if name.endswith(ending)), None)
@@ -165,7 +168,7 @@ def _from_parquet(path: Path) -> Columns:
 
 
 def _chosen(names: list[str]) -> dict[str, str]:
-    """Return the names of the columns with time, id, x and y, and with lane and edge if present, by their content.
+    """Return the names of the columns for `time`, `id`, `x` and `y`, and for `lane` and `edge` if present.
 
     Raises:
         ValueError: A column is missing or duplicated.
@@ -181,10 +184,10 @@ def _chosen(names: list[str]) -> dict[str, str]:
 
 
 def _columns(table: pd.DataFrame, chosen: dict[str, str]) -> Columns:
-    """Return the columns of a table written by SUMO; rows that are not vehicles get the id None.
+    """Return the columns of a table written by SUMO, with the ID None in rows of persons and containers.
 
-    A vehicle has a lane, whereas a person or container has an edge; the names of columns do not tell which. A table
-    without lanes and edges has only vehicles.
+    A row with a lane is a vehicle, and a row with an edge is a person or container. Column names are no clue, because
+    all types share one prefix. In a table without lanes and edges, all rows are vehicles.
 
     Raises:
         ValueError: A value is not a number, or vehicles cannot be distinguished from persons.

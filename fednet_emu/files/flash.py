@@ -1,4 +1,4 @@
-"""Device and link speeds of FLASH: AI-Benchmark scores, measured training times, and Wi-Fi speeds of real users.
+"""FLASH's data on device and link speeds: AI-Benchmark scores, measured training times, and Wi-Fi speeds of users.
 
 From Yang et al., "Characterizing impacts of heterogeneity in federated learning upon large-scale smartphone data",
 WWW 2021. Every function takes the folder that holds FLASH's files.
@@ -19,7 +19,7 @@ from fednet_emu.errors import DataError
 from fednet_emu.files.recordings import read_bytes
 
 BIT_PER_KILOBYTE = 8 * 1024
-"""Bits in a kilobyte of FLASH, whose unit "kb/s" means 1024 bytes per second."""
+"""Number of bits in a kilobyte in FLASH, where "kb/s" means 1024 bytes per second."""
 
 FEMNIST_BATCH_S = MappingProxyType(
     {
@@ -28,8 +28,9 @@ FEMNIST_BATCH_S = MappingProxyType(
         "Google Pixel 4": (0.179, 0.0023),
     }
 )
-"""Mean and standard deviation of the measured time in s per batch of FLASH's FEMNIST CNN, for the three phones to which
-FLASH maps all other phones by score (the batch size is not stated; FLASH's default is 10)."""
+"""Mean and standard deviation of the measured training time in s per batch of FLASH's FEMNIST CNN on three phones.
+FLASH maps every other phone to one of these by score. FLASH does not state the batch size of the measurements; its
+default is 10."""
 
 _UNKNOWN = "unknown"
 _REMEDY = "name the folder with the files of FLASH's device_util"
@@ -37,7 +38,10 @@ _REMEDY = "name the folder with the files of FLASH's device_util"
 
 @dataclass(frozen=True, eq=False)
 class LinkSpeeds:
-    """Normal distributions of link speeds in bit/s, one per user, as arrays [users]; FLASH redraws negative speeds."""
+    """Mean and standard deviation [users] of the normally distributed link speeds of each user, in bit/s.
+
+    FLASH repeats draws of negative speeds.
+    """
 
     users: tuple[str, ...]
     down_mean_bps: Array
@@ -48,7 +52,7 @@ class LinkSpeeds:
 
 @dataclass(frozen=True, eq=False)
 class LayerTimes:
-    """Training times of one kind of layer on one phone.
+    """Measured training times of one layer type on one phone.
 
     Attributes:
         features: Array [n, 4] of input size, output size, batch size and sequence length, each divided by its maximum.
@@ -60,7 +64,7 @@ class LayerTimes:
 
 
 def link_speeds(folder: Path) -> LinkSpeeds:
-    """Return the speeds in `speed_distri.json`, converted from 1024 byte/s to bit/s.
+    """Return the link speeds in `speed_distri.json`, converted from FLASH's kb/s (1024 bytes per second) to bit/s.
 
     Raises:
         DataError: The file is missing or has another format.
@@ -90,7 +94,7 @@ def benchmark_scores(folder: Path) -> dict[str, float]:
 
 
 def user_scores(folder: Path) -> dict[str, float]:
-    """Return the score of each phone model that real users reported, for models that `real2benchmark.json` maps.
+    """Return the AI-Benchmark scores of users' phone models, by model, as far as `real2benchmark.json` maps them.
 
     Raises:
         DataError: A file is missing or has another format.
@@ -122,15 +126,18 @@ def layer_times(folder: Path, phone: str, layer: Literal["lstm", "embedding", "o
 def batch_times_s(
     scores: Array, reference_scores: dict[str, float], rule: Literal["nearest", "interpolated"] = "nearest"
 ) -> Array:
-    """Return the times [n] in s per batch of FLASH's FEMNIST CNN, on phones with the given scores [n].
+    """Return the training times [n] in s per batch of FLASH's FEMNIST CNN on phones with the given scores [n].
 
-    A score is not a speed: from the slowest to the fastest measured phone, scores grow 87-fold and speeds 9-fold.
+    Scores are not proportional to speeds: the fastest measured phone has 87 times the score of the slowest one, but
+    only 9 times its speed.
 
     Args:
         scores: AI-Benchmark scores.
-        reference_scores: Scores by phone, as from `benchmark_scores`, including the three measured phones.
-        rule: "nearest" takes the time of the measured phone with the nearest score, as FLASH does. "interpolated" is
-            linear in the logarithms of score and time between the three phones, and constant beyond.
+        reference_scores: The score of each phone, as returned by `benchmark_scores`, including the three measured
+            phones.
+        rule: "nearest" takes the time of the measured phone with the nearest score, as FLASH does. "interpolated"
+            interpolates linearly between the three phones on logarithmic scales of score and time; scores outside get
+            the time of the slowest or fastest phone.
 
     Raises:
         DataError: A measured phone has no score.
@@ -148,7 +155,7 @@ def batch_times_s(
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file, or in the compressed file with the further suffix .gz."""
+    """Return the JSON object in a file, or, if it does not exist, in the compressed file with the added suffix .gz."""
     zipped = path.with_name(f"{path.name}.gz")
     content = read_bytes(zipped if not path.exists() and zipped.exists() else path)
     try:

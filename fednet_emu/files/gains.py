@@ -1,6 +1,6 @@
-"""Gains of links between stations and grid points, computed by a ray tracer.
+"""Power gains between stations and grid points, as computed by a ray tracer.
 
-Two formats are read: an .npz file, as written by `examples/trace_a_street.py`, and a folder of DeepMIMO 4.
+Two formats can be read: .npz files such as `examples/trace_a_street.py` writes, and folders of DeepMIMO 4.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ _DIRECT = 0.0
 
 
 class Gains(NamedTuple):
-    """Gains on a grid of X by Y points at one height.
+    """Gains between stations and a grid of X by Y points at one height.
 
     Attributes:
         x_m, y_m: Coordinates [X] and [Y] of the grid lines, in ascending order.
-        height_m: Height of all points.
-        gain_db: Power gains [stations, X, Y] in dB; minus infinity without a path.
-        los: True [stations, X, Y] for points in line of sight.
-        stations_m: Coordinates [stations, 3] of the stations.
+        height_m: Height of all points in m.
+        gain_db: Power gains [stations, X, Y] in dB; minus infinity at points that no path reaches.
+        los: Array [stations, X, Y], True where the point has line of sight to the station.
+        stations_m: Coordinates [stations, 3] of the stations in m.
         carrier_hz: Carrier frequency in Hz; None if unknown.
-        direct_db: Gains [paths] of direct paths, and their lengths [paths] in m, for a check against free space.
+        direct_db: Gains [paths] in dB of all direct paths, and lengths [paths] in m of these paths, for comparison with
+            free-space loss.
     """
 
     x_m: Array
@@ -88,7 +89,7 @@ def _on_grid(
     carrier_hz: float | None,
     direct_db: tuple[Array, Array],
 ) -> Gains:
-    """Arrange points [n, 3], gains [n, stations] and line of sight [n, stations] on the grid of the points."""
+    """Arrange the columns of `rows` on a grid: points [n, 3], gains [n, stations] and line of sight [n, stations]."""
     xyz_m, gain_db, los = rows
     if not len(xyz_m) or not len(stations_m):
         raise DataError(where, "has no places or no stations", how)
@@ -116,13 +117,13 @@ def _on_grid(
 
 
 def _lines(values_m: Array) -> tuple[Array, IntArray]:
-    """Return the grid lines on one axis, and the index of the line for each value; values are rounded to 0.1 mm."""
+    """Return the distinct coordinates on one axis, rounded to 0.1 mm, and the index of each value's coordinate."""
     _, first, line = np.unique(np.round(values_m, 4), return_index=True, return_inverse=True)
     return values_m[first], line
 
 
 def _from_deepmimo(path: Path) -> Gains:
-    """Read a DeepMIMO folder: the gains from all transmitters to the receiver set that has the most points.
+    """Read from a DeepMIMO folder the gains between all transmitters and the receiver set with the most points.
 
     Raises:
         DataError: Arrays are missing or have other shapes, or the receivers do not form a full grid.
@@ -157,7 +158,7 @@ def _from_deepmimo(path: Path) -> Gains:
 
 
 def _paths(power: Path) -> Mapping[str, Array]:
-    """Return the arrays of one transmitter: power and inter [receivers, paths], rx_pos and tx_pos [.., 3]."""
+    """Return the arrays of one transmitter: `power`, `inter` [receivers, paths], and `rx_pos`, `tx_pos` [.., 3]."""
     arrays: dict[str, Any] = {}
     for key in ("power", "inter", "rx_pos", "tx_pos"):
         file = power.with_name(power.name.replace("power", key, 1))

@@ -1,4 +1,4 @@
-"""Position fixes of GPS receivers, from tables of time, id, latitude, longitude, or from GPX, GeoLife or T-Drive."""
+"""Position fixes of GPS receivers, from tables (time, ID, latitude, longitude), or from GPX, GeoLife or T-Drive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GEOLIFE_HEADER = 6
 
 
 class Fix(NamedTuple):
-    """A position fix: line in the file, owner, time in s since 1970 or another start, latitude, and longitude."""
+    """A position fix: its line in the file, owner, time in s (since 1970 or another start), latitude and longitude."""
 
     line: int
     owner: str
@@ -35,9 +35,10 @@ class Fix(NamedTuple):
 
 
 def read_tracks(path: Path, select: str = "*") -> dict[str, Array]:
-    """Return position fixes [rows, 3] of time in s, latitude and longitude in degrees, for each file and owner.
+    """Return the track of each owner in each file: an array [rows, 3] of time in s, latitude and longitude in degrees.
 
-    Of several fixes at the same time, the first is taken. A receiver with a single fix stays at this position for 1 s.
+    If several fixes of an owner have the same time, the first is taken. A track with a single fix gets a second one at
+    the same position, 1 s later.
 
     Raises:
         DataError: A file cannot be read, or a fix is malformed or out of order; the error names the file or fix.
@@ -62,7 +63,7 @@ def read_tracks(path: Path, select: str = "*") -> dict[str, Array]:
 
 
 def _form(text: str) -> Callable[[str, str], Iterator[Fix]]:
-    """Return the reader for the format of a text, which the first line shows."""
+    """Return the function that reads the format of a text, which is recognised by the first line."""
     first = next(lines(text), (0, ""))[1]
     if first.startswith("<"):
         return _gpx
@@ -72,7 +73,7 @@ def _form(text: str) -> Callable[[str, str], Iterator[Fix]]:
 
 
 def _moment_s(text: str) -> float:
-    """Return a time in s from a number of seconds, or from a UTC time as seconds since 1970."""
+    """Return a time in s: the number in `text`, or the seconds since 1970 for a date and time (UTC by default)."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

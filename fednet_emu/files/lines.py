@@ -1,7 +1,7 @@
 """Strict parsing of numbers, rows and tables in text files with recorded data.
 
-Blank lines and lines that begin with `#` are comments. Other text that does not match the grammar of a format raises
-an error with file, line, value and remedy.
+Blank lines and lines that begin with `#` are comments. Any other text that does not match the grammar of a format
+raises an error that names file, line, value and remedy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fednet_emu.arrays import Array
 from fednet_emu.errors import DataError
 
 LONGEST_S = 1e10
-"""Maximum absolute time in s: 317 years, which allows Unix time in seconds, but not in milliseconds."""
+"""Maximum absolute time in s: 317 years, so that Unix times in seconds are accepted, but not in milliseconds."""
 MOST_BPS = 1e15
 """Maximum recorded rate in bit/s."""
 LEAST_BPS = 1e-9
@@ -28,12 +28,12 @@ _WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
 _CLOCK = re.compile(r"(?:(\d+):)?(\d+):(\d\d):(\d\d(?:\.\d+)?)", re.ASCII)
 
 Grammar = Callable[[str], Any]
-"""Function that returns the value of a field from the text of the field, or raises ValueError with the problem, such as
-"is no number"."""
+"""Function that converts the text of a field to a value, or raises a `ValueError` that states the problem, such as "is
+no number"."""
 
 
 def number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
-    """Return a finite decimal number within bounds; `nan`, decimal commas and underscores are not allowed.
+    """Parse a finite decimal number within the bounds; `nan`, decimal commas and underscores are not allowed.
 
     Raises:
         ValueError: The text is not such a number; the message states the problem.
@@ -49,7 +49,7 @@ def number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
 
 
 def whole(text: str, low: int = 0, high: int = 2**31 - 1) -> int:
-    """Return an integer within bounds; see `number`."""
+    """Parse an integer within bounds; the errors are those of `number`."""
     if not _WHOLE.fullmatch(text):
         raise ValueError("is no whole number")
     if len(text) > 20 or not low <= int(text) <= high:
@@ -63,7 +63,7 @@ def seconds(text: str) -> float:
 
 
 def clock_s(text: str) -> float:
-    """Return a time in s from a number, or from [days:]hours:minutes:seconds, as SUMO writes times with `-H`."""
+    """Return a time in s, written as a number or as [days:]hours:minutes:seconds (the format of SUMO's option `-H`)."""
     found = _CLOCK.fullmatch(text)
     if found is None:
         return seconds(text)
@@ -71,7 +71,7 @@ def clock_s(text: str) -> float:
 
 
 def rate(unit_bps: float) -> Grammar:
-    """Return the grammar of a rate in units of `unit_bps`; its value in bit/s is 0, or `LEAST_BPS` to `MOST_BPS`."""
+    """Return the grammar of a rate in units of `unit_bps`; the value in bit/s is 0, or `LEAST_BPS` to `MOST_BPS`."""
 
     def value_bps(text: str) -> float:
         value = number(text) * unit_bps
@@ -85,19 +85,19 @@ def rate(unit_bps: float) -> Grammar:
 
 
 def lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the line number (from 1) and the stripped content of each line, without blank lines and comments."""
+    """Yield the number (from 1) and the stripped text of each line that is neither blank nor a comment."""
     for count, line in enumerate(text.split("\n"), 1):
         if (stripped := line.strip()) and not stripped.startswith("#"):
             yield count, stripped
 
 
 def refused(where: str, count: int, problem: str, got: str, how: str) -> DataError:
-    """Return the error about a line: `where:line: problem, got ...; how`."""
+    """Return an error about line `count`, with the text `where:count: problem, got ...; how`."""
     return DataError(f"{where}:{count}", f"{problem}, got {got[:80]!r}", how)
 
 
 def parsed(where: str, count: int, fields: Mapping[str, Grammar], cells: Sequence[str], how: str) -> list[Any]:
-    """Return the values of the cells of a line.
+    """Return the values of the cells of line `count`, by the grammars in `fields`.
 
     Raises:
         DataError: A cell does not match the grammar of its field; the error names the field.
@@ -114,17 +114,17 @@ def parsed(where: str, count: int, fields: Mapping[str, Grammar], cells: Sequenc
 def rows(
     where: str, text: str, fields: Mapping[str, Grammar], how: str, *, more: bool = False
 ) -> Iterator[tuple[int, list[Any]]]:
-    """Yield the line number and the field values of each line; fields are separated by blanks or tabs.
+    """Yield the number and the field values of each line in `text`; fields are separated by blanks or tabs.
 
     Args:
-        where: The name of the text, for errors.
+        where: The name of the text in error messages.
         text: The text, without a header.
         fields: The grammar of each field, by name, in the order of the line.
-        how: The remedy, for errors.
-        more: True if further fields may follow, which are ignored.
+        how: The remedy in error messages.
+        more: True to allow further fields in a line, which are ignored.
 
     Raises:
-            DataError: A line does not match the grammar of the fields.
+        DataError: A line does not match the grammar of the fields.
     """
     for count, line in lines(text):
         cells = line.split()
@@ -134,7 +134,7 @@ def rows(
 
 
 def records(where: str, text: str, needed: Iterable[str], how: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the line number and the cells by column of each line, for a table with column names in its first line.
+    """Yield the number and the cells, by column name, of each line of a table; the first line has the column names.
 
     Cells are separated by commas, semicolons or tabs.
 
@@ -158,7 +158,7 @@ def records(where: str, text: str, needed: Iterable[str], how: str) -> Iterator[
 
 
 def header_rows(where: str, text: str, fields: Mapping[str, Grammar], how: str) -> Iterator[tuple[int, list[Any]]]:
-    """Yield the line number and the field values of each line of a table as for `records`; ignore other columns."""
+    """Yield the number of each line in a table (see `records`), and the values of the columns in `fields`."""
     for count, cells in records(where, text, fields, how):
         yield count, parsed(where, count, fields, [cells[name] for name in fields], how)
 
@@ -168,10 +168,10 @@ def _cells(line: str, separator: str) -> list[str]:
 
 
 def in_time(where: str, found: Iterator[tuple[int, list[Any]]], how: str) -> Array:
-    """Return an array [columns, rows] of the numbers in rows that begin with a time.
+    """Return an array [columns, rows] with the values of all rows, whose first value is a time.
 
     Raises:
-        DataError: There are no rows, or time decreases; the error names the line.
+        DataError: There are no rows, or the time decreases; in this case, the error names the line.
     """
     table: list[list[Any]] = []
     for count, values in found:

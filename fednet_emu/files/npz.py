@@ -1,7 +1,7 @@
-"""Arrays in .npz files: zip archives with an array in each member, as written by `np.savez`.
+"""Reader of arrays in .npz files: zip archives with an array in each member, as written by `np.savez`.
 
-The header of an array is parsed here and not by NumPy, which evaluates the header as Python code. A header of another
-form, or a header that contradicts the size of its member, is refused before memory is allocated.
+The header of an array is parsed here, because NumPy evaluates the header as Python code. A header with an unexpected
+form, or with a shape that contradicts the size of the member, is refused before memory is allocated.
 
 Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 """
@@ -30,11 +30,11 @@ _HEADER = re.compile(
     rb"\s*'shape':\s*\(([\d,\s]*)\),?\s*\}\s*"
 )
 _LENGTH_BYTE = {1: 2, 2: 4, 3: 4}
-"""Size in bytes of the field that states the length of the header, by the version of the format."""
+"""Size in bytes of the field with the length of the header, by the version of the format."""
 _LONGEST_BYTE = 2_000
-"""Maximum header length in bytes; the header of an array of numbers has about 100 bytes, or 1,500 with 64 axes."""
+"""Maximum length of a header in bytes. The header of an array of numbers has about 100 bytes, or 1,500 with 64 axes."""
 _MAGIC_BYTE = 8
-"""Size in bytes of the start of a member, which has the name and the version of the format."""
+"""Size in bytes of the magic string and format version at the start of a member."""
 _BLOCK_BYTE = 1 << 20
 _BROKEN = (
     OSError,
@@ -43,7 +43,7 @@ _BROKEN = (
     OverflowError,
     TypeError,
     MemoryError,
-    RuntimeError,  # raised for encrypted members, and for unknown methods and versions
+    RuntimeError,  # for encrypted members, and for unknown compression methods and versions
     zipfile.BadZipFile,
     zlib.error,
     lzma.LZMAError,
@@ -51,7 +51,7 @@ _BROKEN = (
 
 
 class _Header(NamedTuple):
-    """The header of an array."""
+    """What the header of an array states: data type, memory order and shape."""
 
     dtype: np.dtype[Any]
     order: Literal["C", "F"]
@@ -61,16 +61,16 @@ class _Header(NamedTuple):
 def read_arrays(
     path: Path, how: str, names: Collection[str] | None = None, *, limited: bool = False
 ) -> dict[str, NDArray[Any]]:
-    """Return the arrays of an .npz, .npz.gz or .npz.xz file by name, in the order of the file and writable.
+    """Return the arrays of an .npz, .npz.gz or .npz.xz file by name, as writable arrays in the order of the file.
 
     Args:
         path: the file.
-        how: the remedy, for the error.
-        names: the names of the requested arrays; None for all arrays. Missing arrays are left out.
-        limited: True for a recording, whose unpacked size is limited.
+        how: the remedy in error messages.
+        names: the names of the requested arrays; None for all arrays. Names that the file lacks are ignored.
+        limited: True to limit the unpacked size of the file, as for recordings.
 
     Raises:
-        DataError: the file is damaged, or contains other data than arrays of plain types.
+        DataError: the file is damaged, or contains other data than arrays of plain types (for example Python objects).
     """
     with _archive(path, how) as archive:
         members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
@@ -80,7 +80,7 @@ def read_arrays(
 
 
 def read_shapes(path: Path, how: str) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the arrays of a file by name, from the headers of the arrays; see `read_arrays`."""
+    """Return the shape of each array in a file by name, without reading the data; see `read_arrays`."""
     shapes = {}
     with _archive(path, how) as archive:
         for member in archive.infolist():
@@ -91,7 +91,7 @@ def read_shapes(path: Path, how: str) -> dict[str, tuple[int, ...]]:
 
 @contextmanager
 def _archive(path: Path, how: str) -> Iterator[zipfile.ZipFile]:
-    """Open an archive, and convert every read error inside the `with` block to a DataError."""
+    """Open an archive, and convert every read error inside the `with` block to a `DataError`."""
     try:
         packed = path.name.endswith((".gz", ".xz"))
         with zipfile.ZipFile(io.BytesIO(read_bytes(path)) if packed else path) as archive:
@@ -111,7 +111,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
 
 
 def _header(stream: IO[bytes], member: zipfile.ZipInfo) -> _Header:
-    """Return the header of a member, and leave the stream at the data; ValueError for a damaged or pickled array."""
+    """Read the header of a member, but no data, from `stream`; raise a `ValueError` for a damaged or pickled array."""
     magic = stream.read(_MAGIC_BYTE)
     version = magic[6] if len(magic) == _MAGIC_BYTE and magic.startswith(np.lib.format.MAGIC_PREFIX) else 0
     length_byte = _LENGTH_BYTE.get(version, 0)

@@ -1,4 +1,4 @@
-"""Find and read files of recorded data: single files, folders and archives."""
+"""Read files of recorded data, given as a single file, or selected in a folder or archive."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNPACKS: Mapping[str, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {".
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of a file; gzip content, and files named .gz or .xz, are unpacked.
+    """Return the content of a file; gzip content is unpacked, and so are files whose names end in .gz or .xz.
 
     Raises:
         DataError: The file cannot be read or unpacked, or is too large.
@@ -37,10 +37,11 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_texts(path: Path, select: str = "*") -> Iterator[tuple[str, str]]:
-    """Yield the names and texts of the selected files of a folder or archive (.zip, .tar, .tar.gz, .tar.xz), by name.
+    """Yield the name and text of each selected file in a folder or archive (.zip, .tar, .tar.gz, .tar.xz), by name.
 
     `select` is a pattern for the names inside the folder or archive, with / between folders; `*` matches any
-    characters, including /. A single file (plain, gzip or .xz) is one text, without selection. See also `decoded`.
+    characters, including /. If `path` is a single file (plain, gzip or .xz), this file is read, and `select` is
+    ignored. See also `decoded`.
 
     Raises:
         DataError: A file cannot be read, is not text or is too large, or no file is selected.
@@ -63,7 +64,7 @@ def read_text(path: Path) -> str:
 
 
 def decoded(where: str, content: bytes) -> str:
-    r"""Return text from UTF-8, or from UTF-16 with a byte order mark; remove the mark, and end lines with `\n`.
+    r"""Decode UTF-8, or UTF-16 with a byte order mark; remove the mark, and convert the ends of lines to `\n`.
 
     Raises:
         DataError: The content is not text in these encodings.
@@ -77,7 +78,7 @@ def decoded(where: str, content: bytes) -> str:
 
 
 def check_size(path: Path, size_byte: int) -> None:
-    """Check the unpacked size of a file or archive against a limit, as a few kilobytes may unpack to any size.
+    """Check the unpacked size of a file or archive against a limit; a few kilobytes can unpack to a huge size.
 
     Raises:
         DataError: The unpacked size exceeds the limit.
@@ -88,7 +89,7 @@ def check_size(path: Path, size_byte: int) -> None:
 
 
 class _Reader:
-    """Reads the content of one file or archive, up to a limit on the total unpacked size."""
+    """Reader of one file or of the members of one archive, with a limit on their total unpacked size."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._read_byte = path, 0
@@ -131,11 +132,11 @@ def _tar_contents(path: Path, select: str, reader: _Reader) -> Iterator[tuple[st
         members, whole_byte = {}, 0
         for member in archive:
             whole_byte += member.size
-            check_size(path, whole_byte)  # before the search for the next member, which unpacks this member
+            check_size(path, whole_byte)  # the next iteration unpacks this member
             if member.isfile():
                 members[member.name] = member
         wanted = set(_selected(list(members), select))
-        # in the order of the archive: a compressed archive cannot be read out of order without starting again
+        # in the order of the archive, because each step back in a compressed archive unpacks from the start
         contents = {}
         for name, member in members.items():
             if name in wanted and (stream := archive.extractfile(member)) is not None:
@@ -144,7 +145,7 @@ def _tar_contents(path: Path, select: str, reader: _Reader) -> Iterator[tuple[st
 
 
 def _selected(names: list[str], select: str) -> list[str]:
-    """Return the names that match `select`, without folders, hidden files and additions of macOS."""
+    """Return the names of files that match `select`, without hidden files and macOS's folder `__MACOSX`."""
     return [
         name
         for name in names

@@ -1,4 +1,4 @@
-"""Cache of files that are read before and during a run."""
+"""Cache for files that are read both before and during a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Content = TypeVar("Content")
 
 
 def remembered(read: Callable[[Path], Content]) -> Callable[[Path], Content]:
-    """Cache the result of `read` for the latest file until the file changes; callers must not modify the result."""
+    """Cache the result of `read` for the latest file read, until it changes; callers must not modify the result."""
 
     @lru_cache(maxsize=1)
     def kept(path: Path, _size_byte: int, _changed_ns: int) -> Content:
@@ -21,7 +21,7 @@ def remembered(read: Callable[[Path], Content]) -> Callable[[Path], Content]:
 
     @wraps(read)
     def reading(path: Path) -> Content:
-        if not is_file(path):  # the state of a folder does not show a change of a file inside
+        if not is_file(path):  # the time stamp of a folder does not change with the files inside
             return read(path)
         state = path.stat()
         return kept(path, state.st_size, state.st_mtime_ns)

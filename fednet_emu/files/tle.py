@@ -1,4 +1,4 @@
-"""Orbits of satellites: two-line elements, with or without names, and Orbit Mean-Elements Messages (OMM).
+"""Orbits of satellites, from two-line elements, with or without names, or from Orbit Mean-Elements Messages (OMM).
 
 Formats: Hoots and Roehrich, Spacetrack Report No. 3, 1980; Vallado et al., AIAA 2006-6753; CCSDS 502.0-B-3, in CSV,
 JSON or XML, as published by CelesTrak and Space-Track.
@@ -28,16 +28,16 @@ _FORMS = {
     "1": re.compile(rf"1 .{{5}}. .{{8}} \d\d[ \d]{{2}}\d\.\d{{8}} [ +-]\.\d{{8}} {_SMALL} {_SMALL} . [ \d]{{4}}\d"),
     "2": re.compile(rf"2 .{{5}} {_ANGLE} {_ANGLE} \d{{7}} {_ANGLE} {_ANGLE} [ \d]\d\.\d{{8}}[ \d]{{5}}\d"),
 }
-"""Patterns of the two lines, by the first character of the line."""
+"""Pattern of each of the two lines, by the first character of the line."""
 _HOW_OMM = "give OMM in CSV, JSON or XML, as CelesTrak serves it with FORMAT=csv, json or xml"
 
 
 class Elements(NamedTuple):
-    """The elements of a satellite.
+    """The orbital elements of a satellite.
 
     Attributes:
-        content: The two lines; or, from an OMM, the fields for `sgp4.omm`.
-        where: The file with the line, or with the number of the satellite in the file.
+        content: The two lines of two-line elements, or the fields of an OMM for `sgp4.omm`.
+        where: The file and the line, or the file and the position of the satellite in the file, for error messages.
     """
 
     content: tuple[str, str] | Mapping[str, str]
@@ -45,7 +45,7 @@ class Elements(NamedTuple):
 
 
 def read_elements(path: Path) -> list[Elements]:
-    """Return the elements of the satellites in a file, in order; the format follows from the content.
+    """Return the elements of the satellites in a file, in order; the format is recognised from the content.
 
     Raises:
         DataError: The file cannot be read, or is malformed; the error names the malformed line or satellite.
@@ -94,7 +94,7 @@ def _check(where: str, line: str) -> None:
 
 
 def _messages(path: Path, text: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the fields of each satellite in JSON or XML, as texts."""
+    """Yield the fields of each satellite in a JSON or XML text; the values are strings."""
     try:
         if text.lstrip()[0] == "<":
             for segment in ElementTree.fromstring(text).iter():
@@ -140,7 +140,7 @@ _FIELDS: dict[str, Grammar] = {
     "MEAN_ANOMALY": _DEGREES,
     "BSTAR": number,
 }
-"""The fields that SGP4 needs, with mean motion in revolutions per day and angles in degrees."""
+"""The grammars of the fields that SGP4 needs, with mean motion in revolutions per day and angles in degrees."""
 _ASIDE = {
     "CLASSIFICATION_TYPE": "U",
     "OBJECT_ID": "",
@@ -149,12 +149,13 @@ _ASIDE = {
     "ELEMENT_SET_NO": "0",
 }
 _ASIDE |= {"REV_AT_EPOCH": "0", "MEAN_MOTION_DOT": "0", "MEAN_MOTION_DDOT": "0"}
-"""Further fields of `sgp4.omm`, which do not affect the orbit; `sgp4` refuses catalogue numbers above 339999."""
+"""Fixed values of the other fields that `sgp4.omm` needs, which do not affect the orbit. The catalogue number is fixed,
+too, because `sgp4` refuses numbers above 339999."""
 _STATED = {"MEAN_ELEMENT_THEORY": "SGP4", "REF_FRAME": "TEME", "TIME_SYSTEM": "UTC", "EPHEMERIS_TYPE": "0"}
 
 
 def _from_omm(where: str, fields: Mapping[str, Any]) -> Elements:
-    """Return elements from the fields of an OMM.
+    """Return the orbital elements in the fields of an OMM.
 
     Raises:
         DataError: A field is missing or invalid.

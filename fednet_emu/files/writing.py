@@ -1,4 +1,4 @@
-"""Atomically written files, and checksums that detect changes."""
+"""Functions that write files atomically, and detect changes of files by checksums."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PART = ".fednet-part"
-"""Suffix of files that are being written; such files that remain after a killed run may be deleted."""
+"""Suffix of files that are being written; if a killed run leaves such files behind, they may be deleted."""
 FORMULA = ("=", "+", "-", "@", "'", "\t", "\r")
-"""First characters of texts in CSV files that a spreadsheet does not show verbatim, or runs as a formula."""
+"""First characters with which a spreadsheet takes a text in a CSV file for a formula, or does not show it verbatim."""
 RETRY = "make room, or make the folder writable, and give the same command again"
 
 
@@ -32,12 +32,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file atomically; NaN becomes null."""
+    """Write a JSON file atomically; NaN and infinite numbers become null."""
     write_text(path, json.dumps(_finite(content), indent=2, allow_nan=False) + "\n")
 
 
 def write_table(path: Path, parts: Iterable[pd.DataFrame]) -> None:
-    """Write a Parquet table atomically, from one or more parts with equal columns."""
+    """Write a Parquet file atomically, from the parts of a table, which must have the same columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -52,16 +52,16 @@ def write_table(path: Path, parts: Iterable[pd.DataFrame]) -> None:
 
 
 def csv_text(table: pd.DataFrame, digits: int) -> str:
-    """Return a table as CSV, with `digits` significant digits; `read_csv` reads the table back.
+    """Return a table as CSV text with `digits` significant digits, from which `read_csv` restores the table.
 
-    A text that a spreadsheet would take for a formula gets an apostrophe in front, unless the text is a number.
+    Any text with a first character in `FORMULA` that is not a number gets an apostrophe in front.
     """
     safe = _mapped(table, _shown)
     return str(safe.to_csv(index=False, float_format=f"%.{digits}g", lineterminator="\n"))
 
 
 def read_csv(path: Path, **options: Any) -> pd.DataFrame:
-    """Read a file with the text of `csv_text`; the options are passed to `pandas.read_csv`."""
+    """Read a table from a file with the text of `csv_text`; `options` are passed to `pandas.read_csv`."""
     import pandas as pd
 
     found = pd.read_csv(path, **options)
@@ -69,7 +69,7 @@ def read_csv(path: Path, **options: Any) -> pd.DataFrame:
 
 
 def _mapped(table: pd.DataFrame, change: Callable[[Any], Any]) -> pd.DataFrame:
-    """Apply `change` to the names of the columns, and to the values in non-numeric columns."""
+    """Apply `change` to the column names of a table, and to the values in non-numeric columns."""
     texts = {
         str(name): table[name].astype(object).map(change).astype(object)
         for name in table
@@ -91,7 +91,7 @@ def _is_number(text: str) -> bool:
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file under a temporary name, wait for the disk, and rename the file, which is thus complete or unchanged.
+    """Write a file atomically: after a crash at any time, `path` has either the complete new content or the old one.
 
     Raises:
         DataError: the file cannot be written, for example because the disk is full.
@@ -112,10 +112,10 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 @contextmanager
 def file_errors(path: Path, what: str) -> Iterator[None]:
-    """Convert an error of the operating system inside the `with` block to one sentence about a path.
+    """Convert an error of the operating system inside the `with` block to a `DataError` with one sentence about `path`.
 
     Raises:
-        DataError: the file cannot be `what` (written, replaced, ...).
+        DataError: the file cannot be `what`, a participle such as `written`.
     """
     try:
         yield
@@ -124,7 +124,7 @@ def file_errors(path: Path, what: str) -> Iterator[None]:
 
 
 def flaw(path: Path, expected: str | None) -> str:
-    """Return the problem of a file that is missing or differs from the checksum `expected`, if known; else empty."""
+    """Return the problem of a file that is missing or lacks the checksum `expected` (None for any); empty if intact."""
     if not path.is_file():
         return "no such file"
     if expected is None:

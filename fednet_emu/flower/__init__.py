@@ -1,4 +1,4 @@
-"""Flower apps on the emulated network: an app is an algorithm with its own data and model.
+"""Flower apps on the emulated network: an app is an algorithm that brings its own data and model.
 
-Flower is imported only when an app runs.
+The package `flwr` is imported only when an app runs.
 """

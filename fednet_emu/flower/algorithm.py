@@ -27,22 +27,24 @@ from fednet_emu.flower.work import FlowerWork
 
 
 class FlowerApp(Algorithm):
-    """An app of the framework Flower with its own data, partition and model."""
+    """An app of the framework Flower, which brings its own data, partition and model."""
 
     own_learning: ClassVar[bool] = True
     movable: ClassVar[bool] = True
     run_config: dict[str, Any] = Field(default_factory=dict)
-    """Overrides of the app's run configuration, as with `flwr run --run-config`."""
+    """Overrides of the app's run configuration, like those of `flwr run --run-config`."""
     work: FlowerWork = FlowerWork()
-    """Operations of a client per message, which determine the computing time of the client."""
+    """Number of floating-point operations of a client per message, from which the computing time of the client
+    follows."""
     lost: Literal["error", "silence"] = "error"
-    """Effect of a lost message or reply on the server app. error: the server app gets Flower's `Error` as reply at
-    once; silence: the server app gets no reply, and waits until its timeout, or until the message expires."""
+    """Effect of a lost message or reply on the server app. error: the server app immediately gets Flower's `Error` as
+    the reply; silence: the server app gets no reply, and waits until its timeout or until the message expires."""
     control: AnyControl = NoControl()
-    """The polling loops with which the processes of a deployment find messages; none omits these loops."""
+    """The polling loops by which the processes of a Flower deployment find messages; with none, messages are processed
+    without delay."""
     deadline_s: float | None = Field(None, gt=0)
-    """Maximum time that the server waits for replies, in simulated s, if the app has no shorter timeout; late devices
-    are cancelled. Null means that only the timeout of the app applies."""
+    """Maximum time in simulated s that the server waits for replies; a shorter timeout of the app takes precedence. The
+    work of late devices is cancelled. With null, only the timeout of the app applies."""
 
     @abstractmethod
     def config(self) -> Config:
@@ -72,11 +74,11 @@ class FlowerApp(Algorithm):
 
     @property
     def events_depend_on_learning(self) -> bool:
-        """Always true, because any decision of an app may depend on learning."""
+        """Always True, because any decision of an app may depend on the models that it trains."""
         return True
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        """Yield an error if `lost` contradicts `control`, or if Flower is missing."""
+        """Yield an error if `lost` contradicts `control`, or if the package `flwr` or `greenlet` is not installed."""
         yield from super().conflicts(scenario)
         if self.lost == "silence" and not isinstance(self.control, NoControl):
             what = f"{self.control.kind} defines when the server learns of a loss, got silence"
@@ -89,17 +91,17 @@ class FlowerApp(Algorithm):
 
 
 class Flower(FlowerApp):
-    """An app of the framework Flower, given by its folder, with its own data, partition and model."""
+    """An app of the framework Flower in the folder `app`; the app brings its own data, partition and model."""
 
     app: str = Field(min_length=1)
-    """The folder of the app, which contains `pyproject.toml`; a path relative to the current folder."""
+    """Path of the folder of the app, which contains `pyproject.toml`; relative paths start at the current folder."""
 
     def config(self) -> Config:
         """Return the run configuration in the folder, with the overrides in `run_config`."""
         return AppFolder.read(self.app).fused(self.run_config)
 
     def home(self) -> AbstractContextManager[None]:
-        """Return a context manager with which each run imports the modules of the folder again."""
+        """Return a context manager inside which the modules in the app's folder are imported anew."""
         from fednet_emu.flower.loading import importable
 
         return importable(AppFolder.read(self.app).path)
@@ -132,7 +134,7 @@ class Flower(FlowerApp):
 
 
 class GivenFlower(FlowerApp):
-    """A Flower app given as Python objects, which a YAML scenario cannot name."""
+    """A Flower app given as Python objects, for scenarios made in Python; a YAML file cannot contain such an app."""
 
     movable: ClassVar[bool] = False
     server_app: Any
@@ -145,7 +147,7 @@ class GivenFlower(FlowerApp):
         return dict(flat(self.run_config))
 
     def home(self) -> AbstractContextManager[None]:
-        """Return an empty context manager, because the modules are already loaded."""
+        """Return a context manager without effect, because the modules of the app are already loaded."""
         return nullcontext()
 
     @override
@@ -158,7 +160,7 @@ class GivenFlower(FlowerApp):
 
     @field_serializer("server_app", "client_app")
     def _described(self, given: Any) -> str:
-        """Return a description of the object for the records of a run."""
+        """Return the type of an app object as text, for the records of a run."""
         return f"a {type(given).__name__}"
 
 
@@ -167,7 +169,9 @@ def flower(server_app: Any, client_app: Any, **settings: Any) -> GivenFlower:
 
     Args:
         server_app: a `flwr.serverapp.ServerApp`.
-        client_app: a `flwr.clientapp.ClientApp`, which trains on the device whose index is the `partition-id`.
-        settings: settings of the algorithm `flower` in scenario files, except `app`. `run_config` must be complete.
+        client_app: a `flwr.clientapp.ClientApp`, which every device runs; its `partition-id` is the index of the
+            device.
+        settings: settings of the algorithm `flower` as in scenario files, except `app`. `run_config` must contain the
+            whole run configuration.
     """
     return GivenFlower(server_app=server_app, client_app=client_app, **settings)

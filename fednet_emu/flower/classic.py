@@ -1,8 +1,8 @@
-"""Flower's classic interface: `flwr.server.strategy`, `Client` and `NumPyClient`, by Flower's compatibility layer.
+"""Patches for Flower's classic interface (`flwr.server.strategy`, `Client`, `NumPyClient`) in its compatibility layer.
 
-The compatibility layer sends one message per client from a pool of threads, and registers clients from another thread.
-Here, clients of a round run in greenlets, whose messages are sent together, and clients register when the server asks
-for clients. All conversions are done by Flower.
+Flower's compatibility layer sends one message per client from a pool of threads, and registers clients in another
+thread. The patches replace both: calls to the clients of a round run in greenlets, whose messages are sent together,
+and clients are registered whenever the server asks for clients. Flower still converts all messages.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from fednet_emu.flower.grid import EmulatedGrid
 from fednet_emu.flower.host import StandIn, StandIns
 
 LOOK_S = 1.0
-"""Polling interval for awaited clients in simulated s, as in the strategies of the message interface."""
+"""Interval in simulated s at which the server looks for new clients, as in the strategies of the message interface."""
 
 
 def at_once(grid: EmulatedGrid, calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Return the results or exceptions of `calls`; each call may send and wait once, and all send together."""
+    """Return the result or exception of each call; a call may send and wait once, and all messages leave together."""
     branches = [greenlet(_ended(call)) for call in calls]
     grid.together = _handed_up
     try:
@@ -40,13 +40,13 @@ def at_once(grid: EmulatedGrid, calls: Sequence[Callable[[], Any]]) -> list[Any]
 
 
 def _handed_up(messages: list[Message]) -> list[Message]:
-    """Hand the messages of a greenlet to the parent greenlet, and return the replies."""
+    """Pass the messages of the current greenlet to its parent, and return the replies that the parent passes back."""
     replies: list[Message] = getcurrent().parent.switch(messages)
     return replies
 
 
 def _ended(call: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a function that returns the exception of `call` instead of raising the exception."""
+    """Return a function that runs `call`, and returns an exception of `call` instead of raising the exception."""
 
     def end() -> Any:
         try:
@@ -58,7 +58,7 @@ def _ended(call: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _sorted_out(grid: EmulatedGrid, clients: Sequence[Any], calls: Sequence[Callable[[], Any]]) -> tuple[Any, Any]:
-    """Return the results and failures of `calls` in the format of Flower's server."""
+    """Return the results and the failures of `calls`, as two lists in the format of Flower's server."""
     results: list[Any] = []
     failures: list[Any] = []
     grid.scores.in_strategy = True
@@ -71,7 +71,7 @@ def _sorted_out(grid: EmulatedGrid, clients: Sequence[Any], calls: Sequence[Call
 
 
 def _asking(what: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a replacement for `fit_clients` or `evaluate_clients`, which send `what` to many clients."""
+    """Return a replacement for `fit_clients` or `evaluate_clients`, which calls the method `what` of many clients."""
 
     def ask(client_instructions: Any, max_workers: int | None, timeout: float | None, group_id: int) -> Any:
         clients = [client for client, _ in client_instructions]
@@ -91,7 +91,7 @@ def _asking(what: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _registering(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a replacement for `start_update_client_manager_thread`, with an update at each access, not a thread."""
+    """Return a replacement for `start_update_client_manager_thread` that updates at each access, without a thread."""
 
     def register(grid: Any, client_manager: Any, *args: Any, **options: Any) -> Any:
         if not isinstance(grid, EmulatedGrid):
@@ -106,14 +106,14 @@ def _registering(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Register:
-    """Updates a client manager with the available nodes, and waits for clients in simulated time."""
+    """Keeps the clients of a client manager equal to the available nodes, and waits for clients in simulated time."""
 
     def __init__(self, grid: EmulatedGrid, manager: Any) -> None:
         self._grid, self._manager = grid, manager
         self._proxies: dict[int, Any] = {}
 
     def watch(self) -> None:
-        """Update the client manager now and at each access."""
+        """Update the client manager now, and patch its methods so that they first update the clients."""
         self._look()
         for name in ("num_available", "all"):
             setattr(self._manager, name, self._looking(getattr(self._manager, name)))
@@ -158,7 +158,7 @@ class _Register:
 
 
 def _noting(evaluate_round: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a replacement for `Server.evaluate_round` that also records the aggregated metrics of the strategy."""
+    """Return a replacement for `Server.evaluate_round` that also records the metrics that the strategy aggregates."""
 
     def noting(self: Any, server_round: int, timeout: float | None) -> Any:
         result = evaluate_round(self, server_round, timeout)
@@ -170,7 +170,7 @@ def _noting(evaluate_round: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _noting_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a replacement for `Server.fit` that also records the evaluations by the strategy."""
+    """Return a replacement for `Server.fit` that also records metrics of the strategy's evaluations on the server."""
 
     def noting(self: Any, num_rounds: int, timeout: float | None) -> Any:
         strategy, own = self.strategy, {key: its for key, its in vars(self.strategy).items() if key == "evaluate"}
@@ -200,7 +200,7 @@ def _tell(server: Any, what: str, loss: float | None, metrics: dict[str, Any]) -
 
 
 def _classic() -> Iterator[StandIn]:
-    """Yield the patches of Flower's classic server."""
+    """Yield the patches of the functions and methods of Flower's classic server."""
     from flwr.server import server
     from flwr.server.compat import app
 

@@ -1,4 +1,4 @@
-"""Execution of the `ClientApp` for one message, with the state and random numbers of the device, in any process."""
+"""Execution of the `ClientApp` on one message in any process, with the state and the random numbers of the device."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _KINDS = {"metrics": MetricRecord, "config": ConfigRecord}
 
 
 class Task(NamedTuple):
-    """A message for a device, and all inputs for the reply.
+    """A message to a device, with all other inputs that the `ClientApp` needs for the reply.
 
     Attributes:
-        where: the device and the message, for errors.
+        where: names of the device and the message, for error messages.
         node: Flower's node ID of the device.
-        seed: the 64-bit seed of the random generators.
+        seed: the 64-bit seed of the global random generators.
         now_ns: simulated time in ns at which the message arrives.
         message: the message.
         content: the records of the message.
         node_config: the configuration of the device.
         run_config: the configuration of the run.
         state: the state of the device, in the format of `records`.
-        counts: True if floating-point operations are counted.
+        counts: True if PyTorch counts the floating-point operations.
     """
 
     where: str
@@ -51,12 +51,12 @@ class Task(NamedTuple):
 
 
 class Done(NamedTuple):
-    """The result of a task, as plain values.
+    """The result of a task, as values of plain Python types.
 
     Attributes:
         reply: the reply, in the format of `plain`.
         counted: number of floating-point operations; None if operations were not counted.
-        slept_s: simulated time that the client has slept, in s.
+        slept_s: simulated time in s that the client has spent in `time.sleep`.
         state: the new state of the device, in the format of `records`.
     """
 
@@ -71,14 +71,14 @@ Result = Callable[[], Done]
 
 
 def done(app: ClientApp, task: Task) -> Done:
-    """Run the `ClientApp` on a task, and return the result.
+    """Run the `ClientApp` on the message of a task, and return the result.
 
     Raises:
         AppFailed: the `ClientApp` fails.
     """
     slept_s: list[float] = []
     own, state = copy(task.message), content_of(task.state)
-    own.content = deepcopy(task.content)  # the app may change these records
+    own.content = deepcopy(task.content)  # the app may modify the records of the message
     context = Context(RUN_ID, task.node, dict(task.node_config), state, dict(task.run_config))
     counter = FlopCount() if task.counts else None
     with ExitStack() as inside:
@@ -96,29 +96,29 @@ def done(app: ClientApp, task: Task) -> Done:
     return Done(plain(reply), counter.total if counter else None, sum(slept_s), records(context.state))
 
 
-# ---- replies and states as plain values, which are stored without code -----------------------------------------------
+# ---- replies and states as values of plain types, which can be stored without code -----------------------------------
 
 
 def plain(reply: Message) -> tuple[str, Any]:
-    """Return the kind of a reply, and the records or the error of the reply as plain values."""
+    """Convert a reply to values of plain types: its kind (`content` or `error`), and its records or its error."""
     if reply.has_content():
         return "content", records(reply.content)
     return "error", (int(reply.error.code), str(reply.error.reason or ""))
 
 
 def reply_of(kept: Sequence[Any], message: Message) -> Message:
-    """Return the reply to a message from the values of `plain`."""
+    """Return the reply to a message from the values `kept` that `plain` has returned."""
     kind, value = kept
     return Message(content_of(value) if kind == "content" else Error(*value), reply_to=message)
 
 
 def records(content: RecordDict) -> list[Any]:
-    """Return records as plain values with names and kinds; arrays become bytes."""
+    """Convert records to values of plain types: the name, kind and content of each record; arrays become bytes."""
     return [(name, *_record(record)) for name, record in content.items()]
 
 
 def content_of(kept: Sequence[Any]) -> RecordDict:
-    """Return the records from the values of `records`."""
+    """Return the records from the values `kept` that `records` has returned."""
     return RecordDict({name: _made(kind, value) for name, kind, value in kept})
 
 
@@ -147,7 +147,7 @@ def _bytes(data: bytes) -> Any:
 
 
 def _value(value: Any) -> Any:
-    """Return a value of a configuration, in which arrays replace bytes."""
+    """Return a value of a record, with NumPy arrays in place of bytes."""
     if isinstance(value, bytes):
         return _bytes(value)
     return list(map(_value, value)) if isinstance(value, list) else value

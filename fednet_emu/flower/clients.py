@@ -1,4 +1,4 @@
-"""The devices of a Flower app, which have states and answer messages with the `ClientApp`."""
+"""The devices of a Flower app, each of which has a state, and answers messages by the `ClientApp`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fednet_emu.flower.work import FlowerWork, Toll
 
 
 class Answer(NamedTuple):
-    """The answer of a device: the reply, the number of operations, and the time in s that the client has slept."""
+    """The answer of a device: the reply, its number of operations, and the time in s spent in `time.sleep`."""
 
     reply: Message
     flop: float
@@ -26,11 +26,11 @@ class Answer(NamedTuple):
 
 
 class Answering(NamedTuple):
-    """A device that answers a message.
+    """A message whose reply a device is computing.
 
     Attributes:
         answer: function that waits for and returns the answer; raises `AppFailed` if the `ClientApp` fails.
-        flop: number of operations, if known before the reply; otherwise None.
+        flop: number of floating-point operations; None if the number is unknown until the reply is complete.
     """
 
     answer: Callable[[], Answer]
@@ -39,11 +39,11 @@ class Answering(NamedTuple):
 
 @final
 class Clients:
-    """The devices of a run.
+    """The devices of a Flower app in a run, which compute replies in parallel on the host.
 
-    The host waits for a reply only when simulated time requires the reply, so that several clients train in parallel.
-    That is when the device begins to compute, or, if the number of operations is known from an earlier message, when
-    the device has computed.
+    The emulator waits for a reply only when the simulation needs the reply, so that several clients train in parallel.
+    If the number of operations is known from an earlier message, the reply is needed when the device has finished its
+    simulated computation, otherwise when the device begins this computation.
     """
 
     def __init__(self, fed: Federation, config: Config, work: FlowerWork, executor: Executor) -> None:
@@ -54,9 +54,10 @@ class Clients:
         self._toll = Toll(work)
 
     def begin(self, device: Device, message: Message, content: RecordDict) -> Answering:
-        """Start the answer of a device to a message now, after the previous answer of the device is complete.
+        """Start to compute the reply of a device to a message, after a wait for the previous reply of the device.
 
-        Random numbers depend on the device, the type of the message, and the number of earlier messages of this type.
+        The seed of random numbers depends on the device, the message type, and the number of earlier messages of this
+        type.
 
         Raises:
             AppFailed: the `ClientApp` failed on the previous message.
@@ -88,7 +89,7 @@ class Clients:
         return begun
 
     def _kept(self, key: str, result: Result) -> Result:
-        """Return a function that waits for the result, and stores the result for a resumed run."""
+        """Return a function that waits for the result and stores it under `key`, for reuse when the run is resumed."""
 
         def waited_for() -> Done:
             done = result()
@@ -98,7 +99,7 @@ class Clients:
         return waited_for
 
     def _settle(self, device: Device, message: Message, content: RecordDict, done: Done) -> Answer:
-        """Record the result of a message, and return the answer."""
+        """Store the new state of the device and the number of operations of a finished task, and return the answer."""
         k, kind = device.index, str(message.metadata.message_type)
         del self._answering[k]
         self._states[k] = done.state

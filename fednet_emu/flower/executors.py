@@ -1,4 +1,4 @@
-"""Execution of Flower clients, either one by one in this process, or in parallel in several processes."""
+"""Execution of `ClientApp`s, either one after the other in this process, or in parallel in worker processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fednet_emu.host import Beside, clean_context, end_with_parent
 
 @final
 class InProcess:
-    """Executes each client in this process, as soon as the client is started.
+    """Runs the `ClientApp` on each task in this process, before `start` returns.
 
     Attributes:
         app: the `ClientApp`, set after its import.
@@ -33,7 +33,7 @@ class InProcess:
     app: ClientApp
 
     def start(self, task: Task) -> Result:
-        """Run a client now; an exception is raised when the result is requested, as with other processes."""
+        """Run the `ClientApp` on a task now; an exception is raised only when the result is requested."""
         try:
             its = done(self.app, task)
         except AppFailed as failed:
@@ -45,7 +45,7 @@ class InProcess:
 
 
 class _Outcome(NamedTuple):
-    """The result of a task in a worker process, and log records as levels and texts."""
+    """The result of a task in a worker process, and the level and text of each log record."""
 
     result: Done | AppFailed
     log: list[tuple[int, str]]
@@ -53,16 +53,16 @@ class _Outcome(NamedTuple):
 
 @final
 class WorkerProcesses:
-    """Processes with the modules of the app; each task goes to the process with the fewest awaited results.
+    """Worker processes that have imported the app; each task goes to the process with the fewest awaited results.
 
-    So the assignment of clients to processes depends on the simulated order, not on the speed of the host.
+    So the assignment of tasks to processes depends on the order in simulated time, not on the speed of the host.
 
     Args:
         source: the app.
         count: number of processes.
 
     Raises:
-        ScenarioError: the app is given as Python objects, and this host cannot copy the process that has the objects.
+        ScenarioError: the app is given as Python objects, and this process cannot be forked.
     """
 
     def __init__(self, source: App, count: int) -> None:
@@ -71,10 +71,10 @@ class WorkerProcesses:
         self._workers: list[_Worker] = []
 
     def start(self, task: Task) -> Result:
-        """Start a client in one of the processes."""
+        """Start a task in one of the worker processes."""
         if not self._workers:
             self._workers = [_Worker(self._context, self._source) for _ in range(self._count)]
-        worker = min(self._workers, key=lambda its: its.awaited)  # the first of several equal ones
+        worker = min(self._workers, key=lambda its: its.awaited)  # ties go to the first worker
         return worker.start(task, self._workers)
 
     def close(self) -> None:
@@ -87,10 +87,10 @@ class WorkerProcesses:
 
 @final
 class _Worker:
-    """A worker process with the app, as seen from the main process.
+    """Handle of the main process for a worker process that has imported the app.
 
     Attributes:
-        awaited: number of results that are not yet collected.
+        awaited: number of tasks whose results have not been requested yet.
         connection: the connection to the worker process.
     """
 
@@ -102,7 +102,7 @@ class _Worker:
         self._under_way: tuple[Task, list[_Outcome]] | None = None
 
     def start(self, task: Task, workers: list[_Worker]) -> Result:
-        """Queue a task; tasks are sent one at a time, so that neither process blocks on writing."""
+        """Queue a task; tasks are sent one at a time, so that no process blocks while it writes to the connection."""
         outcomes: list[_Outcome] = []
         self.awaited += 1
         self._waiting.append((task, outcomes))
@@ -157,7 +157,7 @@ class _Worker:
         return _Outcome(AppFailed(task.where, what), [])
 
     def dismiss(self) -> None:
-        """Ask the process to end; kill a process that is executing a task."""
+        """Ask the process to end; if it is executing a task, kill it."""
         self._process.dismiss(at_once=self.busy)
 
     def end(self) -> None:
@@ -173,7 +173,7 @@ def _receive(workers: list[_Worker]) -> None:
 
 
 def _context(source: App) -> ForkContext | ForkServerContext | SpawnContext:
-    """Return the multiprocessing context that starts processes with the app.
+    """Return the multiprocessing context with which worker processes are started.
 
     Raises:
         ScenarioError: the app is given as Python objects, and this process cannot be forked.
@@ -197,20 +197,20 @@ def _raises(failed: AppFailed) -> Result:
 
 
 Executor = InProcess | WorkerProcesses
-"""Executes the clients of an app."""
+"""Runs the `ClientApp` on tasks."""
 
 
-# ---- in the processes ------------------------------------------------------------------------------------------------
+# ---- in the worker processes -----------------------------------------------------------------------------------------
 
 
 def _threads() -> tuple[int, int | None]:
-    """Return the numbers of intra-op threads of torch and NumPy, which affect the last bits of results."""
+    """Return the numbers of intra-op threads of PyTorch and NumPy, which affect the last bits of results."""
     blas = (its["num_threads"] for its in threadpool_info() if its["user_api"] == "blas")
     return torch.get_num_threads(), max(blas, default=None)
 
 
 class _Collected(logging.Handler):
-    """Collects log records as levels and texts."""
+    """Collects the level and text of each log record."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -221,7 +221,7 @@ class _Collected(logging.Handler):
 
 
 def _serve(tasks: Any, source: App, threads: tuple[int, int | None]) -> None:
-    """Execute tasks until the run has ended; this is the main function of a worker process."""
+    """Main function of a worker process: import the `ClientApp`, and execute tasks until the connection is closed."""
     end_with_parent()
     handler = _Collected()
     OURS.handlers, OURS.propagate = [handler], False

@@ -1,4 +1,4 @@
-"""The folder of a Flower app, and the file `pyproject.toml` inside; neither the app nor Flower is imported."""
+"""Reader of a Flower app's folder and its file `pyproject.toml`; neither the app nor Flower is imported."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from fednet_emu.errors import did_you_mean, visible
 PROJECT = "pyproject.toml"
 TABLE = "tool.flwr.app.components"
 NOT_SOURCES = {"__pycache__", "build", "node_modules", "site-packages"}
-"""Names of folders without code of the app; hidden folders do not contain code of the app either."""
+"""Names of folders that are skipped because they contain no code of the app; hidden folders are skipped, too."""
 
 Config = dict[str, bool | int | float | str]
-"""A run configuration: keys of nested tables are joined by dots, as in Flower."""
+"""A run configuration: a mapping in which the keys of nested tables are joined by dots, as in Flower."""
 
 
 class NoApp(ValueError):  # noqa: N818  (a property of the folder)
-    """A folder has no Flower app; the text of the error follows the name of the setting."""
+    """A folder that a setting names contains no Flower app; the error text does not name the setting."""
 
 
 class AppFolder(NamedTuple):
-    """A Flower app.
+    """What the folder of a Flower app states about the app.
 
     Attributes:
         path: the folder of the app.
-        server: the `ServerApp`, as `package.module:name`.
-        client: the `ClientApp`, as `package.module:name`.
+        server: the location of the `ServerApp`, as `package.module:name`.
+        client: the location of the `ClientApp`, as `package.module:name`.
         config: the default run configuration.
-        nodes: the number of nodes in the app's own simulation, if stated; otherwise None.
+        nodes: the number of nodes that the app states for its simulation with Flower; None if not stated.
     """
 
     path: Path
@@ -42,10 +42,10 @@ class AppFolder(NamedTuple):
 
     @classmethod
     def read(cls, name: str) -> AppFolder:
-        """Read the description of an app.
+        """Read the file `pyproject.toml` in the folder `name`.
 
         Raises:
-            NoApp: the folder has no app.
+            NoApp: the folder contains no Flower app.
         """
         path = Path(name).expanduser()
         remedy = f"give the folder of a Flower app, in which {PROJECT} lies"
@@ -99,7 +99,7 @@ def _table(project: Mapping[str, Any], path: str) -> Mapping[str, Any]:
 
 
 def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the settings of a table, with keys of nested tables joined by dots; an empty table is a value."""
+    """Yield the settings of a table, with the keys of nested tables joined by dots; an empty table is a value."""
     for key, value in table.items():
         if isinstance(value, Mapping) and value:
             yield from flat(value, f"{prefix}{key}.")
@@ -108,7 +108,7 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def _nodes(project: Mapping[str, Any]) -> int | None:
-    """Return the number of supernodes in the app's default federation, as stated by older templates of Flower."""
+    """Return the number of supernodes in the app's default federation, which older templates of Flower state."""
     federations = _table(project, "tool.flwr.federations")
     options = _table(federations, f"{federations.get('default')}.options")
     nodes = options.get("num-supernodes")

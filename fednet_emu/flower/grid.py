@@ -1,7 +1,8 @@
-"""Flower's `Grid` on the emulated network, by which a `ServerApp` sends messages and waits.
+"""Flower's `Grid` on the emulated network, through which a `ServerApp` sends messages and waits for replies.
 
-The app runs in a greenlet. When the app would block, `wait` hands a process to the engine, and the app continues with
-the result of this process. There are no threads, so that results do not depend on the host's scheduling.
+The app runs in a greenlet. When the app would block, `wait` passes a process of simulated time to the engine, and the
+app continues with the result of this process. No threads are used, so that results do not depend on the host's
+scheduling.
 """
 
 from __future__ import annotations
@@ -21,24 +22,25 @@ from fednet_emu.flower.scores import Scores
 from fednet_emu.flower.versions import FIRST_NODE, empty_run
 
 WARNINGS = 10
-"""Number of requests to end that a program may ignore, before the program is abandoned."""
+"""Number of times that a program may ignore a request to end, before the program is abandoned."""
 POLL_S = 0.1
-"""Simulated time in s that a repeated pull at the same instant takes, as in Flower's own in-memory Grid."""
+"""Pause in simulated s after an attempt to pull replies that finds none, if the app has already tried at the same
+instant. Flower's in-memory Grid has the same pause."""
 LOOKS = 1000
-"""Number of queries for nodes at one instant, beyond which every query takes the simulated time `POLL_S`."""
+"""Maximum number of queries for nodes at one instant; every further query takes the simulated time `POLL_S`."""
 VAIN_WAITS = 1000
-"""Number of waits after which an app counts as endless, if no message is active and no device is absent."""
+"""Number of waits after which an app counts as deadlocked, if no message is in transit and no device can be absent."""
 VAIN_WAITS_FOR_SOMEBODY = 100_000
-"""Number of such waits if devices are absent: about a day, with the second that Flower's strategies wait each time."""
+"""The same number if devices can be absent: about a day of waiting, because Flower's strategies wait 1 s each time."""
 
 
 @final
 class Program:
-    """A blocking program that runs in simulated time.
+    """A program that runs in simulated time, and blocks by calling `wait`.
 
     Args:
-        main: the function of the program, which calls `wait` to block.
-        inside: function that returns a context manager for each step of the program.
+        main: the main function of the program.
+        inside: function that returns a context manager, inside which the program runs between two calls of `wait`.
     """
 
     def __init__(self, main: Callable[[], Any], inside: Callable[[], AbstractContextManager[Any]]) -> None:
@@ -48,20 +50,20 @@ class Program:
 
     @property
     def is_here(self) -> bool:
-        """True if the program itself calls."""
+        """True if this property is read by code of the program."""
         return getcurrent() is self._greenlet
 
     def wait(self, process: Process) -> Any:
-        """Run a process for the calling program, and return the result; end the program if the run is over."""
+        """Run a process while the calling program waits, and return its result; end the program if the run is over."""
         if self._closing:
             self._told_to_end += 1
             if self._told_to_end > WARNINGS:
-                self._greenlet.parent.switch(None)  # the program has a bare `except` in a loop, and is not resumed
+                self._greenlet.parent.switch(None)  # abandoned: the program catches every exception in a loop
             raise GreenletExit
         return self._greenlet.parent.switch(process)
 
     def process(self) -> Process:
-        """Run the program to its end; an exception of an awaited process ends the program, and is raised."""
+        """Run the program as a process; an exception of an awaited process ends the program, and is raised here."""
         answer: Any = None
         try:
             while True:
@@ -74,7 +76,7 @@ class Program:
             self.close()
 
     def close(self) -> None:
-        """End a waiting program; `finally` blocks of the program run, but cannot wait."""
+        """End the program while it waits; its `finally` blocks are executed, but cannot wait."""
         self._closing = True
         if self._greenlet and not self._greenlet.dead:
             with self._inside():
@@ -83,12 +85,13 @@ class Program:
 
 @final
 class EmulatedGrid(Grid):  # type: ignore[misc]
-    """A `Grid` whose nodes are the available devices; sending and waiting take simulated time.
+    """Flower's `Grid` with the available devices as nodes; sending and waiting take simulated time.
 
     Attributes:
         scores: recorder of the metrics of clients and strategies.
-        program: the server app, set before the app runs.
-        together: function that replaces sending while several callers send together; None otherwise.
+        program: the program of the server app, set before the app runs.
+        together: function that replaces `send_and_receive` while messages of several callers are collected; None
+            otherwise.
     """
 
     def __init__(self, fed: Federation, post: Post, scores: Scores) -> None:
@@ -106,7 +109,7 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
         return self._run
 
     def set_run(self, run: Any) -> None:
-        """Do nothing: the grid belongs to one run."""
+        """Do nothing, because the grid belongs to one run."""
 
     def create_message(
         self,
@@ -116,11 +119,11 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
         group_id: str,
         ttl: float | None = None,
     ) -> Message:
-        """Return a message made by Flower's constructor."""
+        """Return a new message of Flower."""
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> list[int]:
-        """Return the node IDs of the available devices, in order."""
+        """Return the node IDs of the available devices, in ascending order."""
         self._looks = self._looks + 1 if self._looked_ns == self._fed.clock.now else 1
         self._looked_ns = self._fed.clock.now
         if self._looks > LOOKS:
@@ -128,7 +131,7 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
         return [int(device) + FIRST_NODE for device in self._fed.presence.present(self._fed.clock.now)]
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        """Send messages, whose replies are pulled later, and return the IDs of the messages."""
+        """Send messages without waiting for replies, and return the IDs of the messages for `pull_messages`."""
         self._vain = 0
         return list(self._wait(self._post.push(self._post.letters(list(messages)))))
 
@@ -145,7 +148,7 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
         return replies
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
-        """Send messages and wait for the replies, at most `timeout` simulated seconds."""
+        """Send messages, wait at most `timeout` simulated seconds, and return the replies that have arrived."""
         given = list(messages)
         if self.together is not None:
             return self.together(given)
@@ -159,7 +162,7 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
         return replies
 
     def sleep(self, duration_s: float) -> None:
-        """Let `duration_s` seconds of simulated time pass."""
+        """Wait for `duration_s` seconds of simulated time."""
         self._wait_in_vain()
         self._wait(self._asleep(duration_s))
 
@@ -173,10 +176,11 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
         return self.program.wait(process)
 
     def _wait_in_vain(self) -> None:
-        """Detect an app that waits for an impossible event, for example for more nodes than exist.
+        """Count a wait, to detect an app that waits for an impossible event, for example for more nodes than exist.
 
         Raises:
-            Deadlock: no message is active, no device is absent, and the app has waited many times.
+            Deadlock: the app has waited too many times (fewer if no device can be absent), and no message is in
+                transit.
         """
         self._vain += 1
         always = self._fed.presence.always

@@ -1,9 +1,9 @@
-"""Resources that an app shares with the emulator's process: attributes, clocks, random generators, folder, exceptions.
+"""What an app shares with the emulator's process: patched attributes, clocks, random generators, folder, exceptions.
 
-Patches of `time.sleep`, `time.time`, `time.monotonic`, `time.perf_counter` and Flower's clock use the simulated clock
-in a thread that is inside `simulated`, and the host's clock elsewhere. Code may keep a reference to a patched function.
-The standard library waits for threads, processes and coroutines by the host's clock, and simulated time does not
-advance meanwhile.
+`time.sleep`, `time.time`, `time.monotonic`, `time.perf_counter` and Flower's clock are patched: in a thread that is
+inside `simulated`, they use the simulated clock, and elsewhere the host's clock. So other code may keep references to
+patched functions. While the standard library waits for threads, processes or coroutines, it uses the host's clock, and
+simulated time does not advance.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from fednet_emu.errors import AppFailed, FednetError
 
 NS_PER_S = 1_000_000_000
 DATES = ("flwr.supercore.date", "flwr.common.date")
-"""Modules with Flower's own clock, in newer and older versions of Flower."""
+"""Modules that define Flower's own clock, in newer and in older versions of Flower."""
 _GENERATORS = threading.RLock()
-"""Lock for the global random generators, which all threads of the process share."""
+"""Lock of the global random generators, because all threads of the process share the generators."""
 _HERE = str(Path(__file__).parent)
 
 
@@ -40,7 +40,7 @@ _HERE = str(Path(__file__).parent)
 
 
 class StandIn(NamedTuple):
-    """An attribute of a module or class, and its replacement."""
+    """A patch: the owner (a module or class) and the name of an attribute, and the value that replaces it."""
 
     owner: Any
     name: str
@@ -49,10 +49,10 @@ class StandIn(NamedTuple):
 
 @final
 class StandIns:
-    """Attributes that are patched while at least one run needs the patches.
+    """Patches of attributes, which are installed while at least one run needs them.
 
     Args:
-        find: function that returns the patches, called when the first run begins.
+        find: function that returns the patches; it is called when the first run begins.
     """
 
     def __init__(self, find: Callable[[], Iterable[StandIn]]) -> None:
@@ -62,7 +62,7 @@ class StandIns:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Patch the attributes inside the `with` block; the last of several blocks restores the attributes."""
+        """Install the patches inside the `with` block; of simultaneous blocks, the last one restores the attributes."""
         with self._lock:
             self._users += 1
             if self._users == 1:
@@ -83,7 +83,7 @@ class StandIns:
 
 
 class SimulatedTime(NamedTuple):
-    """A clock that replaces the host's clock.
+    """A simulated clock, which replaces the host's clock.
 
     Attributes:
         now_ns: function that returns the simulated time in ns.
@@ -101,7 +101,7 @@ class _Here(threading.local):
 _here = _Here()
 
 _host_sleep, host_time_s = time.sleep, time.time
-"""The unpatched functions of the host's clock."""
+"""The original functions of the host's clock, without patch."""
 
 
 @contextmanager
@@ -134,7 +134,7 @@ def _awake(_seconds: float) -> None:
 
 
 def _read(real: Callable[[], Any], by_ns: Callable[[int], Any]) -> Callable[[], Any]:
-    """Return the patch of a function that reads a clock; `by_ns` converts simulated time to its return value."""
+    """Return a replacement for the clock function `real`; `by_ns` converts simulated ns to the value of `real`."""
 
     def stand_in() -> Any:
         clock = _here.clock
@@ -165,12 +165,12 @@ _WAITING = (
     "concurrent.futures._base",
     *(f"multiprocessing.{part}" for part in ("connection", "managers", "pool", "queues", "synchronize")),
 )
-"""Modules of the standard library that use `time` to wait on the host."""
+"""Modules of the standard library that measure waiting times by `time`, and must keep the host's clock."""
 _HOST = SimpleNamespace(**vars(time))
 
 
 def _clocks() -> Iterator[StandIn]:
-    """Yield patches of the clocks in `time`, in Flower modules that import clocks by name, and of Flower's clock."""
+    """Yield patches of the clocks in `time`, of clocks that Flower modules import by name, and of Flower's clock."""
     for module in map(import_module, _WAITING):
         yield StandIn(module, "time", _HOST)
     theirs = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "flwr"]
@@ -181,7 +181,7 @@ def _clocks() -> Iterator[StandIn]:
     for module in theirs:
         for name, real in list(vars(module).items()):
             if getattr(real, "__qualname__", "") == "now" and getattr(real, "__module__", "") in DATES:
-                yield StandIn(module, name, _read(real, _date))  # messages of Flower take `created_at` from this clock
+                yield StandIn(module, name, _read(real, _date))  # the source of `created_at` in Flower's messages
 
 
 CLOCKS = StandIns(_clocks)
@@ -193,7 +193,7 @@ CLOCKS = StandIns(_clocks)
 
 @final
 class Generators:
-    """A stream of random numbers that the global generators use inside `with` blocks.
+    """State of the global random generators for code inside `with` blocks, separate from the emulator's own state.
 
     Args:
         key: the 64-bit seed.
@@ -205,7 +205,7 @@ class Generators:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Make global generators draw from this stream inside the `with` block; later blocks continue the stream."""
+        """Use this state inside the `with` block; the first block seeds the generators, later blocks continue."""
         with _GENERATORS:
             host = _state()
             if self._state is None:
@@ -243,7 +243,7 @@ def _restore(state: Any) -> None:
 
 @final
 class CurrentFolder:
-    """The current folder of an app, which starts as the current folder of the emulator."""
+    """The current folder of an app; at the start, this is the current folder of the emulator."""
 
     def __init__(self) -> None:
         self._own: str | None = None
@@ -266,7 +266,7 @@ class CurrentFolder:
 
 
 def _folder() -> str | None:
-    """Return the current folder; None for a folder that has been removed."""
+    """Return the current folder; None if this folder has been removed."""
     try:
         return os.getcwd()
     except FileNotFoundError:
@@ -275,7 +275,7 @@ def _folder() -> str | None:
 
 @contextmanager
 def app_code(where: str) -> Iterator[None]:
-    """Convert exceptions of app code inside the `with` block.
+    """Convert exceptions of app code inside the `with` block to `AppFailed`; `where` names the code.
 
     Raises:
         AppFailed: the app code raises an exception or calls `sys.exit`; the text is the traceback of the app.
@@ -284,7 +284,7 @@ def app_code(where: str) -> Iterator[None]:
         yield
     except (FednetError, GreenletExit, GeneratorExit, KeyboardInterrupt):
         raise
-    except BaseException as error:  # some exceptions of Flower are not derived from Exception
+    except BaseException as error:  # some of Flower's exceptions are not subclasses of Exception
         steps = traceback.extract_tb(error.__traceback__)
         theirs = traceback.StackSummary.from_list([step for step in steps if not step.filename.startswith(_HERE)])
         text = "".join([*theirs.format(), *traceback.format_exception_only(error)])

@@ -1,4 +1,4 @@
-"""Import the `ServerApp` and `ClientApp` of an app from its folder, and remove the modules after the run."""
+"""Import of the `ServerApp` and the `ClientApp` from an app's folder; the modules are removed after the run."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from fednet_emu.flower.folder import AppFolder
 
 LOG = logging.getLogger("fednet_emu.plugins")
 _ALONE = threading.RLock()
-"""Lock for the loaded modules, which all threads of the process share, so that apps in several threads run in turn."""
+"""Lock of `sys.modules`, which all threads share; apps in several threads therefore run one after the other."""
 
 
 @contextmanager
 def importable(folder: Path) -> Iterator[None]:
-    """Make modules of `folder` importable inside the `with` block, ahead of other modules of the same name.
+    """Make modules of `folder` importable inside the `with` block, in preference to other modules of the same name.
 
-    Each block imports the modules again. No bytecode is written, because Python would use outdated bytecode for a file
-    that is edited within a second and keeps its size.
+    Each block imports the modules anew. No bytecode is written: if a file is edited within a second and keeps its size,
+    Python would otherwise use outdated bytecode.
     """
     with _ALONE:
         sys.path.insert(0, str(folder))
@@ -50,7 +50,7 @@ def part_of(folder: AppFolder, part: Literal["server", "client"]) -> Any:
     """Import the `ServerApp` or the `ClientApp` of an app.
 
     Raises:
-        ScenarioError: the object is of another type.
+        ScenarioError: the object is no `ServerApp` or `ClientApp`.
     """
     reference, wanted = (folder.server, ServerApp) if part == "server" else (folder.client, ClientApp)
     module_name, _, name = reference.partition(":")
@@ -67,20 +67,20 @@ def part_of(folder: AppFolder, part: Literal["server", "client"]) -> Any:
 
 
 def _names_of(folder: Path) -> list[str]:
-    """Return the names of loaded modules for which an import would find a module of the folder."""
+    """Return the names of loaded modules that modules of the folder replace, with the names of their submodules."""
     entries = {path.stem if path.suffix == ".py" else path.name for path in folder.iterdir()}
     own = {name for name in entries & set(sys.modules) if _found_in(folder, name)}
     return [name for name in sys.modules if name.partition(".")[0] in own]
 
 
 def _found_in(folder: Path, name: str) -> bool:
-    """Return True if an import of `name` finds a module in the folder; a data folder called `name` is not enough."""
+    """Return True if an import of `name` would find a module in the folder; a data folder `name` does not count."""
     specs = (finder.find_spec(name, None) for finder in sys.meta_path)
     spec = next(filter(None, specs), None)
     return spec is not None and _is_from(folder, spec.origin, spec.submodule_search_locations or ())
 
 
 def _is_from(folder: Path, file: str | None, places: Iterable[str]) -> bool:
-    """Return True if a module belongs to the folder; packages of a virtual environment inside the folder do not."""
+    """Return True if a module belongs to the folder; packages of a virtual environment in the folder do not count."""
     paths = [Path(file)] if file is not None else [Path(place) for place in list(places)[:1]]
     return any(path.is_relative_to(folder) and "site-packages" not in path.parts for path in paths)

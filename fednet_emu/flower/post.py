@@ -1,6 +1,6 @@
-"""Messages of a Flower app as processes of simulated time (downlink, computing, uplink), and rounds of the app.
+"""Messages of a Flower app as processes of simulated time (downlink, computation, uplink), and rounds of the app.
 
-A round begins with messages that request training, and ends when later messages request training.
+A round begins when the app sends messages that request training, and ends when the app sends later such messages.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from fednet_emu.flower.versions import FIRST_NODE, LOST_MESSAGE, LOST_REPLY, sta
 Lost = Literal["error", "silence"]
 
 ERROR_BYTE = 8
-"""Size of an error code in bytes; the size of the reason in UTF-8 is added."""
+"""Size in bytes of an error without its reason; the length of the reason in UTF-8 is added."""
 
 
 class Over(Exception):  # noqa: N818  (an event)
-    """A stop rule ends the app."""
+    """Exception that ends the app at the beginning of a round, because a stop rule applies."""
 
 
 @final
@@ -35,7 +35,7 @@ class Turns:
     """Counts the rounds of an app and records them.
 
     Attributes:
-        going_on: True while a round is active.
+        going_on: True while a round is in progress.
     """
 
     def __init__(self, fed: Federation) -> None:
@@ -46,13 +46,13 @@ class Turns:
 
     @property
     def number(self) -> int:
-        """Number of the active round, or else of the last round; 0 before the first round."""
+        """Number of the round in progress, or else of the last round; 0 before the first round."""
         return self._fed.round + self.going_on
 
     def begin(self, invited: int) -> None:
-        """Start a round, or extend the active round, for training messages to `invited` devices that are sent next.
+        """Prepare for training messages to `invited` devices: start a round, or extend the round in progress.
 
-        Messages that are sent one by one at the same instant belong to the same round.
+        Messages that the app sends one by one at the same instant belong to one round.
 
         Raises:
             Over: the previous round has ended, and a stop rule ends the run.
@@ -66,11 +66,11 @@ class Turns:
         self._invited += invited
 
     def arrived(self, count: int) -> None:
-        """Count replies to training messages that the app has received."""
+        """Add `count` to the number of replies to training messages that the app has received in this round."""
         self._arrived += count
 
     def end(self) -> None:
-        """Record the active round, if there is one."""
+        """End and record the round in progress, if there is one."""
         if self.going_on:
             self.going_on = False
             invited, arrived, self._invited, self._arrived = self._invited, self._arrived, 0, 0
@@ -78,7 +78,7 @@ class Turns:
 
 
 class Letter(NamedTuple):
-    """A message in transit: metadata, a copy of the records, and the transmitted payload."""
+    """A message in transit: the message of Flower, a copy of its records, and the payload that is transmitted."""
 
     message: Message
     content: RecordDict
@@ -98,8 +98,9 @@ class Post:
         fed: the federation.
         clients: the devices of the app.
         turns: the rounds of the app.
-        lost: the effect of a lost message on the server.
-        deadline_s: maximum time that the server waits for replies, in s; None for only the limit of the app.
+        lost: the effect of a lost message on the server app, as in `FlowerApp.lost`.
+        deadline_s: maximum time in s that the server waits for replies, in addition to time limits of the app; None for
+            no maximum.
         loops: the polling loops; None without polling.
     """
 
@@ -114,27 +115,27 @@ class Post:
     ) -> None:
         self._fed, self._clients, self._turns, self._lost, self._deadline_s = fed, clients, turns, lost, deadline_s
         self._loops = loops
-        self._announced_ns: dict[str, int] = {}  # announcement times of replies in transmission or already arrived
+        self._announced_ns: dict[str, int] = {}  # announcement time of each reply in transit or arrived
         self._sent = 0
         self._ready: dict[str, Message] = {}
         self.under_way = 0
 
     def letters(self, messages: Sequence[Message]) -> list[Letter]:
-        """Give numbers to messages, and copy their content; messages with equal records can share one broadcast.
+        """Give IDs to messages, and copy their records; messages with equal records get one payload, for a broadcast.
 
         Raises:
-            ValueError: a node does not exist.
+            ValueError: a message is addressed to a node that does not exist.
         """
         before = copied = mark = None
         groups: dict[tuple[bytes | None, int], Shared] = {}
-        seen: Counter[tuple[bytes | None, int]] = Counter()  # two equal messages to one receiver stay two
+        seen: Counter[tuple[bytes | None, int]] = Counter()  # equal messages to one receiver do not share a payload
         made = []
         for message in messages:
             node, content = int(message.metadata.dst_node_id), message.content
             if not FIRST_NODE <= node < FIRST_NODE + self._fed.n_devices:
                 known = f"{FIRST_NODE} to {FIRST_NODE + self._fed.n_devices - 1}, as from get_node_ids"
                 raise ValueError(f"dst_node_id: there is no such node, got {node}; those are {known}")
-            if content is not before:  # strategies send the same records to many nodes
+            if content is not before:  # most strategies pass one object for all nodes
                 before, copied, mark = content, copy.deepcopy(content), fingerprint(content)
             seen[mark, node] += 1
             payload = groups.setdefault((mark, seen[mark, node]), self._fed.shared(copied))
@@ -146,8 +147,8 @@ class Post:
     def exchange(self, letters: Sequence[Letter], timeout_s: float | None) -> Process:
         """Send messages, wait for the replies, and return the replies that arrive in time.
 
-        Late devices are cancelled. If losses are silent, the server also waits for lost replies. A reply that is
-        missing when its message expires is replaced by an error.
+        The work of late devices is cancelled. If `lost` is `silence`, the server also waits for replies that were lost.
+        If a message expires without a reply, an error takes the place of the reply.
         """
         if self._loops is not None:
             return (yield from self._collected(letters, timeout_s))
@@ -172,9 +173,9 @@ class Post:
         yield
 
     def pull(self, numbers: Sequence[str]) -> Process:
-        """Return the replies to the messages `numbers` that have arrived and were not pulled before.
+        """Return the replies to the messages with the IDs `numbers` that have arrived and were not returned before.
 
-        With polling loops, the pull waits for announced replies.
+        With polling loops, also wait for replies that are announced but incomplete.
         """
         there = [number for number in numbers if number in self._ready or number in self._announced_ns]
         for number in there:
@@ -184,7 +185,7 @@ class Post:
         return self._handed([self._ready.pop(number) for number in there])
 
     def _collected(self, letters: Sequence[Letter], timeout_s: float | None) -> Process:
-        """Send messages, and collect replies repeatedly until all replies have arrived, or until the time limit."""
+        """Send messages, and collect replies every `APP_POLL_S` seconds until all have arrived or time is up."""
         limits = [limit for limit in (timeout_s, self._deadline_s) if limit is not None]
         end_s = self._fed.now_s + min(limits, default=math.inf)
         numbers: list[str] = yield from self.push(letters)
@@ -208,7 +209,7 @@ class Post:
         return handed
 
     def _carry_alone(self, letter: Letter) -> Process:
-        """Carry a message whose reply the app pulls later."""
+        """Carry a message, and store the reply until the app pulls the reply."""
         lives_s = float(letter.message.metadata.ttl)
         limit_s = lives_s if self._deadline_s is None or self._loops else min(lives_s, self._deadline_s)
         began_s = self._fed.now_s
@@ -224,7 +225,7 @@ class Post:
             self._ready[number] = reply
 
     def _carry(self, letter: Letter) -> Process:
-        """Carry a message to its device, which computes and sends the reply."""
+        """Carry a message to its device, and the reply to the server; return the last `Delivery`, which may be lost."""
         if self._loops is None:
             return (yield from self._carry_through(letter, None))
         yield from self._loops.fetch(letter.device)
@@ -243,7 +244,7 @@ class Post:
             yield from loops.start(letter.device)
         answering = self._clients.begin(device, message, letter.content)
         if answering.flop is None:
-            yield fed.sleep(0.0)  # so that all devices whose messages arrive at this instant have begun
+            yield fed.sleep(0.0)  # first, all devices whose messages arrive at this instant begin
         flop = answering.answer().flop if answering.flop is None else answering.flop
         yield device.compute(Work(flop, None))
         answer = answering.answer()
@@ -258,7 +259,7 @@ class Post:
         return sent
 
     def _reply(self, letter: Letter, result: Delivery, expired: bool) -> Message | None:
-        """Return what the server receives for a message: the reply, an error, or None."""
+        """Return the message that the server app gets in reply: the reply of the device, an error, or None."""
         if not result.lost:
             reply: Message = result.payload
             return reply
@@ -275,9 +276,9 @@ class Post:
 
 
 def size_bit(message: Message) -> int:
-    """Return the size in bits of the records (see `flwr.clientapp.mod.message_size_mod`) or the error of a message.
+    """Return the size in bits of a message: of its records (as in `flwr.clientapp.mod.message_size_mod`), or its error.
 
-    Metadata of the message and framing of the transport are not included; `network.overhead` can add such bits.
+    The metadata of the message and the framing of the transport are not included; `network.overhead` can add them.
     """
     if not message.has_content():
         return 8 * (ERROR_BYTE + len((message.error.reason or "").encode()))
@@ -285,7 +286,7 @@ def size_bit(message: Message) -> int:
 
 
 def _byte(record: Any) -> int:
-    """Return the size of a record in bytes; empty values, which Flower cannot count, have the size of their name."""
+    """Return the size of a record in bytes; an empty value, which Flower cannot count, has the size of its name."""
     try:
         return int(record.count_bytes())
     except (ValueError, IndexError):
@@ -295,12 +296,12 @@ def _byte(record: Any) -> int:
 
 
 def is_training(message: Message) -> bool:
-    """Return True if a message requests training, which means the type `train` or `train.<action>`."""
+    """Return True if a message requests training, so that its type is `train` or `train.<action>`."""
     return str(message.metadata.message_type).partition(".")[0] == "train"
 
 
 def fingerprint(content: RecordDict) -> bytes:
-    """Return a hash that is equal for equal records."""
+    """Return a hash of the names, types and contents of records."""
     whole = blake2b(digest_size=16)
     for key, record in content.items():
         whole.update(repr((key, type(record).__name__)).encode())

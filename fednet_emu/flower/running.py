@@ -1,4 +1,4 @@
-"""Run a Flower app: the `ServerApp` as a program in simulated time, and the `ClientApp` on the devices."""
+"""Runs of a Flower app: the `ServerApp` is a program in simulated time, and the `ClientApp` runs on the devices."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from fednet_emu.host import frozen_before
 
 
 def played(app: App, fed: Federation) -> Process:
-    """Run the app as a process, which ends when the `ServerApp` returns, or by a stop rule."""
+    """Run the app as a process, until the `ServerApp` returns or a stop rule applies."""
     config, turns = app.config(), Turns(fed)
     here = InProcess()
-    alone = fed.workers == 1 or parent_process() is not None  # a run of a sweep is already in its own process
+    alone = fed.workers == 1 or parent_process() is not None  # a run of a sweep has a process of its own
     executor = here if alone else WorkerProcesses(app, fed.workers)
     clients = Clients(fed, config, app.work, executor)
     loops = Loops(app.control, fed) if isinstance(app.control, Flower141) else None
@@ -57,7 +57,7 @@ def played(app: App, fed: Federation) -> Process:
 
 @contextmanager
 def _at_home(home: AbstractContextManager[None]) -> Iterator[None]:
-    """Provide the app's modules, patches of clocks and of Flower, the log, and short garbage collections for a run."""
+    """Inside the `with` block, provide the app's modules, patches and log, and keep garbage collections short."""
     with ExitStack() as stack:
         stack.enter_context(home)
         stack.enter_context(CLOCKS.installed())

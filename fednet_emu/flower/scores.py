@@ -1,4 +1,4 @@
-"""Records of the metrics of clients and strategies: evaluations, tables of devices, and series."""
+"""Records of metrics that clients and strategies report: evaluations, evaluations per device, and series."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fednet_emu.records.rows import DeviceEvaluationRow
 _PLACES = ("", "eval_", "test_", "val_", "valid_", "validation_", "evaluate_", "centralized_", "central_", "server_")
 ACCURACY = frozenset(f"{place}{name}" for place in _PLACES for name in ("accuracy", "acc"))
 LOSS = frozenset(f"{place}loss" for place in _PLACES)
-"""Usual names of accuracy and loss, in lower case with underscores."""
+"""Common names of the metrics accuracy and loss in apps, in lower case with underscores."""
 
 Metrics = Mapping[str, Any]
 
@@ -30,7 +30,7 @@ class Scores:
     """Records the metrics of an app.
 
     Attributes:
-        in_strategy: True while a strategy of Flower is active, which aggregates the metrics of clients.
+        in_strategy: True while a strategy of Flower runs; the strategy then aggregates the metrics of clients.
     """
 
     def __init__(self, fed: Federation, turns: Turns) -> None:
@@ -53,7 +53,7 @@ class Scores:
             self._report(_mean(evaluated))
 
     def summed_up(self, what: str, metrics: Metrics | None) -> None:
-        """Record the metrics that a strategy aggregates (`train`, `evaluate`) or measures on the server (`central`)."""
+        """Record metrics that a strategy aggregates (`what` is `train` or `evaluate`) or measures (`central`)."""
         if not metrics:
             return
         self._series("server_metrics", metrics, source=what)
@@ -81,7 +81,7 @@ class Scores:
 
 
 def found(metrics: Metrics, names: frozenset[str]) -> float | None:
-    """Return the first metric with one of these names, ignoring case and hyphens; None without such a metric."""
+    """Return the first metric whose name is in `names`, in any case and with - or _; None if no name matches."""
     return next(
         (
             float(value)
@@ -93,19 +93,19 @@ def found(metrics: Metrics, names: frozenset[str]) -> float | None:
 
 
 def _metrics(reply: Message) -> dict[str, Any]:
-    """Return the metrics of a reply, including metrics in a `ConfigRecord` of the classic interface."""
+    """Return all metrics in a reply; replies of the classic interface have them in a `ConfigRecord`."""
     records = reply.content.items()
     parts = [its for key, its in records if key.endswith("res.metrics") or isinstance(its, MetricRecord)]
     return {key: value for part in parts for key, value in part.items()}
 
 
 def _examples(metrics: Metrics) -> float:
-    """Return the number of examples that metrics state; 0 if unknown."""
+    """Return the number of examples that the metrics of a reply state; 0 if they state none."""
     return next((float(metrics[name]) for name in EXAMPLES if name in metrics), 0.0)
 
 
 def _mean(each: Sequence[Metrics]) -> dict[str, float]:
-    """Return the mean of each common metric, weighted by the numbers of examples if all metrics state a number."""
+    """Return the mean of each metric that all clients report, weighted by numbers of examples if all state them."""
     weights = list(map(_examples, each))
     if not all(weights):
         weights = [1.0] * len(each)
@@ -121,7 +121,7 @@ def _mean(each: Sequence[Metrics]) -> dict[str, float]:
 
 
 def _observed(start: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a patch of `Strategy.start` that also records all evaluations in the scores of the grid."""
+    """Return a replacement for `Strategy.start` that also records the strategy's metrics in the grid's `Scores`."""
     signature = inspect.signature(start)
 
     def observed_start(self: Any, grid: Any, *args: Any, **options: Any) -> Any:
@@ -140,7 +140,7 @@ def _observed(start: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _telling(strategy: Any, scores: Scores) -> Iterator[None]:
-    """Make a strategy record its aggregated metrics inside the `with` block."""
+    """Inside the `with` block, record the metrics that a strategy aggregates."""
     tellers: dict[str, Callable[[Any], None]] = {
         "aggregate_train": lambda result: scores.summed_up("train", result[1]),
         "aggregate_evaluate": lambda result: scores.summed_up("evaluate", result),

@@ -1,4 +1,4 @@
-"""Differences between versions of Flower (1.26 and later), and use of parts of Flower that are not public."""
+"""Code that differs between versions of Flower (1.26 and later), or uses non-public parts of Flower."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ OURS = logging.getLogger("fednet_emu")
 
 
 def stamp(message: Message, number: int) -> None:
-    """Set the ID, the run and the source of a message, as Flower's server does."""
+    """Set the message ID, the run ID and the source node of a message, as Flower's server does."""
     message.metadata.__dict__.update(_message_id=str(number), _run_id=RUN_ID, _src_node_id=SERVER_NODE)
 
 
 @contextmanager
 def identity(node: int) -> Iterator[None]:
-    """Make `node` the source of messages made inside the `with` block (a class attribute since Flower 1.37)."""
+    """Make `node` the source of messages that are created inside the `with` block.
+
+    Since Flower 1.37, a message takes its source from an attribute of a class.
+    """
     known = _task_identity()
     if known is None:
         yield
@@ -52,7 +55,7 @@ def _task_identity() -> Any:
 
 
 def empty_run() -> Any:
-    """Return Flower's description of a run, in which an app may read the ID of the run."""
+    """Return Flower's description of a run with the ID `RUN_ID`, which an app may read."""
     for place in ("flwr.supercore.run", "flwr.common.typing"):
         try:
             return import_module(place).Run.create_empty(RUN_ID)
@@ -74,7 +77,7 @@ def logged() -> Iterator[None]:
 
 
 class _Forward(logging.Handler):
-    """Forwards log records with the host's time in place of simulated time."""
+    """Forwards records of Flower's log to the emulator's log, with the host's time in place of simulated time."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.INFO and OURS.isEnabledFor(record.levelno):

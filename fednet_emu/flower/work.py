@@ -1,4 +1,4 @@
-"""Number of floating-point operations per message of an app: given per example, counted by PyTorch, or estimated."""
+"""Number of floating-point operations of a client per message: given per example, counted by PyTorch, or estimated."""
 
 from __future__ import annotations
 
@@ -16,23 +16,25 @@ if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
 
 EXAMPLES = ("num-examples", "num_examples")
-"""Names of the metric with the number of examples of a reply; the classic interface uses the second name."""
+"""Names of the metric by which a reply states its number of examples; the classic interface uses the second name."""
 
 
 FLOP_PER_PARAMETER = {"train": 6.0, "evaluate": 2.0}
-"""Estimated operations per parameter and example: a multiply-add in the forward pass, and two in the backward pass."""
+"""Estimated floating-point operations per parameter and example: a multiply-add (2 operations) in the forward pass, and
+two multiply-adds in the backward pass."""
 
 
 class FlowerWork(Component):
     """Number of floating-point operations of a client per message."""
 
     flop_per_example: float | None = Field(None, ge=0)
-    """Floating-point operations of training, over all local epochs, for each of the `num-examples` that the reply
-    states. null counts the operations of the first message of each type at each device with PyTorch's FLOP counter; an
-    app that trains without PyTorch is assumed to need 6 per parameter and example in training, and 2 in evaluation."""
+    """Floating-point operations of training per example, over all local epochs; the reply states the number of examples
+    as `num-examples`. With null, PyTorch's FLOP counter counts the operations of the first message of each type at each
+    device. If the app trains without PyTorch, 6 operations per parameter and example are assumed for training, and 2
+    for evaluation."""
     evaluate_flop_per_example: float | None = Field(None, ge=0)
-    """Floating-point operations of evaluation per example; null takes a third of `flop_per_example`, because evaluation
-    has no backward pass."""
+    """Floating-point operations of evaluation per example, used only if `flop_per_example` is set. With null, a third
+    of `flop_per_example` is taken, because evaluation has no backward pass."""
 
 
 @final
@@ -46,11 +48,11 @@ class Toll:
         self._warned = False
 
     def counts(self, device: Device, kind: str) -> bool:
-        """Return True if the operations of a message are counted, as for the first message of a type at a device."""
+        """Return True if operations must be counted, as is the case for a device's first message of type `kind`."""
         return self._work.flop_per_example is None and (device.index, kind) not in self._counted
 
     def learn(self, device: Device, kind: str, counted: int | None) -> None:
-        """Record the operations counted for a message of type `kind` at a device; None if nothing was counted."""
+        """Record the number of operations `counted` for a message of type `kind` at a device; None has no effect."""
         if counted is None:
             return
         self._counted[device.index, kind] = counted
@@ -58,17 +60,17 @@ class Toll:
             self._most_in_training = max(counted, self._most_in_training or 0)
 
     def before(self, device: Device, kind: str) -> float | None:
-        """Return the number of operations of a message of type `kind` if known before the reply; otherwise None."""
+        """Return the number of operations of a message of type `kind`; None if it is unknown before the reply."""
         if self._work.flop_per_example is None:
             counted = self._counted.get((device.index, kind))
             return None if counted == 0 and self._is_estimated(kind) else counted
         return None if self._per_example(kind) else 0.0
 
     def flop(self, device: Device, kind: str, content: RecordDict, reply: Message) -> float:
-        """Return the number of operations of a message of type `kind` with the records `content`.
+        """Return the number of operations for the reply to a message of type `kind` with the records `content`.
 
         Raises:
-            ScenarioError: the number is unknown.
+            ScenarioError: the number of operations or of examples is unknown.
         """
         per_example = self._per_example(kind)
         if per_example is None:
@@ -89,15 +91,15 @@ class Toll:
         return 0.0
 
     def _is_estimated(self, kind: str) -> bool:
-        """Return True if messages of type `kind` for which PyTorch counts no operations get an estimate.
+        """Return True if an estimate is used for messages of type `kind` for which PyTorch has counted no operations.
 
-        If PyTorch counts operations in training, an evaluation without counted operations is assumed to need none.
+        If PyTorch has counted operations in training, an evaluation without counted operations is assumed to need none.
         """
         category = _category(kind)
         return category == "train" or (category == "evaluate" and self._most_in_training == 0)
 
     def _estimate(self, device: Device, kind: str, n_parameters: int) -> float:
-        """Return the estimated operations per example of an app without PyTorch; warn the first time."""
+        """Return the estimated operations per example of an app that does not use PyTorch; warn the first time."""
         category, uncounted = _category(kind), f"PyTorch has counted no operation in the training of {device.name}"
         if category == "train" and not n_parameters:
             raise ScenarioError(
@@ -120,7 +122,7 @@ def _category(kind: str) -> str:
 
 
 def _n_parameters(content: RecordDict) -> int:
-    """Return the number of real numbers in the arrays of the records."""
+    """Return the number of floating-point numbers in the arrays of the records, which is the number of parameters."""
     arrays = (array for record in content.array_records.values() for array in record.values())
     return sum(math.prod(array.shape) for array in arrays if "float" in array.dtype)
 

@@ -1,1 +1,1 @@
-"""Live mode: real processes whose packets pass through a scenario's radio in real time."""
+"""Live mode: the packets of real processes pass through a scenario's emulated radio in real time."""

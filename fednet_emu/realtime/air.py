@@ -1,4 +1,4 @@
-"""The air in one direction for packets: queues, turns, and departures at exact instants of scenario time."""
+"""Emulated air for packets in one direction: queues, turns, and departures at exact instants of scenario time."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from fednet_emu.kernel.work import BIT, done_ns
 from fednet_emu.realtime.pace import Pace
 
 CONTROL_BYTE = 200
-"""Maximum size in bytes of packets that need no turn, such as acknowledgements; they go between packets of others."""
+"""Maximum size in bytes of packets that need no turn, such as acknowledgements; they are sent between other packets."""
 TURN_NS = 100_000_000
-"""Time in ns that a link keeps its turn after its last packet above `CONTROL_BYTE`. Other links use the air meanwhile.
-A sender on a busy host waits for a processor for less than this time."""
+"""Time in ns for which a link keeps its turn after its last packet above `CONTROL_BYTE`; other links may send during
+this time. On a busy host, a sender may wait for a processor between two packets, but for less than this time."""
 
 
 class Departure(NamedTuple):
-    """A packet that has left the air: link, content, and the instants in ns of its arrival, first bit and last bit.
+    """A packet whose transmission has ended: link, content, arrival time, and start and end of the transmission, in ns.
 
-    `power_ns` is the sender's fraction of full power, integrated over the time on the air in ns.
+    `power_ns` is the sender's fraction of full power, integrated over the time of the transmission in ns.
     """
 
     link: int
@@ -34,22 +34,22 @@ class Departure(NamedTuple):
 
 
 class _Link:
-    """A link with a queue of packets; while the link is on the air, the packet at the head of the queue is sent."""
+    """A link with a queue of packets; while the link is active, the packet at the head of the queue is transmitted."""
 
     def __init__(self, number: int) -> None:
         self.number, self.cell = number, 0
-        self.queue: deque[tuple[bytes, int]] = deque()  # packets and their arrival times
+        self.queue: deque[tuple[bytes, int]] = deque()  # each packet with its arrival time
         self.queued_byte = 0
-        self.left = 0  # remaining work of the packet at the head, at `since_ns`
+        self.left = 0  # remaining work for the packet at the head, at the time `since_ns`
         self.since_ns = self.started_ns = 0
         self.per_ns, self.power, self.power_ns = 0, 0.0, 0.0
         self.on_air = False
         self.turn_ns = -TURN_NS  # time at which the link requested its turn
-        self.data_ns = -TURN_NS  # departure of the last packet that was not a control packet
-        self.dry_ns = FOREVER_NS  # time since which the queue is empty while the link is on the air
+        self.data_ns = -TURN_NS  # departure of the last packet above `CONTROL_BYTE`
+        self.dry_ns = FOREVER_NS  # time since which the active link has an empty queue
 
     def claim(self) -> tuple[int, int, int]:
-        """Return the rank of a new head: control packets first, then in order of turns; request a turn if needed."""
+        """Return the sort key of the next packet: control packets first, then by turn; request a turn if needed."""
         packet, arrived_ns = self.queue[0]
         if len(packet) <= CONTROL_BYTE:
             return 0, arrived_ns, self.number
@@ -62,7 +62,7 @@ _number = attrgetter("number")
 
 
 class _Cell:
-    """The capacity of a cell: the number of links that may still send, and a heap of waiting links."""
+    """A cell: the number of further links that may become active, and a heap of the links that wait."""
 
     def __init__(self, free: int) -> None:
         self.free = free
@@ -70,26 +70,28 @@ class _Cell:
 
 
 class LiveAir:
-    """The packets of one direction, whose links share a band by the access scheme.
+    """Emulator of the packets in one direction (uplink or downlink); the links share a band by an access scheme.
 
-    If `places` is None, a link with packets is on the air until its queue has been empty for the hold time. Otherwise,
-    links take turns in the order of their requests. The link with the first turn sends whenever packets are queued, and
-    keeps the turn for `TURN_NS` after its last packet. A packet on the air is never interrupted. A packet of at most
-    `CONTROL_BYTE` precedes all larger packets.
+    If `places` is None, a link becomes active with its first packet, and stays active until its queue has been empty
+    for `hold_ns`. Otherwise, at most `places` links of a cell are active at once, and links take turns in the order of
+    their requests. The link whose turn it is sends whenever it has packets, and keeps its turn for `TURN_NS` after its
+    last packet. A transmission is never interrupted. Packets of at most `CONTROL_BYTE` are sent before all larger
+    packets.
 
-    All times are scenario time in ns. A departure depends on the arrivals of packets and on the rates, not on the
-    instant of the call, so that a late caller gets the same departures.
+    All times are scenario time in ns. The times of departures follow from the arrival times of packets and from the
+    rates, so that a late call of `departures` returns the same times.
 
     Args:
-        pace: the rates.
-        places: maximum number of links of a cell that are on the air at once; None for no limit.
+        pace: the source of the rates of links.
+        places: maximum number of links of a cell that are active at once; None for no limit.
         queue_byte: capacity in bytes of the queue of each link; further packets are dropped.
-        hold_ns: time that a link counts as on the air after its queue became empty, if `places` is None.
+        hold_ns: time for which a link stays active after its queue became empty, if `places` is None.
 
     Attributes:
         next_ns: instant of the next departure or change of rates. A `put` after this instant must be preceded by a call
             of `departures`.
-        awaited_ns: `next_ns` while a packet is on the air. Otherwise no packet can leave before the next `put`.
+        awaited_ns: equal to `next_ns` while a packet is being transmitted; otherwise infinite, because no packet can
+            depart before the next `put`.
     """
 
     def __init__(self, pace: Pace, *, places: int | None, queue_byte: int, hold_ns: int) -> None:
@@ -97,15 +99,15 @@ class LiveAir:
         self._links: dict[int, _Link] = {}
         self._cells: dict[int, _Cell] = {}
         self._on_air: list[_Link] = []
-        self._ends: list[tuple[int, int, _Link]] = []  # heap of the departure times of all packets on the air
-        self._holds: deque[tuple[int, _Link]] = deque()  # instants at which links with empty queues leave
+        self._ends: list[tuple[int, int, _Link]] = []  # heap of the departure times of all packets in transmission
+        self._holds: deque[tuple[int, _Link]] = deque()  # when each link with an empty queue stops being active
         self._edge_ns = FOREVER_NS
         self.next_ns = self.awaited_ns = FOREVER_NS
 
     def put(self, link: int, packet: bytes, now_ns: int) -> bool:
         """Queue an arriving packet; return False if the packet is dropped because the queue of the link is full.
 
-        `departures` must have been called for `now_ns`, or for an earlier instant with `next_ns` after `now_ns`.
+        All departures up to `now_ns` must have been fetched by `departures`, so that `next_ns` is after `now_ns`.
         """
         its = self._links.get(link)
         if its is None:
@@ -123,7 +125,7 @@ class LiveAir:
         return True
 
     def departures(self, until_ns: int) -> list[Departure]:
-        """Advance time to `until_ns`; return the packets that have left the air by then, in order."""
+        """Advance time to `until_ns`; return the packets whose transmission ends by then, in order of time."""
         gone: list[Departure] = []
         while self.next_ns <= until_ns:
             now_ns = self.next_ns
@@ -150,7 +152,7 @@ class LiveAir:
             self.awaited_ns = FOREVER_NS
 
     def _begin(self, link: _Link, now_ns: int, done: int) -> None:
-        """Put the packet at the head of a queue on the air, of which the work `done` is already complete."""
+        """Start to transmit the packet at the head of a queue; the part `done` of its work is already complete."""
         link.left = len(link.queue[0][0]) * 8 * BIT - done
         link.since_ns = link.started_ns = now_ns
         link.dry_ns, link.power_ns = FOREVER_NS, 0.0
@@ -158,12 +160,12 @@ class LiveAir:
             heappush(self._ends, (now_ns + done_ns(link.left, link.per_ns), link.number, link))
 
     def _depart(self, now_ns: int) -> Departure:
-        """Remove the packet that departs first; its link continues, lets another link send, or becomes silent."""
+        """Remove the packet that departs first; then its link continues, yields to another link, or becomes idle."""
         link = heappop(self._ends)[2]
         packet, arrived_ns = link.queue.popleft()
         link.queued_byte -= len(packet)
         span_ns = now_ns - link.since_ns
-        surplus = link.per_ns * span_ns - link.left  # less than a nanosecond's work, credited to the next packet
+        surplus = link.per_ns * span_ns - link.left  # work of less than 1 ns, credited to the next packet
         power_ns = link.power_ns + link.power * span_ns
         left = Departure(link.number, packet, arrived_ns, link.started_ns, now_ns, power_ns)
         if self._places is not None:
@@ -178,7 +180,7 @@ class LiveAir:
     # ---- turns -------------------------------------------------------------------------------------------------------
 
     def _ask(self, link: _Link, now_ns: int) -> None:
-        """Request that a link may send the packet at the head of its queue."""
+        """Request that a link becomes active, to send the packet at the head of its queue."""
         link.cell = self._pace.cell(link.number, now_ns)
         if self._places is None:
             self._enter(link, now_ns)
@@ -191,7 +193,7 @@ class LiveAir:
             self._rate(now_ns)
 
     def _take_turns(self, link: _Link, gone: bytes, now_ns: int, surplus: int) -> None:
-        """After a packet, let the link continue, unless its queue is empty or another link has priority."""
+        """After the packet `gone`, let its link send its next packet, if any, unless another link has priority."""
         if len(gone) > CONTROL_BYTE:
             link.data_ns = now_ns
         waiting = self._cells[link.cell].waiting
@@ -206,13 +208,13 @@ class LiveAir:
         self._rate(now_ns)
 
     def _fill(self, cell: _Cell, now_ns: int) -> None:
-        """Let waiting links of a cell send, up to the capacity of the cell."""
+        """Make waiting links of a cell active, until the cell has as many active links as allowed."""
         while cell.free and cell.waiting:
             cell.free -= 1
             self._enter(heappop(cell.waiting)[1], now_ns)
 
     def _enter(self, link: _Link, now_ns: int) -> None:
-        insort(self._on_air, link, key=_number)  # always in the same order, so that cached rates are found
+        insort(self._on_air, link, key=_number)  # sorted, so that cached rates are found
         link.on_air, link.per_ns, link.power = True, 0, 0.0
         self._begin(link, now_ns, 0)
 
@@ -225,7 +227,7 @@ class LiveAir:
     # ---- rates -------------------------------------------------------------------------------------------------------
 
     def _rate(self, now_ns: int) -> None:
-        """Subtract the completed work of the packets on the air, and update the rates."""
+        """Subtract the work done so far for the packets in transmission, and update the rates of active links."""
         on_air = self._on_air
         for link in on_air:
             span_ns = now_ns - link.since_ns

@@ -1,4 +1,4 @@
-"""Records of a live run: messages as rows of the ledger, predictions for the messages, and delays of the host."""
+"""Records of a live run: messages as rows of the ledger, predicted times of the messages, and delays of the host."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS, TransferRow
 
 LATE_NS = 5_000_000
-"""Delay of writing in ns above which a packet counts as late."""
+"""A packet counts as late if it is written to its receiver more than this time in ns after the due time."""
 MOST_LATE = 0.01
-"""Maximum share of late packets; a run with a larger share is doubtful."""
+"""Maximum share of late packets; a run with a larger share is marked as doubtful."""
 MOST_WAITING = 0.1
-"""Maximum share of time that a program waits for a processor; a run with a larger share is doubtful."""
+"""Maximum share of time for which a program waits for a processor; a run with a larger share is marked as doubtful."""
 STARVED = 0.02
-"""Share of a message's duration with an empty queue, beyond TCP's predicted gaps, above which a message has starved."""
+"""Maximum share of a message's duration in which the sender's queue is empty, beyond the gaps that TCP is predicted to
+make. A message with a larger share counts as starved: its program was too slow to supply data."""
 
 
 class Ran(NamedTuple):
-    """Times in ns for which a program ran and waited for a processor, and the exit code of the program.
+    """The times in ns for which a program ran and waited for a processor, and its exit code.
 
-    `code` is minus the signal number for a killed program, and 0 for a program that the end of the run ended.
+    `code` is minus the signal number for a killed program, and 0 for a program that still ran at the end of the run.
     """
 
     node: int
@@ -45,10 +46,10 @@ class Ran(NamedTuple):
 def write_messages(
     fed: Federation, messages: Sequence[Message], predictions: Sequence[Prediction | None]
 ) -> list[float]:
-    """Add a row of `transfers` and a row of `live_messages` for each message, in order of the ends of messages.
+    """Add a row to `transfers` and a row to `live_messages` for each message, in order of end times.
 
     Returns:
-        The relative errors of the predictions for messages that did not starve.
+        The relative errors of the predicted times, for messages that are neither lost nor starved.
     """
     errors: list[float] = []
     order = sorted(range(len(messages)), key=lambda place: messages[place].ended_ns)
@@ -76,7 +77,7 @@ def write_messages(
 
 
 def _write_transfer(fed: Federation, message: Message) -> None:
-    """Add the row of a message to `transfers`; the size includes headers and retransmissions."""
+    """Add the row of a message to `transfers`; the recorded size includes headers and retransmissions."""
     ledger, network, kind = fed.ledger, fed.network, KINDS.index("uplink" if message.upwards else "downlink")
     medium = network.uplink if message.upwards else network.downlink
     sender, receiver = (message.device, SERVER) if message.upwards else (SERVER, message.device)
@@ -97,7 +98,7 @@ def _write_transfer(fed: Federation, message: Message) -> None:
 
 
 def _away_ns(presence: Presence, message: Message) -> int:
-    """Return the time in ns for which the device was absent during the message."""
+    """Return the time in ns for which the device was absent between the arrival of the first packet and the end."""
     if presence.always:
         return 0
     now_ns, away_ns, own = message.arrived_ns, 0, presence.only(np.array([message.device]))
@@ -115,7 +116,7 @@ def _receive_j(radios: Radios, receiver: int, message: Message) -> float:
 
 
 def write_host(ledger: Ledger, late_ns: Mapping[int, array[int]], programs: Sequence[Ran]) -> dict[str, Any]:
-    """Add the tables `live_host`, with a row per second, and `live_programs`; return entries for the summary."""
+    """Write the tables `live_host`, with one row per second, and `live_programs`; return entries for the summary."""
     for second, late in sorted(late_ns.items()):
         half, most = np.quantile(np.frombuffer(late, np.int64), (0.5, 0.99)) / NS_PER_S
         ledger.record("live_host", simulated_s=second, packets=len(late), late_p50_s=half, late_p99_s=most)
@@ -133,7 +134,7 @@ def write_host(ledger: Ledger, late_ns: Mapping[int, array[int]], programs: Sequ
 
 
 def doubts(host: Mapping[str, Any], programs: Sequence[Ran]) -> str:
-    """Return the reasons why the host was too busy for valid times; empty without such reasons."""
+    """Return the signs that the host was too busy for the measured times to be valid; empty if there are none."""
     found = []
     if host["late_share"] > MOST_LATE:
         found.append(f"{host['late_share']:.1%} of the packets were written more than {LATE_NS / 1e6:g} ms late")

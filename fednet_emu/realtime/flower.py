@@ -1,4 +1,4 @@
-"""A Flower app in a live run: SuperLink, SuperNodes and `flwr run` as programs, and records of the app's actions."""
+"""A Flower app in a live run: the programs SuperLink, SuperNode and `flwr run`, and records of the app's actions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fednet_emu.records.rows import KINDS, ComputeRow, EvaluationRow, RoundRow
 from fednet_emu.scenario.model import Scenario
 
 OLDEST = (1, 41)
-"""First version of Flower whose SuperLink uses HTTP."""
+"""The first version of Flower whose SuperLink uses HTTP, which is the oldest version for live runs."""
 PORT = 8000
 _REGISTERED = b"SuperNode ID: "
 _HOOK = Path(__file__).parent / "hook"
@@ -36,15 +36,15 @@ _SCRATCH = "flower"
 
 
 class FlowerPrograms:
-    """The programs of an app: a SuperLink, a SuperNode on each device, and `flwr run` next to the SuperLink.
+    """The programs of a Flower app: SuperLink and `flwr run` on the server, and a SuperNode on each device.
 
     Args:
-        fed: the federation, for network and devices.
-        scenario: the scenario, whose algorithm is the app.
-        folder: the run folder, in which Flower has a separate folder until `close`.
+        fed: the federation, which provides the ledger and the speeds of devices.
+        scenario: the scenario, whose algorithm must be the app.
+        folder: the run folder; it contains a folder for files of Flower until `close` is called.
 
     Raises:
-            ScenarioError: the app cannot be played live.
+        ScenarioError: the app cannot be run live.
     """
 
     def __init__(self, fed: Federation, scenario: Scenario, folder: Path) -> None:
@@ -56,7 +56,7 @@ class FlowerPrograms:
         _refuse(self._app, scenario, self._bin)
 
     def prepare(self) -> None:
-        """Make the folders for Flower, and give them to the user who runs the programs."""
+        """Create the folders for files of Flower, owned by the user who runs the programs."""
         self.close()
         for device in range(SERVER, self._fed.n_devices):
             home = self._scratch / f"home-{device}"
@@ -66,7 +66,7 @@ class FlowerPrograms:
             os.chown(place, *programs_user())
 
     def close(self) -> None:
-        """Remove the folders for Flower."""
+        """Remove the folders for files of Flower."""
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     # ---- programs ----------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ class FlowerPrograms:
         return [str(self._bin / command[0]), *command[1:]], self._environment(device)
 
     def run(self) -> tuple[list[str], dict[str, str]]:
-        """Return the command that submits the app and waits for its end, and the environment variables for it."""
+        """Return the command that submits the app and waits for its end, and the command's environment variables."""
         settings = " ".join(f"{key}={json.dumps(value)}" for key, value in self._app.run_config.items())
         how = ["--run-config", settings] if settings else []
         app = str(Path(self._app.app).expanduser().resolve())
@@ -100,7 +100,7 @@ class FlowerPrograms:
         }
 
     def _work(self, device: int) -> dict[str, Any]:
-        """Return the quantities from which a device's computing times in the scenario follow."""
+        """Return the quantities from which the computing times of a device follow in the scenario."""
         work, processors = self._app.work, self._fed.processors
         training, evaluation = work.flop_per_example, work.evaluate_flop_per_example
         if training is not None and evaluation is None:
@@ -113,14 +113,14 @@ class FlowerPrograms:
             "factors": [straggler.duration_s(1.0, device, 0.0, uniform(key, count)) for count in range(_DRAWS)],
         }
 
-    # ---- notes -------------------------------------------------------------------------------------------------------
+    # ---- notes: lines of JSON that the processes of the app write (see `hook`) ---------------------------------------
 
     def registered(self, outputs: list[Path]) -> bool:
-        """Return True if all SuperNodes report in their outputs that they are registered."""
+        """Return True if all SuperNodes have written to their output files that they are registered."""
         return all(path.exists() and _REGISTERED in path.read_bytes() for path in outputs)
 
     def look(self) -> None:
-        """Read new notes of the server."""
+        """Read the notes that the server has written since the last call."""
         path = self._file(SERVER)
         if path.exists() and path.stat().st_size > self._read:
             with path.open("rb") as file:
@@ -131,12 +131,12 @@ class FlowerPrograms:
 
     @property
     def began_ns(self) -> int | None:
-        """Start of the `ServerApp` in ns of the host's monotonic clock; None before the start."""
+        """Start time of the `ServerApp` in ns of the host's monotonic clock; None before the start."""
         return next((note["ns"] for note in self._notes if note["what"] == "begin"), None)
 
     @property
     def error(self) -> str | None:
-        """Exception of the `ServerApp`; empty without an exception, and None until the `ServerApp` has ended."""
+        """Traceback of the `ServerApp`; empty if the `ServerApp` ended without exception, None if it has not ended."""
         return next((note["error"] for note in self._notes if note["what"] == "end"), None)
 
     def _file(self, device: int) -> Path:
@@ -145,11 +145,12 @@ class FlowerPrograms:
     # ---- records -----------------------------------------------------------------------------------------------------
 
     def write(self, origin_ns: int) -> float | None:
-        """Add rows of `computes`, `rounds` and `evaluations`, and series of metrics.
+        """Write the notes to the tables `computes`, `rounds` and `evaluations`, and the metrics to series.
 
         Returns:
-            Mean time in s to start a process, which is `start_s` of `algorithm.control` for this machine: the time from
-            the arrival of a message to the start of its computation, minus half of SuperExec's polling interval.
+            Mean time in s to start a Flower process on this machine, as for the setting `start_s` of
+                `algorithm.control`: the mean time from the arrival of a message to the start of its computation, minus
+                half of SuperExec's polling interval. None if there were no computations.
         """
         self.look()
         files = [(device, self._file(device)) for device in range(self._fed.n_devices)]
@@ -186,7 +187,7 @@ class FlowerPrograms:
 
 
 class _Rounds:
-    """Rounds and scores from notes; a round lasts from messages that request training to the next such messages."""
+    """Records rounds and scores from the server's notes; a round ends when the next training messages are sent."""
 
     def __init__(self, fed: Federation) -> None:
         self._fed = fed
@@ -195,7 +196,7 @@ class _Rounds:
         self._central = False
 
     def add(self, note: Mapping[str, Any], now_ns: int) -> None:
-        """Add a note to the rounds and scores."""
+        """Record the round or scores that follow from a note."""
         what = note["what"]
         if what in ("sent", "end") and (what == "end" or note["count"].get("train")):
             self._end(now_ns)
@@ -242,10 +243,10 @@ def _link() -> str:
 
 
 def _refuse(app: Flower, scenario: Scenario, programs: Path) -> None:
-    """Check that an app can be played live.
+    """Check that an app can be run live.
 
     Raises:
-        ScenarioError: a part of the app cannot be played live; the error names the part.
+        ScenarioError: a part of the app cannot be run live; the error names the part.
     """
     found = version("flwr")
     if tuple(map(int, found.split(".")[:2])) < OLDEST:

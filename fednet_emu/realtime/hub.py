@@ -1,4 +1,4 @@
-"""The hub: one loop that handles every packet of a live run."""
+"""The hub of a live run: one loop that handles every packet."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ _IPV4 = 4
 
 
 class Hub:
-    """Reads packets from the nodes, passes each packet through the air, and writes the packet to its receiver when due.
+    """Reads packets from nodes, delays them as the emulated air would, and writes them to their receivers.
 
-    Departures are computed in scenario time from arrivals. A late host delays the writing of single packets, and these
-    delays do not accumulate.
+    Due times follow in scenario time from the arrival times of packets. If the host is late, single packets are written
+    late, but these delays do not accumulate.
 
     Args:
-        clock: function that returns scenario time in ns, from the host's clock.
-        ports: the file descriptor of each node, for reading and writing single packets without blocking.
-        uplink: the air from devices to the server.
-        downlink: the air from the server to devices.
-        latency_ns: one-way delay of each packet in addition to the air.
-        is_there: function that returns True if a device is available at an instant. Packets to and from absent devices
-            are dropped. None means that all devices are always available.
+        clock: function that returns the scenario time in ns, which runs with the host's clock.
+        ports: the file descriptor of each node, from and to which single packets can be read and written without
+            blocking.
+        uplink: the emulated air from devices to the server.
+        downlink: the emulated air from the server to devices.
+        latency_ns: one-way delay of each packet, in addition to the time for queueing and transmission.
+        is_there: function of a device and a time that returns True if the device is available. Packets to and from
+            absent devices are dropped. None if all devices are always available.
 
     Attributes:
-        traffic: the packets that have passed.
-        vanished: numbers of dropped packets of absent devices, uplink and downlink.
-        strays: number of packets without a receiver, or from device to device.
-        late_ns: for each second of scenario time, the delays of the written packets.
+        traffic: record of the packets that have been transmitted.
+        vanished: numbers of packets dropped on uplink and downlink because the device was absent.
+        strays: number of packets that were discarded, because they have no receiver or go from device to device, or
+            because the receiver's interface is full.
+        late_ns: for each second of scenario time, the delays in ns between due time and writing of the packets.
     """
 
     def __init__(
@@ -57,15 +59,15 @@ class Hub:
             port: {way(node, other): other for other in ports if (other == SERVER_NODE) != (node == SERVER_NODE)}
             for node, port in ports.items()
         }
-        self._due: deque[tuple[int, int, bytes]] = deque()  # due times of packets that have left the air, in order
+        self._due: deque[tuple[int, int, bytes]] = deque()  # due time, port and content, in order
         self._is_there = is_there
         self.traffic, self.strays, self.vanished = Traffic(), 0, [0, 0]
         self.late_ns: dict[int, array[int]] = defaultdict(lambda: array("q"))
 
     def play(self, longest_s: float, *also: int) -> list[int]:
-        """Pass packets for `longest_s` seconds, or until one of the file descriptors `also` is readable.
+        """Handle packets for `longest_s` seconds, or until one of the file descriptors `also` is readable.
 
-        Each iteration waits for the next packet from a node or from the air, writes due packets, and reads new packets.
+        Each iteration waits until a node sends a packet or a packet is due, writes due packets, and reads new packets.
 
         Returns:
             The file descriptors in `also` that are readable.
@@ -73,13 +75,13 @@ class Hub:
         clock, waited, (up, down) = self._clock, [*self._waited, *also], self._airs
         end_ns = clock() + to_ns(longest_s)
         while True:
-            next_ns = min(up.awaited_ns, down.awaited_ns) + self._latency_ns  # no packet on the air is due earlier
+            next_ns = min(up.awaited_ns, down.awaited_ns) + self._latency_ns  # no packet in transmission is due earlier
             if self._due and self._due[0][0] < next_ns:
                 next_ns = self._due[0][0]
             wait_ns = (next_ns if next_ns < end_ns else end_ns) - clock()
             ready, _, _ = select.select(waited, [], [], wait_ns / NS_PER_S if wait_ns > 0 else 0.0)
             now_ns = clock()
-            self._advance(now_ns)  # links must be at the current time before a packet arrives
+            self._advance(now_ns)  # before a packet arrives, its link must have advanced to the current time
             news = []
             for port in ready:
                 if port in self._node:
@@ -90,7 +92,7 @@ class Hub:
                 return news
 
     def relay(self, longest_s: float, *also: int) -> list[int]:
-        """Pass packets at once and without a record, before scenario time begins."""
+        """Forward packets immediately and without records, before scenario time begins."""
         ready, _, _ = select.select([*self._waited, *also], [], [], longest_s)
         for port in ready:
             for packet, receiver in self._packets(port) if port in self._node else ():
@@ -98,7 +100,7 @@ class Hub:
         return [port for port in ready if port in also]
 
     def _read(self, port: int, now_ns: int) -> None:
-        """Put new packets of a node on the air."""
+        """Read the new packets of a node, and queue them on their links."""
         node, is_there = self._node[port], self._is_there
         downwards = node == SERVER_NODE
         put = self._airs[downwards].put
@@ -110,7 +112,7 @@ class Hub:
                 self.traffic.dropped[downwards] += 1
 
     def _packets(self, port: int) -> list[tuple[bytes, int]]:
-        """Return up to `_AT_ONCE` new packets of a node with their receivers, without packets that have no receiver."""
+        """Read up to `_AT_ONCE` packets of a node; return those with a receiver, each with the node of the receiver."""
         receivers, found = self._receivers[port], []
         try:
             for _ in range(_AT_ONCE):
@@ -140,7 +142,7 @@ class Hub:
                 late_ns.append(now_ns - due_ns)
 
     def _depart(self, air: LiveAir, until_ns: int, *, downwards: bool) -> None:
-        """Advance one direction to `until_ns`, and schedule departed packets for receivers that are available."""
+        """Advance one direction to `until_ns`; schedule departed packets for their receivers, or drop them."""
         ports, latency_ns, is_there, passed = self._ports, self._latency_ns, self._is_there, self.traffic.passed
         for gone in air.departures(until_ns):
             if is_there is not None and not is_there(gone.link, gone.ended_ns):

@@ -1,11 +1,11 @@
-"""The keeper: the process that keeps the namespaces of a live run, and starts the programs in the namespaces.
+"""The keeper: the process that owns the namespaces of a live run, and starts the programs in them.
 
-The keeper communicates with the `fednet` command over a socket, in JSON. The started process only enters a user, a
-mount and a PID namespace. Its child is the first process of the PID namespace, makes a network namespace with a TUN
-device for each node, and starts the programs. All processes end when the command ends for any reason: the kernel kills
-the keeper when its parent dies, the child together with the keeper, and all processes of a PID namespace when the first
-one dies. The child also ends when the socket is closed. Namespaces and TUN devices have no names, so that the kernel
-removes them.
+The keeper and the `fednet` command exchange JSON messages over a socket. The keeper itself only enters a user, a mount
+and a PID namespace. Its child is the first process of the PID namespace; it makes a network namespace with a TUN device
+for each node, and starts the programs. All these processes end when the command ends for any reason: the kernel kills
+the keeper when the command dies, the child when the keeper dies, and all processes of the PID namespace when the child
+dies. The child also ends when the socket is closed. Namespaces and TUN devices have no names, so that the kernel
+removes them with the last process.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _MOST_BYTE = 1 << 17
 
 
 def main() -> None:
-    """Keep namespaces for the command; the first argument is the file descriptor of the socket to the command."""
+    """Run the keeper; the first argument of the program is the file descriptor of the socket to the command."""
     os.set_inheritable(int(sys.argv[1]), False)
     control = socket.socket(fileno=int(sys.argv[1]))
-    with suppress(ConnectionError):  # the command has ended, so that there is no receiver
+    with suppress(ConnectionError):  # raised when the command has ended
         _keep(control)
 
 
@@ -42,7 +42,7 @@ def _keep(control: socket.socket) -> None:
     host_net = os.readlink("/proc/self/ns/net")
     try:
         linux.unshare(linux.NEW_USERS | linux.NEW_MOUNTS | linux.NEW_PIDS)
-        linux.die_with_parent()  # only now, because new credentials reset this setting
+        linux.die_with_parent()  # after `unshare`, because new credentials reset this setting
         _say(control, unshared=True)
         _heard(control)
         child = os.fork()
@@ -76,23 +76,23 @@ def _say(control: socket.socket, **what: Any) -> None:
 
 
 class _Keeper:
-    """The first process of the PID namespace.
+    """The first process of the PID namespace, which makes the nodes and starts the programs.
 
     Args:
         control: the socket to the command.
-        plan: addresses of the nodes, congestion control, and user and group of the programs.
+        plan: the addresses of the nodes, the congestion control of TCP, and the user and group of the programs.
         host_net: the network namespace of the host.
     """
 
     def __init__(self, control: socket.socket, plan: dict[str, Any], host_net: str) -> None:
         self._control, self._plan, self._host_net = control, plan, host_net
         self._nets: list[int] = []
-        self._program: dict[int, int] = {}  # number of the program, by process ID
-        self._watched: int | None = None  # node in which a program is expected to listen
+        self._program: dict[int, int] = {}  # index of each program, by process ID
+        self._watched: int | None = None  # node in which a program is expected to listen at a TCP port
         self._glances = 0
 
     def serve(self) -> NoReturn:
-        """Make the nodes, and serve requests of the command until the command ends."""
+        """Make the nodes, and execute requests of the command until the command ends."""
         step = "proc"
         with suppress(ConnectionError):
             try:
@@ -115,7 +115,7 @@ class _Keeper:
         os._exit(0)
 
     def _make(self, node: int, address: str) -> None:
-        """Make the network namespace of a node, and send its TUN device to the command."""
+        """Make the network namespace of a node, and send the file descriptor of its TUN device to the command."""
         linux.unshare(linux.NEW_NET)
         if os.readlink("/proc/self/ns/net") == self._host_net:
             raise OSError(0, "a new network namespace is that of the host")
@@ -128,7 +128,7 @@ class _Keeper:
     def _start(
         self, program: int, node: int, command: list[str], more: dict[str, str], output: str, *, watch: bool
     ) -> None:
-        """Start a program in the namespace of a node; `watch` requests a report once a program in it listens."""
+        """Start a program in the namespace of a node; with `watch`, report once a program in the namespace listens."""
         process = os.fork()
         if process:
             self._program[process] = program
@@ -149,7 +149,7 @@ class _Keeper:
         os._exit(_NOT_STARTED)
 
     def _look(self) -> None:
-        """Report ended programs, a listening server, and the times that programs have waited for a processor."""
+        """Report ended programs, a program that listens, and the time that each program waited for a processor."""
         while True:
             try:
                 process, status = os.waitpid(-1, os.WNOHANG)
@@ -167,7 +167,7 @@ class _Keeper:
             _say(self._control, waited={str(own): _waited_ns(process) for process, own in self._program.items()})
 
     def _listens(self, node: int) -> bool:
-        """Return True if a program listens at a TCP port in the namespace of a node."""
+        """Return True if any program in the namespace of a node listens at a TCP port."""
         linux.enter(self._nets[node])
         sockets = [line for name in ("tcp", "tcp6") for line in _lines(Path("/proc/thread-self/net") / name)]
         return any(line.split()[3] == _LISTENS for line in sockets)
@@ -178,7 +178,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _waited_ns(process: int) -> int:
-    """Return the time in ns that the threads of a process have waited for a processor; 0 for an ended process."""
+    """Return the total time in ns for which the threads of a process have waited for a processor; 0 if it has ended."""
     total = 0
     try:
         for thread in Path(f"/proc/{process}/task").iterdir():

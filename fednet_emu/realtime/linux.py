@@ -1,4 +1,4 @@
-"""Linux calls of live mode that Python 3.11 lacks: namespaces, TUN devices, privileges.
+"""Linux system calls of live mode that Python 3.11 lacks: for namespaces, TUN devices and privileges.
 
 This module imports only the standard library, so that the process that keeps the namespaces starts quickly.
 """
@@ -38,7 +38,7 @@ def _call(name: str, *arguments: int | bytes | None) -> None:
 
 
 def unshare(which: int) -> None:
-    """Enter new namespaces of the kinds `which`; the next child is the first process of a new PID namespace."""
+    """Enter new namespaces of the kinds `which`; a new PID namespace begins with the next child of this process."""
     _call("unshare", which)
 
 
@@ -48,7 +48,7 @@ def enter(namespace: int) -> None:
 
 
 def mount_proc() -> None:
-    """Mount /proc again, so that /proc shows only the processes of this PID namespace."""
+    """Mount /proc anew, so that it shows only the processes of this PID namespace."""
     _call("mount", b"none", b"/", None, _PRIVATE, None)
     _call("mount", b"proc", b"/proc", b"proc", _NO_SUID_DEV_EXEC, None)
 
@@ -56,12 +56,13 @@ def mount_proc() -> None:
 def forbid_settings() -> None:
     """Make /proc, /sys and all mounts below them read-only in this mount namespace.
 
-    A root program without capabilities could otherwise change settings and control groups of the host.
+    Otherwise a program of the user root, even without capabilities, could change settings and control groups of the
+    host.
     """
     for place in ("/proc", "/sys"):
         _call("mount", place.encode(), place.encode(), None, _BIND_ALL, None)
         below = [point for point in _mount_points() if point.startswith(f"{place}/")]
-        for point in [place, *sorted(below, key=len)]:  # a hidden mount is then part of a read-only parent
+        for point in [place, *sorted(below, key=len)]:  # parents first: a hidden mount is part of its parent
             if os.path.exists(point) and not os.statvfs(point).f_flag & os.ST_RDONLY:
                 _call("mount", None, os.fsencode(point), None, _READ_ONLY | _NO_SUID_DEV_EXEC, None)
 
@@ -77,12 +78,12 @@ def die_with_parent() -> None:
 
 
 def wake_exactly() -> None:
-    """Make timers of this thread exact, instead of up to 50 us late."""
+    """Make timers of this thread expire without the usual slack of up to 50 us."""
     _call("prctl", _TIMER_SLACK, 1, 0, 0, 0)
 
 
 def give_up_privileges(user: int, group: int) -> None:
-    """Become the given user and group, without any capability now or after another `exec`."""
+    """Switch this process to the given user and group, and ensure that no later `exec` gains capabilities."""
     _call("prctl", _NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
     for capability in range(min(last + 1, _CAPABILITIES)):
@@ -94,7 +95,7 @@ def give_up_privileges(user: int, group: int) -> None:
 
 
 def map_users(process: int, users: Iterable[int], groups: Iterable[int]) -> None:
-    """Map only the given users and groups, to themselves, in the user namespace of a process."""
+    """Map the given users and groups, and no others, to themselves in the user namespace of a process."""
     folder = Path("/proc") / str(process)
     if os.geteuid() != 0:
         (folder / "setgroups").write_text("deny")
@@ -103,7 +104,7 @@ def map_users(process: int, users: Iterable[int], groups: Iterable[int]) -> None
 
 
 def open_tun() -> int:
-    """Make a TUN device in this network namespace, which exists while any process has the file descriptor open."""
+    """Return the file descriptor of a new TUN device in this network namespace; closing it removes the device."""
     tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
     try:
         fcntl.ioctl(tun, _SET_INTERFACE, struct.pack("16sH22x", INTERFACE.encode(), _TUN_WITHOUT_HEADER))
@@ -114,7 +115,7 @@ def open_tun() -> int:
 
 
 def configure(address: str, congestion: str | None) -> str:
-    """Set the address (in a /16) and the congestion control for the TUN device of this namespace; return the latter.
+    """Configure the TUN device (address in a /16 network) and TCP in this namespace; return TCP's congestion control.
 
     Raises:
         OSError: the host does not allow the congestion control `congestion` in namespaces.
@@ -127,7 +128,7 @@ def configure(address: str, congestion: str | None) -> str:
         for name in ("lo", INTERFACE):
             fcntl.ioctl(control, _SET_FLAGS, struct.pack("16sH22x", name.encode(), _UP))
     net = Path("/proc/sys/net")
-    if (net / "ipv6").exists():  # solicitations of IPv6 would take airtime
+    if (net / "ipv6").exists():  # IPv6 would take airtime for its solicitations
         for name in ("all", "default"):
             (net / "ipv6/conf" / name / "disable_ipv6").write_text("1")
     (net / "ipv4/tcp_no_metrics_save").write_text("1")  # connections start without cached metrics

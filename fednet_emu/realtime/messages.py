@@ -1,9 +1,10 @@
-"""Messages of programs, reconstructed from packets.
+"""Reconstruction of the messages of programs from their packets.
 
-On each TCP connection, a message is an uninterrupted sequence of payload in one direction. Answers of at most
-`ANSWER_BYTE` in total (window updates and pings of HTTP/2, in TLS records) do not end a message, unless an answer is an
-unencrypted HTTP/1 message. A part of less than `LEAST_BYTE` before the first or after the last such answer is cut off.
-Only lengths of packets are used, so that messages may be encrypted.
+On each TCP connection, a message is an uninterrupted sequence of payload in one direction. Short answers in the other
+direction, of at most `ANSWER_BYTE` in total (such as window updates and pings of HTTP/2, in TLS records), do not
+interrupt a message, unless the answer is an unencrypted HTTP/1 message. Answers divide a message into parts; at the
+start and at the end of the message, parts of less than `LEAST_BYTE` are cut off. Apart from the detection of HTTP/1,
+only lengths of packets are used, so that messages may be encrypted.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from fednet_emu.realtime.air import Departure
 from fednet_emu.realtime.packets import Segment, segment
 
 ANSWER_BYTE = 200
-"""Maximum total payload in bytes of an answer that does not end a message."""
+"""Maximum total payload in bytes of an answer that does not interrupt a message."""
 LEAST_BYTE = 2000
-"""Minimum payload of a message in bytes; anything smaller is control traffic."""
+"""Minimum payload of a message in bytes; any smaller sequence of payload counts as control traffic."""
 _ROUND = 1 << 32
 _UNDER_WAY_NS = 1_000_000_000
-"""Maximum time in ns between the last packet of an active message and the kill of the program that sends it."""
+"""If a program is killed at most this time in ns after the last packet of its message, the message counts as
+incomplete."""
 
 
 @dataclass(slots=True)
@@ -32,13 +34,13 @@ class Message:
         device: the device that sends or receives the message.
         first, after: TCP sequence numbers of the first byte, and of the byte that follows the last byte.
         arrived_ns: time at which the first packet arrived in the queue.
-        started_ns: time at which the first bit was sent.
-        ended_ns: departure time of the last packet.
-        packets: number of packets that have left.
+        started_ns: start time of the first packet's transmission.
+        ended_ns: end time of the last packet's transmission.
+        packets: number of transmitted packets.
         repeated_byte: retransmitted payload in bytes.
         air_byte: transmitted bytes, with headers and retransmissions.
-        starved_ns: time with an empty queue between packets.
-        gap_ns: time with an empty queue before the first packet.
+        starved_ns: total time between packets in which the queue was empty.
+        gap_ns: time before the first packet of this part in which the queue was empty.
         power_ns: the sender's fraction of full power, integrated over time in ns.
         lost: reason why the message is incomplete, as in `records/reasons.py`; empty for a complete message.
     """
@@ -64,7 +66,7 @@ class Message:
         return (self.after - self.first) % _ROUND
 
     def add(self, packet: Departure, its: Segment) -> None:
-        """Add a packet that has left the air to the message."""
+        """Add a transmitted packet to the message."""
         end = (its.sequence + its.size_byte) % _ROUND
         if (new := (end - self.after) % _ROUND) < _ROUND // 2:
             self.repeated_byte += max(its.size_byte - new, 0)
@@ -78,7 +80,7 @@ class Message:
 
 
 def _whole(parts: Sequence[Message]) -> Message:
-    """Return the message that consists of consecutive parts."""
+    """Combine consecutive parts of a message, and return the whole message."""
     first, last = parts[0], parts[-1]
     return Message(
         first.upwards,
@@ -98,15 +100,15 @@ def _whole(parts: Sequence[Message]) -> Message:
 
 
 class _Connection:
-    """The messages of one TCP connection, from packets in the order in which packets leave the air."""
+    """Reconstructs the messages of one TCP connection, from packets in the order of the ends of their transmissions."""
 
     def __init__(self) -> None:
         self._run: list[Message] = []  # parts of the current message
         self._answer: Message | None = None
-        self._next: dict[bool, int] = {}  # by direction, the sequence number of the next new byte
+        self._next: dict[bool, int] = {}  # sequence number of the next new byte, by direction
 
     def add(self, packet: Departure, its: Segment, *, upwards: bool) -> Sequence[Message]:
-        """Add a packet with payload; return the message that this packet ends, if any."""
+        """Add a packet with payload; return the message that ends with the arrival of this packet, if any."""
         run, answer = self._run, self._answer
         ended: Sequence[Message] = ()
         if not run or upwards == run[0].upwards:
@@ -133,7 +135,7 @@ class _Connection:
         return Message(upwards, packet.link, first, first, *times_ns, gap_ns=gap_ns)
 
     def end(self) -> Sequence[Message]:
-        """End the current sequence of payload; return the message in the sequence, if any."""
+        """End the current sequence of payload; return it as a message if it is long enough."""
         run, self._run, self._answer = self._run, [], None
         large = [place for place, part in enumerate(run) if part.payload_byte >= LEAST_BYTE]
         if large:
@@ -144,13 +146,13 @@ class _Connection:
 
 
 class Traffic:
-    """The traffic of both directions.
+    """Record of the packets in both directions, from which messages are reconstructed.
 
     Attributes:
-        messages: the ended messages, in the order in which their ends were detected.
-        air_byte: bytes on the air with headers, uplink and downlink.
-        dropped: numbers of packets dropped by full queues, uplink and downlink.
-        died_ns: time at which the program of a device was killed, by device.
+        messages: the complete messages, in the order in which their ends were detected.
+        air_byte: transmitted bytes with headers, on uplink and downlink.
+        dropped: numbers of packets dropped on uplink and downlink because a queue was full.
+        died_ns: time at which the program of each device ended early, by device.
     """
 
     def __init__(self) -> None:
@@ -160,7 +162,7 @@ class Traffic:
         self._connections: dict[tuple[int, int, int], _Connection] = {}
 
     def passed(self, packet: Departure, *, upwards: bool) -> None:
-        """Record a packet that has left the air."""
+        """Record a transmitted packet."""
         self.air_byte[not upwards] += len(packet.packet)
         its = segment(packet.packet)
         if its is None:
@@ -178,7 +180,7 @@ class Traffic:
         self.messages += connection.add(packet, its, upwards=upwards)
 
     def close(self) -> None:
-        """End all messages; an active message of a killed program counts as lost."""
+        """End all messages; a message during which the program of its device ended counts as lost."""
         for (device, *_), connection in self._connections.items():
             for message in connection.end():
                 died_ns = self.died_ns.get(device)

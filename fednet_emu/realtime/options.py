@@ -1,4 +1,4 @@
-"""Programs and options of a live run, and features of scenarios that live runs do not support."""
+"""Commands and options of a live run, and the settings of scenarios that live runs do not support."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ class LiveOptions:
     """Options of a live run that are not in the scenario.
 
     Attributes:
-        latency_s: one-way delay of the core network in s, in addition to the air; None takes half of the round-trip
-            time of the scenario's transport, or 0.0005 s.
+        latency_s: one-way delay of the core network in s, in addition to the time on the air; None for half of the
+            round-trip time of the scenario's transport, or 0.0005 s if the transport has none.
         queue_byte: capacity of the queue of each link, in bytes.
-        hold_s: time in s that a link counts as on the air after its queue became empty.
-        tcp: congestion control of TCP; None takes that of the host.
-        boot_s: maximum time in s until the server listens.
+        hold_s: time in s for which a link stays active after its queue became empty.
+        tcp: congestion control of TCP; None for that of the host.
+        boot_s: maximum time in s until the server listens at a TCP port.
     """
 
     latency_s: float | None = None
@@ -87,14 +87,14 @@ class LiveOptions:
     boot_s: float = 60.0
 
     def way_s(self, transport: Transport) -> float:
-        """Return the one-way delay in s, in addition to the air, for a scenario with this transport."""
+        """Return the one-way delay in s, in addition to the time on the air, for a scenario with this transport."""
         if self.latency_s is not None:
             return self.latency_s
         return transport.rtt_s / 2 if isinstance(transport, Tcp) else _WAY_S
 
 
 def beneath(scenario: Scenario) -> Scenario:
-    """Return the scenario without transport and session, which the programs and the host provide."""
+    """Return the scenario without transport and session, because programs and host have real connections."""
     update = {"transport": NoTransport(), "session": Session()}
     return scenario.model_copy(update={"network": scenario.network.model_copy(update=update)})
 

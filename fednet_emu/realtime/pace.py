@@ -1,6 +1,6 @@
-"""Rates of simultaneous links, by which live mode uses the simulator's radio.
+"""Rates of simultaneously active links, through which live mode uses the simulator's radio models.
 
-`LiveAir` uses only the protocol `Pace`; `RatedPace` implements it with the simulator's classes.
+`LiveAir` needs only the protocol `Pace`; `RatedPace` implements this protocol with the simulator's classes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from fednet_emu.records.ledger import SERVER
 
 
 class Paced(NamedTuple):
-    """Rates of simultaneous links.
+    """Rates of simultaneously active links.
 
     Attributes:
-        per_ns: work [links] of each link per ns, in units of `kernel.work`.
+        per_ns: transmission work [links] of each link per ns, in the unit of `kernel.work`.
         power: fraction [links] of full power that each sender uses.
-        until_ns: instant until which both are valid, as long as the same links are on the air.
+        until_ns: time until which rates and powers are valid, as long as the same links are active.
     """
 
     per_ns: tuple[int, ...]
@@ -35,17 +35,17 @@ class Paced(NamedTuple):
 
 
 class Pace(Protocol):
-    """The rates of one direction, uplink or downlink; a link has the index of its device."""
+    """Source of the rates in one direction, uplink or downlink; a link has the index of its device."""
 
     def rates(self, links: tuple[int, ...], now_ns: int) -> Paced:
-        """Return the rates from `now_ns` on, if exactly the given links (at least one) are on the air."""
+        """Return the rates from `now_ns` on, if exactly the given links (at least one) are active."""
 
     def cell(self, link: int, now_ns: int) -> int:
-        """Return the cell of a link at `now_ns`."""
+        """Return the index of the cell of a link at `now_ns`."""
 
 
 class RatedPace:
-    """Rates of an access scheme, from its SINRs and shares of the band.
+    """Source of the rates that follow from an access scheme, by the SINRs and the shares of the band of active links.
 
     Rates are computed for several fading blocks at once and cached, because the set of links that send only
     acknowledgements changes often.
@@ -73,7 +73,7 @@ class RatedPace:
         self._known: dict[tuple[int, ...], list[Paced]] = {}  # rates of the next fading blocks, last block first
 
     def rates(self, links: tuple[int, ...], now_ns: int) -> Paced:
-        """Return the rates of the links from `now_ns` on; moving devices have the links of the current period."""
+        """Return the rates of the links from `now_ns` on, for the positions of the current movement period."""
         self._look_at(now_ns)
         known = self._known.get(links)
         if known is None or known[0].until_ns <= now_ns:
@@ -85,7 +85,7 @@ class RatedPace:
         return known[-1]
 
     def cell(self, link: int, now_ns: int) -> int:
-        """Return the cell whose station is strongest for the link."""
+        """Return the index of the cell whose station serves the link's device."""
         self._look_at(now_ns)
         return cell_of(self._links.now().station_of(link))
 
@@ -100,7 +100,7 @@ class RatedPace:
             self._clear()
 
     def _rated(self, links: tuple[int, ...], now_ns: int) -> list[Paced]:
-        """Return the rates of the next fading blocks, last block first."""
+        """Return the rates in each of the next fading blocks, last block first."""
         self._show(links, now_ns)
         edges_ns, numbers = self._band.blocks(now_ns, _BLOCKS)
         rated = rate_cells(self._on_air, self._sharing, self._band, numbers)
@@ -115,7 +115,7 @@ class RatedPace:
         return blocks[::-1]
 
     def _show(self, links: tuple[int, ...], now_ns: int) -> None:
-        """Make the active set contain exactly the given links, each with an endless transmission."""
+        """Make exactly the given links active, each with an endless transmission."""
         wanted, there = set(links), self._there
         gone = [place for place, link in enumerate(there) if link not in wanted]
         if gone:
@@ -135,7 +135,7 @@ class RatedPace:
 
 
 def _never_stopped(_transfer: Transfer, _reason: str) -> None:
-    """No-op: endless transmissions are never cancelled."""
+    """Do nothing, because endless transmissions are never cancelled."""
 
 
 _ENDLESS_BIT = 1 << 40

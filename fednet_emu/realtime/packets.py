@@ -1,4 +1,4 @@
-"""IP addresses of nodes, and headers of IPv4 packets."""
+"""IP addresses of nodes, and parsing of IPv4 packets."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import struct
 from typing import NamedTuple
 
 SERVER_NODE = 0
-"""Number of the server among the nodes; device k is node k + 1."""
-_NETWORK = b"\x0a\x4d"  # 10.77
+"""Index of the server among the nodes; device k is node k + 1."""
+_NETWORK = b"\x0a\x4d"  # the network 10.77.0.0/16
 _TCP = 6
 _SYN = 2
 _FRAGMENT = 0x1FFF
@@ -21,16 +21,16 @@ def address(node: int) -> str:
 
 
 def way(sender: int, receiver: int) -> bytes:
-    """Return bytes 12 to 19 of an IPv4 header: the addresses of sender and receiver."""
+    """Return bytes 12 to 19 of an IPv4 header: the addresses of the nodes `sender` and `receiver`."""
     return b"".join(_NETWORK + (node + 1).to_bytes(2) for node in (sender, receiver))
 
 
 class Segment(NamedTuple):
-    """The TCP segment of a packet.
+    """What live mode reads from the TCP segment of a packet.
 
     Attributes:
         ports: the ports of the sender and of the receiver.
-        sequence: TCP sequence number of the first byte.
+        sequence: TCP sequence number of the first byte of the payload.
         size_byte: size of the payload in bytes.
         opens: True if the segment opens a connection.
         http: True if the payload begins like an HTTP/1 message.

@@ -1,4 +1,4 @@
-"""Play a scenario live: run programs in namespaces, pass their packets through the emulated air, and keep records."""
+"""Live runs of scenarios: programs run in namespaces, and their packets pass through the emulated air."""
 
 from __future__ import annotations
 
@@ -52,22 +52,22 @@ def play_live(
     force: bool = False,
     on_start: Callable[[str], None] = lambda _what: None,
 ) -> dict[str, Any]:
-    """Play a scenario live, with records in a run folder; return the summary of the run, as in summary.json.
+    """Run a scenario live, write records to a run folder, and return the summary of the run, as in summary.json.
 
     Args:
         outlook: the scenario and the location of its data.
         name: the name of the run in the records.
         out: the run folder.
-        commands: the programs; None for the programs of the Flower app that is the scenario's algorithm.
+        commands: the commands that start the programs; None to run the Flower app that is the scenario's algorithm.
         options: options of the live run.
-        force: True to replace an existing run in the folder when the new run has ended.
-        on_start: function that receives a sentence for each step of the start.
+        force: True to replace an existing run in the folder as soon as the new run has ended.
+        on_start: function that receives progress messages while the run starts.
 
     Raises:
-        ScenarioError: a part of the scenario cannot be played live.
+        ScenarioError: a part of the scenario cannot be run live.
         Missing: this machine does not meet a requirement of live runs.
         AppFailed: a program has ended with an error.
-        DataError: the folder cannot be used.
+        DataError: the run folder cannot be used.
     """
     scenario, started = outlook.scenario, time.perf_counter()
     if problems := [f"{path_text(path)}: {what}" for path, what in unfit(scenario)]:
@@ -96,10 +96,10 @@ def play_live(
 
 
 def able() -> list[str]:
-    """Return sentences about the capabilities of this machine for live runs.
+    """Return sentences about how well this machine can run scenarios live.
 
     Raises:
-        Missing: this machine cannot play scenarios live.
+        Missing: this machine cannot run scenarios live.
     """
     with Programs(2) as programs, exactly() as first:
         before = "runs before all other processes" if first else "has no priority here, root would give it"
@@ -126,8 +126,8 @@ class _Live:
     ) -> None:
         self._fed, self._scenario, self._programs, self._folder = fed, scenario, programs, folder
         self._commands, self._options, self._tell = commands, options, on_start
-        self._origin_ns: int | None = None  # start of scenario time, on the host's clock
-        self._begun_ns: dict[int, int] = {}  # start of each program, on the host's clock
+        self._origin_ns: int | None = None  # start of scenario time on the host's clock
+        self._begun_ns: dict[int, int] = {}  # start of each program on the host's clock
         self._ran: dict[int, Ran] = {}
         self._busy_s = 0.0
         self._way_s = options.way_s(scenario.network.transport)
@@ -149,11 +149,11 @@ class _Live:
     # ---- phases of a run ---------------------------------------------------------------------------------------------
 
     def play(self) -> None:
-        """Start the server, start the clients once the server listens, and pass packets until the run is over.
+        """Start the server, start the clients once the server listens, and handle packets until the run is over.
 
         Raises:
             AppFailed: a program has ended with an error.
-            FednetError: the server does not listen.
+            FednetError: the server does not listen at a TCP port in time.
         """
         self._start(SERVER_NODE)
         self._await_server()
@@ -200,7 +200,7 @@ class _Live:
         return (self._folder.path / self._outputs[program]).resolve()
 
     def _look(self) -> float | None:
-        """Process events; return the remaining time in s once the server or all clients have ended, and None before."""
+        """Process ended programs; return the remaining time in s if the server or all clients have ended, else None."""
         for ended in self._programs.news():
             self._end(ended)
         if not self._server_runs():
@@ -228,7 +228,7 @@ class _Live:
     # ---- records -----------------------------------------------------------------------------------------------------
 
     def account(self, data_dir: Path | str | None) -> dict[str, Any]:
-        """Write the traffic that has passed to the ledger, and return entries for the summary."""
+        """Write the recorded traffic and the delays of the host to the ledger, and return entries for the summary."""
         fed, hub, options = self._fed, self._hub, self._options
         if self._origin_ns is not None and (now_ns := self._now_ns()) > fed.clock.now:
             fed.clock.run(until=now_ns)
@@ -263,9 +263,9 @@ class _Live:
 
 
 class _LiveFlower(_Live):
-    """A live run of a Flower app, which begins with the `ServerApp`, after all SuperNodes have registered.
+    """A live run of a Flower app; scenario time begins with the `ServerApp`, after all SuperNodes have registered.
 
-    If a SuperNode is killed, its end is recorded, and the app continues without this SuperNode.
+    If a SuperNode ends early, its end is recorded, and the app continues without this SuperNode.
     """
 
     def __init__(
@@ -278,7 +278,7 @@ class _LiveFlower(_Live):
         app.prepare()
 
     def _zero_ns(self) -> int:
-        """Pass packets without delay until the `ServerApp` begins, and return this instant.
+        """Forward packets without delay until the `ServerApp` begins; return its start time in ns of the host's clock.
 
         Raises:
             AppFailed: the `ServerApp` does not begin in time.
@@ -318,7 +318,7 @@ class _LiveFlower(_Live):
             self._hub.traffic.died_ns[ended.program - 1] = self._now_ns()
 
     def account(self, data_dir: Path | str | None) -> dict[str, Any]:
-        """Write the traffic and the actions of the app to the ledger; return entries for the summary."""
+        """Write the recorded traffic and the actions of the app to the ledger; return entries for the summary."""
         try:
             entries = super().account(data_dir)
             self._programs.end()
@@ -331,7 +331,7 @@ class _LiveFlower(_Live):
 
 @contextmanager
 def exactly() -> Iterator[bool]:
-    """Give this thread exact timers, and real-time priority if the host permits; yield True if it has priority."""
+    """Give this thread exact timers, and real-time priority if the host permits it; yield True if it does."""
     linux.wake_exactly()
     before = os.sched_getscheduler(0), os.sched_getparam(0)
     try:

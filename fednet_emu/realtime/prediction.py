@@ -1,4 +1,4 @@
-"""Predictions by the simulator for the messages of a live run."""
+"""Transfer times that the simulator predicts for the messages of a live run."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.model import Scenario
 
 WIRE = Packets(headers="tcp-ipv4-timestamps")
-"""Headers of live packets, which take 52 of 1500 bytes."""
+"""Headers of the packets in live runs, which take 52 of 1500 bytes."""
 
 
 class Prediction(NamedTuple):
     """The predicted transfer of a message.
 
     Attributes:
-        took_s: time from the request until the last bit has left the air, in s.
-        ended_s: instant at which the last bit has left the air, in s.
-        gap_s: part of `took_s` in which TCP has nothing to send and waits for acknowledgements.
-        lost: reason of a loss, as in `records/reasons.py`; empty without a loss.
+        took_s: time in s from the request to the end of the transmission.
+        ended_s: end time of the transmission, in s.
+        gap_s: part of `took_s` in which TCP sends nothing, because it waits for acknowledgements.
+        lost: reason for a loss, as in `records/reasons.py`; empty if the message arrives.
     """
 
     took_s: float
@@ -49,7 +49,7 @@ class Prediction(NamedTuple):
 
 
 class Standing(Tcp):
-    """TCP without handshakes, because messages of live programs are detected at the first packet with payload."""
+    """TCP on open connections, without handshakes, because a live message begins with its first packet with payload."""
 
     handshakes: ClassVar[int] = 0
 
@@ -57,11 +57,12 @@ class Standing(Tcp):
 def predicted(
     scenario: Scenario, messages: Sequence[Message], data_dir: Path | str | None, way_s: float = 0.0
 ) -> list[Prediction | None]:
-    """Simulate the transfer of each message, requested when its first packet arrived; None for a transfer without end.
+    """Simulate the transfer of each message of a live run; return None for a transfer that does not end.
 
-    Only the payload and the start of each message are taken from the live run. Each message on the downlink is for one
-    device, because programs do not broadcast, so that `downlink.mode` has no effect. Data of a session are part of the
-    payload. `way_s` is the one-way delay of the live run in s, in addition to the air, for a transport.
+    From the live run, only the size of the payload and the arrival time of the first packet are taken; at this time,
+    the transfer is requested. Programs do not broadcast, so that each message on the downlink is for one device, and
+    `downlink.mode` has no effect. The payload includes the data of sessions (such as TLS). `way_s` is the one-way delay
+    of the live run in s, in addition to the time on the air; it is used only if the scenario has a transport.
     """
     bare, transport = beneath(scenario), scenario.network.transport
     if has_headers := isinstance(transport, Tcp):

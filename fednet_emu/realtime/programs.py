@@ -1,4 +1,4 @@
-"""Programs of a live run in namespaces: their start and end, and requirements that this machine does not meet."""
+"""Start and end of the programs of a live run in namespaces, and errors about unmet requirements of this machine."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _KEEPER = "import sys; sys.path.insert(0, sys.argv[2]); from fednet_emu.realtime
 
 
 class Missing(FednetError):  # noqa: N818  (a property of the machine)
-    """This machine cannot play scenarios live; the text names the requirement that is not met."""
+    """This machine cannot run scenarios live; the error text names the requirement that is not met."""
 
 
 class Ended(NamedTuple):
-    """An ended program: the number of the program, and its exit code, or minus the signal that killed the program."""
+    """An ended program: its index, and its exit code, or minus the number of the signal that killed the program."""
 
     program: int
     code: int
 
 
 class Programs:
-    """Namespaces of nodes, with programs inside; all of them end with the `with` block, or with this process.
+    """The namespaces of nodes and the programs in them; all of them end with the `with` block, or with this process.
 
     Attributes:
         ports: the file descriptor of the TUN device of each node.
         congestion: the congestion control of TCP in the namespaces.
         listening: the watched nodes in which a program listens.
-        waited_ns: time in ns that each program has waited for a processor.
+        waited_ns: time in ns for which each program has waited for a processor.
     """
 
     def __init__(self, nodes: int, congestion: str | None = None) -> None:
@@ -87,7 +87,7 @@ class Programs:
         self.ports = {}
 
     def fileno(self) -> int:
-        """Return the file descriptor that is readable when there are events."""
+        """Return the file descriptor that becomes readable when `news` has events to process."""
         return self._control.fileno()
 
     def start(
@@ -100,15 +100,16 @@ class Programs:
         watch: bool,
         node: int | None = None,
     ) -> None:
-        """Start a program in the namespace of a node, with the environment variables `more`.
+        """Start a program in the namespace of a node, with additional environment variables `more`.
 
-        `node` is the number of the program by default. `watch` requests an event once a program in the node listens.
+        By default, `node` is equal to the index `program`. With `watch`, the keeper reports once a program in the node
+        listens at a TCP port.
         """
         where = program if node is None else node
         self._tell(program=program, node=where, command=list(command), more=more, output=str(output), watch=watch)
 
     def news(self) -> list[Ended]:
-        """Process events of the keeper; return the programs that have ended.
+        """Process the reports of the keeper; return the programs that have ended.
 
         Raises:
             FednetError: the process that keeps the namespaces has ended.
@@ -165,13 +166,13 @@ class Programs:
         return FednetError(f"live: the process that keeps the namespaces has ended, got {code}; start the run again")
 
     def _hear(self, what: str) -> tuple[dict[str, Any], int]:
-        """Return the next message, which must have the key `what`, and the file descriptor sent with it, or -1."""
+        """Return the keeper's next message, which must have the key `what`, and its file descriptor, or -1 if none."""
         body, ports = b"", list[int]()
         try:
             body, ports, _, _ = socket.recv_fds(self._control, _MOST_BYTE, 1)
         except TimeoutError:
             raise _silent() from None
-        except ConnectionError:  # the keeper has ended before it read the request
+        except ConnectionError:  # the keeper ended before it read the request
             pass
         message = json.loads(body or b'{"missing": "keeper", "errno": 0, "why": "it has ended"}')
         if what not in message:
@@ -185,13 +186,13 @@ def _silent() -> FednetError:
 
 
 def _given_environment() -> dict[bytes, bytes]:
-    """Return the environment with which this process was started, which the programs get, too."""
+    """Return the environment variables with which this process was started; the programs get these variables, too."""
     pairs = (pair.partition(b"=") for pair in Path("/proc/self/environ").read_bytes().split(b"\0"))
     return {name: value for name, sign, value in pairs if sign}
 
 
 def programs_user() -> tuple[int, int]:
-    """Return the user and group for the programs: those of the caller of `sudo`, or else of this process."""
+    """Return the IDs of user and group for the programs: of the caller of `sudo`, or else of this process."""
     if os.geteuid() == 0 and "SUDO_UID" in os.environ:
         return int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID", os.environ["SUDO_UID"]))
     return os.getuid(), os.getgid()

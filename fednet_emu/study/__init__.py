@@ -1,1 +1,1 @@
-"""Studies: many runs that answer one question, over a grid of settings and seeds."""
+"""Studies: many runs that answer one question, with the settings of a grid or a search, and several seeds."""

@@ -1,4 +1,4 @@
-"""Execution of a run in its own process, with an outcome even if the process crashes or is killed."""
+"""Execution of a run in its own process; there is an outcome even if the process crashes or is killed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fednet_emu.tracking.tracker import trackers_of
 
 POLL_S = 0.05
 GRACE_S = 5.0
-"""Host time that a run has to write its records after a request to stop, in seconds."""
+"""Maximum host time, in seconds, in which a run may write its records after a request to stop."""
 SUMMARY = "summary.json"
 LOG = logging.getLogger("fednet_emu")
 
@@ -36,7 +36,7 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 @dataclass(frozen=True)
 class Job:
-    """The inputs of a process that executes a run."""
+    """A run to execute, with all inputs of the process that executes it."""
 
     scenario: Scenario
     """The scenario to run."""
@@ -53,29 +53,30 @@ class Job:
     track: tuple[str, ...] = ()
     """Names of the trackers of the run."""
     study: tuple[str, Path] | None = None
-    """Name and folder of the study, for trackers; None for a run outside a study."""
+    """Name and folder of the study to which the run belongs, for trackers; None for a single run."""
     store: Path | None = None
-    """Folder with learnt values that the runs of the study share; None for the folder of the user."""
+    """Folder of training results that the runs of the study reuse; None for the folder in the user's cache."""
     group: str = ""
-    """Group of runs that probably learn equal values, of which the first ends before others start; may be empty."""
+    """Name of a group of runs that probably have the same training; the first of them ends before the others start.
+    Empty for a run without a group."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of an attempt to execute a run."""
+    """Outcome of one attempt to execute a run."""
 
     status: Literal["begun", "done", "failed", "stopped"]
     """`begun` (no outcome yet), `done`, `failed`, or `stopped` because the sweep was stopped."""
     reason: str = ""
-    """Reason for a failure, in one line."""
+    """Reason for a failure, in one line; empty otherwise."""
     details: str = ""
-    """Traceback of a failure; empty without a traceback."""
+    """Traceback of a failure; empty if there is none."""
     host_s: float = 0.0
     """Host time of the attempt, in seconds."""
 
 
 class Attempt:
-    """A run in its own process; `poll` returns the outcome of the run, and enforces the limits of the run."""
+    """A run that is executed in its own process; `poll` returns the outcome, and enforces the limits of the run."""
 
     def __init__(self, job: Job) -> None:
         context = clean_context("fednet_emu.study.fork_server")
@@ -90,7 +91,7 @@ class Attempt:
         self._patience_s = float("inf")
 
     def poll(self, wait_s: float = 0.0) -> Outcome | None:
-        """Return the outcome of the run after a wait of at most `wait_s` seconds; None if the run continues."""
+        """Wait at most `wait_s` seconds for the outcome of the run; return the outcome, or None if the run goes on."""
         outcome = self._received(wait_s)
         if outcome is None and self._process.is_alive():
             self._watch()
@@ -106,12 +107,12 @@ class Attempt:
         self.results.close()
         if self._verdict is not None and outcome.status != "done":
             outcome = self._verdict
-        elif outcome.status == "stopped":  # not stopped by this sweep, which continues and reports the run as failed
+        elif outcome.status == "stopped":  # stopped by someone else: this sweep continues, and the run counts as failed
             outcome = Outcome("failed", "its process was stopped from outside")
         return replace(outcome, host_s=max(0.0, time.monotonic() - self._started_s))
 
     def stop(self, verdict: Outcome | None = None) -> None:
-        """Ask the run to stop between two events; `poll` kills a run that has not ended `GRACE_S` seconds later.
+        """Ask the run to stop after its current event; if it has not stopped `GRACE_S` seconds later, `poll` kills it.
 
         The outcome of the attempt is then `verdict`, by default `stopped`.
         """
@@ -131,7 +132,7 @@ class Attempt:
         return outcome
 
     def _watch(self) -> None:
-        """Stop a run at its time limit; kill a run that exceeds its memory limit or ignores a request to stop."""
+        """Stop the run at its time limit; kill it if it exceeds its memory limit or ignores a request to stop."""
         now_s, limits = time.monotonic(), self.limits
         if now_s > self._patience_s:
             self._process.kill()
@@ -146,7 +147,7 @@ class Attempt:
 
 
 def complete(job: Job) -> Outcome:
-    """Execute a job in its own process, wait for the end, and return the outcome."""
+    """Execute a job in its own process, wait until the job ends, and return the outcome."""
     attempt = Attempt(job)
     while (outcome := attempt.poll(POLL_S)) is None:
         pass
@@ -154,7 +155,7 @@ def complete(job: Job) -> Outcome:
 
 
 def resident_mb(pid: int | None) -> float:
-    """Return the resident memory of a process in MB (10^6 bytes), from /proc; 0 on hosts that do not provide it."""
+    """Return the resident memory of a process in MB (10^6 bytes) as stated in /proc; 0 on hosts without /proc."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
     except (OSError, IndexError, ValueError):
@@ -178,18 +179,18 @@ def _one_thread_each() -> Iterator[None]:
 
 
 def _run(job: Job, results: Connection) -> None:
-    """Execute a job and send the outcome; this is the main function of the process of an attempt."""
+    """Main function of the process of an attempt: execute the job, and send the outcome to the parent process."""
     end_with_parent()
-    results.send(Outcome("begun"))  # the start of the process does not count towards the limits
+    results.send(Outcome("begun"))  # the time limit counts from here, without the start of the process
     results.send(attempted(job))
     results.close()
 
 
 def finished(folder: Path) -> dict[str, Any] | None:
-    """Return the summary of the finished run in a folder; None if the run is not finished.
+    """Return the summary of the run in a folder; None if the run is not finished.
 
-    If a file of a finished run is missing or damaged, the function logs a warning with the file name and returns None,
-    so that the run is repeated.
+    If a file of a finished run is missing or damaged, log a warning with the file name, and return None, so that the
+    run is repeated.
     """
     manifest = read_manifest(folder)
     if manifest is None or manifest["status"] not in FINISHED:

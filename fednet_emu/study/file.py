@@ -1,4 +1,4 @@
-"""Study files: the class `StudyFile`, whose fields are the keys of a study file, and the search for study files."""
+"""Study files: the class `StudyFile`, whose fields are the keys of a study file, and functions that read studies."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from fednet_emu.study.grid import Axis, axes_of
 
 
 class Target(Component):
-    """Target of a study; time, bits and energy are reported for the first evaluation that reaches the target."""
+    """Target of a study: an accuracy or a loss. Costs are reported for the first evaluation that reaches the target."""
 
     _one_measure = exactly_one("accuracy", "loss")
 
     accuracy: float | None = Field(None, gt=0, le=1)
-    """Pooled test accuracy from which on the target is reached, from 0 to 1; null if the target is a loss."""
+    """Minimum pooled test accuracy that reaches the target, from 0 to 1; null if the target is a loss."""
     loss: float | None = Field(None, gt=0)
     """Maximum test loss that reaches the target; null if the target is an accuracy."""
 
 
 class Limits(Component):
-    """Limits on the host resources of one run; a run that exceeds its time limit or memory limit fails."""
+    """Limits on the host resources of each run; a run that exceeds its time limit or its memory limit fails."""
 
     time_s: float | None = Field(None, gt=0)
-    """Maximum host time of one attempt at a run, in seconds; null for no limit. The next attempt continues from the
-    last checkpoint."""
+    """Maximum host time of one attempt to execute a run, in seconds; null for no limit. The next attempt continues from
+    the last checkpoint."""
     memory_mb: float | None = Field(None, gt=0)
     """Maximum resident memory, in 10^6 bytes; null for no limit. A Ray cluster reserves this memory for each run."""
     gpus: float = Field(0, ge=0)
@@ -47,45 +47,48 @@ class Limits(Component):
 
 
 Cost = Literal["time", "bits", "energy", "device-energy", "rounds"]
-"""The costs that can be minimised and limited: simulated time in seconds, bits of all links, energy of devices and base
-stations in joules, this energy divided by the number of devices, and number of rounds."""
+"""The costs that can be minimised and limited: simulated time in seconds, bits sent on all links, total energy of
+devices and base stations in joules, this energy divided by the number of devices, and number of rounds."""
 
 
 class Search(Component):
-    """Search for the best settings, in place of a grid."""
+    """Search for the best settings, which replaces the grid of a study."""
 
     space: dict[str, Any] = Field(min_length=1)
-    """The varied settings. An entry is an axis as in `grid`, or a range of numbers, `{low: 0.01, high: 1, log: true}`.
-    The range has only integers if `low`, `high` and `step` (if set) are integers. `when: {ENTRY: LEVEL}` next to `low`
-    and `high`, or next to `choices`, limits an entry to settings in which the earlier entry ENTRY has the given level;
-    a list allows several levels."""
+    """The varied settings. Each entry is an axis as in `grid`, or a range of numbers, such as `{low: 0.01, high: 1,
+    log: true}`. The values of a range are integers if `low`, `high` and `step` (if set) are integers. With the key
+    `when: {ENTRY: LEVEL}` next to `low` and `high`, or next to `choices`, an entry is varied only where the earlier
+    entry ENTRY has the given level; a list allows several levels."""
     minimise: Cost | tuple[Cost, ...] = "time"
-    """Cost to reach the target that the search minimises, or a list of costs, for which the search finds a Pareto
-    front. Without a target, the search minimises the cost of the whole run."""
+    """Cost that the search minimises, counted until the target is reached. With a list of costs, the search finds a
+    Pareto front. Without a target, the cost of the whole run is minimised."""
     maximise: Literal["accuracy"] | None = None
-    """`accuracy` maximises the test accuracy at the last evaluation within the limits; null minimises costs."""
+    """With `accuracy`, the search maximises the test accuracy at the last evaluation within the limits; with null, it
+    minimises costs."""
     within: dict[Cost, Annotated[float, Field(gt=0)]] = Field({})
-    """Maximum costs of a run, for example `time: 60` for 60 simulated seconds."""
+    """Limits on the costs of a run, for example `time: 60` for at most 60 simulated seconds."""
     trials: int = Field(40, gt=0, le=MAX_RUNS)
     """Number of settings to try."""
     batch: int = Field(4, gt=0)
-    """Number of settings that are proposed together, before any of their outcomes is known. The results depend on this
-    number, but not on the number of workers."""
+    """Number of settings that are proposed at once, before the outcome of any of them is known. The results depend on
+    this number, but not on the number of workers."""
     trial_seeds: int = Field(2, gt=0)
-    """Number of seeds of the study with which each setting is tried; only finalists run with the remaining seeds."""
+    """Number of seeds with which each setting is tried; only finalists are run with the remaining seeds of the
+    study."""
     finalists: int = Field(8, gt=0)
-    """Number of finalists, the settings of lowest cost, which take part in the race over the remaining seeds."""
+    """Number of finalists: the settings of lowest cost, which are run with the remaining seeds until they cannot be the
+    best."""
     cap: float | None = Field(2.0, ge=1)
-    """A trial ends when its cost reaches this multiple of the cost of the best setting so far with the same seed; null
-    for no cap. Only for a single minimised cost."""
+    """Factor of the cap on the cost of a trial: a trial ends when its cost reaches this factor times the cost of the
+    best setting so far with the same seed. Null for no cap. Applies only if a single cost is minimised."""
     behind: float | None = Field(None, gt=0, le=0.5)
-    """A trial also ends if its accuracy at 1/4, 1/2 or 3/4 of its cap is below this quantile of the accuracies of
-    earlier settings; null to leave out this comparison. Only for a target accuracy."""
+    """A trial also ends if, at 1/4, 1/2 or 3/4 of its cap, its accuracy is below this quantile of the accuracies of
+    earlier settings at the same cost; null for no such rule. Applies only if the target is an accuracy."""
     least_rounds: int = Field(1, gt=0)
-    """Minimum number of rounds in which a setting could reach the target. The cost of these rounds is computed without
-    training, and a setting whose cost exceeds a limit is dropped."""
+    """Minimum number of rounds that any setting needs to reach the target. The cost of these rounds is computed without
+    training; if it exceeds a limit, the setting is not tried."""
     seed: int = Field(0, ge=0)
-    """Seed of the random numbers in proposals of settings."""
+    """Seed of the random numbers from which settings are proposed."""
 
     @model_validator(mode="after")
     def _one_aim(self) -> Self:
@@ -106,21 +109,23 @@ class Search(Component):
 
 
 class StudyFile(Component):
-    """A study: a base scenario, the varied settings, and the seeds with which each combination of settings runs."""
+    """A study: a base scenario, the varied settings, and the seeds with which each combination of settings is run."""
 
     title: str = ""
     """Readable title, which does not affect the runs."""
     base: str
     """The scenario that the study varies: a path relative to the study file, or a name in scenarios/."""
     set: dict[str, Any] = Field({})
-    """Settings of every run, as `key.path: value`; settings of the grid take precedence."""
+    """Settings that apply to every run, as `key.path: value`; settings of the grid take precedence."""
     grid: dict[str, Any] = Field({})
-    """The axes; every combination of their levels is run. An axis is a list of values for one key, a mapping of named
-    variants, or a mapping from keys to lists of equal length, whose entries at the same index are used together."""
+    """The axes; every combination of their levels is run. An axis is a list of values for one key, or a mapping from
+    names to variants, or a mapping from several keys to lists of the same length. Of such lists, the entries at the
+    same index are used together."""
     search: Search | None = None
-    """Search for the best settings by `fednet search`, in place of `grid`; null for no search."""
+    """Search for the best settings by `fednet search`, which replaces `grid`; null for a study with a grid."""
     seeds: int | tuple[int, ...] = 5
-    """Number of seeds (5 means the seeds 0 to 4), or a list of seeds; every combination is run once with each seed."""
+    """Number of seeds (5 means the seeds 0 to 4), or a list of seeds; every combination of levels is run once with each
+    seed."""
     target: Target | None = None
     limits: Limits = Limits()
     minutes: float | None = Field(None, gt=0)
@@ -128,8 +133,8 @@ class StudyFile(Component):
     known host time."""
 
     figures: tuple[str, ...] | None = None
-    """Names of the figures that `make reproduce` keeps, for example `bits-to-target`; null for all figures except plots
-    against the number of rounds."""
+    """Names of the figures that `make reproduce` stores, for example `bits-to-target`; null for all figures except
+    those over the number of rounds."""
 
     _name: str = PrivateAttr()
     _text: str = PrivateAttr()
@@ -186,7 +191,7 @@ class StudyFile(Component):
 
     @classmethod
     def of(cls, name: str, scenario: Document, keys: Mapping[str, Any]) -> Self:
-        """Create a study from the keys of a study file; `scenario` replaces the file that the key `base` names.
+        """Create a study from the keys of a study file; `scenario` takes the place of the base scenario.
 
         Raises:
             ScenarioError: the keys are invalid; all problems are listed.
@@ -206,17 +211,17 @@ class StudyFile(Component):
 
     @property
     def text(self) -> str:
-        """Text of the study file; for a study made in Python, the text of an equivalent file."""
+        """Text of the study file; for a study that is created in Python, the text of an equivalent file."""
         return self._text
 
     @property
     def scenario(self) -> Document:
-        """The base scenario of the study, before any change of settings."""
+        """The base scenario of the study, before the study changes any settings."""
         return self._scenario
 
     @property
     def root(self) -> Node:
-        """Content of the study file as a tree, with the file and line of each value."""
+        """Content of the study file as a tree of values, each with its file and line."""
         return self._root
 
     @property
@@ -234,7 +239,7 @@ class StudyFile(Component):
         return axes_of(self.root.value.get("grid"))
 
     def unfit_aims(self, scenario: Scenario) -> Iterator[Problem]:
-        """Yield the key path and the problem of each target that a run of this scenario cannot reach."""
+        """Yield key path and problem of each setting that needs an accuracy, if runs of `scenario` have no accuracy."""
         target, search = self.target, self.search
         if scenario.data is None or not scenario.data.regression:
             return
@@ -245,7 +250,7 @@ class StudyFile(Component):
 
     @property
     def extent(self) -> str:
-        """Text with the number of runs, such as `6 runs, 2 access x 3 seeds: all possible`, or the number of trials."""
+        """Size of the study as text: its runs, such as `6 runs, 2 access x 3 seeds: all possible`, or its trials."""
         if self.search is not None:
             return f"{self.search.trials} trials of {', '.join(self.search.space)}; the ends of all are possible"
         axes = [*((len(axis.levels), axis.name) for axis in self.axes), (len(self.all_seeds), "seeds")]
@@ -254,7 +259,7 @@ class StudyFile(Component):
 
 
 def opened(name: str | Path) -> Document | StudyFile:
-    """Read a scenario or a study by path or name; of two files with one name, the scenario is read.
+    """Read a scenario or a study by path or name; if both have the same name, the scenario is read.
 
     Raises:
         ScenarioError: the file does not exist, or the file or an included file is invalid; all problems are listed.

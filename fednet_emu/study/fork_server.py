@@ -1,8 +1,8 @@
-"""Imports of the fork server before the first run, so that all runs share the memory of the imported modules.
+"""Imports of the fork server, which happen once before the first run, so that all runs share the imported modules.
 
-The late imports of a run, such as PyTorch's compiler, take longer than a short run. So does the search for the versions
-of code and packages. Frozen objects are left out of garbage collection in the runs, which would otherwise copy the
-memory pages of these objects (see `gc.freeze` in Python's manual).
+Without the fork server, modules that a run imports late, such as PyTorch's compiler, would take longer than a short
+run, and so would the search for the versions of code and packages. The imported objects are frozen (see `gc.freeze` in
+Python's manual): garbage collection in a run ignores them, and so does not copy their memory pages.
 """
 
 from __future__ import annotations

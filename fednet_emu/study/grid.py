@@ -1,4 +1,4 @@
-"""Axes of a study, with the labels of their levels and the settings that each level changes.
+"""Axes of a study, and their levels: the label of each level, and the settings that the level changes.
 
 devices.count: [10, 20]                      # one key, a list of values
 access: {tdma: {...}, ofdma: {...}}          # named variants: name -> settings
@@ -27,7 +27,7 @@ RESERVED = frozenset(
 
 @dataclass(frozen=True)
 class Level:
-    """One level of an axis: the label for file names, the values in table columns, and the changed settings."""
+    """One level of an axis: its label (for file names), its values in table columns, and the settings it changes."""
 
     label: str
     columns: Mapping[str, Any]
@@ -36,14 +36,14 @@ class Level:
 
 @dataclass(frozen=True)
 class Axis:
-    """A varied quantity, with an ordered list of levels."""
+    """A quantity that a study varies, with its levels in the order of the file."""
 
     name: str
     levels: tuple[Level, ...]
 
 
 def settings_of(node: Node) -> tuple[Setting, ...]:
-    """Return the settings in a mapping from key paths to values, each with the line of the value."""
+    """Return the settings in a mapping from key paths to values; each setting knows the line of its value."""
     return tuple(Setting(key, as_option(child)) for key, child in (node.value or {}).items())
 
 
@@ -68,7 +68,7 @@ def axes_of(grid: Node | None) -> list[Axis]:
 
 
 def option_text(value: Any) -> str:
-    """Return a value as text for `--set`: unquoted text where possible, else JSON, which is also valid YAML."""
+    """Return a value as text for the option `--set`: without quotes if possible, else as JSON, which is also YAML."""
     if isinstance(value, str):
         try:
             plain = parse_value(value, Place("")).value == value
@@ -122,9 +122,9 @@ def levels_of(name: str, node: Node) -> Iterator[Level]:
 
 
 def column_of(values: list[Any]) -> list[Any]:
-    """Convert values to one common type for a table column: all numbers, all booleans, or all text.
+    """Convert values to one common type for a table column: numbers, booleans or text.
 
-    Numbers become text if two numbers differ only in their type, such as the count 1 and the share 1.0.
+    Numbers are converted to text if two of them differ only in their type, such as the count 1 and the share 1.0.
     """
     if all(isinstance(value, bool) for value in values):
         return values
@@ -134,7 +134,7 @@ def column_of(values: list[Any]) -> list[Any]:
 
 
 def _labels(given: list[Any], column: list[Any]) -> list[str]:
-    """Return the labels of levels; numbers have six digits, or all digits if six do not distinguish the levels."""
+    """Return the labels of levels; numbers have six digits, or all digits if two labels would otherwise be equal."""
     short = [level_label(value if _is_number(value) else entry) for value, entry in zip(given, column, strict=True)]
     if len({*short}) == len({*map(repr, given)}):
         return short
@@ -146,10 +146,10 @@ def _is_number(value: Any) -> bool:
 
 
 def level_label(value: Any) -> str:
-    """Return a value as short text.
+    """Return the label of a value: a short text.
 
-    A component without other settings is named by its kind. A float has six significant digits and a decimal point.
-    Any other object is named by its `repr`.
+    The label of a component with the single setting `kind` is this kind. A float has at most six significant digits,
+    and a decimal point or an exponent. The label of an object that YAML cannot contain is its `repr`.
     """
     if isinstance(value, dict):
         if set(value) == {"kind"}:
@@ -178,7 +178,7 @@ def _varied_twice(axes: list[Axis]) -> Iterator[str]:
 
 
 def as_option(node: Node) -> Node:
-    """Turn a value of a study file into a command-line option, which overrides all files; errors name the same line."""
+    """Mark a value of a study file as an override, which takes precedence over files; errors still name its line."""
     value = node.value
     if isinstance(value, dict):
         value = {key: as_option(child) for key, child in value.items()}

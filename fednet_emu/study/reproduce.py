@@ -1,4 +1,4 @@
-"""Reference results: choice of the library's studies that fit into a given time, and files with tables and figures."""
+"""Reference results: selection of the library's studies that fit into a given time, and files of tables and figures."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from fednet_emu.scenario.library import STUDIES, names
 from fednet_emu.study.file import StudyFile
 
 LEFT_OUT = ("-rounds",)
-"""Suffixes of figure names that are left out of reference results, because a number of rounds is not a cost."""
+"""Endings of the names of figures over the number of rounds, which are left out of reference results because a number
+of rounds is not a cost."""
 DIGITS = 6
-"""Number of significant digits in tables; further digits may differ between hosts."""
+"""Number of significant digits in tables; any further digits could differ between hosts."""
 
 
 def fitting_studies(minutes: float) -> dict[str, float]:
-    """Choose studies of the library with a known host time, shortest first, while their total time fits into `minutes`.
+    """Choose studies of the library with a known host time, shortest first, while the total is at most `minutes`.
 
     Returns:
         The host time of each chosen study, in minutes, by the name of the study; at least one study.
@@ -43,18 +44,18 @@ def fitting_studies(minutes: float) -> dict[str, float]:
 def write_reference(
     view: StudyRecords, figures: Mapping[str, Figure], folder: Path, wanted: Sequence[str] | None = None
 ) -> list[Path]:
-    """Write `cells.csv`, with one row per run, and the reference figures; no value depends on the speed of the host."""
+    """Write `cells.csv`, with one row per run, and the reference figures, none of which depend on the host's speed."""
     chosen = {name: figure for name, figure in figures.items() if is_reference(name, wanted)}
     return [write_cells(view, folder), *save(chosen, folder, ["png"])]
 
 
 def is_reference(name: str, wanted: Sequence[str] | None) -> bool:
-    """Return True if a figure belongs to the reference results; `wanted` has the names in the study file, if any."""
+    """Return True if a figure belongs to the reference results; `wanted` has the names from the study file, or None."""
     return not name.endswith(LEFT_OUT) if wanted is None else name in wanted
 
 
 def write_cells(view: StudyRecords, folder: Path) -> Path:
-    """Write `cells.csv`, with one row per finished run and without empty columns, and return the path of the file."""
+    """Write `cells.csv`, with one row per finished run but no empty columns, and return the path of the file."""
     folder.mkdir(parents=True, exist_ok=True)
     cells = view.cells.drop(columns=["cell", "status", "reason"], errors="ignore")
     table = cells.loc[:, (cells.notna() & (cells != "")).any()]

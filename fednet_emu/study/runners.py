@@ -1,4 +1,4 @@
-"""Execution of the runs of a study: in processes of this machine, on a Ray cluster, or one by one in this process."""
+"""Execution of the runs of a study: in parallel processes, on a Ray cluster, or one by one in this process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WAIT_S = 0.2
 
 
 class Queue:
-    """Waiting jobs; the first job of a group runs alone, so that later jobs of the group reuse its learnt values."""
+    """Queue of jobs; a group's first job ends before its other jobs start, so that they reuse its training results."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._jobs, self._waiting = jobs, list(range(len(jobs)))
@@ -29,7 +29,7 @@ class Queue:
         return bool(self._waiting)
 
     def next(self) -> int | None:
-        """Return the index of the next job that may start; None while every job waits for the first of its group."""
+        """Return the index of the next job that may start; None if all waiting jobs need another job to end first."""
         for place in self._waiting:
             group = self._jobs[place].group
             if group in self._led or group not in self._leading:
@@ -39,12 +39,12 @@ class Queue:
         return None
 
     def ended(self, place: int) -> None:
-        """Record that a job has ended."""
+        """Record that the job at index `place` has ended."""
         self._led.add(self._jobs[place].group)
 
 
 class Event(NamedTuple):
-    """Start or end of the job at index `place`; `outcome` is None at the start."""
+    """The start or the end of the job at index `place`; `outcome` is None for a start."""
 
     place: int
     outcome: Outcome | None
@@ -55,7 +55,7 @@ Runner = Callable[[Sequence[Job]], Generator[Event, None, None]]
 
 
 def runner_of(scenarios: Iterable[Scenario | None], workers: int | None, ray: bool | str) -> Runner:
-    """Return the function that executes jobs: on Ray, in processes, or here if no other process can import a class."""
+    """Return the function that executes jobs: on Ray, in processes, or here if only this process has the classes."""
     if ray:
         return lambda jobs: run_on_ray(jobs, ray if isinstance(ray, str) else None, workers)
     if any(map(_lives_here, scenarios)):
@@ -64,7 +64,7 @@ def runner_of(scenarios: Iterable[Scenario | None], workers: int | None, ray: bo
 
 
 def _lives_here(part: object) -> bool:
-    """Return True if a component, or an object inside the component, has a class that only this process can import."""
+    """Return True if `part`, or an object inside this component, has a class that only this process can import."""
     made_by = part if isinstance(part, type) or callable(part) else type(part)
     if getattr(made_by, "__module__", "") == "__main__" or "<" in getattr(made_by, "__qualname__", ""):
         return True
@@ -78,7 +78,7 @@ def _lives_here(part: object) -> bool:
 def run_here(jobs: Sequence[Job]) -> Generator[Event, None, None]:
     """Execute jobs one by one in this process, for scenarios with objects that no other process could import.
 
-    Limits on time and memory are ignored, because a limit needs a separate process for each job.
+    Limits on time and memory are ignored, because they can be enforced only on separate processes.
     """
     for place, job in enumerate(jobs):
         yield Event(place, None)
@@ -90,9 +90,10 @@ def run_here(jobs: Sequence[Job]) -> Generator[Event, None, None]:
 
 
 def run_locally(jobs: Sequence[Job], workers: int) -> Generator[Event, None, None]:
-    """Run jobs on this machine, `workers` at a time, each in its own process.
+    """Execute jobs on this machine, each in its own process, and at most `workers` at a time.
 
-    Closing the generator early stops the running jobs. A stopped job stores its learnt values and can continue later.
+    If the generator is closed early, the running jobs are stopped. A stopped job stores its training results, and can
+    continue later.
     """
     waiting, running = Queue(jobs), dict[int, Attempt]()
     try:
@@ -122,7 +123,7 @@ def _ended(running: dict[int, Attempt]) -> Generator[Event, None, None]:
 
 
 def run_on_ray(jobs: Sequence[Job], address: str | None, workers: int | None) -> Generator[Event, None, None]:
-    """Run jobs on Ray, each with one CPU and with the memory and GPUs that the limits of the job state.
+    """Execute jobs on Ray, each with one CPU and with the memory and the GPUs in the limits of the job.
 
     Ray does not report when a job starts, so a job counts as started when it is submitted. Each Ray task supervises a
     separate process, so that limits have the same meaning as on a single machine.
@@ -130,7 +131,7 @@ def run_on_ray(jobs: Sequence[Job], address: str | None, workers: int | None) ->
     Args:
         jobs: the jobs; their folders must be on a file system that the whole cluster shares.
         address: address of an existing cluster, `auto` for the cluster on this machine; None starts a cluster here.
-        workers: number of CPUs of a cluster that is started here; None takes all CPUs.
+        workers: number of CPUs of a cluster that is started here; None for all CPUs.
 
     Raises:
         FednetError: Ray is not installed, or the cluster cannot be reached.

@@ -1,4 +1,4 @@
-"""The runs of a study: every combination of levels and seeds is checked before the first run starts."""
+"""The runs of a study, one for each combination of levels and seeds; all are checked before the first run starts."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ from fednet_emu.study.grid import Axis, Level, option_text, settings_of
 
 NAME_LENGTH, DIGEST_LENGTH = 100, 12
 MOST_NAMED = 5
-"""Maximum number of methods that a warning names."""
+"""Maximum number of algorithms that a warning names."""
 _REACH = ("seed", "devices", "channel", "network")
-"""Sections of a scenario that determine whether messages can arrive; runs with equal sections share one check."""
+"""Sections of a scenario that determine whether messages can arrive; runs in which these sections are the same are
+checked once."""
 
 
 _LEARNT = ("seed", "scene_seed", "data", "partition", "groups", "feature_noise", "attack", "model")
-"""Sections of a scenario that determine the learnt values, independently of the network."""
+"""Sections of a scenario that affect the results of training in other ways than through the network."""
 _MAYBE_LEARNT = ("deadline_s", "retries")
-"""Settings of an algorithm that affect learning only through the choice of replies that arrive."""
+"""Settings of an algorithm that affect training only if they change which replies arrive."""
 
 
 @dataclass(frozen=True)
@@ -46,24 +47,24 @@ class StudyRun:
     study: StudyFile
     """The study to which the run belongs."""
     label: str
-    """Levels and seed of the run, as readable text."""
+    """The levels and the seed of the run, as readable text."""
     columns: Mapping[str, Any]
-    """The varied keys and their values."""
+    """The columns that identify the run in tables: the varied quantities and their values."""
     scenario: Scenario
     """The scenario to run, including its seed."""
     digest: str
     """Fingerprint of the resolved scenario and of `timing_only`."""
     settings: tuple[Setting, ...]
-    """Settings of the base scenario that the study changes, apart from the seed."""
+    """Changes that the study makes to the settings of the base scenario, apart from the seed."""
     timing_only: bool
     """True for a run without training."""
 
     @property
     def program(self) -> str:
-        """Fingerprint of the settings that change the learning program, the sequence of computations that train models.
+        """Fingerprint of the settings that affect the learning program, which is the training that a run needs.
 
-        Runs with equal fingerprints may still differ in their learning programs, because of deadlines or lost messages.
-        The fingerprint is empty for a run that shares no learnt values.
+        Two runs with the same fingerprint may still need different training, because of deadlines or lost messages. The
+        fingerprint is empty for a run that cannot reuse training results of other runs.
         """
         scenario = self.scenario
         if self.timing_only or scenario.algorithm.own_learning:
@@ -75,12 +76,12 @@ class StudyRun:
 
     @property
     def group(self) -> str:
-        """Fingerprint `program` of a synchronous run; empty for an asynchronous run, as the network orders updates."""
+        """Name of the group of runs that probably have the same training; empty if the algorithm is asynchronous."""
         return "" if self.scenario.algorithm.asynchronous else self.program
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The command that executes only this run; empty for a scenario without a file."""
+        """The command that executes only this run, as words; empty if the base scenario is not in a file."""
         if self.study.scenario.path is None:
             return ()
         command = ["fednet", "run", file_text(self.study.scenario.path)]
@@ -102,17 +103,17 @@ def runs_of(
     data_dir: Path | str | None = None,
     timing_only: bool = False,
 ) -> list[StudyRun]:
-    """Make the runs of a study with a grid, in the order of the file, and check them.
+    """Make and check all runs of a study with a grid, in the order of the file.
 
     Args:
         study: the study, the path of a study file, or the name of a file in scenarios/studies/.
-        overrides: settings of every run, for example as `key.path=value`, which replace settings under `set` in the
-            study. The grid must not vary these settings.
+        overrides: settings that apply to every run, for example as `key.path=value`; they replace settings under `set`
+            in the study, and the grid must not vary them.
         data_dir: the folder of data sets and stored models.
         timing_only: True for runs without training.
 
     Raises:
-            ScenarioError: the study or one of its scenarios is invalid; all problems are listed, with their lines.
+        ScenarioError: the study or one of its scenarios is invalid; all problems are listed, with their lines.
     """
     study, axes = _swept(study)
     seeds, maker = study.all_seeds, RunMaker(study, overrides, axes, data_dir=data_dir, timing_only=timing_only)
@@ -138,9 +139,9 @@ def runs_of(
 
 
 def unlike_rounds(scenarios: Iterable[Scenario]) -> str:
-    """Return a warning if scenarios that end after a number of rounds have rounds of unequal size; else empty text.
+    """Return a warning if rounds have different sizes in scenarios that end after a number of rounds; otherwise empty.
 
-    A round of an asynchronous server may take one update, while a round with a cohort takes many updates.
+    The size of a round is its number of updates: one update for some asynchronous algorithms, but many for a cohort.
     """
     ended = [its for its in scenarios if its.stop.rounds is not None and its.stop.simulated_s is None]
     sizes: dict[str, set[int]] = {}
@@ -155,7 +156,7 @@ def unlike_rounds(scenarios: Iterable[Scenario]) -> str:
 
 
 def try_levels(runs: Iterable[StudyRun], data_dir: Path | str | None = None) -> None:
-    """Try the first run of each level of each axis with `tried`, which builds a run and plays a round without training.
+    """Try the first run with each level of each axis: build the run, and simulate one round without training.
 
     Raises:
         ScenarioError: a run is invalid; all problems are listed, each after the label of its run.
@@ -187,8 +188,9 @@ def run_of(
 
     Args:
         study: the study, the path of a study file, or the name of a file in scenarios/studies/.
-        levels: the label of the chosen level, by axis, in upper or lower case; needed for axes with several levels.
-        overrides: settings of the run, which replace settings of the study and of the levels.
+        levels: the label of the chosen level, by the name of the axis; upper and lower case are equivalent. Axes with a
+            single level may be left out.
+        overrides: settings of the run, which take precedence over settings of the study and of the levels.
         seed: the seed of the run, not necessarily a seed of the study; None for the first seed of the study.
         data_dir: as in `runs_of`.
         timing_only: True for a run without training.
@@ -220,7 +222,7 @@ def run_of(
 
 
 def _swept(study: StudyFile | str | Path) -> tuple[StudyFile, list[Axis]]:
-    """Return a study that has a grid, and the axes of the grid."""
+    """Read a study and return it with the axes of its grid; raise a `ScenarioError` for a study with a search."""
     study = study if isinstance(study, StudyFile) else StudyFile.read(study)
     if study.search is not None:
         name = study.name
@@ -236,16 +238,16 @@ def _same_number(one: str, other: str) -> bool:
 
 
 def _cell(axes: Sequence[Axis], levels: Sequence[Level]) -> tuple[str, dict[str, Any], list[Setting]]:
-    """Return the label, the column values and the settings of a combination of levels."""
+    """Return the label, the values of table columns, and the settings of a combination of levels."""
     label = ", ".join(f"{axis.name}={level.label}" for axis, level in zip(axes, levels, strict=True))
     columns = {name: value for level in levels for name, value in level.columns.items()}
     return label, columns, [its for level in levels for its in level.settings]
 
 
 class RunMaker:
-    """Makes runs from settings; reachability is checked once for runs with equal devices, channel and network.
+    """Makes runs from settings, and checks that messages can arrive (once for each combination of devices and network).
 
-    All runs share the settings under `set` in the study, the overrides, and a fixed number of threads, so that results
+    All runs have the settings under `set` in the study, the overrides, and a fixed number of threads, so that results
     are repeatable.
 
     Args:
@@ -256,10 +258,10 @@ class RunMaker:
         timing_only: True for runs without training.
 
     Attributes:
-            example: the scenario of the first run; None before the first run is made.
+        example: the scenario of the first run; None before the first run is made.
 
     Raises:
-            ScenarioError: a setting is the seed, or is both overridden and varied.
+        ScenarioError: the study or an override sets `seed`, or overrides a setting that the axes vary.
     """
 
     def __init__(
@@ -286,7 +288,7 @@ class RunMaker:
     def runs(
         self, label: str, columns: Mapping[str, Any], settings: Iterable[Setting], seeds: Sequence[int]
     ) -> Iterator[StudyRun]:
-        """Yield one run for each seed, with the given settings; `columns` has the varied keys and their values.
+        """Yield one run with the given settings for each seed; `columns` identifies the runs in tables.
 
         Raises:
             ScenarioError: the scenario is invalid; all problems are listed.
@@ -299,14 +301,14 @@ class RunMaker:
             if reach not in self._reached:
                 refuse(unreachable(Outlook(scenario, self.data_dir)), document)
                 self._reached.add(reach)
-            content["training"].pop("reuse")  # reuse changes no result
+            content["training"].pop("reuse")  # this setting does not affect results
             digest = _digest([content, self.timing_only])
             where = ", ".join(part for part in (label, f"seed={scenario.seed}") if part)
             self.example = self.example or scenario
             yield StudyRun(self.study, where, columns, scenario, digest, changed, self.timing_only)
 
     def _seeded(self, document: Document, seeds: Sequence[int]) -> Iterator[Scenario]:
-        """Yield the scenario of a document with each seed; only the scenario with the first seed is validated."""
+        """Yield the scenario in a document once for each seed; only the scenario with the first seed is validated."""
         seeded = apply_overrides(document, [Setting("seed", Node(seeds[0], Place("seeds")))])
         first = validate(Scenario, seeded, self._warn)
         refuse_contradictions(Outlook(first, self.data_dir), seeded)
@@ -316,7 +318,7 @@ class RunMaker:
             yield first.model_copy(update={"seed": seed})
 
     def _warn(self, line: str) -> None:
-        """Log a warning about settings that do not fit a changed kind, once for all runs."""
+        """Log a warning about settings that do not fit the new kind of a component, once for all runs."""
         if line not in self._warned:
             self._warned.add(line)
             LOG.warning(line)
@@ -327,7 +329,7 @@ def _parsed(overrides: Iterable[str | Setting]) -> tuple[Setting, ...]:
 
 
 def _check(own: Iterable[Setting], asked: Iterable[Setting], axes: Iterable[Axis]) -> None:
-    """Raise a ScenarioError if a setting is `seed`, or is both overridden and varied."""
+    """Raise a `ScenarioError` if a setting is `seed`, or if an axis varies a setting that is overridden in `asked`."""
     varied = {setting.name: axis.name for axis in axes for level in axis.levels for setting in level.settings}
     problems = [
         problem_text(setting.value.place, (setting.name,), "the study has 'seeds' for that")

@@ -1,7 +1,7 @@
-"""Run a study as a SLURM job array: a file for each run, a script for all runs, and a last job for the tables.
+"""Run a study as a SLURM job array: a file for each run, a script for the array, and a last job that writes tables.
 
-No process waits for the runs. Each element of the array executes a part of the runs like a sweep, and writes outcomes
-to files, which `collected` reads.
+No process waits for the runs. Each element of the array executes some of the runs as a sweep would do, and writes their
+outcomes to files, which `collected` reads.
 
     fednet sweep STUDY --slurm        # write and submit the job array
     fednet sweep STUDY --collect      # command of the last job: write tables, figures and the report
@@ -29,34 +29,36 @@ from fednet_emu.study.file import Limits
 from fednet_emu.study.runners import Event
 
 MOST_ELEMENTS = 1000
-"""Maximum number of array elements (by default, SLURM's `MaxArraySize` is 1001); more runs share the elements."""
+"""Maximum number of array elements (SLURM's default for `MaxArraySize` is 1001). If there are more runs, an element
+executes several."""
 SPARE_MB, SPARE_S = 1000, 300
-"""Resources in addition to the limits of the runs: memory in MB for the supervising process, start-up time in s."""
+"""Resources to reserve in addition to the limits of the runs: memory in MB for the supervising process, and start-up
+time in s."""
 OUTCOMES = "outcomes"
 ELEMENT = "fednet_emu.cli.slurm_element"
 """Module that executes the runs of an array element."""
 
 
 class Jobs(NamedTuple):
-    """The scripts of a job array."""
+    """The scripts of a SLURM job array."""
 
     array: Path
     """Script of the array, whose elements execute the runs."""
     last: Path
     """Script that writes the tables after all elements have ended."""
     runs: int
-    """Number of runs."""
+    """Number of runs in the array."""
 
 
 class Slurm:
-    """A runner that writes the jobs of a sweep as a SLURM job array, without executing any job.
+    """A runner that executes no jobs, but writes the jobs of a sweep as a SLURM job array.
 
     Args:
         out: the folder of the study, on a file system that all nodes share.
         collect: the command that the last job executes.
 
     Attributes:
-            jobs: the scripts of the job array; None if all runs are finished.
+        jobs: the scripts of the job array; None before the call, and if all runs are finished.
     """
 
     def __init__(self, out: Path, collect: Sequence[str]) -> None:
@@ -71,7 +73,7 @@ class Slurm:
 
 
 def write_jobs(tasks: Sequence[Job], out: Path, collect: Sequence[str]) -> Jobs:
-    """Write a job array for at least one task, into a new numbered folder inside `slurm/` in the folder `out`."""
+    """Write a job array for `tasks` (at least one) to a new numbered folder in the folder `slurm` of `out`."""
     with file_errors(out / "slurm", "made"):
         (out / "slurm" / OUTCOMES).mkdir(parents=True, exist_ok=True)
         number = 1 + max((int(path.name) for path in (out / "slurm").iterdir() if path.name.isdecimal()), default=0)
@@ -92,10 +94,10 @@ def write_jobs(tasks: Sequence[Job], out: Path, collect: Sequence[str]) -> Jobs:
 
 
 def submit(jobs: Jobs) -> tuple[str, str] | None:
-    """Submit a job array, and the last job, which starts after the array.
+    """Submit a job array, and the last job, which starts when the array has ended.
 
     Returns:
-        The job IDs of the array and of the last job; None without the command `sbatch`.
+        The job IDs of the array and of the last job; None if the command `sbatch` does not exist.
 
     Raises:
         FednetError: SLURM refuses a job.
@@ -107,7 +109,7 @@ def submit(jobs: Jobs) -> tuple[str, str] | None:
 
 
 def collected(tasks: Sequence[Job], out: Path) -> Generator[Event, None, None]:
-    """Yield the outcomes of failed jobs from the files of a job array; finished runs are found by their folders."""
+    """Yield an event for each failed job, from the files of a job array; finished runs are known by their folders."""
     for place, task in enumerate(tasks):
         with suppress(OSError, ValueError, TypeError):
             text = (out / "slurm" / OUTCOMES / f"{task.folder.name}.json").read_text(encoding="utf-8")
@@ -144,7 +146,7 @@ def _task(text: str) -> Job:
 
 
 def _needs(limits: Limits, runs: int) -> list[str]:
-    """Return the `sbatch` options that reserve resources for an element that executes `runs` runs one by one."""
+    """Return the `sbatch` options that reserve the resources of an element, which executes `runs` runs one by one."""
     needs = []
     if limits.time_s is not None:
         needs.append(f"--time={math.ceil((limits.time_s * runs + SPARE_S) / 60)}")
@@ -156,7 +158,7 @@ def _needs(limits: Limits, runs: int) -> list[str]:
 
 
 def _script(name: str, folder: Path, options: Sequence[str], command: str) -> str:
-    """Return the text of a script for `sbatch`, which starts in the current working folder."""
+    """Return a script for `sbatch` that executes `command` in the current working folder."""
     log = "%a" if any(option.startswith("--array") for option in options) else "tables"
     every = [f"--job-name={name}", "--ntasks=1", "--cpus-per-task=1", f"--output={folder}/logs/{log}.txt", *options]
     head = ["#!/bin/bash", *(f"#SBATCH {option}" for option in every)]

@@ -1,4 +1,4 @@
-"""Sweeps, which execute the unfinished runs of a study and write tables with one row per run."""
+"""Sweeps: they execute the unfinished runs of a study, and write tables of all runs."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ from fednet_emu.study.runners import Runner
 from fednet_emu.study.runs import StudyRun
 
 TABLES = ("study.parquet", "cells.parquet")
-"""Files of the tables for figures and comparisons; host times, which differ between sweeps, are in another file."""
+"""Files with the tables for figures and comparisons. Host times differ between sweeps, and are in another file."""
 KEYS = ("seed", "cell")
-"""Columns that identify a run, together with the columns of the axes."""
+"""Columns that, together with the columns of the axes, identify a run."""
 TOTALS = ("rounds", "simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j")
 BACKHAUL = ("backhaul_bit", "backhaul_j")
-"""Totals of runs with a backhaul. `energy_j` includes backhaul energy; `total_bit` does not include backhaul bits."""
+"""Columns of totals for runs with a backhaul. `energy_j` includes the backhaul energy, but `total_bit` does not include
+the bits on the backhaul."""
 
 PRIVACY = ("epsilon", "sample_epsilon", "sample_epsilon_as_poisson")
-"""Privacy bounds of a device or of a sample, in runs that have such a bound."""
+"""Columns of privacy losses (epsilon) of a device or of a sample, for runs that have such a bound."""
 
 
 def write_tables(
@@ -48,11 +49,11 @@ def write_tables(
     failures: Mapping[int, str],
     target: Target | None,
 ) -> None:
-    """Write the tables of a study into the folder of the study.
+    """Write the tables of a study to the folder of the study.
 
     `study.parquet` has all evaluations, `cells.parquet` one row per run, and `hosts.parquet` the host times. Rows are
     in the order of the study, not in the order in which runs finished. `finished` has the folders of finished runs, and
-    `failures` the reasons of failed runs, both by the index of the run in `runs`.
+    `failures` the reasons for failures, both by the index of the run in `runs`.
     """
     summaries: dict[int, dict[str, Any]] = {
         place: json.loads((finished[place] / "summary.json").read_text(encoding="utf-8")) for place in sorted(finished)
@@ -82,21 +83,21 @@ def write_tables(
 
 
 def _status(summary: Mapping[str, Any] | None, failure: str | None) -> dict[str, str]:
-    """Return the columns `status` and `reason` of a run."""
+    """Return the values of a run in the columns `status` and `reason`."""
     if summary is not None:
         return {"status": summary["status"], "reason": summary.get("diverged") or ""}
     return {"status": "waiting", "reason": ""} if failure is None else {"status": "failed", "reason": failure}
 
 
 def _per_run(summary: Mapping[str, Any]) -> dict[str, float]:
-    """Return the costs in `scales.PER_RUN` that the summary of a run contains."""
+    """Return the costs for the whole run (`scales.PER_RUN`) that the summary of the run contains."""
     delays = [its["p95_s"] for its in summary.get("traffic", {}).values() if its["p95_s"] is not None]
     found = {"neighbours_p95_s": max(delays)} if delays else {}
     return {**found, **{name: summary[name] for name in ("carbon_g",) if name in summary}}
 
 
 def aim(target: Target | None) -> tuple[Measure | None, float]:
-    """Return the measure and the level of a target; None and NaN without a target."""
+    """Return the measure (accuracy or loss) and the level of a target; None and NaN without a target."""
     if target is None:
         return None, math.nan
     if target.accuracy is not None:
@@ -118,7 +119,7 @@ def _totals(summary: Mapping[str, Any], metrics: Sequence[str]) -> dict[str, flo
 
 
 def _evaluations(runs: Sequence[StudyRun], finished: Sequence[tuple[int, Path]]) -> pd.DataFrame:
-    """Return a table with the evaluations of all finished runs, whose first columns identify the run."""
+    """Return one table with the evaluations of all finished runs; its first columns identify the run."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -136,7 +137,7 @@ STUDY = "study.json"
 
 @dataclass
 class Sweep:
-    """The runs of a study, with the state of each run."""
+    """Runs of a study in progress, with the state of each run."""
 
     study: StudyFile
     """The study."""
@@ -163,13 +164,13 @@ class Sweep:
     host_s: list[float] = field(default_factory=list)
     """Host times of finished runs in seconds, including runs of earlier sweeps."""
     at_once: int = 0
-    """Maximum number of simultaneous runs so far, counted up to one per core of this machine."""
+    """Maximum number of simultaneous runs so far, but at most the number of cores of this machine."""
 
     def add(self, runs: Sequence[StudyRun]) -> list[int]:
-        """Add runs, of which some may be finished already, and return their indices."""
+        """Add runs and return their indices; the folders show which runs an earlier sweep has finished."""
         places = list(range(len(self.runs), len(self.runs) + len(runs)))
         self.runs.extend(runs)
-        folder = self.out / "cells"  # the digest identifies a run, not the name
+        folder = self.out / "cells"  # a run is identified by its digest, not by its name
         there = {path.name.rpartition("__")[2]: path for path in sorted(folder.glob("*__*"), reverse=True)}
         self.folder_of.extend(there.get(run.digest, folder / run.name) for run in runs)
         for place in places:
@@ -185,7 +186,7 @@ class Sweep:
         return places
 
     def finish(self) -> None:
-        """Execute the runs that have not ended."""
+        """Execute all runs that are neither finished nor failed."""
         places = self.left
         jobs = [
             Job(
@@ -208,7 +209,7 @@ class Sweep:
                 self.on_event(self)
 
     def _note(self, place: int, outcome: Outcome | None) -> None:
-        """Record the start or the outcome of a run; write a file with reason and replay command for a failed run."""
+        """Record the start (None) or the outcome of a run; write a file with reason and replay command if it failed."""
         if outcome is None:
             self.running.add(place)
             self.at_once = max(self.at_once, min(len(self.running), os.cpu_count() or 1))
@@ -228,21 +229,21 @@ class Sweep:
             write_text(report, f"{run.label}\n{outcome.reason}\nreplay: {self.replay(place)}\n\n{outcome.details}")
 
     def replay(self, place: int) -> str:
-        """Return the command that repeats a single run; a run made in Python is repeated from its run folder."""
+        """Return the command that repeats the run with index `place`, from its run folder if it was made in Python."""
         data = ["--data-dir", str(self.data_dir)] if self.data_dir else []
         command = self.runs[place].command or ("fednet", "run", str(self.folder_of[place] / "scenario.yaml"))
         return shlex.join([*command, *data])
 
     @property
     def left(self) -> list[int]:
-        """Indices of the runs that have not ended."""
+        """Indices of the runs that are neither finished nor failed."""
         return [place for place in range(len(self.runs)) if place not in self.done | self.failures.keys()]
 
     @property
     def left_s(self) -> float:
-        """Estimated host time until the last run ends, in seconds, from the mean host time of finished runs.
+        """Estimated host time in seconds until the last run ends, from the mean host time of finished runs.
 
-        Active runs are assumed to be half done. The estimate is NaN while no run has started, or no run has finished.
+        Active runs are assumed to be half done. The estimate is NaN until a run has started and a run has finished.
         """
         left = len(self.left)
         lanes = min(self.at_once, left)
@@ -258,10 +259,10 @@ def sweep(
     track: tuple[str, ...] = (),
     on_event: Callable[[Sweep], None] = lambda _sweep: None,
 ) -> Sweep:
-    """Execute the missing runs of a study.
+    """Execute the runs of a study that are not finished, and write tables of all runs.
 
-    Finished runs are never repeated, unfinished runs are continued, and failed runs are tried again. A sweep that is
-    interrupted also writes tables of the finished runs.
+    Finished runs are not repeated, unfinished runs are continued, and failed runs are tried again. An interrupted sweep
+    also writes the tables.
 
     Args:
         runs: all runs of the study, at least one.
@@ -272,7 +273,7 @@ def sweep(
         on_event: the function that is called when a run starts or ends.
 
     Raises:
-            DataError: `out` has other content, or another sweep or search writes to `out`.
+        DataError: `out` has other content, or another sweep or search writes to `out`.
     """
     study, timing_only = runs[0].study, runs[0].timing_only
     axes = {axis.name: [level.columns[axis.name] for level in axis.levels] for axis in study.axes}
@@ -291,7 +292,7 @@ def sweep(
 
 
 def known_tables(out: Path) -> dict[str, str]:
-    """Return the checksums of the tables that an earlier sweep recorded; empty without a record."""
+    """Return the checksums of the tables, as recorded by an earlier sweep; empty if there is no record."""
     try:
         return dict(json.loads((out / STUDY).read_text(encoding="utf-8"))["files"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -301,7 +302,7 @@ def known_tables(out: Path) -> dict[str, str]:
 def describe(
     study: StudyFile, axes: Mapping[str, Sequence[Any]], timing_only: bool, out: Path, tables: Mapping[str, str]
 ) -> None:
-    """Write the study file to `out`, and a description of the study for figures, with the checksums of the tables."""
+    """Write to `out` the study file, and a description of the study with the checksums of the tables."""
     measure, level = aim(study.target) if study.target else (None, None)
     description = {
         "name": study.name,
@@ -318,7 +319,7 @@ def describe(
 
 @contextmanager
 def study_folder(out: Path, what: str = "sweep or search") -> Iterator[None]:
-    """Lock the folder of a study inside the `with` block; an error about the lock calls the other process `what`."""
+    """Lock the folder of a study inside the `with` block; if another process has the lock, an error calls it `what`."""
     if not any((out / name).is_file() for name in (STUDY, *TABLES)):
         require_free(out, "the folder of a study")
     lock = locked(out, what)

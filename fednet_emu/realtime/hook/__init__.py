@@ -1,1 +1,1 @@
-"""Folder in which Python looks up modules first, in the processes of a live Flower app."""
+"""Folder in which the processes of a live Flower app look up Python modules first."""

@@ -1,8 +1,9 @@
-"""Python imports this file at the start of each process of a live Flower app (Flower 1.41 and later).
+"""Patches of Flower (1.41 and later) in the processes of a live app; Python imports this file when a process starts.
 
-The file records when the `ServerApp` runs, sends and receives, and the metrics of the strategy. It also makes a
-`ClientApp` as slow as the device in the scenario. Notes are lines of JSON, with instants of the host's monotonic clock,
-which all namespaces share. The file imports only the standard library, so that processes start without delay.
+The patches record when the `ServerApp` starts, ends, sends and receives, and the metrics of the strategy. They also
+make a `ClientApp` as slow as its device in the scenario. Each record is a note, a line of JSON with a time of the
+host's monotonic clock, which all namespaces share. This file imports only the standard library, so that processes start
+without delay.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _EXAMPLES = ("num-examples", "num_examples")
 
 
 def note(what: str, **more: Any) -> None:
-    """Append a note as a line of JSON to the file of notes."""
+    """Append a line of JSON to the file of notes: `what` has happened, the time, and further values."""
     line = json.dumps({"what": what, "ns": time.monotonic_ns(), **more}, default=str)
     with open(os.environ["FEDNET_NOTES"], "a", encoding="utf-8") as file:
         file.write(f"{line}\n")
@@ -51,7 +52,7 @@ def _pad_client(module: Any) -> None:
 
 
 def _work(kind: str, reply: Any) -> tuple[float, float]:
-    """Return the number of operations for a reply, and the time in s that the scenario's device takes for them."""
+    """Return the number of operations to compute a reply, and the time in s that the device takes in the scenario."""
     known = json.loads(os.environ["FEDNET_WORK"])
     per_example = known["flop_per_example"].get(kind.partition(".")[0], 0.0)
     examples = _examples(reply) if per_example else 0.0
@@ -144,14 +145,14 @@ WATCHED = {
     "flwr.superlink.grid.http_grid": _watch_grid,
     "flwr.serverapp.strategy.strategy": _watch_strategy,
 }
-"""Modules of Flower, each with the function that patches the module after its import."""
+"""Modules of Flower that are patched, each with the function that patches the module after its import."""
 
 
 class Watching(MetaPathFinder):
-    """Finds the modules in `WATCHED` as Python does, and patches each module after its execution."""
+    """Import hook that finds the modules in `WATCHED` like Python, and patches each module after its import."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        """Return the specification of a module in `WATCHED`, with the patch; None for other modules."""
+        """Return an import specification that also patches the module, if it is in `WATCHED`; otherwise None."""
         change = WATCHED.get(fullname)
         spec = PathFinder.find_spec(fullname, path, target) if change is not None else None
         if change is not None and spec is not None and spec.loader is not None:
@@ -167,7 +168,7 @@ class Watching(MetaPathFinder):
 
 if "FEDNET_NOTES" in os.environ:
     sys.meta_path.insert(0, Watching())
-    sys.path.remove(str(Path(__file__).parent))  # so that another `sitecustomize` of the environment is imported, too
+    sys.path.remove(str(Path(__file__).parent))  # so that the environment's own `sitecustomize` is imported, too
     sys.modules.pop("sitecustomize", None)
     with suppress(ImportError):
         import_module("sitecustomize")

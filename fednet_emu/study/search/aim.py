@@ -21,24 +21,24 @@ from fednet_emu.study.file import StudyFile
 from fednet_emu.study.sweep import aim
 
 STOPS = {"time": "simulated_s", "bits": "bits", "energy": "energy_j", DEVICE_ENERGY: "energy_j", "rounds": "rounds"}
-"""For each cost, the setting under `stop` that ends a run at a maximum amount."""
+"""The setting under `stop` that limits each cost of a run."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a run."""
+    """What a run achieved, judged by the aim of the search."""
 
     costs: tuple[float, ...]
-    """The minimised costs, or minus the maximised accuracy; infinite if the run missed the target."""
+    """The minimised costs, or the negative of the maximised accuracy; infinite if the run missed the target."""
     score: float
-    """Accuracy or loss that the run achieved within the limits; NaN without evaluations."""
+    """Accuracy or loss that the run achieved within the limits; NaN if there was no evaluation."""
     why: tuple[str, ...] = ()
-    """Reasons why the run missed the target; empty for a run that reached the target."""
+    """Reasons why the run missed the target; empty if the run reached the target."""
     course: Array = field(default_factory=lambda: np.empty((2, 0)), repr=False, compare=False)
-    """Array [2, evaluations] with the first cost and the score at each evaluation."""
+    """Array [2, evaluations] with the first minimised cost and the score (accuracy or loss) at each evaluation."""
 
     def score_at(self, amount: float) -> float:
-        """Return the score at the last evaluation whose first cost is at most `amount`; NaN if there is none."""
+        """Return the score at the last evaluation at which the first cost is at most `amount`; NaN if there is none."""
         spent, scores = self.course
         count = int(np.searchsorted(spent, amount, side="right"))
         return float(scores[count - 1]) if count else math.nan
@@ -51,16 +51,16 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Aim:
-    """The aim of a search."""
+    """The aim of a search: what is minimised or maximised, up to which target, and within which limits."""
 
     costs: tuple[str, ...]
     """Names of the minimised costs; empty if the accuracy is maximised."""
     limits: Mapping[str, float]
-    """Maximum amount of each limited cost."""
+    """Maximum amount of each limited cost, by the name of the cost."""
     measure: Measure | None
-    """Measure of the target; None without a target."""
+    """Measure of the target (accuracy or loss); None without a target."""
     level: float
-    """Value of the measure that reaches the target; NaN without a target."""
+    """Value of the measure at which the target is reached; NaN without a target."""
 
     @classmethod
     def of(cls, study: StudyFile) -> Aim:
@@ -73,16 +73,16 @@ class Aim:
 
     @property
     def is_single(self) -> bool:
-        """True if exactly one cost is minimised, so that a cap can end a run."""
+        """True if exactly one cost is minimised, which is necessary for a cap on this cost."""
         return len(self.costs) == 1
 
     def stops(
         self, scenario: Scenario, cap: float = math.inf, milestones: Mapping[float, float] | None = None
     ) -> dict[str, Any]:
-        """Return the settings under `stop` with which a run ends as soon as its outcome is known.
+        """Return settings under `stop` with which a run of `scenario` ends as soon as its outcome is known.
 
-        The settings state the target, the limits of costs, and the conditions of a `Hurdle`. Limits in the scenario
-        still apply.
+        The settings contain the target accuracy, the limits on costs, and the conditions of a `Hurdle` (`cap`,
+        `milestones`). Stop rules of the scenario still apply.
         """
         limits = [*self.limits.items(), *([(self.costs[0], cap)] if self.is_single and math.isfinite(cap) else ())]
         stops: dict[str, Any] = {}
@@ -100,7 +100,7 @@ class Aim:
         return stops
 
     def outcome(self, evaluations: pd.DataFrame, summary: Mapping[str, Any], devices: int) -> Outcome:
-        """Return the outcome of a run of `devices` devices, from the evaluations in order of time and the summary."""
+        """Return the outcome of a run with `devices` devices, from its evaluations in order of time and its summary."""
         status = str(summary["status"])
         if self.costs and self.measure is None:
             return self._whole(spent_in(summary, devices), status)
@@ -130,7 +130,7 @@ class Aim:
         return Outcome(tuple(spent[cost] for cost in self.costs), math.nan)
 
     def shortfall(self, outcome: Outcome) -> float:
-        """Return the relative distance of a run's outcome from a missed target, from 0 to 1; 1 if unknown."""
+        """Return the distance of a run's score from the target, relative to the target, from 0 to 1; 1 if unknown."""
         if self.measure is None or not math.isfinite(outcome.score):
             return 1.0
         missing = self.level - outcome.score if self.measure == "accuracy" else outcome.score - self.level
@@ -138,7 +138,7 @@ class Aim:
 
 
 def _as_stop(scenario: Scenario, cost: str, amount: float) -> tuple[str, float]:
-    """Return the name under `stop` and the value of the setting that limits a cost to `amount`."""
+    """Return the name and the value of the setting under `stop` that limits a cost to `amount`."""
     if cost == DEVICE_ENERGY:
         amount *= scenario.devices.count
     return STOPS[cost], max(1, math.ceil(amount)) if cost == "rounds" else amount
@@ -151,7 +151,7 @@ def outcome_in(aim: Aim, folder: Path, devices: int) -> Outcome:
 
 
 def spent_in(summary: Mapping[str, Any], devices: int) -> dict[str, float]:
-    """Return the total costs of a run by name, from the summary of the run."""
+    """Return the total costs of a run with `devices` devices, by name, from the summary of the run."""
     energy_j = float(summary["energy_j"])
     return {
         "time": float(summary["simulated_s"]),
@@ -163,10 +163,11 @@ def spent_in(summary: Mapping[str, Any], devices: int) -> dict[str, float]:
 
 
 def costs_of(aim: Aim, trials: Sequence[Sequence[Outcome]]) -> list[Array]:
-    """Return one array [runs, costs] of objectives for each trial; all objectives are finite and comparable.
+    """Return one array [runs, costs] of finite objectives for each trial, by which runs and trials can be compared.
 
-    The objective of a run that missed the target is one to two times the largest cost of the successful runs, and grows
-    with the distance from the target. Such a run ranks behind all successful runs.
+    The objectives of a run that reached the target are its costs. The objectives of a run that missed the target are
+    one to two times the largest costs of the successful runs, and grow with the distance from the target, so that such
+    a run ranks behind all successful runs.
     """
     size = max(len(aim.costs), 1)
     known = np.array([its.costs for runs in trials for its in runs if its.reached]).reshape(-1, size)
@@ -179,7 +180,7 @@ def costs_of(aim: Aim, trials: Sequence[Sequence[Outcome]]) -> list[Array]:
 
 
 def values_of(aim: Aim, trials: Sequence[Sequence[Outcome]]) -> list[tuple[float, ...]]:
-    """Return the objectives of each trial, averaged over its runs; a trial without runs has the largest objectives."""
+    """Return the mean objectives of each trial over its runs; a trial without runs gets the largest objectives."""
     costs = costs_of(aim, trials)
     most = np.max([its.max(axis=0) for its in costs if len(its)] or [np.ones(max(len(aim.costs), 1))], axis=0)
     return [tuple(map(float, its.mean(axis=0) if len(its) else most)) for its in costs]

@@ -1,7 +1,7 @@
 """Proposals for the next settings of a search, by Optuna's Tree-structured Parzen Estimator.
 
 Bergstra, Bardenet, Bengio, Kegl, "Algorithms for Hyper-Parameter Optimization", NeurIPS 2011; Akiba, Sano, Yanase,
-Ohta, Koyama, "Optuna", KDD 2019. A proposal depends only on the known outcomes and on the seed of the search, so that a
+Ohta, Koyama, "Optuna", KDD 2019. Proposals depend only on the outcomes so far and on the seed of the search, so that a
 repeated search makes the same proposals.
 """
 
@@ -19,9 +19,9 @@ from fednet_emu.errors import FednetError
 from fednet_emu.study.search.space import Parameter, Point, Range, Value
 
 STARTUP = 10
-"""Number of random trials before proposals depend on outcomes."""
+"""Number of trials with random settings, before proposals depend on outcomes."""
 TRIES = 50
-"""Number of attempts per requested point to find a new point, before the space counts as exhausted."""
+"""Number of points drawn per requested point, before the search for new points is given up."""
 
 
 def require_optuna() -> Any:
@@ -45,9 +45,9 @@ def proposals(
     seed: int,
     startup: int = STARTUP,
 ) -> list[Point]:
-    """Return new points to try; fewer than `count` if the space is exhausted.
+    """Return `count` new points of the search space to try; fewer if the space is exhausted.
 
-    `known` lists the points tried so far with their objectives. The first `startup` trials are random.
+    `known` lists all points tried so far with their objectives. The first `startup` points are random.
     """
     optuna = require_optuna()
     seen = {_key(point) for point, _ in known}
@@ -76,7 +76,7 @@ def study_of(
     objectives: int,
     sampler: Any = None,
 ) -> Any:
-    """Return an in-memory Optuna study that contains the known outcomes."""
+    """Return an in-memory study of Optuna that contains the points in `known` with their objectives."""
     optuna = require_optuna()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -89,11 +89,11 @@ def study_of(
 
 
 def importance(parameters: Sequence[Parameter], known: Sequence[tuple[Point, Sequence[float]]]) -> dict[str, float]:
-    """Return, for each parameter, the share of the first objective's variance that the parameter explains, from 0 to 1.
+    """Return the share (0 to 1) of the variance of the first objective that each parameter explains, by parameter name.
 
-    By fANOVA (Hutter, Hoos, Leyton-Brown, "An Efficient Approach for Assessing Hyperparameter Importance", ICML 2014).
-    The share of a conditional parameter is computed from the trials that vary the parameter. The result is empty with
-    fewer than four trials, or if all trials are equally good.
+    The method is fANOVA (Hutter, Hoos, Leyton-Brown, "An Efficient Approach for Assessing Hyperparameter Importance",
+    ICML 2014). The share of a conditional parameter is computed from the trials that vary this parameter. The result is
+    empty if there are fewer than four trials, or if all have the same objective.
     """
     optuna = require_optuna()
     always = [parameter.name for parameter in parameters if not parameter.when]

@@ -1,8 +1,9 @@
-"""Result files of a search: tables of the finalists, a table of all trials, and scenario files of the best settings.
+"""Result files of a search: tables of the finalists, a table of all trials, and scenario files with the best settings.
 
-The folder has the format of a study with the single axis `setting`, whose levels are the remaining finalists, so that
-`best`, `compare`, `plot` and `report` can read the folder. Further files are `trials.csv` with one row per tried
-setting, `search.json` with the evaluation of all settings, and `best/` with scenario files.
+The folder of results has the format of a study with the single axis `setting`, whose levels are the remaining
+finalists, so that the commands `best`, `compare`, `plot` and `report` can read the folder. In addition, there are
+`trials.csv` with one row per tried setting, `search.json` with a summary of the search, and `best/` with scenario
+files.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from fednet_emu.study.sweep import TABLES, describe, write_tables
 
 BEST = "best"
 _WHY = {ENDED: "ended without it", **{cost: f"limit of {cost}" for cost in COSTS}}
-"""Text in trials.csv for each reason why a run missed the target."""
+"""The text that trials.csv gives for each reason why a run missed the target."""
 DIGITS = 9
 """Number of significant digits in trials.csv."""
 
 
 def write_results(out: Path, trials: Trials, finalists: Sequence[Trial], dropped: Sequence[Dropped]) -> None:
-    """Write the results of a search to `out`: all trials, the finalists of the race, and the dropped finalists."""
+    """Write the results of a search to `out`: all trials, the finalists, and which finalists the race has dropped."""
     study, parameters = trials.maker.study, trials.parameters
     ended = [trial for trial in trials.all if trials.has_ended(trial)]
     gone = {its.trial.number for its in dropped}
@@ -78,12 +79,12 @@ def write_results(out: Path, trials: Trials, finalists: Sequence[Trial], dropped
 
 
 def _costs(trials: Trials, trial: Trial) -> list[list[float | None]]:
-    """Return the costs of each run of a finalist, in order of seeds; None for a run that missed the target."""
+    """Return the costs of each run of a finalist, in ascending order of seeds; None if a run missed the target."""
     return [[cost if math.isfinite(cost) else None for cost in its.costs] for its in trials.raced(trial)]
 
 
 def _rows(trials: Trials, ended: Sequence[Trial]) -> Iterator[dict[str, Any]]:
-    """Yield one table row per trial: the setting, the outcome, and the mean costs."""
+    """Yield one table row for each trial: its setting, its outcome, and its mean costs over seeds."""
     names = trials.aim.costs or ("accuracy",)
     sign = 1.0 if trials.aim.costs else -1.0
     for trial in ended:
@@ -108,7 +109,7 @@ def _write_best(folder: Path, name: str, left: Sequence[Trial]) -> None:
     with file_errors(folder, "written"):
         folder.mkdir(exist_ok=True)
         for path in folder.glob("*.yaml"):
-            if path.stem.isdecimal():  # files with other names do not come from a search
+            if path.stem.isdecimal():  # only these names come from a search
                 path.unlink()
     for place, trial in enumerate(left, 1):
         if trial.scenario is not None:

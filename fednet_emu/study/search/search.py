@@ -1,13 +1,14 @@
-"""A search proposes settings, tries the settings with few seeds, and lets the best race over the remaining seeds.
+"""Search for the best settings: try proposed settings with few seeds, and let the best race over the remaining seeds.
 
-The race drops a setting as soon as the setting cannot be the best (Maron, Moore, "Hoeffding Races", NIPS 1993;
-Birattari, Stuetzle, Paquete, Varrentrapp, "A Racing Algorithm for Configuring Metaheuristics", GECCO 2002). The race
-uses the model confidence set of `fednet best`, not the Friedman test. A trial ends when its cost reaches a multiple of
-the best setting's cost with the same seed (adaptive capping: Hutter, Hoos, Leyton-Brown, Stuetzle, "ParamILS: An
-Automatic Algorithm Configuration Framework", JAIR 36, 2009). Optionally, a trial also ends when its accuracy is below a
-quantile of the accuracies of earlier settings (like the median stopping rule: Golovin et al., "Google Vizier", KDD
-2017). All decisions follow from the study file and from the outcomes in the run folders. A killed search that is
-started again makes the same decisions, and does not repeat finished runs.
+In the race, finalists are run with one more seed at a time, and a finalist is dropped as soon as it cannot be the best
+(Maron, Moore, "Hoeffding Races", NIPS 1993; Birattari, Stuetzle, Paquete, Varrentrapp, "A Racing Algorithm for
+Configuring Metaheuristics", GECCO 2002). Instead of the Friedman test, the race uses the model confidence set of
+`fednet best`. A trial ends when its cost reaches a multiple of the best setting's cost with the same seed (adaptive
+capping: Hutter, Hoos, Leyton-Brown, Stuetzle, "ParamILS: An Automatic Algorithm Configuration Framework", JAIR 36,
+2009). Optionally, a trial also ends when its accuracy is below a quantile of the accuracies of earlier settings (like
+the median stopping rule: Golovin et al., "Google Vizier", KDD 2017). All decisions follow from the study file and from
+the outcomes in the run folders. If a killed search is started again, it makes the same decisions, and does not repeat
+finished runs.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from fednet_emu.study.search.trials import Dropped, Hurdle, Trial, Trials
 from fednet_emu.study.sweep import Sweep, describe, known_tables, study_folder
 
 PARTS = (0.25, 0.5, 0.75)
-"""Fractions of a cap at which the accuracy of a trial is compared with earlier trials."""
+"""Fractions of the cap on the cost at which the accuracy of a trial is compared with the accuracies of earlier
+trials."""
 
 
 def load_search(
@@ -46,7 +48,7 @@ def load_search(
 ) -> RunMaker:
     """Check a study that has the key `search`, and return the maker of its runs.
 
-    `overrides` are settings of all runs. `trials` replaces the number of tried settings in the study.
+    `overrides` are settings that apply to all runs. `trials` replaces the number of settings to try in the study.
 
     Raises:
         ScenarioError: the study, or a scenario at the ends of the search space, is invalid; all problems are listed.
@@ -84,9 +86,9 @@ def search(
     track: tuple[str, ...] = (),
     on_event: Callable[[Sweep], None] = lambda _sweep: None,
 ) -> Sweep:
-    """Execute a search, and write tables of the finalists and of all trials, and the best scenarios, to `out`.
+    """Execute a search; write to `out` the tables of finalists and trials, and the scenarios with the best settings.
 
-    The remaining arguments are those of `sweep`.
+    All arguments except `maker` have the same meaning as in `sweep`.
 
     Raises:
         DataError: `out` has other content, or another search or sweep writes to `out`.
@@ -114,7 +116,7 @@ def _space(study: StudyFile) -> tuple[Parameter, ...]:
 
 
 def _explore(asked: Search, trials: Trials) -> None:
-    """Propose and try settings in batches."""
+    """Propose settings in batches, and try each batch before the next one is proposed."""
     while len(trials.all) < asked.trials:
         values = values_of(trials.aim, [trials.tried(trial) for trial in trials.all])
         known = [(trial.point, value) for trial, value in zip(trials.all, values, strict=True)]
@@ -129,7 +131,7 @@ def _explore(asked: Search, trials: Trials) -> None:
 
 
 def _hurdles(asked: Search, trials: Trials) -> Mapping[int, Hurdle]:
-    """Return the conditions of a trial by seed: a multiple of the best setting's cost, and required accuracies."""
+    """Return the conditions of a trial's run by seed: a cap on the cost, and required accuracies before the cap."""
     ranked = _ranked(trials)
     if asked.cap is None or not trials.aim.is_single or not ranked:
         return {}
@@ -139,7 +141,7 @@ def _hurdles(asked: Search, trials: Trials) -> Mapping[int, Hurdle]:
 
 
 def _milestones(behind: float | None, cap: float, trials: Trials, seed: int) -> dict[float, float]:
-    """Return the required accuracy at some fractions of a cap: a quantile over the trials so far with this seed."""
+    """Return the required accuracy at fractions of `cap`: the quantile `behind` of the trials so far with this seed."""
     place = trials.seeds.index(seed)
     runs = [trials.tried(trial)[place] for trial in trials.all if trial.runs]
     if behind is None or len(runs) < STARTUP:
@@ -157,11 +159,12 @@ def _ranked(trials: Trials) -> list[Trial]:
 
 
 def finalists_of(asked: Search, trials: Trials) -> list[Trial]:
-    """Return the trials that enter the race, which are the trials of lowest cost.
+    """Return the trials that enter the race: those of lowest cost.
 
-    With several costs, non-dominated trials come first, then trials that only the first front dominates, and so on
-    (Deb, Pratap, Agarwal, Meyarivan, "A Fast and Elitist Multiobjective Genetic Algorithm: NSGA-II", IEEE Transactions
-    on Evolutionary Computation 6(2), 2002). From the last front, evenly spaced trials are taken.
+    With several costs, the Pareto front of all trials comes first, then the Pareto front of the remaining trials, and
+    so on (Deb, Pratap, Agarwal, Meyarivan, "A Fast and Elitist Multiobjective Genetic Algorithm: NSGA-II", IEEE
+    Transactions on Evolutionary Computation 6(2), 2002). If a front has more trials than needed, evenly spaced trials
+    are taken.
     """
     left, chosen = _ranked(trials), list[Trial]()
     if len(trials.aim.costs) < 2:
@@ -183,9 +186,9 @@ def _dominates(first: Sequence[float], second: Sequence[float]) -> bool:
 
 
 def _race(finalists: Sequence[Trial], seeds: Sequence[int], trials: Trials) -> list[Dropped]:
-    """Run the finalists with one seed after the other, and drop finalists that cannot be the best.
+    """Run the finalists with one seed after the other; drop, and return, finalists that cannot be the best.
 
-    With several costs, dominated finalists are dropped at the end.
+    With several costs, finalists are dropped only at the end, if another finalist dominates them.
     """
     left, dropped = list(finalists), list[Dropped]()
     several = len(trials.aim.costs) > 1

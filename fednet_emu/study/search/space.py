@@ -1,4 +1,4 @@
-"""The space of a search: the varied settings, their values, and the conditions under which a setting is varied.
+"""The search space: the varied settings, their possible values, and the conditions under which a setting is varied.
 
 access: {tdma: {network.uplink.access: tdma}, ofdma: ...}       # choices: values, variants or lists, as in a grid
 algorithm.lr: {low: 0.01, high: 1, log: true}                   # a range
@@ -22,20 +22,20 @@ from fednet_emu.study.grid import Level, axis_problem, level_label, levels_of, r
 
 CHOICES, WHEN = "choices", "when"
 SETTING = "setting"
-"""Name of the table column that has the label of the whole setting."""
+"""Name of the table column with the label of a point, which contains the values of all varied parameters."""
 LARGEST = 10**15
 """Maximum absolute value in a range; up to this value, integers and their differences are exact."""
 DIGITS = 4
-"""Number of significant digits of random values, chosen for readable scenario files."""
+"""Number of significant digits to which random values are rounded, for readable scenario files."""
 
 Value = str | int | float
-"""The label of a choice, or a number of a range."""
+"""Value of a parameter: the label of a choice, or a number in a range."""
 Point = Mapping[str, Value]
-"""Values of the varied parameters, by the name of the parameter."""
+"""A point of the search space: the value of each varied parameter, by the name of the parameter."""
 
 
 class Range(Component):
-    """Range of numbers from `low` to `high`, with only integers if `low`, `high` and `step` (if set) are integers."""
+    """Numbers from `low` to `high`: integers if `low`, `high` and `step` (if set) are integers, else real numbers."""
 
     low: int | float = Field(ge=-LARGEST, le=LARGEST)
     """Minimum value."""
@@ -44,7 +44,8 @@ class Range(Component):
     log: bool = False
     """True to sample values uniformly on a logarithmic scale, false to sample them uniformly on a linear scale."""
     step: int | float | None = None
-    """Distance between neighbouring values; null means 1 for integers, and a continuous range for other numbers."""
+    """Distance between adjacent values; null stands for 1 in a range of integers, and for a continuous range
+    otherwise."""
 
     @model_validator(mode="after")
     def _holds_numbers(self) -> Range:
@@ -64,7 +65,7 @@ class Range(Component):
         return all(isinstance(number, int) for number in (self.low, self.high, self.step or 1))
 
     def rounded(self, value: float) -> int | float:
-        """Return a number with few significant digits that lies in the range and close to `value`."""
+        """Return a number in the range that is close to `value` and has few significant digits."""
         if self.whole:
             return int(value)
         digits = 12 if self.step is not None else DIGITS
@@ -78,16 +79,16 @@ class Parameter:
     name: str
     """Name of the parameter; for a range, the key path of a setting."""
     values: tuple[Level, ...] | Range
-    """The possible levels, or a range of numbers."""
+    """The levels between which the search chooses, or a range of numbers."""
     when: Mapping[str, frozenset[str]]
-    """The parameter is varied only if each earlier parameter named here has one of the given labels."""
+    """Condition: the parameter is varied only if every earlier parameter named here has one of the given labels."""
 
     def applies(self, point: Point) -> bool:
         """Return True if the parameter is varied when earlier parameters have the values in `point`."""
         return all(point.get(name) in labels for name, labels in self.when.items())
 
     def level(self, value: Value) -> Level:
-        """Return the level that belongs to a value of the parameter."""
+        """Return the level with a value of the parameter; its settings set this value."""
         if isinstance(self.values, Range):
             setting = Setting(self.name, Node(value, Place(f"search.space.{self.name}")))
             return Level(level_label(value), {self.name: value}, (setting,))
@@ -95,7 +96,7 @@ class Parameter:
 
     @property
     def ends(self) -> Sequence[Value]:
-        """The labels of all choices, or the minimum and maximum of the range."""
+        """The labels of all choices, or the two ends of the range."""
         if isinstance(self.values, Range):
             return self.values.low, self.values.high
         return [level.label for level in self.values]
@@ -132,7 +133,7 @@ def label_of(parameters: Sequence[Parameter], point: Point) -> str:
 
 
 def corners(parameters: Sequence[Parameter]) -> Iterator[Point]:
-    """Yield a few points that together contain every choice and both ends of every range, for a first check."""
+    """Yield a few points for a first check, which together contain every choice and both ends of every range."""
     for varied in parameters:
         for end in varied.ends:
             point: dict[str, Value] = {}
@@ -146,7 +147,7 @@ def corners(parameters: Sequence[Parameter]) -> Iterator[Point]:
 
 
 def _leading(parameter: Parameter, varied: Parameter) -> Value:
-    """Return the first value of `parameter` that allows `varied` to vary; without conditions, the first value."""
+    """Return the first value of `parameter` with which the parameter `varied` may be varied."""
     asked = varied.when.get(parameter.name)
     return next((end for end in parameter.ends if asked is None or end in asked), parameter.ends[0])
 

@@ -1,4 +1,4 @@
-"""The trials of a search: settings, runs, outcomes and lower bounds of costs."""
+"""The trials of a search: their settings, runs and outcomes, and lower bounds on their costs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fednet_emu.study.sweep import Sweep
 
 @dataclass
 class Trial:
-    """One tried setting."""
+    """A setting that the search tries."""
 
     number: int
     """Index of the trial, from 0."""
@@ -31,24 +31,24 @@ class Trial:
     label: str
     """Readable text with the values of the parameters."""
     columns: Mapping[str, Any]
-    """Columns for tables with the values of the parameters."""
+    """Values of the parameters, by the name of the table column."""
     settings: tuple[Setting, ...]
-    """Settings that differ from the base scenario."""
+    """The settings by which the trial changes the base scenario."""
     scenario: Scenario | None = None
-    """Scenario with the first seed, without the limits of the search; None for an invalid setting."""
+    """Scenario of the trial with the first seed, without the stop rules of the search; None for an invalid setting."""
     runs: dict[int, int] = field(default_factory=dict)
     """Index of each run in the sweep, by the seed of the run."""
     unable: str = ""
-    """Reason why the trial was not run; empty for a trial that was run."""
+    """Reason why the trial was not run; empty if the trial was run."""
 
 
 class Hurdle(NamedTuple):
-    """Conditions under which a trial continues."""
+    """Conditions under which a run of a trial continues."""
 
     cap: float = math.inf
-    """Maximum amount of the minimised cost."""
+    """Cap on the minimised cost."""
     milestones: Mapping[float, float] = {}
-    """Required accuracy, by the amount of the minimised cost at which the accuracy is compared."""
+    """Required accuracies, by the amount of the minimised cost at which each must be reached."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class Dropped:
     trial: Trial
     """The finalist."""
     seeds: int
-    """Number of seeds after which the finalist was dropped."""
+    """Number of seeds with which the finalist had been run when it was dropped."""
     p: float
-    """The p-value of the finalist in the model confidence set; NaN with several costs, which need no test."""
+    """The p-value of the finalist in the model confidence set; NaN with several costs, where no test is made."""
 
 
 class Trials:
-    """The trials of a search, with their runs and outcomes; `seeds` are the first seeds of the study."""
+    """Table of all trials of a search; each trial is run with `seeds`, which are the first seeds of the study."""
 
     def __init__(
         self, aim: Aim, parameters: Sequence[Parameter], maker: RunMaker, sweep: Sweep, seeds: Sequence[int]
@@ -74,10 +74,10 @@ class Trials:
         self._known: dict[int, Outcome] = {}
 
     def begin(self, point: Point, hurdles: Mapping[int, Hurdle], least_rounds: int) -> Trial:
-        """Add a trial with a run for each seed; without runs if the setting is invalid or certainly too costly.
+        """Add a trial with one run for each seed, or without runs if its setting is invalid or certainly too costly.
 
-        `hurdles` has the conditions of a run by its seed. `least_rounds` is the minimum number of rounds in which the
-        target could be reached.
+        `hurdles` has the conditions for each run by its seed. `least_rounds` is the minimum number of rounds that are
+        needed to reach the target.
         """
         levels, label = levels_at(self.parameters, point), label_of(self.parameters, point)
         columns = {SETTING: label, **{name: value for level in levels for name, value in level.columns.items()}}
@@ -100,12 +100,12 @@ class Trials:
         return trial
 
     def more(self, trial: Trial, seed: int) -> None:
-        """Add a run of a trial with another seed."""
+        """Add a run with another seed to a trial."""
         run = next(self.maker.runs(trial.label, trial.columns, trial.settings, [seed]))
         self._run(trial, [(run, Hurdle())])
 
     def _run(self, trial: Trial, runs: Sequence[tuple[StudyRun, Hurdle]]) -> None:
-        """Add runs to a trial, each with the conditions under which the run continues."""
+        """Add runs to a trial; each run ends early if it does not meet its `Hurdle`."""
         ended = [self._ended(trial, run.scenario, hurdle) for run, hurdle in runs]
         places = self.sweep.add(ended)
         trial.runs |= {run.scenario.seed: place for run, place in zip(ended, places, strict=True)}
@@ -115,7 +115,7 @@ class Trials:
         return all(place in self.sweep.done or place in self.sweep.failures for place in trial.runs.values())
 
     def tried(self, trial: Trial) -> list[Outcome]:
-        """Return the outcomes of the runs with the first seeds; empty for a trial that was not run."""
+        """Return the outcomes of a trial's runs with the first seeds; empty for a trial that was not run."""
         return [self._outcome(trial.runs[seed]) for seed in self.seeds if seed in trial.runs]
 
     def raced(self, trial: Trial) -> list[Outcome]:
@@ -134,7 +134,7 @@ class Trials:
         return self._known[place]
 
     def _ended(self, trial: Trial, scenario: Scenario, hurdle: Hurdle) -> StudyRun:
-        """Return a run of the scenario that ends as soon as the outcome is known."""
+        """Return a run of `scenario` that ends as soon as its outcome is known, or if it does not meet `hurdle`."""
         stops = self.aim.stops(scenario, *hurdle)
         settings = [Setting(f"stop.{name}", node_of(value, Place("search"))) for name, value in stops.items()]
         return next(self.maker.runs(trial.label, trial.columns, (*trial.settings, *settings), [scenario.seed]))
@@ -143,11 +143,11 @@ class Trials:
 def too_costly(
     aim: Aim, scenario: Scenario, rounds: int, cap: float = math.inf, data_dir: Path | str | None = None
 ) -> str:
-    """Return the reason why a scenario certainly exceeds a limit or the cap; empty if the scenario may succeed.
+    """Return the reason why a scenario certainly exceeds a limit or the cap; empty if it might succeed.
 
-    The first `rounds` rounds, the minimum for the target, are simulated without training, which takes milliseconds.
-    Time, bits and energy equal those of a run with training, unless events or sizes of messages depend on learning. For
-    such scenarios the result is empty.
+    The target cannot be reached in less than `rounds` rounds, so these rounds are simulated without training, which
+    takes milliseconds. They cost the same time, bits and energy as with training. For scenarios in which events or
+    message sizes depend on training, this is not true, and the result is empty.
     """
     limits = dict(aim.limits)
     if aim.is_single and math.isfinite(cap):
@@ -160,7 +160,7 @@ def too_costly(
         spent = spent_in(
             play(short, "bound", None, timing_only=True, data_dir=data_dir).summary, scenario.devices.count
         )
-    except FednetError:  # the run itself will report the error
+    except FednetError:  # the real run will report this error
         return ""
     over = [cost for cost, most in limits.items() if spent[cost] > most]
     if not over:
