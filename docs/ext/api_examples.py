@@ -1,4 +1,4 @@
-"""An example below the description of each public name, as a notebook would have it."""
+"""Add an example, in the style of a notebook, to the API page of each public name."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ EXAMPLES: dict[str, str] = {
     "Explanation": "print(run.explain())",
     "Flower": 'fe.run("quickstart", algorithm=fe.Flower(server_app, client_app), settings={"stop.simulated_s": 60})',
 }
-"""Code by name; `fe` is the package."""
+"""Example code of each public name of `fednet_emu`; the code calls the package `fe`."""
 
 
 def add_example(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Append the example of a public name to its docstring."""
+    """Append the example of a public name to `lines`, the lines of its docstring."""
     package, _, short = name.partition(".")
     if package == "fednet_emu" and short in EXAMPLES:
         lines += ["", ".. rubric:: Example", "", ".. code-block:: python", ""]

@@ -1,7 +1,7 @@
-"""Turn paths of the repository's code into links: `fednet_emu/radio/fading.py` leads to a page with that file.
+"""Link paths of source files in backticks, such as `fednet_emu/radio/fading.py`, to pages that show these files.
 
-A path in backticks that names no file is a warning, so that pages cannot name code that has moved. A setting in
-backticks, `network.uplink.access` or `algorithm: fedbuff`, becomes a link to its entry in the reference of settings.
+A path that names no file causes a warning, so that pages cannot name files that have moved. A setting in backticks,
+such as `network.uplink.access` or `algorithm: fedbuff`, becomes a link to its entry in the settings reference.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ logger = logging.getLogger(__name__)
 
 
 class CodeLinks(SphinxPostTransform):
-    """Replaces the paths of a page by links."""
+    """Sphinx transform that replaces paths of source files in a page by links."""
 
     default_priority = 400
     builders = ("html",)
 
     def run(self, **kwargs: Any) -> None:
-        """Link every path that is a file, and warn of those that are not."""
+        """Link every path that names a file of the repository; log a warning for every other path."""
         for literal in list(self.document.findall(nodes.literal)):
             path = literal.astext()
             if not PATH.fullmatch(path) or isinstance(literal.parent, nodes.reference):
@@ -44,7 +44,7 @@ class CodeLinks(SphinxPostTransform):
 
 
 class GalleryLinks(SphinxPostTransform):
-    """Leads links to scripts of the gallery to the pages that show their output."""
+    """Sphinx transform that redirects links to gallery scripts to the gallery pages with the output of the scripts."""
 
     default_priority = 9  # before Sphinx makes downloads of links to files
     builders = ("html",)
@@ -62,13 +62,13 @@ class GalleryLinks(SphinxPostTransform):
 
 
 class SettingLinks(SphinxPostTransform):
-    """Links names of settings to the reference, which only the built site has."""
+    """Sphinx transform that links names of settings to the settings reference, which is generated with the site."""
 
     default_priority = 401
     builders = ("html",)
 
     def run(self, **kwargs: Any) -> None:
-        """Link every literal that is the path of a described setting."""
+        """Link every text in backticks that is the path of a setting in the settings reference."""
         if self.env.docname.startswith("reference/settings/"):
             return
         labels = self.env.get_domain("std").anonlabels  # type: ignore[attr-defined]
@@ -84,7 +84,7 @@ class SettingLinks(SphinxPostTransform):
 
 
 def pages(app: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Yield a page for each file that a page links to."""
+    """Yield a page with the source code of each file to which `CodeLinks` has made a link."""
     for path in sorted(app.shown_code):
         text = (ROOT / path).read_text(encoding="utf-8")
         body = app.builder.highlighter.highlight_block(text, LANGUAGES[path.rpartition(".")[2]])

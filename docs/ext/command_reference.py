@@ -1,4 +1,4 @@
-"""Write the reference of the commands from the command line itself: what each does, takes and may be told."""
+"""Write the page of all commands, with their arguments and options, from the help texts of the command line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ under [the command line](command-line.md).
 
 
 def page() -> str:
-    """Return the page as MyST Markdown."""
+    """Return the page of all commands as MyST Markdown."""
     known = typer.main.get_command(commands).commands  # type: ignore[attr-defined]
     return "\n".join([LEAD, *(line for name, command in known.items() for line in _section(name, command))])
 

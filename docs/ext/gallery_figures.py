@@ -1,4 +1,4 @@
-"""Pictures for the gallery: save the figure that is the last value of a code block, as a notebook would show it."""
+"""Image scraper for Sphinx-Gallery: save the figure that is the value of the last line of a code block."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from sphinx_gallery.scrapers import figure_rst
 
 
 def shown_figure(block: Any, block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:
-    """Save the figure that is the last value of a block; figures of pyplot are left to Sphinx-Gallery's own scraper.
+    """Save the figure that is the value of the last line of a code block.
+
+    Sphinx-Gallery's own scraper saves figures of pyplot.
 
     Returns:
         The reStructuredText that shows the figure; empty if the block does not end with a new figure.
     """
-    figure = block_vars["example_globals"].get("___")  # it keeps its value until another block ends with one
+    figure = block_vars["example_globals"].get("___")  # the value of the latest block that ended with one
     if not isinstance(figure, Figure) or figure.canvas.manager is not None or figure.get_gid() == "shown":
         return ""
     figure.set_gid("shown")

@@ -1,6 +1,6 @@
-"""Write the page of who imports whom: each folder of the package from its top floor to the bottom.
+"""Write a page that shows, for each folder of the package, the imports between its files and sub-folders.
 
-A room of a folder is a file or a sub-folder; it imports only from floors below its own, imports for types included.
+A file or sub-folder is called a room. A room imports only from rooms on lower floors; imports for types count, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ the same folder. Imports run downward only; the contracts in `pyproject.toml` ho
 
 
 def page() -> str:
-    """Return the page as MyST Markdown."""
+    """Return the page of imports as MyST Markdown."""
     graph = grimp.build_graph(PACKAGE, cache_dir=None)
     lines = [LEAD]
     for folder in sorted(module for module in graph.modules if len(graph.find_children(module)) > 1):
@@ -35,7 +35,7 @@ def _first_line(folder: str) -> str:
 
 
 def _rooms(graph: grimp.ImportGraph, folder: str) -> nx.DiGraph:
-    """The imports between the rooms of a folder."""
+    """Return the graph of imports between the rooms (files and sub-folders) of a folder."""
     rooms = nx.DiGraph()
     for room in graph.find_children(folder):
         rooms.add_node(room)
@@ -48,7 +48,7 @@ def _rooms(graph: grimp.ImportGraph, folder: str) -> nx.DiGraph:
 
 
 def _rows(rooms: nx.DiGraph) -> list[str]:
-    """A row for each room, from the highest floor down; rooms that import each other in a circle share a floor."""
+    """Return a table row for each room, highest floor first; rooms that import each other in a cycle share a floor."""
     circles = nx.condensation(rooms)
     floor: dict[int, int] = {}
     for circle in reversed(list(nx.topological_sort(circles))):

@@ -1,4 +1,4 @@
-"""Inventories for intersphinx of the few outside names that our signatures have, so that a build needs no network."""
+"""Local intersphinx inventories of the external classes in our signatures, so that a build needs no network."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ PROJECTS: dict[str, tuple[str, dict[str, str]]] = {
         dict.fromkeys(("simpy.events.Event", "simpy.events.Process"), "api_reference/simpy.events.html#$"),
     ),
 }
-"""Each project's address, and for each class the page that describes it; `$` stands for the name."""
+"""Web address of each project, and the page of each class; `$` stands for the name of the class."""
 
 
 def write(folder: Path) -> dict[str, tuple[str, str]]:
-    """Write an inventory for each project into a folder, and return what intersphinx wants to know of them."""
+    """Write an inventory file for each project into a folder; return the setting `intersphinx_mapping` of Sphinx."""
     folder.mkdir(parents=True, exist_ok=True)
     mapping = {}
     for project, (address, places) in PROJECTS.items():

@@ -1,4 +1,4 @@
-"""Convert plain docstrings to Markdown; their only markup is `code` in backticks."""
+"""Convert docstrings, whose only markup is `code` in backticks, to Markdown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 _MARKUP = re.compile(r"([\\*_|<>\[\]$#])")
 _ADDRESS = re.compile(r"https?://\S*[\w/]")
-"""The address of a page, without the punctuation that follows it in a sentence."""
+"""Pattern of a web address, without the punctuation mark that follows the address in a sentence."""
 _VERBATIM = re.compile(rf"(`[^`]+`|{_ADDRESS.pattern})")
 _REFERENCE = re.compile(r"https?://|arXiv|et al\.|\b(19|20)\d\d\b|\bT[RS] \d|\bIEEE\b|\bITU\b|3GPP")
 
@@ -20,7 +20,7 @@ def code(text: str) -> str:
 
 
 def span(path: str) -> str:
-    """Return an HTML anchor with exactly this name; Sphinx's own anchors would replace the dots."""
+    """Return an HTML anchor with the name `path`; an anchor made by Sphinx would not keep the dots of the name."""
     return f'<span id="{path}"></span>'
 
 
@@ -36,13 +36,13 @@ def link(page: str, path: str, words: str) -> str:
 
 
 def code_in(module: str) -> str:
-    """Return the path of a module's file in the repository as code, of which the site makes a link."""
+    """Return the path of a module's file in the repository as code in backticks, which `code_links` makes a link."""
     is_package = hasattr(sys.modules[module], "__path__")
     return code(f"{module.replace('.', '/')}{'/__init__' if is_package else ''}.py")
 
 
 def escaped(text: str) -> str:
-    """Return text on one line; code in backticks stays as it is, addresses become links, other markup is escaped."""
+    """Return text as one line of Markdown: code is unchanged, web addresses become links, other markup is escaped."""
     return "".join(map(_escaped_part, _VERBATIM.split(" ".join(text.split()))))
 
 
@@ -53,7 +53,7 @@ def _escaped_part(part: str) -> str:
 
 
 def paragraphs(docstring: str) -> Iterator[str]:
-    """Yield the paragraphs of a docstring as Markdown; indented ones, such as formulas, become blocks of plain text."""
+    """Yield the paragraphs of a docstring as Markdown; indented paragraphs, such as formulas, become text blocks."""
     for part in inspect.cleandoc(docstring).split("\n\n"):
         if part.startswith("    "):
             yield f"```text\n{inspect.cleandoc(part)}\n```\n"
@@ -64,12 +64,12 @@ def paragraphs(docstring: str) -> Iterator[str]:
 
 
 def sentence_of(docstring: str | None) -> str:
-    """Return the first paragraph of a docstring, which is its summary."""
+    """Return the first paragraph (the summary) of a docstring as Markdown."""
     return escaped(inspect.cleandoc(docstring or "").split("\n\n")[0])
 
 
 def sources_of(docstring: str | None) -> Iterator[str]:
-    """Yield the paragraphs of a module's docstring that cite a paper, a standard or a web page."""
+    """Yield those paragraphs of a module's docstring, as Markdown, that cite a paper, a standard or a web page."""
     for part in inspect.cleandoc(docstring or "").split("\n\n"):
         if _REFERENCE.search(part) and not part.startswith(("    ", "- ", "Differences")):
             yield escaped(part)

@@ -6,11 +6,15 @@
     :statistic: interval
     ```
 
-`by` names the columns whose values make a row (all those before `seed` unless given), `columns` what is shown,
-`statistic` is `mean`, `interval` (95 %, as `fednet compare` makes it) or `range`. `minus` names a row, from which every
-other row's difference is shown too, paired by seed. `where` keeps rows: `key=value; key=value`. `file` names another
-file beside `cells.csv`; if its rows are intervals (`mean`, `low`, `high`), `across` says what makes the columns.
-`published` names a file beside it with what the source prints for the same rows, which is shown beside ours.
+The options of the directive are:
+
+- `by`: columns of the file whose values identify a row of the table; by default all columns before `seed`.
+- `columns`: columns of the file that the table shows; `statistic`: `mean`, `interval` (95 %) or `range` over seeds.
+- `minus`: a row of the table; the differences of all other rows from this row are shown, too, paired by seed.
+- `where`: conditions that select rows of the file, `key=value; key=value`.
+- `file`: another file in the folder of the study. If its rows are intervals (`mean`, `low`, `high`), the values of
+  the columns `across` are the columns of the table.
+- `published`: a file in this folder with published values of the same rows, which are shown next to our values.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from sphinx.util.docutils import SphinxDirective
 
 
 class Measured(SphinxDirective):
-    """The directive; its content, if there is any, names rows: `level: words`."""
+    """Sphinx directive `measured`, which shows a table of the results of a study."""
 
     required_arguments = 1
     has_content = True
@@ -43,7 +47,7 @@ class Measured(SphinxDirective):
     }
 
     def run(self) -> list[nodes.Node]:
-        """Return the table and the sentence that says where it comes from."""
+        """Return the table, and a sentence that names the file with the results."""
         study, statistic = self.arguments[0], self.options.get("statistic", "mean")
         file = self.options.get("file", "cells.csv")
         self.env.note_dependency(str(REFERENCE / study / file))

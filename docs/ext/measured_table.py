@@ -1,4 +1,4 @@
-"""Tables of results, calculated from the files of `results/reference`."""
+"""Tables of study results for the documentation, calculated from the files in `results/reference`."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ NOTES = {
     "the energy of computing where nothing stated one",
     "former quickstart": "measured on the former quickstart, with devices of 2e7 FLOP/s",
 }
-"""What `results/reference/README.md` says of a study's age, and what a table then says."""
+"""Phrases of `results/reference/README.md` about the age of results, and the note that a table then shows."""
 
 
 def cells(study: str, where: str = "", file: str = "cells.csv", dtype: type | None = None) -> pd.DataFrame:
-    """Return the rows of a study's file, in `cells.csv` one for each run, that have the given values.
+    """Return the rows of a file of a study that meet the conditions `where`; `cells.csv` has one row for each run.
 
     Raises:
-        ValueError: there is no such study or column, or no row has these values.
+        ValueError: the study or a column does not exist, or no row meets the conditions.
     """
     path = REFERENCE / study / file
     if not path.exists():
@@ -94,18 +94,18 @@ def rows(
     minus: str = "",
     published: pd.DataFrame | None = None,
 ) -> tuple[list[str], list[list[str]]]:
-    """Return the head and the rows of a table, in the order in which the study has its settings.
+    """Return the header and the rows of a table with one row for each setting of a study, in the order of the study.
 
     Args:
-        frame: the runs, one row each.
-        by: the columns whose values make a row.
-        columns: what is shown of each.
-        statistic: how seeds are summed up, one of `STATISTICS`.
-        minus: a value in the row from which the others' differences are shown too.
-        published: what the source prints for the same rows, as text: the columns `by`, and some of `columns`.
+        frame: one row for each run.
+        by: the columns of `frame` whose values identify a setting.
+        columns: the columns of `frame` that the table shows.
+        statistic: the statistic over seeds, one of `STATISTICS`.
+        minus: a value that identifies a setting; the table also shows the differences from this setting.
+        published: published values of the same settings, as text: the columns `by`, and some of `columns`.
 
     Raises:
-        ValueError: a column or the row `minus` is not there.
+        ValueError: a column or the setting `minus` does not exist.
     """
     missing = [name for name in (*by, *columns) if name not in frame]
     if missing:
@@ -137,7 +137,7 @@ def rows(
 
 
 def intervals(frame: pd.DataFrame, by: list[str], across: list[str]) -> tuple[list[str], list[list[str]]]:
-    """Return the head and the rows of a table of intervals that a file has."""
+    """Return the header and the rows of a table of intervals, which are the rows (`mean`, `low`, `high`) of `frame`."""
     columns = list(dict.fromkeys(frame[across].astype(str).agg(", ".join, axis=1)))
     shown = []
     for level, its in frame.groupby(by, sort=False):
@@ -182,7 +182,7 @@ def _number(value: float) -> str:
 
 
 def source(study: str, statistic: str, seeds: int, file: str = "cells.csv") -> str:
-    """Return the sentence below a table: what is shown, from which file, of which state of the repository."""
+    """Return the sentence below a table, which states the statistic, the file and the commit of the results."""
     lead = STATISTICS[statistic].format(seeds=seeds) if seeds > 1 else "One run each"
     age = "".join(f"; {note}" for note in _notes(study))
     return f"{lead}; [all runs](/../results/reference/{study}/{file}){_state(study, file)}{age}."
@@ -196,7 +196,7 @@ def _notes(study: str) -> Iterator[str]:
 
 
 def _state(study: str, file: str) -> str:
-    """The commit and day on which the results came into the repository; empty where there is no history to ask."""
+    """Return the commit and date of the latest change of a file with results; empty without a Git history."""
     command = ["git", "log", "-1", "--format=%h of %cs", "--", f"results/reference/{study}/{file}"]
     try:
         found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()

@@ -1,4 +1,4 @@
-"""Write the page of what counts as plausible, from the bounds that `fednet check` judges settings by."""
+"""Write the page of plausible values, from the bounds with which `fednet check` compares settings."""
 
 from __future__ import annotations
 

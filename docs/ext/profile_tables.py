@@ -1,4 +1,4 @@
-"""Write the page of the profiles from the files in `profiles/`: devices, radios and base stations that exist."""
+"""Write the page of the profiles of real devices, radios and base stations, from the files in `profiles/`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEYS = {"device": "devices.profile", "radio": "channel.device.profile", "station
 
 
 def page() -> str:
-    """Return the page as MyST Markdown."""
+    """Return the page of profiles as MyST Markdown."""
     lines = [LEAD]
     for filled, part in groupby(profile_rows(None)[:-1], bool):
         if filled:

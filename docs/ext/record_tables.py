@@ -1,6 +1,6 @@
-"""Write the reference of the recorded tables from the classes of their rows.
+"""Write the reference page of the tables that a run records, from the docstrings of their row classes.
 
-A column without a meaning is an error.
+A column without a description is an error.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ ADDED = {
     "distance_m": "between the antennas of both ends at the start; the largest of several receivers; NaN as `snr_db`",
     "mean_rate_bps": "`air_bit` over the time on the air, gaps and tail left out; NaN for what never was on the air",
 }
-"""Columns of `transfers` and `receptions` that no row has, as `frames` adds them."""
+"""Descriptions of columns of `transfers` and `receptions` that `Ledger.frames` adds to the recorded rows."""
 
 
 def page() -> str:
-    """Return the reference page as MyST Markdown.
+    """Return the reference page of recorded tables as MyST Markdown.
 
     Raises:
-        KeyError: a column has no meaning.
+        KeyError: a column has no description.
     """
     empty = Ledger()
     empty.add_phases()

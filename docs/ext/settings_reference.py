@@ -1,8 +1,8 @@
 """Write the settings reference from the component classes, one page for each section of a scenario.
 
-Every key has an anchor that is its path: `network.uplink.access.ofdma.subchannels`, and where several kinds have the
-same key also `network.uplink.access.subchannels`, which is the path that errors show. A class that is used at several
-places is described at the first one; the others have only a link to it, and the anchors.
+The anchor of a key is its path, such as `network.uplink.access.ofdma.subchannels`. A key of several kinds also has
+the anchor that error messages show, such as `network.uplink.access.subchannels`. A class that several settings use is
+described at the first setting; the other settings have the anchors, and a link to the description.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ ROW = ("Key", "Value", "Unit", "Range", "Default", "Meaning")
 
 @dataclass
 class Reference:
-    """Collects the content of the pages.
+    """Collector of the content of the settings reference, one page after the other.
 
     Attributes:
-        described: the path, which is also the anchor, at which each class or slot is described.
-        page_of: the page of each of these paths.
-        rows: path, page and meaning of every key, for the index of all keys.
+        described: for each class or slot, the path of the setting at which it is described.
+        page_of: the page on which each path of `described` is.
+        rows: path, page and description of every key, for the index of all keys.
         page: the name of the page that is being written.
     """
 
@@ -46,7 +46,7 @@ class Reference:
     page: str = ""
 
     def link(self, path: str, words: str) -> str:
-        """Return a link from the current page to the description of a path."""
+        """Return a link from the current page to the description of the setting `path`."""
         return link("" if self.page_of[path] == self.page else self.page_of[path], path, words)
 
     def section(self, page: str, path: str, info: FieldInfo) -> str:
@@ -59,7 +59,7 @@ class Reference:
         return "\n".join([f"(settings.{path})=", f"# {code(path)}", span(path), "", *lead, *body, ""])
 
     def slot(self, slot: Slot, path: str, level: int) -> Iterator[str]:
-        """Yield a list of the kinds of a slot, a list of their keys, and the description of each kind."""
+        """Yield a table of the kinds of a slot, a list of the keys of all kinds, and the description of each kind."""
         self._note(slot.name, path)
         kinds = slot.kinds()
         yield from table(
@@ -131,7 +131,7 @@ class Reference:
 
 
 def settings_table(rows: list[tuple[str, ...]]) -> Iterator[str]:
-    """Yield a table of keys, of a class that narrow screens show one key below the other."""
+    """Yield a table of keys, with a CSS class that changes the layout on narrow screens."""
     yield "```{rst-class} settings\n```\n"
     yield from table(ROW, rows)
 
@@ -141,7 +141,7 @@ def _default(info: FieldInfo) -> str:
 
 
 def _shape(info: FieldInfo) -> Shape:
-    """The shape of a setting, or that of its entries where it is, or may be, a list of components."""
+    """Return the shape of a setting, or the shape of its entries if the setting can be a list of components."""
     whole = Shape.of(info.annotation, info.metadata)
     whole = next((member for member in whole.members if member.settings), whole)
     entry = None if whole.choice or whole.settings else whole.step(0)
@@ -153,7 +153,7 @@ def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def _all_below(path: str, shape: Shape) -> Iterator[str]:
-    """Yield the paths of all keys and kinds below a path whose class is described elsewhere."""
+    """Yield the paths of all keys and kinds of a component at `path` whose description is elsewhere."""
     keys = dict(_keys(shape.annotation)) if not shape.choice else {}
     kinds = shape.choice.kinds() if shape.choice else {}
     own = dict.fromkeys(key for its in kinds.values() for key in _keys(its) if key not in kinds)
@@ -168,7 +168,7 @@ def _all_below(path: str, shape: Shape) -> Iterator[str]:
 
 
 def pages() -> dict[str, str]:
-    """Return all pages of the reference by name, as MyST Markdown."""
+    """Return all pages of the settings reference by name, as MyST Markdown."""
     reference = Reference()
     sections = {key: info for key, info in _keys(Scenario).items() if needs_link(_shape(info)) is not None}
     found = {key: reference.section(key, key, info) for key, info in sections.items()}
@@ -197,7 +197,7 @@ def _section_row(key: str, info: FieldInfo) -> tuple[str, ...]:
 
 
 def write(app: Any) -> None:
-    """Write the pages that have changed into the folder `reference/settings` of the site's sources."""
+    """Write the changed pages of the settings reference into the folder `reference/settings` of the documentation."""
     (Path(app.srcdir) / "reference/settings").mkdir(exist_ok=True)
     for name, text in pages().items():
         write_page(app, f"reference/settings/{name}.md", text)

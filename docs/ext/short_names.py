@@ -1,4 +1,4 @@
-"""Resolve the names that annotations have in place of documented ones: `pd.DataFrame`, or where a class is defined."""
+"""Resolve names of types in signatures that differ from their documented names, such as `pd.DataFrame`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INSIDE = {name: f"fednet_emu.emulation.given.{name}" for name in ("ScenarioLike"
 
 
 def resolve(app: Any, env: Any, node: Any, content: nodes.TextElement) -> nodes.Element | None:
-    """Return the link of a short name; None for any other."""
+    """Return a link to the documentation of a short name; None for a name without an entry in the tables above."""
     target = node.get("reftarget", "")
     if target in OUTSIDE:
         node["reftarget"] = OUTSIDE[target]

@@ -27,7 +27,7 @@ _WORDS: dict[Any, str] = {
 
 
 def needs_link(shape: Shape) -> Any:
-    """Return what has its own description: the slot's name or the component class of a setting; None for others."""
+    """Return the slot name or component class of a setting that has a description of its own; None for others."""
     if shape.choice is not None:
         return shape.choice.name
     is_component = isinstance(shape.annotation, type) and issubclass(shape.annotation, BaseModel)
@@ -57,7 +57,7 @@ def _type(annotation: Any, metadata: tuple[Any, ...] = ()) -> str:
 
 
 def range_text(shape: Shape) -> str:
-    """Return the bounds of a number, of the numbers in a list, or of the length of a list; empty without bounds."""
+    """Return the bounds of a setting, of its list entries and of its list length, in words; empty without bounds."""
     found = shape.range_text()
     entries = get_args(shape.annotation) if get_origin(shape.annotation) is tuple else ()
     inner = Shape.of(entries[0]).range_text() if entries else None
@@ -67,7 +67,7 @@ def range_text(shape: Shape) -> str:
 
 
 def default_text(info: FieldInfo) -> str:
-    """Return the default of a setting as it would be written in a file, or `required`."""
+    """Return the default of a setting, written as in a scenario file; `required` if there is no default."""
     if info.is_required():
         return "required"
     value = short_default(info.get_default(call_default_factory=True))
