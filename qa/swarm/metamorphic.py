@@ -165,7 +165,10 @@ def _before(play: Play, end_ns: int) -> list[tuple[Any, ...]]:
 
 
 def one_more_device(settings: Settings) -> str | None:
-    """A device more changes neither the place, the speed nor the mean links of the others; not for satellites and picked vehicles."""
+    """A device more changes neither the place, the speed nor the mean links of the others.
+
+    Satellites and picked vehicles are left out.
+    """
     devices = settings["devices"]
     kinds = [devices.get(part, {}).get("kind") for part in ("placement", "speed", "mobility")]
     picks = devices.get("mobility", {}).get("pick", "first") != "first"  # of the vehicles of a recording
