@@ -27,8 +27,8 @@ CELL = (
 """Every two to three minutes a hundred devices get 2 Mbit each, train for a minute, and send as much."""
 RATE_ALONE = ("channel.rate=nr-mcs", "network.uplink.access=ofdma", "network.downlink.access=ofdma")
 LINK_LAYER = (
-    "channel.numerology_khz=30",
-    "channel.long_transfers=ergodic",
+    "channel.subcarrier_spacing_khz=30",
+    "channel.fading_model=ergodic",
     "channel.rate={kind: nr-blocks, feedback: aged}",
     "network.uplink.access=nr-grants",
     "network.downlink.access=nr-grants",

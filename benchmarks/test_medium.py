@@ -13,7 +13,7 @@ from fednet_emu.kernel.all_of import gather
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.access.base import Access
-from fednet_emu.network.access.contention import Noma, Shared
+from fednet_emu.network.access.contention import FullReuse, Noma
 from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.air.active_set import ActiveSet
 from fednet_emu.network.air.band import Band
@@ -71,7 +71,7 @@ def test_changes_of_the_active_set_per_second() -> None:
     The short way of plain bursts is at least 1.4 times as fast as the general one.
     """
     print()
-    for access in (Shared(), Noma(), Ofdma()):
+    for access in (FullReuse(), Noma(), Ofdma()):
         many = max(changes_per_s(access, 100, 4000) for _ in range(3))
         general = max(changes_per_s(access, 100, 4000, general=True) for _ in range(3))
         few = max(changes_per_s(access, 2, 4000) for _ in range(3))
@@ -111,7 +111,7 @@ def test_rates_of_ten_thousand_links_under_interference() -> None:
     """
     streams, law = Streams(0), Shannon()
     print()
-    for access, cells in ((Shared(), 1), (Noma(), 1), (Shared(), 7)):
+    for access, cells in ((FullReuse(), 1), (Noma(), 1), (FullReuse(), 7)):
         spent_s = {}
         for count in (1000, 10_000):
             snr = 10 ** np.random.default_rng(0).uniform(0, 3, (cells, count))

@@ -146,9 +146,9 @@ print(json.dumps({"start_s": built - started, "run_s": ended - built, "peak_byte
 
 
 @pytest.mark.parametrize(
-    ("devices", "cohort", "rounds", "most_byte"), [(100_000, 100, 100, 6e8), (1_000_000, 100_000, 1, 1.2e9)]
+    ("devices", "cohort", "rounds", "max_byte"), [(100_000, 100, 100, 6e8), (1_000_000, 100_000, 1, 1.2e9)]
 )
-def test_very_many_devices_fit(devices: int, cohort: int, rounds: int, most_byte: float) -> None:
+def test_very_many_devices_fit(devices: int, cohort: int, rounds: int, max_byte: float) -> None:
     """Timing only: in little memory, and a participant costs less than 26 transfers of a bare queue.
 
     A participant is a broadcast's reception, a computation, an uplink, their records and a process.
@@ -161,7 +161,7 @@ def test_very_many_devices_fit(devices: int, cohort: int, rounds: int, most_byte
         f"rounds of {cohort:,} in {measured['run_s']:.2f} s, peak {measured['peak_byte'] / 1e6:.0f} MB; "
         f"bare queue {bare_s * 1e6:.2f} us"
     )
-    assert measured["peak_byte"] < most_byte
+    assert measured["peak_byte"] < max_byte
     assert measured["run_s"] < 26 * rounds * cohort * bare_s
 
 

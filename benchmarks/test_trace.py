@@ -47,12 +47,12 @@ def write_run(folder: Path, rounds: int) -> Path:
     })  # fmt: skip
     transfers = pd.concat([uplinks, casts]).sort_values("ended_s", ignore_index=True)
     transfers["transfer"] = np.arange(len(transfers))
-    transfers["kind"] = pd.Categorical.from_codes(transfers["kind"], list(KINDS))
-    transfers["lost"] = pd.Categorical.from_codes(np.zeros(len(transfers), int), list(REASONS))
-    transfers = transfers.assign(size_bit=10**5, air_bit=1e5, energy_j=1e-3, receive_j=0.0, cell=0)
+    transfers["direction"] = pd.Categorical.from_codes(transfers["direction"], list(KINDS))
+    transfers["loss_reason"] = pd.Categorical.from_codes(np.zeros(len(transfers), int), list(REASONS))
+    transfers = transfers.assign(size_bit=10**5, transmitted_bit=1e5, energy_j=1e-3, rx_energy_j=0.0, cell=0)
     heard = transfers["transfer"][transfers["receiver"] == SEVERAL].to_numpy().repeat(DEVICES)
     receptions = pd.DataFrame({"transfer": heard, "receiver": np.tile(np.arange(DEVICES), rounds)})
-    receptions["lost"] = pd.Categorical.from_codes(np.zeros(len(receptions), int), list(REASONS))
+    receptions["loss_reason"] = pd.Categorical.from_codes(np.zeros(len(receptions), int), list(REASONS))
     computes = pd.DataFrame({
         "device": order.ravel(), "started_s": heard_s.repeat(DEVICES), "ended_s": uplinks["requested_s"], "flop": 1e6,
         "energy_j": 1e-4, "input": (10**9 + number).repeat(DEVICES), "result": uplinks["payload"],

@@ -23,7 +23,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "requested_s": "float64",
         "started_s": "float64",
         "ended_s": "float64",
-        "air_bit": "float64",
+        "transmitted_bit": "float64",
         "delivered_bit": "float64",
         "lost_bit": "float64",
         "lost": "category",

@@ -313,7 +313,7 @@ def test_the_numbers_in_the_documentation_hold() -> None:
     assert (fed.task.model.size, fed.task.model.flop_per_sample) == (10, 36)
     assert spans["transfers"].tolist() == pytest.approx([320e-6] * 5)
     assert spans["computes"].tolist() == pytest.approx([720e-6] * 4)
-    assert set(frames["transfers"]["lost"]) == {""}
+    assert set(frames["transfers"]["loss_reason"]) == {""}
 
 
 def test_timing_only_leaves_out_training() -> None:

@@ -42,7 +42,8 @@ def predicted(network: str, method: str) -> tuple[float, dict[str, Any]]:
     run = fe.run(f"papers/rank_order_{network}", settings=METHODS[method], timing_only=True, progress=False)
     transfers, computes = run.transfers, run.computes
     size = {
-        kind: int(transfers.loc[transfers["kind"] == kind, "size_bit"].iloc[0]) // 8 for kind in ("downlink", "uplink")
+        kind: int(transfers.loc[transfers["direction"] == kind, "size_bit"].iloc[0]) // 8
+        for kind in ("downlink", "uplink")
     }
     rounds = len(run.rounds)
     return float(run.rounds["ended_s"].max()), {

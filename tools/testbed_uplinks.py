@@ -24,7 +24,7 @@ def times(run: Path) -> dict[str, float]:
     transfers = pd.read_parquet(run / "transfers.parquet")
     first = pd.read_parquet(run / "rounds.parquet").iloc[0]
     computes = pd.read_parquet(run / "computes.parquet")
-    uploads = transfers[(transfers.kind == "uplink") & (transfers.ended_s <= first.ended_s)]
+    uploads = transfers[(transfers.direction == "uplink") & (transfers.ended_s <= first.ended_s)]
     uplink_s = uploads.ended_s.max() - uploads.requested_s.min()
     round_s = first.ended_s - first.started_s
     training_s = (computes.ended_s - computes.started_s).iloc[0]

@@ -26,8 +26,8 @@ class Row(NamedTuple):
     contestant: str
     runs: int
     round_s: float
-    least_s: float
-    most_s: float
+    min_s: float
+    max_s: float
     peak_mb: float
     learning_s: float | None
     mean_wavefront: float | None
@@ -134,7 +134,7 @@ def _table(rows: Sequence[Row], workload: str) -> list[str]:
         mark, strong = "" if agrees(row, rows, workload) else " (differs)", "**" if row is best[row.family] else ""
         lines.append(
             f"| {strong}{row.contestant}{strong} | {row.round_s * 1e3:.4g} "
-            f"| {row.least_s * 1e3:.4g} to {row.most_s * 1e3:.4g} | {strong}{ratio}{strong} | {row.peak_mb:.0f} "
+            f"| {row.min_s * 1e3:.4g} to {row.max_s * 1e3:.4g} | {strong}{ratio}{strong} | {row.peak_mb:.0f} "
             f"| {row.loss:.4f}{mark} | {row.steps} | {row.runs} |"
         )
     return lines

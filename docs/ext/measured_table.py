@@ -32,7 +32,7 @@ TITLES = {
     "loss": "loss",
     "accuracy": "accuracy",
     "epsilon": "epsilon",
-    "own_accuracy": "own models",
+    "local_model_accuracy": "own models",
     "best_accuracy": "best accuracy",
     "worst_accuracy": "worst device",
     "std_accuracy": "deviation over devices",

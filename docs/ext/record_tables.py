@@ -47,7 +47,7 @@ ADDED = {
     "transfer": "row number of the table `transfers`",
     "lost_bit": "sum over the receivers who did not get it",
     "distance_m": "between the antennas of both ends at the start; the largest of several receivers; NaN as `snr_db`",
-    "mean_rate_bps": "`air_bit` over the time on the air, gaps and tail left out; NaN for what never was on the air",
+    "mean_rate_bps": "`transmitted_bit` over the time on the air, without waits for acknowledgements; NaN if unsent",
 }
 """Descriptions of columns of `transfers` and `receptions` that `Ledger.frames` adds to the recorded rows."""
 

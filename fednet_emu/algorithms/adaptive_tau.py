@@ -191,9 +191,7 @@ class AdaptiveTau(Algorithm):
             left = control.end_of_round(cost, found if self.fixed_tau is None else None, self._spent(fed))
             values = (math.nan,) * 3 if found is None else found
             record = dict(zip(("rho", "beta", "delta"), values, strict=True))
-            fed.record(
-                "adaptive_tau", tau=tau, step=cost.step, aggregation=cost.aggregation, **record, least_loss=least
-            )
+            fed.record("adaptive_tau", tau=tau, step=cost.step, aggregation=cost.aggregation, **record, min_loss=least)
             fed.end_of_round(w if left else best)
             if not left:
                 return

@@ -97,8 +97,8 @@ class Algorithm(Component):
 
     def conflicts_with_statistics(self) -> Iterable[tuple[str, str]]:
         """Yield the settings that cannot be combined with running statistics (batch norm), as pairs (key, error)."""
-        if getattr(self, "private_sgd", None) is not None:
-            yield "private_sgd", "hides gradients, and statistics of the samples would be sent as they are"
+        if getattr(self, "dp_sgd", None) is not None:
+            yield "dp_sgd", "hides gradients, and statistics of the samples would be sent as they are"
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
@@ -180,7 +180,7 @@ class LocalTraining(Algorithm):
     """How the step size of the devices, `lr`, changes from round to round."""
     clip_norm: float | None = Field(None, gt=0)
     """Maximum Euclidean norm of the gradient of a step; larger gradients are scaled down to it. Null for no limit."""
-    private_sgd: PrivateSgd | None = None
+    dp_sgd: PrivateSgd | None = None
     """DP-SGD: per-sample gradients are clipped and noise is added, which hides single samples in uploaded models. The
     summary of a run gives the upper bound on a sample's privacy loss as `sample_epsilon`. Null disables DP-SGD."""
     sends_models: ClassVar[bool] = False
@@ -196,8 +196,8 @@ class LocalTraining(Algorithm):
                 f"local_optimizer={self.local_optimizer!r}, lr_schedule={self.lr_schedule!r} and "
                 f"clip_norm={self.clip_norm}; leave them out"
             )
-        if self.private_sgd is not None and not self.sends_models:
-            raise ValueError("devices send more than models, which private_sgd does not hide; leave it out")
+        if self.dp_sgd is not None and not self.sends_models:
+            raise ValueError("devices send more than models, which dp_sgd does not hide; leave it out")
 
     def sample_privacy(self, rounds: int, n_samples: Iterable[int]) -> dict[str, float]:
         """Return the largest epsilon of any sample after `rounds` rounds, and delta; an empty dict without DP-SGD.
@@ -206,7 +206,7 @@ class LocalTraining(Algorithm):
         of a device over its samples. `sample_epsilon_as_poisson` makes the usual assumption that each batch is a
         Poisson sample, although batches are taken from shuffled samples here.
         """
-        private, plan = self.private_sgd, self.plan
+        private, plan = self.dp_sgd, self.plan
         if private is None:
             return {}
         z, delta, sure, usual = private.noise_multiplier, private.delta, 0.0, 0.0
@@ -227,7 +227,7 @@ class LocalTraining(Algorithm):
             optimizer=self.local_optimizer,
             schedule=self.lr_schedule,
             clip_norm=self.clip_norm,
-            private=self.private_sgd,
+            private=self.dp_sgd,
         )
 
 
@@ -330,8 +330,8 @@ class Synchronous(LocalTraining):
         yield from super().conflicts(scenario)
         if problem := self.selection.problem(cohort_size(self.cohort, scenario.devices.count)):
             yield "selection", f"{problem}; choose others"
-        if self.private_sgd is not None and self.selection.needs_losses:
-            yield "selection", "devices report losses, which private_sgd does not hide; choose another"
+        if self.dp_sgd is not None and self.selection.needs_losses:
+            yield "selection", "devices report losses, which dp_sgd does not hide; choose another"
         if self.selection.polls and "polls" not in self.uses:
             what = "needs the loss of a common model, but each device has its own; choose another"
             yield "selection", what

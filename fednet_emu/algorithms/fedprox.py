@@ -47,8 +47,8 @@ class FedProx(FedAvg):
 
     def _check(self) -> None:
         super()._check()
-        if self.adaptive and self.private_sgd is not None:
-            raise ValueError("devices send losses for mu, which private_sgd does not hide; leave one of them out")
+        if self.adaptive and self.dp_sgd is not None:
+            raise ValueError("devices send losses for mu, which dp_sgd does not hide; leave one of them out")
         if isinstance(self.partial_work, UntilDeadline) and self.deadline_s is None:
             raise ValueError("partial_work is what fits before the deadline, got none; give deadline_s")
 

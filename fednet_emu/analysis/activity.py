@@ -15,8 +15,8 @@ from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.errors import FednetError, did_you_mean
 from fednet_emu.records.ledger import SEVERAL
 
-TRANSFER_COLUMNS = ("transfer", "kind", "sender", "receiver", "requested_s", "started_s", "ended_s", "lost")
-RECEPTION_COLUMNS = ("transfer", "receiver", "lost")
+TRANSFER_COLUMNS = ("transfer", "direction", "sender", "receiver", "requested_s", "started_s", "ended_s", "loss_reason")
+RECEPTION_COLUMNS = ("transfer", "receiver", "loss_reason")
 COMPUTE_COLUMNS = ("device", "started_s", "ended_s", "stopped")
 
 WAITING = "waiting"
@@ -39,7 +39,7 @@ def activity_bars(
     transfers = transfers[transfers["requested_s"] < until_s]
     parts = _parts(transfers, receptions)
     started_s = parts["started_s"].fillna(parts["ended_s"])  # a transfer that never started waited until its end
-    on_air = parts.assign(activity=parts["kind"], started_s=started_s)[parts["started_s"].notna()]
+    on_air = parts.assign(activity=parts["direction"], started_s=started_s)[parts["started_s"].notna()]
     waits = parts[parts["waits"]].assign(activity=WAITING, started_s=parts["requested_s"], ended_s=started_s)
     waits["failed"] = parts["started_s"].isna()
     computing = computes.assign(activity="compute", failed=computes["stopped"] != "")
@@ -67,12 +67,14 @@ def first_rounds_end_s(rounds: pd.DataFrame, transfers: pd.DataFrame, computes: 
 
 def _parts(transfers: pd.DataFrame, receptions: pd.DataFrame) -> pd.DataFrame:
     """Return a table with one row per transfer and participating device."""
-    transfers = transfers.assign(failed=transfers["lost"] != "")
+    transfers = transfers.assign(failed=transfers["loss_reason"] != "")
     from_server = transfers["sender"] < 0
     sending = transfers[~from_server].assign(device=transfers["sender"], waits=True)
     single = transfers[transfers["receiver"] >= 0].assign(device=transfers["receiver"], waits=from_server)
     several = transfers[transfers["receiver"] == SEVERAL].assign(waits=from_server)
-    each = receptions[["transfer", "receiver", "lost"]].set_axis(["transfer", "device", "missed"], axis="columns")
+    each = receptions[["transfer", "receiver", "loss_reason"]].set_axis(
+        ["transfer", "device", "missed"], axis="columns"
+    )
     several = several.merge(each[each["device"] >= 0], on="transfer")
     several["failed"] = several["missed"] != ""  # one receiver may miss what others receive
     return pd.concat([sending, single, several], ignore_index=True)
@@ -203,7 +205,7 @@ def air_use(transfers: pd.DataFrame, simulated_s: float) -> tuple[Array, list[Us
     The more bands there are, the fewer are the intervals.
     """
     on_air = transfers[transfers["started_s"].notna()]
-    bands = on_air.groupby(["kind", "cell"], observed=True)
+    bands = on_air.groupby(["direction", "cell"], observed=True)
     bins = min(max(MOST_NUMBERS // max(2 * bands.ngroups, 1), FEWEST_BINS), MOST_BINS)
     edges_s = np.linspace(0.0, max(simulated_s, 1e-9), bins + 1)
     uses = []

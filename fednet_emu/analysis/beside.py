@@ -26,9 +26,9 @@ def transfers_beside(run: RunRecords) -> pd.DataFrame:
     rows = run.table(MESSAGES).merge(run.table("transfers"), on="transfer")
     device = np.where(rows["sender"] == SERVER, rows["receiver"], rows["sender"])
     took_s, predicted_s = rows["ended_s"] - rows["requested_s"], rows["predicted_s"] - rows["requested_s"]
-    return rows[["transfer", "kind"]].assign(
+    return rows[["transfer", "direction"]].assign(
         device=device,
-        lost=rows["lost"].astype(str),
+        lost=rows["loss_reason"].astype(str),
         took_s=took_s,
         predicted_s=predicted_s,
         error=rows["error"],

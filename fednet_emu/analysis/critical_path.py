@@ -33,7 +33,7 @@ NS_PER_S = 1_000_000_000
 COMPUTE, WAITING, DEADLINE, IDLE = "compute", "waiting", "deadline", "idle"
 SETUP, ACCESS, GAPS, TAIL = "setup", "access", "gaps", "tail"
 """The phases of transfers other than the wait for a turn and the time on the air."""
-PHASES = ("setup_s", "access_s", "gap_s", "tail_s")
+PHASES = ("connection_setup_s", "grant_delay_s", "ack_wait_s", "reception_delay_s")
 """Columns with the durations of the phases of transfers."""
 OTHERS, BEHIND, AMONG = "others", "behind others", "behind devices"
 """Delays in a band with other users: air time that their files took, the wait for a turn behind other users, and the
@@ -87,25 +87,25 @@ class Activity:
     given_up: bool
     cell: int
     energy_j: float
-    setup_ns: int = 0
-    access_ns: int = 0
+    connection_setup_ns: int = 0
+    grant_delay_ns: int = 0
     gap_ns: int = 0
     """For a transfer, the air time in which no bits are sent; for a computation, the fixed time at its start."""
-    tail_ns: int = 0
+    reception_delay_ns: int = 0
     others_ns: int = 0
     """Time lost to files of other users: part of the wait for a turn if the transfer waited, else part of the air time.
     """
 
     def before(self, since: int, until: int) -> Iterator[tuple[str, int, int, float]]:
         """Yield phases between two times, latest first: (what, start, end, energy in J). Gaps precede air time."""
-        left_ns = min(until, self.ended_ns - self.tail_ns)
+        left_ns = min(until, self.ended_ns - self.reception_delay_ns)
         yield TAIL, max(since, left_ns), until, 0.0
         begun_ns = min(since + self.gap_ns, left_ns)
         computes = self.what == COMPUTE
         if self.others_ns and self.ready_ns >= self.started_ns:
             yield OTHERS, max(begun_ns, left_ns - self.others_ns), left_ns, 0.0
             left_ns = max(begun_ns, left_ns - self.others_ns)
-        spends_ns = self.ended_ns - self.started_ns - self.tail_ns - (0 if computes else self.gap_ns)
+        spends_ns = self.ended_ns - self.started_ns - self.reception_delay_ns - (0 if computes else self.gap_ns)
         spends_ns = max(spends_ns - self.others_ns * (self.ready_ns >= self.started_ns), 1)
         j_per_ns = self.energy_j / max(spends_ns, 1)
         yield self.what, begun_ns, left_ns, j_per_ns * (left_ns - begun_ns)
@@ -114,14 +114,14 @@ class Activity:
     def waits(self, since: int) -> Iterator[tuple[str, int, int, float]]:
         """Yield the delays between the request and the wait for a turn, latest first, back to the time `since`."""
         until = self.ready_ns
-        for what, took_ns in ((ACCESS, self.access_ns), (SETUP, self.setup_ns)):
+        for what, took_ns in ((ACCESS, self.grant_delay_ns), (SETUP, self.connection_setup_ns)):
             yield what, max(since, until - took_ns), max(since, until), 0.0
             until -= took_ns
 
     @property
     def ready_ns(self) -> int:
         """Time at which the activity begins to wait for its turn."""
-        return self.requested_ns + self.setup_ns + self.access_ns
+        return self.requested_ns + self.connection_setup_ns + self.grant_delay_ns
 
     @property
     def device(self) -> int:
@@ -264,9 +264,17 @@ def _parts(number: int, device: int, spans: Iterable[tuple[str, int, int, float]
 
 
 def _transfers(table: pd.DataFrame, *, edges: bool) -> Iterator[Activity]:
-    energy_j = table["energy_j"] + (table["receive_j"].fillna(0.0) if "receive_j" in table else 0.0)
+    energy_j = table["energy_j"] + (table["rx_energy_j"].fillna(0.0) if "rx_energy_j" in table else 0.0)
     cells = table["cell"] if "cell" in table else np.zeros(len(table), np.int64)
-    columns = (table["kind"], table["sender"], table["receiver"], *_times(table), table["lost"], cells, energy_j)
+    columns = (
+        table["direction"],
+        table["sender"],
+        table["receiver"],
+        *_times(table),
+        table["loss_reason"],
+        cells,
+        energy_j,
+    )
     none = np.zeros(len(table), np.int64)
     phases = (_ns(table[name]) if name in table else none for name in (*PHASES, "others_s"))
     rows = zip(zip(*columns, strict=True), np.transpose([*phases]).tolist(), strict=True)
@@ -286,7 +294,14 @@ def _computes(table: pd.DataFrame) -> Iterator[Activity]:
 
 
 def _messages(table: pd.DataFrame) -> Iterator[Activity]:
-    columns = (table["direction"], table["edge"], *_times(table), _freed(table), table["lost"], table["energy_j"])
+    columns = (
+        table["direction"],
+        table["edge"],
+        *_times(table),
+        _freed(table),
+        table["loss_reason"],
+        table["energy_j"],
+    )
     for direction, edge, asked, began, over, freed, lost, joule in zip(*columns, strict=True):
         ends = (_edge(edge), SERVER) if direction == "up" else (SERVER, _edge(edge))
         times = (int(asked), int(began), int(freed), int(over))

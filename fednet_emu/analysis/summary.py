@@ -82,7 +82,7 @@ def _worker_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-_PARTS = ("compute_j", "transmit_j", "receive_j", "idle_j", "waiting_j", "station_j", "known_jobs")
+_PARTS = ("compute_j", "transmit_j", "rx_energy_j", "idle_j", "waiting_j", "station_j", "known_jobs")
 """Keys of rows that are omitted if their value is zero: parts of the energy, and training jobs taken from the cache."""
 
 _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
@@ -103,7 +103,7 @@ _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("energy_j", "energy", format_energy),
     ("compute_j", "  computing", format_energy),
     ("transmit_j", "  sending", format_energy),
-    ("receive_j", "  receiving", format_energy),
+    ("rx_energy_j", "  receiving", format_energy),
     ("idle_j", "  idle power", format_energy),
     ("waiting_j", "    of this while waiting", format_energy),
     ("station_j", "  base stations", format_energy),

@@ -19,9 +19,9 @@ from fednet_emu.records.ledger import SCENE, SERVER
 from fednet_emu.records.rows import KINDS
 from fednet_emu.records.summaries import losses_in_words
 
-TRANSFERS = (*TRANSFER_COLUMNS, "receivers", "size_bit", "air_bit", "delivered_bit", "lost_bit", "energy_j",
-             "receive_j", "cell")  # fmt: skip
-OFF_AIR = ("gap_s", "tail_s")
+TRANSFERS = (*TRANSFER_COLUMNS, "receivers", "size_bit", "transmitted_bit", "delivered_bit", "lost_bit", "energy_j",
+             "rx_energy_j", "cell")  # fmt: skip
+OFF_AIR = ("ack_wait_s", "reception_delay_s")
 """Columns with the durations of the phases in which a transfer sends no bits."""
 COMPUTES = (*COMPUTE_COLUMNS, "flop", "energy_j")
 
@@ -90,10 +90,14 @@ class Usage:
         Transfers and computations that the end of the run cut off do not count.
         """
         sent, heard, made = self.transfers, self.receptions, self.computes
-        sent = sent.assign(lost=sent["lost"].astype(str).replace("end", ""))
-        heard = heard.assign(lost=heard["lost"].astype(str).replace("end", ""))
+        sent = sent.assign(lost=sent["loss_reason"].astype(str).replace("end", ""))
+        heard = heard.assign(lost=heard["loss_reason"].astype(str).replace("end", ""))
         made = made.assign(stopped=made["stopped"].astype(str).replace("end", ""))
-        if not (sent["lost"] != "").any() and not (heard["lost"] != "").any() and not (made["stopped"] != "").any():
+        if (
+            not (sent["loss_reason"] != "").any()
+            and not (heard["loss_reason"] != "").any()
+            and not (made["stopped"] != "").any()
+        ):
             return np.zeros(self.devices)
         bars = activity_bars(sent, heard, made, self.simulated_s)
         failed = bars[bars["failed"] & (bars["device"] >= 0)]
@@ -110,13 +114,13 @@ class Usage:
         spent = {
             kind: self.per_device(part["sender"], part["energy_j"])
             for kind in ("uplink", "sidelink")
-            for part in [sent[(sent["kind"] == kind) & (sent["sender"] > SERVER)]]
+            for part in [sent[(sent["direction"] == kind) & (sent["sender"] > SERVER)]]
         }
         alone = sent[sent["receiver"] > SERVER]
-        heard = self.receptions.merge(sent[["transfer", "receive_j", "receivers"]], on="transfer")
+        heard = self.receptions.merge(sent[["transfer", "rx_energy_j", "receivers"]], on="transfer")
         heard = heard[heard["receiver"] > SERVER]
-        received = self.per_device(alone["receiver"], alone["receive_j"])
-        received = received + self.per_device(heard["receiver"], heard["receive_j"] / heard["receivers"])
+        received = self.per_device(alone["receiver"], alone["rx_energy_j"])
+        received = received + self.per_device(heard["receiver"], heard["rx_energy_j"] / heard["receivers"])
         computing = self.per_device(made["device"], made["energy_j"])
         return {**spent, "receiving": received, "computing": computing, **self._idle_j()}
 
@@ -204,7 +208,7 @@ def turn_s(usage: Usage) -> Array:
     made = usage.computes
     turns = usage.per_device(made["device"])
     sent = usage.transfers
-    ups = usage.per_device(sent["sender"][sent["kind"] == "uplink"])
+    ups = usage.per_device(sent["sender"][sent["direction"] == "uplink"])
     turns = np.where(turns > 0, turns, ups)
     return np.asarray(np.divide(busy_s, turns, out=np.full(usage.devices, np.nan), where=turns > 0))
 
@@ -233,11 +237,11 @@ def spreads(usage: Usage) -> dict[str, Any]:
     """Return histograms by quantity: `latency_s`, `rate_bps` of each direction, and `staleness`."""
     rounds, sent = usage.rounds, usage.transfers
     took_s = sent["ended_s"] - sent["started_s"] - sum(sent[name] for name in OFF_AIR if name in sent)
-    on_air = sent[(took_s > 0) & (sent["air_bit"] > 0)]
-    rate_bps = on_air["air_bit"] / took_s[on_air.index]
+    on_air = sent[(took_s > 0) & (sent["transmitted_bit"] > 0)]
+    rate_bps = on_air["transmitted_bit"] / took_s[on_air.index]
     found = {
         "latency_s": histogram((rounds["ended_s"] - rounds["started_s"]).to_numpy(np.float64)),
-        "rate_bps": {kind: histogram(rate_bps[on_air["kind"] == kind].to_numpy(np.float64)) for kind in KINDS},
+        "rate_bps": {kind: histogram(rate_bps[on_air["direction"] == kind].to_numpy(np.float64)) for kind in KINDS},
     }
     stale = _staleness(usage)
     return found if stale is None else {**found, "staleness": stale}

@@ -53,7 +53,7 @@ class Stated(NamedTuple):
     idle_w: float | None = None
     transmit_w: float | None = None
     receive_w: float | None = None
-    most_dbm: float | None = None
+    max_dbm: float | None = None
     amplifier_efficiency: float | None = None
 
 
@@ -85,7 +85,7 @@ class DevicePowers:
     def transmitters(self, radio: DeviceRadio) -> tuple[Transmitter, ...]:
         """Return the transmitter of each profile, excluding `idle_w`; settings of the radio take precedence."""
         return tuple(
-            radio.transmitter(_beyond(its.transmit_w, idle_w), its.most_dbm, its.amplifier_efficiency)
+            radio.transmitter(_beyond(its.transmit_w, idle_w), its.max_dbm, its.amplifier_efficiency)
             for its, idle_w in zip(self.stated, self.idle_w.values, strict=True)
         )
 

@@ -39,7 +39,7 @@ class ProfileRadio(Component):
     then determine this power."""
     receive_w: float | None = Field(ge=0, le=1e6)
     """Power in W of the whole device while receiving; null if no source states it, which counts as the idle power."""
-    most_dbm: float | None = None
+    max_dbm: float | None = None
     """Radiated power in dBm at which the device draws `transmit_w`; null if no source states it, which counts as 23
     dBm, the power of a handset."""
     amplifier_efficiency: float | None = Field(default=None, gt=0, le=1)
@@ -62,7 +62,7 @@ class Evidence(Component):
     """Evidence for the power while sending."""
     receive_w: Mark | None = None
     """Evidence for the power while receiving."""
-    most_dbm: Mark | None = None
+    max_dbm: Mark | None = None
     """Evidence for the radiated power that belongs to `transmit_w`."""
     amplifier_efficiency: Mark | None = None
     """Evidence for the efficiency of the amplifier."""

@@ -124,7 +124,7 @@ class Frequency(Component):
     part: float = Field(1.0, gt=0, le=100)
     """Clock frequency of every device, relative to the frequency of its nominal speed. If a plan or `within_s` chooses
     the clock frequency, this is the maximum."""
-    least_part: float = Field(0.1, gt=0, le=100)
+    min_part: float = Field(0.1, gt=0, le=100)
     """Minimum clock frequency that a plan or `within_s` may choose, relative to the frequency of the nominal speed; at
     most `part`."""
     within_s: float | None = Field(None, gt=0)
@@ -133,7 +133,7 @@ class Frequency(Component):
 
     @property
     def least(self) -> float:
-        return min(1.0, self.least_part / self.part)
+        return min(1.0, self.min_part / self.part)
 
     def chosen(self, duration_s: float) -> float:
         """Chosen clock frequency divided by the maximum, for a computation of `duration_s` at the maximum."""

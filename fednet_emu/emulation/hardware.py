@@ -90,7 +90,7 @@ def _stated(profile: Profile | None) -> Stated:
     if profile is None:
         return Stated()
     radio = profile.radio
-    return Stated(profile.idle_w, radio.transmit_w, radio.receive_w, radio.most_dbm, radio.amplifier_efficiency)
+    return Stated(profile.idle_w, radio.transmit_w, radio.receive_w, radio.max_dbm, radio.amplifier_efficiency)
 
 
 def law_of(given: ComputeEnergy | None, profile: Profile | None) -> ComputeEnergy | None:
@@ -112,7 +112,7 @@ def unsplit(scenario: Scenario, radio: DeviceRadio) -> Iterator[tuple[str, float
     for profile, its, transmitter in zip(profiles, powers.stated, powers.transmitters(radio), strict=True):
         if math.isinf(transmitter.efficiency):
             own = radio.profile if radio.whole_w is not None else profile
-            at_dbm = its.most_dbm if radio.profile is None or own is profile else radio.profile.most_dbm
+            at_dbm = its.max_dbm if radio.profile is None or own is profile else radio.profile.max_dbm
             title = own.title if own is not None else ""
             yield title or "the profile", transmitter.circuit_w, HANDSET_DBM if at_dbm is None else at_dbm
 
@@ -157,7 +157,7 @@ def _ideal_amplifiers(scenario: Scenario) -> Iterator[str]:
 
 def _used_of_radio(radio: Terminal, profile: TransmitterProfile) -> list[str]:
     own = {name for name in profile.numbers if getattr(radio, name, None) is not None}
-    replaced = {"most_dbm", *own, *(("transmit_w",) if "circuit_w" in own else ())}
+    replaced = {"max_dbm", *own, *(("transmit_w",) if "circuit_w" in own else ())}
     return [name for name in profile.numbers if name not in replaced]
 
 
@@ -182,7 +182,7 @@ def _used(scenario: Scenario, profile: Profile) -> list[str]:
         "active_w": devices.compute_energy is not None,
         "idle_w": radio.idle_w is not None,
         "transmit_w": own_power,
-        "most_dbm": own_power or efficiency is None or profile.radio.most_dbm is None,
+        "max_dbm": own_power or efficiency is None or profile.radio.max_dbm is None,
         "amplifier_efficiency": radio.whole_w is not None or own_efficiency is not None or efficiency is None,
         "receive_w": radio.stated("receive_w") is not None,
         "memory_bytes": True,  # only warnings depend on the memory

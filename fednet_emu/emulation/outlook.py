@@ -105,14 +105,14 @@ class Cost:
         return self.events_each * self.answers * self.rounds
 
     @property
-    def least_byte(self) -> int:
+    def min_byte(self) -> int:
         """Minimum memory of the run in bytes: devices, samples and model."""
         return BYTE_PER_DEVICE * self.devices + self.data_byte + VECTORS * self.model_byte + 4 * self.frozen
 
     @property
-    def most_byte(self) -> int:
+    def max_byte(self) -> int:
         """Memory of the run in bytes with an update from each participant of a round and the records of all rounds."""
-        return self.least_byte + self.participants * self.model_byte + BYTE_PER_EVENT * (self.events or 0)
+        return self.min_byte + self.participants * self.model_byte + BYTE_PER_EVENT * (self.events or 0)
 
     def __str__(self) -> str:
         rounds = "rounds until another limit" if self.rounds is None else f"rounds up to {self.rounds:,}"
@@ -129,9 +129,9 @@ class Cost:
             events = f"about {self.events_each * self.answers:,} events a round"
         else:
             events = f"about {self.events:,} events"
-        memory = f"{readable(self.least_byte)} of memory, with all records {readable(self.most_byte)}"
-        if self.least_byte == self.most_byte or self.events is None:
-            memory = f"{readable(self.most_byte)} of memory"
+        memory = f"{readable(self.min_byte)} of memory, with all records {readable(self.max_byte)}"
+        if self.min_byte == self.max_byte or self.events is None:
+            memory = f"{readable(self.max_byte)} of memory"
         return f"cost: devices {self.devices:,}, {rounds}, {size}, {events}, {memory} on top of the program"
 
 
@@ -335,8 +335,8 @@ def unaffordable(outlook: Outlook) -> Iterator[Problem]:
     elif data_byte > host_byte:
         what = f"takes {readable(data_byte)} of memory, got {extent.samples if extent else 0} samples"
         yield ("data",), f"{what}; {here}"
-    elif outlook.cost.least_byte > host_byte:
-        what = f"takes {readable(outlook.cost.least_byte)} of memory with its data"
+    elif outlook.cost.min_byte > host_byte:
+        what = f"takes {readable(outlook.cost.min_byte)} of memory with its data"
         yield ("model",), f"{what}, got {outlook.cost.parameters} parameters; {here}"
 
 

@@ -183,9 +183,9 @@ def radiated(outlook: Outlook) -> Iterator[Problem]:
     ):
         bound = BOUNDS[exempt or licensed + beams]
         yield from bound.judge(("channel", key, "tx_power_dbm"), terminal.tx_power_dbm)
-        if (its := terminal.profile) is not None and its.most_dbm is not None:
-            what, mark = its.title or "the profile", its.marks["most_dbm"] or "assumed"
-            bound = Bound(None, its.most_dbm, "dBm", what, its.source, mark)
+        if (its := terminal.profile) is not None and its.max_dbm is not None:
+            what, mark = its.title or "the profile", its.marks["max_dbm"] or "assumed"
+            bound = Bound(None, its.max_dbm, "dBm", what, its.source, mark)
             yield from bound.judge(("channel", key, "tx_power_dbm"), terminal.tx_power_dbm)
 
 
@@ -261,9 +261,11 @@ def slots(outlook: Outlook) -> Iterator[Problem]:
     middle = len(links.mean_snr) // 2
     one = np.argpartition(links.mean_snr, middle)[middle : middle + 1]
     takes_s = float(expected_s(scenario, uplink, AtStart(links.mean_snr[one], links.in_sight[one]), size_bit)[0])
-    spacing_khz = channel.numerology_khz or (60 if channel.carrier_hz <= FR1_TOP_HZ else 120)
+    subcarrier_spacing_khz = channel.subcarrier_spacing_khz or (60 if channel.carrier_hz <= FR1_TOP_HZ else 120)
     bound = BOUNDS["slot"]
-    shorter = bound._replace(low=(bound.low or 0.0) * 15 / spacing_khz, what=f"a slot at {spacing_khz} kHz")
+    shorter = bound._replace(
+        low=(bound.low or 0.0) * 15 / subcarrier_spacing_khz, what=f"a slot at {subcarrier_spacing_khz} kHz"
+    )
     yield from shorter.judge(("network", "uplink"), takes_s, f" for an upload of {size_bit:,} bits")
 
 

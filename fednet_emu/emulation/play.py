@@ -157,7 +157,7 @@ def tried(outlook: Outlook) -> str:
     scenario = outlook.scenario
     if any(scenario.untimed()) or not is_ours(type(scenario.algorithm)):
         return "code from outside the package is run in the run itself only"
-    if outlook.cost.most_byte > MOST_TRIED_BYTE or scenario.devices.count > MOST_TRIED_DEVICES:
+    if outlook.cost.max_byte > MOST_TRIED_BYTE or scenario.devices.count > MOST_TRIED_DEVICES:
         return "it is large"
     stop = scenario.stop.model_copy(update={"rounds": 1})
     small = scenario.model_copy(update={"stop": stop, "training": Training(engine="serial")})

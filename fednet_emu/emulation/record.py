@@ -208,7 +208,7 @@ def _energies(ledger: Ledger) -> dict[str, float | None]:
         "energy_j": ledger.spent_j(ledger.ended_ns),
         "compute_j": None if math.isnan(compute_j) else compute_j,
         "transmit_j": float(devices["sending_j"].sum()),
-        "receive_j": float(devices["receiving_j"].sum()),
+        "rx_energy_j": float(devices["receiving_j"].sum()),
         "idle_j": float(devices["idle_j"].sum()),
         "waiting_j": float(devices["waiting_j"].sum()),
         "station_j": station_j,

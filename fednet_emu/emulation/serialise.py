@@ -56,13 +56,13 @@ class Writer:
             return self._array(value)
         return ["record", _name(kind), *map(self.plain, _fields(value))]
 
-    def small(self, value: Any, most_byte: float) -> Any:
-        """Return the JSON form (as `plain`) of a value whose new tensors have at most `most_byte` bytes in total.
+    def small(self, value: Any, max_byte: float) -> Any:
+        """Return the JSON form (as `plain`) of a value whose new tensors have at most `max_byte` bytes in total.
 
         Raises:
             NotPlain: the new tensors are larger, or the value has no JSON form; no tensor of the value is then stored.
         """
-        before, self._room_byte = len(self._held), most_byte
+        before, self._room_byte = len(self._held), max_byte
         try:
             return self.plain(value)
         except NotPlain:

@@ -464,11 +464,11 @@ def limit_of(folder: Path) -> int:
     return MOST
 
 
-def set_limit(folder: Path, most_byte: int) -> None:
+def set_limit(folder: Path, max_byte: int) -> None:
     """Set the maximum size in bytes of a folder of entries."""
     with file_errors(folder, "made"):
         folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / LIMIT, f"{most_byte}\n")
+    write_text(folder / LIMIT, f"{max_byte}\n")
 
 
 def differing(folder: Path, head: Head) -> str:
@@ -499,15 +499,15 @@ def entries_in(folder: Path) -> Iterator[Entry]:
                 yield Entry(found.st_mtime, found.st_size, path)
 
 
-def bound(folder: Path, most_byte: float) -> int:
-    """Delete the least recently used entries until at most `most_byte` remain; return the number of bytes freed."""
+def bound(folder: Path, max_byte: float) -> int:
+    """Delete the least recently used entries until at most `max_byte` remain; return the number of bytes freed."""
     entries = sorted(entries_in(folder))
     left = sum(entry.byte for entry in entries)
     freed = 0
     for entry in entries:
-        if left - freed <= most_byte:
+        if left - freed <= max_byte:
             break
-        if entry.path.name != HEAD or most_byte == 0:
+        if entry.path.name != HEAD or max_byte == 0:
             with suppress(OSError):
                 entry.path.unlink()
                 freed += entry.byte

@@ -45,7 +45,7 @@ class Answer(NamedTuple):
         return planned._replace(
             share=planned.share if share is None else share / max(float(share.sum()), 1.0),
             power_part=parts.get("power", planned.power_part),
-            clock_part=np.maximum(parts.get("clock", planned.clock_part), round_.least_clock),
+            clock_part=np.maximum(parts.get("clock", planned.clock_part), round_.min_clock),
             ends_s=np.full(n, math.nan),
         )
 

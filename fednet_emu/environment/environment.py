@@ -300,8 +300,8 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         self._rows, arrived = list(map(len, self._tables)), sum(rounds["arrived"].tolist())
         self._updates += arrived
         after = self._before = self.now = self._totals()
-        own_j = float(sent["energy_j"][sent["sender"] != SERVER].sum() + sent["receive_j"].sum())
-        lost = Counter((*sent["lost"][sent["receiver"] != SEVERAL].tolist(), *heard["lost"].tolist()))
+        own_j = float(sent["energy_j"][sent["sender"] != SERVER].sum() + sent["rx_energy_j"].sum())
+        lost = Counter((*sent["loss_reason"][sent["receiver"] != SEVERAL].tolist(), *heard["loss_reason"].tolist()))
         gained = after["accuracy"] - before["accuracy"]
         return Step(
             round=self.fed.round,

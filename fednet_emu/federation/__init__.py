@@ -18,10 +18,10 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.accumulation import Accumulation, accumulated, of_means
 from fednet_emu.learning.graph.augment import AnyAugmentation
 from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.dp_sgd import PrivateSgd
 from fednet_emu.learning.graph.graph import Trained
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.graph.optimizers import Adam, AdamW, AnyOptimizer, Momentum, Sgd
-from fednet_emu.learning.graph.private_sgd import PrivateSgd
 from fednet_emu.learning.graph.schedules import AnySchedule, Constant
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.topology import Digraph

@@ -100,10 +100,10 @@ class Learner:
         if params.size != model.size:
             self.check(params, "k.train")
         n_samples = mine.stop - mine.start if subset is None else len(subset)
-        if plan.private is not None and model.least_batch > 1:
+        if plan.private is not None and model.min_batch > 1:
             what = "batch norm mixes samples, so that none has a gradient of its own, got a model with it"
-            raise ScenarioError(f"algorithm.private_sgd: {what}; choose another model, or leave it out")
-        if n_samples and model.least_batch > 1:
+            raise ScenarioError(f"algorithm.dp_sgd: {what}; choose another model, or leave it out")
+        if n_samples and model.min_batch > 1:
             self._check_batches(plan, {device.name: n_samples}, everybody=subset is None and of is None)
         if self._timing_only and n_samples:
             flop = model.flop_per_sample * plan.n_samples_processed(n_samples)
@@ -140,7 +140,7 @@ class Learner:
             first=self._task.offsets[devices],
             n_samples=n_samples,
         )
-        plain = plan.private is None and model.least_batch == 1 and params.size == model.size
+        plain = plan.private is None and model.min_batch == 1 and params.size == model.size
         in_columns = self._timing_only or (engine is not None and terms.keys() <= SHARED and engine.takes(columns))
         if not (plain and in_columns and n_samples.all()):
             works = [
@@ -217,8 +217,8 @@ class Learner:
         if everybody and plan not in self._plans:
             self._plans.add(plan)
             n_samples |= {f"dev-{device}": count for device, count in enumerate(self._task.n_samples.tolist()) if count}
-        least = self._task.model.least_batch
-        small = [name for name, count in n_samples.items() if plan.least_batch(count) < least]
+        least = self._task.model.min_batch
+        small = [name for name, count in n_samples.items() if plan.min_batch(count) < least]
         if small:
             more = f" and {len(small) - _NAMED} more" if len(small) > _NAMED else ""
             raise ScenarioError(
@@ -247,7 +247,7 @@ class Learner:
         def tested() -> Scores:
             what: Any = {
                 "per_device": evaluation.per_device,
-                "train_loss": evaluation.train_loss,
+                "train_loss": evaluation.worst_train_loss,
                 "metrics": evaluation.metrics,
             }
             if evaluation.consensus:
@@ -258,7 +258,7 @@ class Learner:
                 return self._task.score(self._model(model), **what)
             return self._task.score_own([self._model(own) for own in model], **what)
 
-        own = evaluation.per_device, evaluation.train_loss, evaluation.consensus, evaluation.metrics
+        own = evaluation.per_device, evaluation.worst_train_loss, evaluation.consensus, evaluation.metrics
         one = isinstance(model, Deferred)
         with self._graph.host.part("evaluation"):
             nodes = [model] if isinstance(model, Deferred) else list(model)

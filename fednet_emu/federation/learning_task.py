@@ -194,10 +194,10 @@ class LearningTask:
     def score_together(self, vectors: Sequence[torch.Tensor], **what: Any) -> Scores:
         """Metrics on the test set of the mean of the devices' own models, and how much these models differ.
 
-        Two metrics over the devices with training samples are added: `consensus`, the distance sqrt(mean |x_i -
-        mean|^2) of the parameters x_i from their mean, and `own_accuracy`, the mean accuracy of the devices' own models
-        on the whole test set. The metrics by device contain each device's distance and accuracy, and the scores of its
-        own model on its share of the test set.
+        Two metrics over the devices with training samples are added: `consensus_distance`, sqrt(mean |x_i - mean|^2)
+        of the parameters x_i, and `local_model_accuracy`, the mean accuracy of the devices' own models on the whole
+        test set. The metrics by device contain each device's distance and accuracy, and the scores of its own model on
+        its share of the test set.
         """
         counted, stacked = self.n_samples > 0, torch.stack(list(vectors)).double()
         mean = stacked[torch.from_numpy(counted)].mean(0)
@@ -208,9 +208,9 @@ class LearningTask:
         own = self.score_own(vectors, **what)
         scores = self.score(mean.to(vectors[0].dtype), **what)
         distance = math.sqrt((far[counted] ** 2).mean())
-        scores.pooled.metrics.update(consensus=distance, own_accuracy=float(right[counted].mean()))
+        scores.pooled.metrics.update(consensus_distance=distance, local_model_accuracy=float(right[counted].mean()))
         if own.by_device is not None:
-            own.by_device.metrics.update(consensus=far, own_accuracy=right)
+            own.by_device.metrics.update(consensus_distance=far, local_model_accuracy=right)
         return scores._replace(by_device=own.by_device, worst_train_loss=own.worst_train_loss)
 
     def _scores(self, samples: SampleScores, order: torch.Tensor, *, per_device: bool) -> Scores:

@@ -80,7 +80,7 @@ class Observer:
         accuracy = math.nan if found.accuracy is None else found.accuracy
         value = -found.loss if patience.metric == "loss" else accuracy
         self._without_gain += 1
-        if value > self._best + patience.least_gain:
+        if value > self._best + patience.min_gain:
             self._best, self._without_gain = value, 0
         row = {"round": self._latest_round, "simulated_s": self._clock.now_s, "loss": found.loss, "accuracy": accuracy}
         self._ledger.record("validation", **row, without_gain=self._without_gain)

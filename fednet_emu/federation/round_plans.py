@@ -151,12 +151,12 @@ class RoundPlans:
         links, full_w = uplink.links.now(), radio.tx_power_w
         powers_w = [links.power_w(device) for device in devices]
         costs = [processors.nominal(device, work) for device, work in zip(devices, flop.tolist(), strict=True)]
-        compute_s, compute_j, least_clock = np.array(costs).T
+        compute_s, compute_j, min_clock = np.array(costs).T
         return Round(
             ready_s=download_s,
             compute_s=compute_s,
             compute_j=compute_j,
-            least_clock=least_clock,
+            min_clock=min_clock,
             size_bit=up_bit,
             snr=np.array([links.snr(device, links.station_of(device)) for device in devices])
             / db_to_linear(self._planner.margin_db),

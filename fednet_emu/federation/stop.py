@@ -53,7 +53,7 @@ class Patience(Component):
     """Number of successive evaluations without a gain after which the run ends."""
     metric: Literal["loss", "accuracy"] = "loss"
     """Score that must improve: the loss must fall, or the accuracy must rise."""
-    least_gain: float = Field(0.0, ge=0)
+    min_gain: float = Field(0.0, ge=0)
     """Minimum improvement over the best earlier evaluation that counts as a gain; it must be exceeded."""
 
 
@@ -149,13 +149,13 @@ class Evaluation(Component):
     per_device: bool = False
     """Whether to evaluate the model also on each device's share of the test set, which gives the accuracy of the worst
     device and the standard deviation over devices."""
-    train_loss: bool = False
+    worst_train_loss: bool = False
     """Whether to measure also the maximum over devices of the loss on the device's own training samples."""
     consensus: bool = False
     """Whether to score the mean of the devices' own models on the whole test set, for algorithms in which each device
-    has a model. Two columns are added: `consensus`, the distance sqrt(mean |x_i - mean|^2) of the models from their
-    mean over the devices with training samples, and `own_accuracy`, the mean accuracy of the devices' own models on the
-    whole test set. With `per_device`, each device's own model is also scored on the device's share of the test set."""
+    has a model. Two columns are added: `consensus_distance`, sqrt(mean |x_i - mean|^2) of the models x_i over the
+    devices with training samples, and `local_model_accuracy`, the mean accuracy of the devices' own models on the whole
+    test set. With `per_device`, each device's own model is also scored on the device's share of the test set."""
     metrics: tuple[AnyMetric, ...] = ()
     """Metrics in addition to loss and accuracy: a list of kinds, each with its own column in the records. Metrics are
     measured on the test set, and with `per_device` also on each device's share of the test set."""
@@ -171,7 +171,10 @@ class Evaluation(Component):
     @property
     def columns(self) -> tuple[str, ...]:
         """Column names of the metrics in the records."""
-        return (*(metric.column for metric in self.metrics), *(("consensus", "own_accuracy") if self.consensus else ()))
+        return (
+            *(metric.column for metric in self.metrics),
+            *(("consensus_distance", "local_model_accuracy") if self.consensus else ()),
+        )
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:

@@ -172,13 +172,13 @@ class Backhaul:
                 direction=DIRECTIONS.index("up" if message.up else "down"),
                 edge=message.edge,
                 size_bit=message.size_bit,
-                payload=message.number,
+                value_id=message.number,
                 requested_ns=message.requested_ns,
                 started_ns=message.started_ns,
                 ended_ns=self.clock.now,
                 sent_bit=sent_bit,
                 delivered_bit=0 if lost else message.size_bit,
-                lost=CODE[lost],
+                loss_reason=CODE[lost],
                 energy_j=energy_j,
             )
         )

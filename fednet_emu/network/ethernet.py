@@ -32,7 +32,7 @@ class Wire(RateLaw):
         return np.broadcast_to(bandwidth_hz, np.broadcast_shapes(sinr.shape, np.shape(bandwidth_hz))) + 0.0
 
 
-class Switch(RatedAccess):
+class Ethernet(RatedAccess):
     """Ethernet: all devices and the server are connected to one switch with ports of `port_bps` in each direction.
 
     All current transfers in one direction share the server's port equally, as measured for TCP on Linux at 10 Mbit/s

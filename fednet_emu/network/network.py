@@ -155,7 +155,7 @@ class Network:
             self._graphs = Graphs(side.topology, inputs)
 
     def _moving(self, links_at: Callable[[float], Links]) -> MovingLinks:
-        return MovingLinks(self._clock, self.settings.movement_s, links_at)
+        return MovingLinks(self._clock, self.settings.position_update_s, links_at)
 
     def _links_at(self, at_s: float) -> tuple[CellLinks, CellLinks]:
         places_m = self._paths.positions_m(self._everybody, at_s)
@@ -293,7 +293,7 @@ class Network:
         return medium
 
     def _after_ns(
-        self, access_ns: DelayNs | None, delay: Delay, channel: Channel, transfer: Transfer, now_ns: int
+        self, grant_delay_ns: DelayNs | None, delay: Delay, channel: Channel, transfer: Transfer, now_ns: int
     ) -> int:
         """Time in ns from the last bit of a transfer on the air to its reception: propagation and access delay."""
 
@@ -306,7 +306,7 @@ class Network:
             return place
 
         way_ns = delay.delay_ns(lambda: math.dist(place_m(transfer.sender), place_m(transfer.receiver)))
-        return way_ns + (0 if access_ns is None else access_ns(transfer, now_ns))
+        return way_ns + (0 if grant_delay_ns is None else grant_delay_ns(transfer, now_ns))
 
     def _beside_others(self, use: Use, access: Access, links: LinksOverTime, cells: int) -> Use:
         """Return `use` for a band with other users: without default timeouts, because durations are unknown."""
@@ -334,7 +334,7 @@ class Network:
         side = self.settings.sidelink
         kinds = (self.uplink, channel), (self.downlink, channel), (self.sidelink, side.channel if side else channel)
         heights_m = [its.device.height_m if medium is not None and medium.has_snr else None for medium, its in kinds]
-        return Distances(self._paths, stations_m, heights_m, to_ns(self.settings.movement_s))
+        return Distances(self._paths, stations_m, heights_m, to_ns(self.settings.position_update_s))
 
     @property
     def idle_w(self) -> Array:
@@ -403,7 +403,7 @@ class Distances:
 
     def __call__(self, transfers: Rows, receivers: IntArray) -> Array:
         """Distances [n] in m of started transfers [n] to one receiver each; NaN for wired links and recorded rates."""
-        height_m, moves = self._heights_m[transfers["kind"]], self._paths.speed_m_s > 0
+        height_m, moves = self._heights_m[transfers["direction"]], self._paths.speed_m_s > 0
         at_ns = transfers["started_ns"] // self._period_ns * self._period_ns * moves
         ends_m = []
         for radio in (transfers["sender"], receivers):

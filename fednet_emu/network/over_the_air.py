@@ -140,10 +140,10 @@ class OverTheAir(Access):
             last_ns = start_ns
             for leg in burst:
                 needed_ns = to_ns(self.burst_s(leg.size_bit // FLOAT_BIT, band.bandwidth_hz))
-                end_ns, leg.air_bit = start_ns + needed_ns, float(leg.size_bit)
+                end_ns, leg.transmitted_bit = start_ns + needed_ns, float(leg.size_bit)
                 if end_ns > leg.until_ns:
                     end_ns, leg.lost = leg.until_ns, leg.until_reason
-                    leg.air_bit *= (end_ns - start_ns) / needed_ns
+                    leg.transmitted_bit *= (end_ns - start_ns) / needed_ns
                 last_ns = max(last_ns, end_ns)
             return last_ns
 

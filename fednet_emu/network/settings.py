@@ -13,12 +13,12 @@ from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.compression import AnyCompression, Compression, NoCompression
 from fednet_emu.errors import ScenarioError
 from fednet_emu.network.access.base import Access
-from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha, SpatialReuse
+from fednet_emu.network.access.contention import FullReuse, Noma, SlottedAloha, SpatialReuse
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.backhaul import EdgeServers
 from fednet_emu.network.cells import AnyCells, SingleCell
 from fednet_emu.network.delay import AnyDelay, NoDelay
-from fednet_emu.network.ethernet import Switch
+from fednet_emu.network.ethernet import Ethernet
 from fednet_emu.network.faults import AnyLoss, NoLoss
 from fednet_emu.network.links.asymmetry import Asymmetry
 from fednet_emu.network.lora.access import Lora
@@ -39,8 +39,8 @@ from fednet_emu.radio.receiver.combining import ONE_ANTENNA, AnyReception, Singl
 from fednet_emu.radio.receiver.power_control import AnyPowerControl, FullPower
 
 ACCESSES: dict[str, type[Access]] = kinds(
-    *(Tdma, Ofdma, Noma, Shared, SlottedAloha, SpatialReuse, OverTheAir, Planned),
-    *(NrGrants, Dcf, Switch, Lora),
+    *(Tdma, Ofdma, Noma, FullReuse, SlottedAloha, SpatialReuse, OverTheAir, Planned),
+    *(NrGrants, Dcf, Ethernet, Lora),
 )
 
 AnyAccess = Annotated[Access, Slot("access", ACCESSES)]
@@ -184,7 +184,7 @@ class NetworkSettings(Component):
     acknowledgements, and the wired part of the path."""
     session: AnySession = Session()
     """The session layer above the transport protocol: framing, further handshakes, and software delays per message."""
-    movement_s: float = Field(1.0, gt=0)
+    position_update_s: float = Field(1.0, gt=0)
     """Length of a movement period in s. If devices move, links are recomputed at the start of each period, and current
     transfers continue at the rate of the new link. A link is computed only if it is used."""
     slices: dict[Annotated[str, Field(pattern=NAMED)], Slice] = Field(default_factory=dict)
@@ -241,8 +241,8 @@ class NetworkSettings(Component):
             yield f"{what}; give more, or network.uplink.access max_senders: {reception.antennas}"
         if most > 1 and reception.NULLS and channel.medium_rate() != channel.block_rate:
             what = f"the law of the gains changes with the number of senders, got {reception.kind}"
-            means = "long_transfers: ergodic" if channel.long_transfers == "ergodic" else "fading.delay_spread_s"
-            remedy = "set channel.long_transfers: walk, without channel.fading.delay_spread_s, or choose mrc"
+            means = "fading_model: ergodic" if channel.fading_model == "ergodic" else "fading.delay_spread_s"
+            remedy = "set channel.fading_model: per-block, without channel.fading.delay_spread_s, or choose mrc"
             yield f"{what} with {means}; {remedy}"
         try:
             channel.fading.combined(reception.antennas)

@@ -84,7 +84,7 @@ class Terminal(Component):
 
     @property
     def whole_w(self) -> float | None:
-        """Total power in W while sending at `most_dbm`, from the profile; None if the profile does not state it."""
+        """Total power in W while sending at `max_dbm`, from the profile; None if the profile does not state it."""
         return None if self.profile is None else self.profile.numbers.get("transmit_w")
 
     def transmitter(
@@ -97,7 +97,7 @@ class Terminal(Component):
         unknown.
         """
         if self.profile is not None and self.whole_w is not None:
-            whole_w, at_dbm, efficiency = self.whole_w, self.profile.most_dbm, None
+            whole_w, at_dbm, efficiency = self.whole_w, self.profile.max_dbm, None
         circuit_w, efficiency = self.stated("circuit_w"), self.stated("amplifier_efficiency") or efficiency
         if circuit_w is not None or whole_w is None:
             return Transmitter(efficiency or 1.0, circuit_w or 0.0)
@@ -161,7 +161,7 @@ class Channel(Component):
     """Centre frequency in Hz."""
     bandwidth_hz: float = Field(default=20e6, gt=0)
     """Nominal width in Hz of the whole band, which the access scheme divides among transmissions."""
-    numerology_khz: Literal[15, 30, 60, 120] | None = None
+    subcarrier_spacing_khz: Literal[15, 30, 60, 120] | None = None
     """Subcarrier spacing of 5G NR in kHz. With a spacing, data use only the resource blocks of 5G NR, which leave part
     of the band unused; with null, data use the whole band."""
     path_loss: AnyPathLoss
@@ -179,8 +179,8 @@ class Channel(Component):
     as spread evenly over the band, as with random hopping."""
     narrowest_hz: float | None = Field(default=None, gt=0)
     """Minimum width in Hz of the part of the band that a sender uses; null for a resource block of 12 subcarriers:
-    180 kHz, or 12 times `numerology_khz`."""
-    long_transfers: Literal["walk", "ergodic"] = "walk"
+    180 kHz, or 12 times `subcarrier_spacing_khz`."""
+    fading_model: Literal["per-block", "ergodic"] = "per-block"
     """`walk` simulates every fading block of a transmission; `ergodic` uses the rate averaged over fading."""
     noise_density_dbm_hz: float = THERMAL_NOISE_DBM_HZ
     """Power density of the noise in dBm/Hz, before the receiver's noise figure."""
@@ -213,9 +213,9 @@ class Channel(Component):
                 f"path_loss states no standard deviation of shadowing, got {kind} with shadowing: of-path-loss; "
                 "use kind: log-normal with its own sigma_db"
             )
-        if self.numerology_khz is not None:
-            occupied_hz(self.bandwidth_hz, self.numerology_khz, self.carrier_hz)
-        if self.long_transfers == "ergodic":
+        if self.subcarrier_spacing_khz is not None:
+            occupied_hz(self.bandwidth_hz, self.subcarrier_spacing_khz, self.carrier_hz)
+        if self.fading_model == "ergodic":
             require_mean(self.rate, self.fading)
         for conflict in (self._feedback_conflict(), self._selective_conflict()):
             if conflict:
@@ -235,12 +235,12 @@ class Channel(Component):
     def _feedback_conflict(self) -> str:
         """Return the reason why other settings are incompatible with `rate.feedback`; empty if there is none."""
         if isinstance(self.rate, NrBlocks) and self.rate.climbs and not isinstance(self.fading, NoFading):
-            got = f"got rate.feedback: climbing with fading {self.fading.kind}"
+            got = f"got rate.feedback: olla with fading {self.fading.kind}"
             return f"a climb is known on links that do not change, {got}; set fading: none, or rate.feedback: aged"
-        if not self._aged or (self.long_transfers == "ergodic" and ages(self.fading)):
+        if not self._aged or (self.fading_model == "ergodic" and ages(self.fading)):
             return ""
-        got = f"rate.feedback: aged with fading {self.fading.kind} and long_transfers: {self.long_transfers}"
-        remedy = "set long_transfers: ergodic and fading rayleigh, rician or nakagami, or rate.feedback: ideal"
+        got = f"rate.feedback: aged with fading {self.fading.kind} and fading_model: {self.fading_model}"
+        remedy = "set fading_model: ergodic and fading rayleigh, rician or nakagami, or rate.feedback: ideal"
         return f"a rate by aged reports is a mean over fading whose course is known, got {got}; {remedy}"
 
     def _selective_conflict(self) -> str:
@@ -249,8 +249,8 @@ class Channel(Component):
         if spread_s is None:
             return ""
         got = f"got fading.delay_spread_s: {spread_s}"
-        if self.long_transfers == "ergodic":
-            return f"the mean over fading is the same in any band, {got} with long_transfers: ergodic; leave one out"
+        if self.fading_model == "ergodic":
+            return f"the mean over fading is the same in any band, {got} with fading_model: ergodic; leave one out"
         if self.rate.outage_sinr > 0:
             return f"a rate that loses in outage has no mean over a band, {got} with on_outage: lose; set stall"
         known = dict.fromkeys(kind for kind, _ in _DELAY_SPREAD_LOG10_S)
@@ -290,9 +290,9 @@ class Channel(Component):
     @property
     def usable_hz(self) -> float:
         """Width in Hz of the part of the band that carries data: the whole band, or its resource blocks."""
-        if self.numerology_khz is None:
+        if self.subcarrier_spacing_khz is None:
             return self.bandwidth_hz
-        return occupied_hz(self.bandwidth_hz, self.numerology_khz, self.carrier_hz)
+        return occupied_hz(self.bandwidth_hz, self.subcarrier_spacing_khz, self.carrier_hz)
 
     @property
     def _aged(self) -> bool:
@@ -300,9 +300,9 @@ class Channel(Component):
 
     @property
     def _law(self) -> RateLaw:
-        if not isinstance(self.rate, NrBlocks) or self.numerology_khz is None:
+        if not isinstance(self.rate, NrBlocks) or self.subcarrier_spacing_khz is None:
             return self.rate
-        return self.rate.in_blocks(resource_blocks(self.bandwidth_hz, self.numerology_khz, self.carrier_hz))
+        return self.rate.in_blocks(resource_blocks(self.bandwidth_hz, self.subcarrier_spacing_khz, self.carrier_hz))
 
     @property
     def block_rate(self) -> RateLaw:
@@ -311,15 +311,15 @@ class Channel(Component):
     def _on_parts(self, law: RateLaw) -> RateLaw:
         if self.narrowing == "off":
             return law
-        spacing_khz = self.numerology_khz or _LTE_SPACING_KHZ
-        return narrowed(law, self.narrowest_hz or SUBCARRIERS_PER_BLOCK * spacing_khz * 1e3)
+        subcarrier_spacing_khz = self.subcarrier_spacing_khz or _LTE_SPACING_KHZ
+        return narrowed(law, self.narrowest_hz or SUBCARRIERS_PER_BLOCK * subcarrier_spacing_khz * 1e3)
 
     def medium_rate(self, branches: int = 1) -> RateLaw:
         """Return the rate model for transmissions: `block_rate`, or its mean over a selective band or over fading.
 
         `branches` is the number of antennas whose fading is combined in a mean.
         """
-        if self.long_transfers == "walk" or isinstance(self.fading, NoFading):
+        if self.fading_model == "per-block" or isinstance(self.fading, NoFading):
             law, parts = self.block_rate, self.parts
             if parts == 1.0 or not isinstance(self.fading, BlockFading):
                 return law
@@ -332,7 +332,7 @@ class Channel(Component):
     @property
     def medium_fading(self) -> Fading:
         """Fading that `medium_rate` does not average out: all fading, that of the band's mean gain, or none."""
-        if self.long_transfers == "ergodic":
+        if self.fading_model == "ergodic":
             return NoFading()
         parts = self.parts
         return self.fading if parts == 1.0 or not isinstance(self.fading, BlockFading) else self.fading.over_band(parts)
@@ -360,8 +360,8 @@ def median_delay_spread_s(path_loss: str, carrier_hz: float, *, los: bool) -> fl
     Below the minimum frequency of the table (6 GHz for `3gpp-uma`), the value at the minimum frequency is used. The
     standard deviation over positions is a factor of 1.5 to 4.6.
     """
-    constant, slope, offset, least_ghz = _DELAY_SPREAD_LOG10_S[path_loss, los]
-    return math.pow(10.0, constant + slope * math.log10(offset + max(carrier_hz / 1e9, least_ghz)))
+    constant, slope, offset, min_ghz = _DELAY_SPREAD_LOG10_S[path_loss, los]
+    return math.pow(10.0, constant + slope * math.log10(offset + max(carrier_hz / 1e9, min_ghz)))
 
 
 def thermal_noise_w(bandwidth_hz: float, noise_figure_db: float, density_dbm_hz: float = THERMAL_NOISE_DBM_HZ) -> float:

@@ -35,7 +35,7 @@ def kind_of(given: Mapping[str, Any]) -> Kind | None:
         return "device"
     if "receive_w" in given:
         return "radio"
-    return "station" if {"most_dbm", "idle_w"} <= given.keys() else None
+    return "station" if {"max_dbm", "idle_w"} <= given.keys() else None
 
 
 def refuse_another(kind: Kind, given: Any) -> Any:
@@ -50,7 +50,7 @@ def refuse_another(kind: Kind, given: Any) -> Any:
 class TransmitterProfile(Component):
     """A real transmitter. Each number has a value, or null if no source states a value."""
 
-    NUMBERS: ClassVar[tuple[str, ...]] = ("most_dbm", "amplifier_efficiency")
+    NUMBERS: ClassVar[tuple[str, ...]] = ("max_dbm", "amplifier_efficiency")
     """Names of the numbers whose source quality is marked in `evidence`."""
     title: str = ""
     """A readable name."""
@@ -60,7 +60,7 @@ class TransmitterProfile(Component):
     """Source of the transmitter's numbers."""
     year: int = Field(ge=1970, le=2100)
     """Year in which the transmitter was first sold, or measured."""
-    most_dbm: float | None
+    max_dbm: float | None
     """Maximum radiated power in dBm for which the numbers hold; null if no source states it. The radiated power in a
     run is `tx_power_dbm` of the radio."""
     amplifier_efficiency: float | None = Field(gt=0, le=1)
@@ -97,7 +97,7 @@ class RadioProfile(TransmitterProfile):
     circuit_w: float | None = Field(ge=0, le=1e6)
     """Power in W of the transmitter without its amplifier; null if `transmit_w` includes it, or no source states it."""
     transmit_w: float | None = Field(ge=0, le=1e6)
-    """Power in W while sending at `most_dbm`, including the amplifier; null if no source states it. If
+    """Power in W while sending at `max_dbm`, including the amplifier; null if no source states it. If
     `amplifier_efficiency` is null, the radio draws this power at any radiated power."""
     receive_w: float | None = Field(ge=0, le=1e6)
     """Power in W while receiving; null if no source states it."""

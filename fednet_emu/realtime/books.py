@@ -60,7 +60,7 @@ def write_messages(
         error = math.nan
         if prediction is not None and not (prediction.lost or message.lost) and prediction.took_s > 0:
             error = (message.ended_ns / NS_PER_S - prediction.ended_s) / prediction.took_s
-            if starved_s - prediction.gap_s <= STARVED * (message.ended_ns - message.started_ns) / NS_PER_S:
+            if starved_s - prediction.ack_wait_s <= STARVED * (message.ended_ns - message.started_ns) / NS_PER_S:
                 errors.append(error)
         fed.ledger.record(
             "live_messages",
@@ -86,13 +86,13 @@ def _write_transfer(fed: Federation, message: Message) -> None:
     if medium.has_snr:
         snr = now.snr(*((message.device, station) if message.upwards else (station, message.device)))
     energy_j = medium.radios.drawn_w(sender, now.power_w(sender), 1.0) * message.power_ns / NS_PER_S
-    receive_j = _receive_j(medium.radios, receiver, message)
+    rx_energy_j = _receive_j(medium.radios, receiver, message)
     ledger.offered_bit[kind] += size_bit
     ledger.sent_bit[kind] += size_bit
-    ledger.energy_j += energy_j + receive_j
+    ledger.energy_j += energy_j + rx_energy_j
     ledger.transfers.append(TransferRow(
         kind, sender, receiver, 1, size_bit, -1, message.arrived_ns, message.started_ns, message.ended_ns,
-        float(size_bit), 0 if message.lost else size_bit, CODE[message.lost], energy_j, receive_j,
+        float(size_bit), 0 if message.lost else size_bit, CODE[message.lost], energy_j, rx_energy_j,
         cell_of(station), snr,
     ))  # fmt: skip
 

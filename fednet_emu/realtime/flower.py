@@ -165,7 +165,11 @@ class FlowerPrograms:
 
     def _started_s(self, computes: list[tuple[int, dict[str, Any]]], origin_ns: int) -> float | None:
         column = self._fed.ledger.transfers.column
-        down, receiver, ended_ns = column("kind") == KINDS.index("downlink"), column("receiver"), column("ended_ns")
+        down, receiver, ended_ns = (
+            column("direction") == KINDS.index("downlink"),
+            column("receiver"),
+            column("ended_ns"),
+        )
         waits = []
         for device, note in computes:
             began_ns = note["began_ns"] - origin_ns
@@ -230,8 +234,8 @@ class _Rounds:
         ledger = self._fed.ledger
         column = ledger.transfers.column
         over = column("ended_ns") <= now_ns
-        sent = [float(column("air_bit")[over & (column("kind") == kind)].sum()) for kind in range(3)]
-        drawn_j = float((column("energy_j") + column("receive_j"))[over].sum()) + ledger.idle.until_j(now_ns)
+        sent = [float(column("transmitted_bit")[over & (column("direction") == kind)].sum()) for kind in range(3)]
+        drawn_j = float((column("energy_j") + column("rx_energy_j"))[over].sum()) + ledger.idle.until_j(now_ns)
         scores = [math.nan if score is None else score for score in (loss, accuracy)]
         unknown = [math.nan] * (len(EvaluationRow._fields) - 8)
         row = EvaluationRow._make([number, now_ns, *map(round, sent), drawn_j, *scores, *unknown])

@@ -30,13 +30,13 @@ class Prediction(NamedTuple):
     Attributes:
         took_s: time in s from the request to the end of the transmission.
         ended_s: end time of the transmission, in s.
-        gap_s: part of `took_s` in which TCP sends nothing, because it waits for acknowledgements.
+        ack_wait_s: part of `took_s` in which TCP sends nothing, because it waits for acknowledgements.
         lost: reason for a loss, as in `records/reasons.py`; empty if the message arrives.
     """
 
     took_s: float
     ended_s: float
-    gap_s: float
+    ack_wait_s: float
     lost: str
 
     @classmethod
@@ -44,8 +44,12 @@ class Prediction(NamedTuple):
         """Return the prediction from a simulated transfer that has ended."""
         delivery: Any = transfer.value
         phases = transfer.phases
-        tail_s, gap_s = (0.0, 0.0) if phases is None else (phases.tail_ns / NS_PER_S, phases.gap_ns / NS_PER_S)
-        return cls(delivery.latency_s - tail_s, delivery.ended_s - tail_s, gap_s, delivery.lost)
+        reception_delay_s, ack_wait_s = (
+            (0.0, 0.0) if phases is None else (phases.reception_delay_ns / NS_PER_S, phases.ack_wait_ns / NS_PER_S)
+        )
+        return cls(
+            delivery.latency_s - reception_delay_s, delivery.ended_s - reception_delay_s, ack_wait_s, delivery.lost
+        )
 
 
 class Standing(Tcp):

@@ -263,7 +263,7 @@ class Ledger:
 def _mean_rates_bps(rows: Rows) -> NDArray[np.float32]:
     """Return mean rates [transfers]: transmitted bits per airtime without gaps and tails; NaN without airtime."""
     air_ns = np.where(rows["started_ns"] == NEVER_NS, 0, rows["ended_ns"] - rows["started_ns"])
-    if "gap_ns" in (rows.dtype.names or ()):
-        air_ns = air_ns - rows["gap_ns"] - rows["tail_ns"]
+    if "ack_wait_ns" in (rows.dtype.names or ()):
+        air_ns = air_ns - rows["ack_wait_ns"] - rows["reception_delay_ns"]
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(air_ns > 0, rows["air_bit"] * _NS_PER_S / air_ns, np.nan).astype(np.float32)
+        return np.where(air_ns > 0, rows["transmitted_bit"] * _NS_PER_S / air_ns, np.nan).astype(np.float32)

@@ -28,7 +28,7 @@ Why = Annotated[int, Column(np.int8, words=REASONS)]
 class TransferRow(NamedTuple):
     """One row for each transmission, sorted by end time."""
 
-    kind: Annotated[int, Column(np.int8, words=KINDS)]
+    direction: Annotated[int, Column(np.int8, words=KINDS)]
     """direction of the link: uplink, downlink or sidelink"""
     sender: Device
     """sending device, or the server"""
@@ -38,7 +38,7 @@ class TransferRow(NamedTuple):
     """number of receivers"""
     size_bit: Number
     """size of payload and headers"""
-    payload: Value
+    value_id: Value
     """identification number of the sent value, as in `computes`; -1 if the payload is not a single deferred value"""
     requested_ns: Time
     """time of the request for the transfer"""
@@ -46,15 +46,15 @@ class TransferRow(NamedTuple):
     """start of the transmission on the air; NaN for a transfer that never started"""
     ended_ns: Time
     """end of the transfer"""
-    air_bit: Measure
+    transmitted_bit: Measure
     """bits transmitted: the size of a completed transfer, or less if the transfer was cut off"""
     delivered_bit: Number
     """bits delivered, summed over receivers"""
-    lost: Why
+    loss_reason: Why
     """empty, or the reason of the loss, see [reasons](#reasons-of-loss)"""
     energy_j: Measure
     """energy of the transmitter: (radiated power / amplifier efficiency + circuit power) x airtime"""
-    receive_j: Measure
+    rx_energy_j: Measure
     """energy of the receiving devices: `receive_w` x airtime, summed over devices"""
     cell: Annotated[int, Column(np.int32, digest=False)]
     """index of the transfer's cell, from 0; after a handover, the last cell; for a sidelink transfer, the cluster"""
@@ -65,23 +65,23 @@ class TransferRow(NamedTuple):
 
 
 class PhaseColumns(NamedTuple):
-    """The columns from `access_s` on exist only in runs with delays other than airtime. `size_bit` then has no headers.
+    """The columns from `grant_delay_s` on exist in runs with delays other than airtime. `size_bit` then has no headers.
 
     The phases of a transfer from request to end are set-up, access, the wait for a turn, the airtime with gaps, and the
     tail.
     """
 
-    access_ns: Time
+    grant_delay_ns: Time
     """time until the sender has access to the channel"""
-    setup_ns: Time
+    connection_setup_ns: Time
     """time until the connection is set up and the software has processed the message"""
-    gap_ns: Time
+    ack_wait_ns: Time
     """part of the airtime without bits to send, while the sender waits for acknowledgements"""
-    tail_ns: Time
+    reception_delay_ns: Time
     """time from the last bit on the air to its reception"""
     wire_bit: Number
     """size of payload and headers"""
-    reverse_bit: Number
+    ack_bit: Number
     """size of the receiver's acknowledgements, which take no airtime"""
 
 
@@ -129,10 +129,10 @@ class ReceptionRow(NamedTuple):
     """row number of the transfer in the table `transfers`"""
     receiver: Device
     """receiving device"""
-    lost: Why
+    loss_reason: Why
     """empty, or the reason of the loss, see [reasons](#reasons-of-loss)"""
-    receive_j: Measure = 0.0
-    """energy of the receiver; the sum over all receivers is `receive_j` of the transfer"""
+    rx_energy_j: Measure = 0.0
+    """energy of the receiver; the sum over all receivers is `rx_energy_j` of the transfer"""
     snr: Ratio = 0.0
     """mean SNR of the link to the receiver, as in `transfers`"""
 
@@ -140,13 +140,13 @@ class ReceptionRow(NamedTuple):
 class HandoverRow(NamedTuple):
     """With `network.handover: during`: one row for each change of a transfer's cell."""
 
-    kind: Annotated[int, Column(np.int8, words=KINDS)]
+    direction: Annotated[int, Column(np.int8, words=KINDS)]
     """direction of the transfer: uplink or downlink"""
     device: Device
     """device that is handed over"""
     simulated_ns: Time
     """time of the handover"""
-    payload: Value
+    value_id: Value
     """identification number of the sent value, as in `transfers`"""
     from_cell: Device
     """cell before the handover"""
@@ -163,7 +163,7 @@ class BackhaulRow(NamedTuple):
     """index of the edge server, which is the index of its cell"""
     size_bit: Number
     """size of payload and headers"""
-    payload: Value
+    value_id: Value
     """identification number of the sent value, as in `computes`; -1 if the payload is not a single deferred value"""
     requested_ns: Time
     """time of the request for the message"""
@@ -175,7 +175,7 @@ class BackhaulRow(NamedTuple):
     """bits sent: the size of the message, or less if the message was cut off"""
     delivered_bit: Number
     """bits delivered: the size of the message, or 0 if the message was lost"""
-    lost: Why
+    loss_reason: Why
     """empty, or the reason of the loss, see [reasons](#reasons-of-loss)"""
     energy_j: Measure
     """energy of the message: `energy_j_per_bit` x `sent_bit`"""
@@ -221,7 +221,7 @@ class EvaluationRow(NamedTuple):
     """One row for each evaluation of the model; bits and energy are totals from the start of the run.
 
     Further columns are the metrics in `evaluation.metrics` and, with `evaluation.consensus`, `consensus` and
-    `own_accuracy`.
+    `local_model_accuracy`.
     """
 
     round: Number
@@ -245,7 +245,7 @@ class EvaluationRow(NamedTuple):
     std_accuracy: Measure
     """standard deviation of the accuracy over devices, with `evaluation.per_device`"""
     worst_train_loss: Measure
-    """maximum over devices of the mean loss on the device's own training samples, with `evaluation.train_loss`"""
+    """maximum over devices of the mean loss on the device's own training samples, with `evaluation.worst_train_loss`"""
     attack_success: Measure
     """fraction of the attacked test samples that are classified as the attacker intends"""
 

@@ -136,11 +136,11 @@ def by_device(device: IntArray, amount: Array, n_devices: int) -> Array:
 def energies_of_rows(ledger: Ledger, n_devices: int) -> dict[str, Array]:
     """Return the energies in J [n_devices] of computations, transmissions and receptions, without idle energy."""
     sent, heard, done = ledger.transfers.column, ledger.receptions.column, ledger.computes.column
-    received_j = by_device(sent("receiver"), sent("receive_j"), n_devices)
+    received_j = by_device(sent("receiver"), sent("rx_energy_j"), n_devices)
     return {
         "computing_j": by_device(done("device"), done("energy_j"), n_devices),
         "sending_j": by_device(sent("sender"), sent("energy_j"), n_devices),
-        "receiving_j": received_j + by_device(heard("receiver"), heard("receive_j"), n_devices),
+        "receiving_j": received_j + by_device(heard("receiver"), heard("rx_energy_j"), n_devices),
     }
 
 
@@ -233,7 +233,7 @@ def _delays(delay_s: Array, unfinished: Mask) -> dict[str, Any]:
 def messages(ledger: Ledger) -> dict[str, Any]:
     """Return the numbers of messages and of lost messages by reason; a broadcast counts once per receiver."""
     alone = ledger.transfers.column("receiver") != SEVERAL
-    codes = np.concatenate((ledger.transfers.column("lost")[alone], ledger.receptions.column("lost")))
+    codes = np.concatenate((ledger.transfers.column("loss_reason")[alone], ledger.receptions.column("loss_reason")))
     counts = np.bincount(codes, minlength=len(REASONS)).tolist()
     lost = {reason: count for reason, count in zip(REASONS, counts, strict=True) if reason and count}
     return {"messages": len(codes), "losses": dict(sorted(lost.items(), key=lambda each: -each[1]))}
@@ -261,7 +261,7 @@ def recent_losses(ledger: Ledger) -> str:
     several = frames["receptions"].join(transfers[["kind", "sender", "ended_s"]], on="transfer")
     columns = ["kind", "sender", "receiver", "ended_s", "lost"]
     ends = pd.concat([transfers.loc[transfers["receivers"] == 1, columns], several[columns]])
-    lost = ends[ends["lost"] != ""].sort_values("ended_s", kind="stable").groupby(["sender", "receiver"]).tail(1)
+    lost = ends[ends["loss_reason"] != ""].sort_values("ended_s", kind="stable").groupby(["sender", "receiver"]).tail(1)
     rows = lost.tail(SHOWN)[columns].to_dict("records")
     told = (
         f"{row['kind']} {device_label(row['sender'])} to {device_label(row['receiver'])} "

@@ -21,7 +21,7 @@ from fednet_emu.emulation.load import refuse_contradictions
 from fednet_emu.emulation.outlook import Needed, Outlook, unreachable
 from fednet_emu.emulation.play import play
 from fednet_emu.errors import FednetError, ScenarioError
-from fednet_emu.network.ethernet import Switch
+from fednet_emu.network.ethernet import Ethernet
 from fednet_emu.network.slices import FEDERATION, OTHERS, Slice
 from fednet_emu.network.slices import problems as slice_problems
 from fednet_emu.network.transport.transports import ConnectedTransport
@@ -123,8 +123,8 @@ def _of_the_link(scenario: Scenario) -> Iterator[Remedy]:
         yield Remedy("one connection kept", {"network.transport.reuse": True})
     if network.uplink.idle is not None:
         yield Remedy("radio connections kept", {"network.uplink.idle": None})
-    if not isinstance(network.uplink.access, Switch) and "edges" not in scenario.algorithm.uses:
-        wire = {"kind": "switch", "port_bps": ETHERNET_BPS}
+    if not isinstance(network.uplink.access, Ethernet) and "edges" not in scenario.algorithm.uses:
+        wire = {"kind": "ethernet", "port_bps": ETHERNET_BPS}
         ways = [(f"network.{way.DIRECTION}", way.trace) for way in (network.uplink, network.downlink)]
         settings: dict[str, Any] = {f"{way}.access": wire for way, _ in ways}
         settings |= {f"{way}.trace": None for way, trace in ways if trace is not None}
@@ -193,14 +193,14 @@ class Replay:
         """The messages, with `kind`, reason of loss `lost`, and `device` (the receiver if the server is the sender)."""
         sent = self.tables["transfers"]
         several = self.tables["receptions"].join(sent[["kind", "sender"]], on="transfer")
-        columns = ["kind", "sender", "receiver", "lost"]
+        columns = ["kind", "sender", "receiver", "loss_reason"]
         ends = pd.concat([sent.loc[sent["receiver"] != SEVERAL, columns], several[columns]]).astype({"lost": str})
         return ends.assign(device=ends["sender"].where(ends["sender"] > SERVER, ends["receiver"]))
 
     @property
     def through(self) -> set[tuple[int, str]]:
         """Pairs of a device and a direction in which at least one message of the device arrived."""
-        came = self.messages[self.messages["lost"] == ""]
+        came = self.messages[self.messages["loss_reason"] == ""]
         return set(zip(came["device"], came["kind"], strict=True))
 
     def path_s(self, rounds: int) -> pd.Series[float]:
@@ -217,7 +217,7 @@ BY_CHANCE = ("erased", "away", "left", "end")
 def shed(before: Replay, after: Replay) -> str:
     """Describe the devices that a remedy disconnects, whose messages arrived in `before`, but not in `after`."""
     gone = before.through - after.through
-    lost = after.messages[~after.messages["lost"].isin(["", *BY_CHANCE])]
+    lost = after.messages[~after.messages["loss_reason"].isin(["", *BY_CHANCE])]
     lost = lost[[pair in gone for pair in zip(lost["device"], lost["kind"], strict=True)]]
     if not len(lost):
         return ""

@@ -117,7 +117,7 @@ def profiles(names: Sequence[str] | None = None) -> pd.DataFrame:
     Returns:
         One row for each profile: name, kind (device, radio or station), title, year, its numbers, and the quality of
         the source of each number, such as `flop_per_s_evidence`. The numbers of devices are `flop_per_s`, `overhead_s`,
-        `active_w`, `idle_w`, `transmit_w`, `receive_w`, `most_dbm`, `amplifier_efficiency` and `memory_bytes`; radios
+        `active_w`, `idle_w`, `transmit_w`, `receive_w`, `max_dbm`, `amplifier_efficiency` and `memory_bytes`; radios
         and stations have others, such as `circuit_w`. Numbers that are unknown, or that a profile of this kind does not
         have, are NaN.
 

@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 
 from fednet_emu.component.slot import Slot
 from fednet_emu.errors import did_you_mean
+from fednet_emu.scenario.former import present_key, present_word
 from fednet_emu.scenario.shapes import Shape, Spot, homes
 from fednet_emu.scenario.tree import KeyPath, path_text, show
 
@@ -87,6 +88,8 @@ def _unknown_setting(model_class: type[BaseModel], data: Any, spot: Spot) -> Pro
     kinds = {kind: its.model_fields for kind, its in slot.table.items()} if slot else {}
     by_default = slot is not None and "kind" not in _value_at(data, path[:-1])
     others = ["kind", *(name for settings in kinds.values() for name in settings)] if by_default else []
+    if (new := present_key(key, known)) is not None:
+        return Problem(path, f"is now named '{new}'", path, rival=(*path[:-1], new))
     close = difflib.get_close_matches(key, known, n=1)
     if not close and not any(key in settings for settings in kinds.values()):
         close = difflib.get_close_matches(key, others, n=1, cutoff=0.7)
@@ -128,6 +131,8 @@ def _unknown_kind(slot: Slot, path: KeyPath, value: Any) -> Problem:
             return Problem((*path, typo), "no such setting; did you mean 'kind'?", (*path, typo))
         return Problem((*path, "kind"), f"is required; kinds of {slot.name}: {', '.join(kinds)}", path)
     kind = value["kind"]
+    if (new := present_word(kind, kinds)) is not None:
+        return Problem(path, f"{show(kind)} is now named '{new}'", (*path, "kind"))
     near = _described(slot, kind) or did_you_mean(kind, kinds) if isinstance(kind, str) else ""
     remedy = f"{near} (known: {', '.join(kinds)})" if near else f"; known: {', '.join(kinds)}"
     return Problem(path, f"no such kind of {slot.name}, got {show(kind)}{remedy}", (*path, "kind"))
@@ -174,7 +179,8 @@ def _own_words(message: str) -> str:
 def _remedy(shape: Shape, value: Any) -> str:
     """Return a hint on how to correct a value of the wrong type; empty if the correction is obvious."""
     if isinstance(value, str) and shape.literals:
-        return did_you_mean(value, shape.literals)
+        new = present_word(value, [str(each) for each in shape.literals])
+        return f"; it is now named '{new}'" if new else did_you_mean(value, shape.literals)
     if shape.annotation is str and isinstance(value, int | float):
         return f"; write '{show(value)}' in quotes"
     if shape.annotation in (int, float) and isinstance(value, str) and re.match(r"[-+]?\.?\d", value):

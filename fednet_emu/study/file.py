@@ -84,7 +84,7 @@ class Search(Component):
     behind: float | None = Field(None, gt=0, le=0.5)
     """A trial also ends if, at 1/4, 1/2 or 3/4 of its cap, its accuracy is below this quantile of the accuracies of
     earlier settings at the same cost; null for no such rule. Applies only if the target is an accuracy."""
-    least_rounds: int = Field(1, gt=0)
+    min_rounds: int = Field(1, gt=0)
     """Minimum number of rounds that any setting needs to reach the target. The cost of these rounds is computed without
     training; if it exceeds a limit, the setting is not tried."""
     seed: int = Field(0, ge=0)

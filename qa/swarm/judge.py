@@ -71,7 +71,7 @@ def conserved(case: Case) -> str | None:
 def ends(case: Case) -> str | None:
     """Nobody waits for ever where nothing is lost or late, nobody leaves, and no battery is empty for good."""
     ledger, devices = case.whole.ledger, case.scenario.devices
-    lost = ledger.transfers.column("lost").any() or ledger.receptions.column("lost").any()
+    lost = ledger.transfers.column("loss_reason").any() or ledger.receptions.column("loss_reason").any()
     never_charged = devices.battery is not None and not devices.battery.harvesting.mean_w
     stranded = never_charged and not ledger.batteries.column("state").all()
     late = getattr(case.scenario.algorithm, "deadline_s", None) is not None and ledger.computes.column("stopped").any()

@@ -40,7 +40,7 @@ def with_values(settings: Settings, values: dict[str, Any]) -> Settings:
 NARROW_HZ = 1e3
 """A width that half of every drawn band exceeds, and the parts of its devices."""
 UNDISTURBED = {
-    "channel.long_transfers": "walk",
+    "channel.fading_model": "per-block",
     "network.cells": "single",
     "network.power_control": "none",
     "devices.availability": "always",
@@ -48,8 +48,8 @@ UNDISTURBED = {
     "devices.mobility": "static",
 }
 """Transfers whose rates are those of the rate law at every instant, whenever a transfer begins."""
-WAYS = [("uplink", "tdma"), ("uplink", "ofdma"), ("uplink", "noma"), ("uplink", "shared")]
-WAYS += [("downlink", "tdma"), ("downlink", "ofdma"), ("downlink", "shared")]
+WAYS = [("uplink", "tdma"), ("uplink", "ofdma"), ("uplink", "noma"), ("uplink", "full-reuse")]
+WAYS += [("downlink", "tdma"), ("downlink", "ofdma"), ("downlink", "full-reuse")]
 
 
 def half_the_bandwidth(settings: Settings) -> str | None:
@@ -63,7 +63,7 @@ def half_the_bandwidth(settings: Settings) -> str | None:
     width_hz = settings["channel"]["bandwidth_hz"]
     plain = {
         **UNDISTURBED,
-        "channel.numerology_khz": None,
+        "channel.subcarrier_spacing_khz": None,
         "channel.narrowing": "on",
         "channel.narrowest_hz": NARROW_HZ,
     }
@@ -197,7 +197,7 @@ def twice_the_time(settings: Settings) -> str | None:
         "stop": {"rounds": settings["stop"].get("rounds", 2)},
         **({} if deadline_s is None else {"algorithm.deadline_s": max(round(deadline_s, 6), 1e-6)}),
         "channel.rate": {"kind": "fixed", "bit_rate_bps": 1e6},
-        "channel.long_transfers": "walk",
+        "channel.fading_model": "per-block",
         "devices.speed": {"kind": "fixed", "flop_per_s": 1e6},
         "devices.straggler": "none",
         "devices.battery": None,
@@ -205,7 +205,7 @@ def twice_the_time(settings: Settings) -> str | None:
         "network.downlink.trace": None,
     }
     if settings.get("network", {}).get("sidelink", {}).get("channel"):
-        plain |= {f"network.sidelink.{key}": plain[key] for key in ("channel.rate", "channel.long_transfers")}
+        plain |= {f"network.sidelink.{key}": plain[key] for key in ("channel.rate", "channel.fading_model")}
     if scenario_of(settings).network.uplink.access.only_sums:
         plain["network.uplink.access.symbols_per_slot"] = 1000  # else a longer slot carries more
     scenario = scenario_of(with_values(settings, plain))
@@ -221,7 +221,7 @@ def twice_the_time(settings: Settings) -> str | None:
         return None  # as are the rates of independent parts of a band
     slow = scenario_of(_slower(scenario.model_dump(mode="json", by_alias=True)))
     one, two = played(scenario, timing_only=True), played(slow, timing_only=True)
-    if one.ledger.transfers.column("lost").any() or one.ledger.receptions.column("lost").any():
+    if one.ledger.transfers.column("loss_reason").any() or one.ledger.receptions.column("loss_reason").any():
         return None
     times = [_times(play) for play in (one, two)]
     return "" if [2 * time_ns for time_ns in times[0]] == times[1] else f"{times[0]} and {times[1]}"
@@ -260,7 +260,7 @@ def renumbered(settings: Settings) -> str | None:
     """
     count = settings["devices"]["count"]
     access = scenario_of(settings).network.uplink.access.kind
-    if count == 1 or access not in ("tdma", "ofdma", "noma", "shared"):
+    if count == 1 or access not in ("tdma", "ofdma", "noma", "full-reuse"):
         return None
     rng = Random(f"order {settings['seed']}")
     places = [[rng.uniform(10, 100), rng.uniform(10, 100)] for _ in range(count)]
@@ -269,7 +269,7 @@ def renumbered(settings: Settings) -> str | None:
         "channel.fading": "none",
         "channel.path_loss": {"kind": "log-distance", "exponent": 3},
         "channel.rate": {"kind": "shannon", "min_efficiency_bps_hz": 0},
-        "channel.numerology_khz": None,
+        "channel.subcarrier_spacing_khz": None,
         "network.uplink": {"access": access},
         "network.cells": "single",
         "network.power_control": "none",
@@ -295,7 +295,7 @@ PATHS: dict[str, Any] = {"as arrays": LocalRounds.take, "one by one": lambda *_,
 def one_by_one(settings: Settings) -> str | None:
     """In a world without losses and absences, exchanges as arrays write the books of those with events."""
     rng = Random(f"one by one {settings['seed']}")
-    access = rng.choice(["tdma", "tdma", "ofdma", "noma", {"kind": "shared", "threshold_db": -20}])
+    access = rng.choice(["tdma", "tdma", "ofdma", "noma", {"kind": "full-reuse", "threshold_db": -20}])
     uplink = {"access": access} | rng.choice([{}, {"timeout_s": rng.choice([0.05, 0.5])}, {"loss": LOSS}])
     plain = {**UNDISTURBED, "network": {"uplink": uplink}, "evaluation.every_s": None}
     scenario, plays = scenario_of(with_values(settings, plain)), {}

@@ -28,8 +28,8 @@ NEWER: dict[str, tuple[Any, ...]] = {
     "network.session": ("none", "none", "grpc"),
     "network.transport": ("none", "tcp", "tcp", "quic", "udp"),
     "network.uplink.access": (
-        *("planned", "planned", "over-the-air", "ofdma", "noma", "shared"),
-        *("nr-grants", "nr-grants", "dcf", "switch", "lora"),
+        *("planned", "planned", "over-the-air", "ofdma", "noma", "full-reuse"),
+        *("nr-grants", "nr-grants", "dcf", "ethernet", "lora"),
     ),
     "network.uplink.access.planner": tuple(PLANNERS),
     "network.uplink.compression": tuple(COMPRESSIONS),

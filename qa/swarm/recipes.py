@@ -76,7 +76,7 @@ ALWAYS = (
 boards take minutes."""
 RARE = {
     "groups", "feature_noise", "attack", "region", "trace", "augment", "accuracy", "simulated_s", "bits", "energy_j",
-    "edges", "every_s", "private_sgd", "traffic", "slices", "carbon",
+    "edges", "every_s", "dp_sgd", "traffic", "slices", "carbon",
 }  # fmt: skip
 """Settings that are given once in twelve."""
 USES = {
@@ -229,7 +229,7 @@ RECIPES: dict[str, Recipe] = {
     "local_steps": among(1, 2, 5),
     "lag_tolerance": among(1, 2, 5),
     "lr": among(0, 0.01, 0.1, 0.5),
-    "lr_weights": among(0, 0.02, 0.2),
+    "lr_lambda": among(0, 0.02, 0.2),
     "m": between(0.5, 5),
     "malicious": among(1, [0]),
     "initial_window": among(1, 10),
@@ -295,7 +295,7 @@ RECIPES: dict[str, Recipe] = {
     "length_m": between(50, 300),
     "xy_m": each(point),
     "access.nr-grants.pattern": among("DDDSU", "DDDDDDDSUU", "DU"),
-    "access.nr-grants.spacing_khz": among(15, 30),
+    "access.nr-grants.subcarrier_spacing_khz": among(15, 30),
     "access.nr-grants.sr_period_s": among(0.002, 0.02),
     "access.budget": among("mean", "peak"),
     "access.csi_error": between(0, 0.3),
@@ -361,8 +361,8 @@ RECIPES: dict[str, Recipe] = {
     "algorithm.uplink_arrives": among(0.5, 1.0),
     "selection.candidates": lambda rng, count: count,
     "selection.exploration": among(0.5, 0.9, 1.0),
-    "selection.least_exploration": among(0.0, 0.2, 0.5),
-    "selection.most_rounds": among(1, 3),
+    "selection.min_exploration": among(0.0, 0.2, 0.5),
+    "selection.max_rounds": among(1, 3),
     "selection.round_s": spread(0.01, 100),
     "selection.window": among(1, 2, 20),
     "secure_aggregation.neighbours": among(None, 2),

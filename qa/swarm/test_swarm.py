@@ -102,7 +102,7 @@ def test_a_broken_law_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -
     """With a law that no scenario with header bits keeps, the header stays, and what may go is gone."""
     monkeypatch.setitem(LAWS, "bare", lambda case: "seen" if case.scenario.network.overhead.wire_bit(1) > 1 else "")
     header = {"overhead": {"kind": "header", "header_bit": 8}}
-    settings = {**small(), "network": {**header, "movement_s": 2.0}}
+    settings = {**small(), "network": {**header, "position_update_s": 2.0}}
     (failure,) = judged(settings, "bare").failures
     least = shrunk(settings, failure.law)
 

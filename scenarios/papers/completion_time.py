@@ -52,7 +52,7 @@ def step(setting: Setting, path_loss_db: Array) -> Round:
         ready_s=np.zeros(n),
         compute_s=np.full(n, CYCLES / CLOCK_HZ),
         compute_j=np.full(n, KAPPA * CYCLES * CLOCK_HZ**2),
-        least_clock=np.full(n, 1e-9),
+        min_clock=np.full(n, 1e-9),
         size_bit=setting.size_bit,
         snr=power_w * 10 ** (-path_loss_db / 10) / noise_w,
         power_w=np.full(n, power_w),

@@ -83,7 +83,7 @@ def fedl_round(cycles: Array, clock_hz: Array, noise_over_gain: Array) -> Round:
         ready_s=np.zeros(n),
         compute_s=cycles / clock_hz,
         compute_j=ALPHA / 2 * cycles * clock_hz**2,
-        least_clock=LEAST_HZ / clock_hz,
+        min_clock=LEAST_HZ / clock_hz,
         size_bit=UPLOAD_NAT / math.log(2),
         snr=MOST_W / noise_over_gain,
         power_w=np.full(n, MOST_W),
@@ -126,7 +126,7 @@ def _arrays(path: Path) -> dict[str, Array]:
 def differences(case: Case, *, ton: bool) -> dict[str, float]:
     """Largest relative differences of our solution to the committed numbers of one case, by kind of number."""
     round_, kappa, known = case
-    cost, plan = fedl_cost(round_, kappa, LEAST_W), Fedl(j_per_s=kappa, least_power_w=LEAST_W).plan(round_)
+    cost, plan = fedl_cost(round_, kappa, LEAST_W), Fedl(j_per_s=kappa, min_power_w=LEAST_W).plan(round_)
     air_s = round_.need_s / np.log1p(plan.power_part * round_.gamma)
     found = {
         "times": _apart([cost.compute_s, cost.send_s, *air_s], [known["T_cmp1"], known["T_com1"], *known["tau1"]]),

@@ -34,7 +34,7 @@ SCHEMES = {
     "proposed": "most-samples",
     "random_blocks": "random-blocks",
     "random": "random",
-    "least_error": "least-error",
+    "min_error": "least-error",
 }
 SEEDS, DRAWS = range(30), 500
 
@@ -48,7 +48,7 @@ def instance(distance_m: Array, rng: np.random.Generator | None = None) -> Round
         ready_s=SIZE_MBIT * 1e6 / (BAND_HZ * np.log2(1 + gain / DOWNLINK_W)),
         compute_s=np.zeros(n),
         compute_j=np.full(n, STEP_J * SIZE_MBIT),
-        least_clock=np.ones(n),
+        min_clock=np.ones(n),
         size_bit=SIZE_MBIT * 1e6,
         snr=POWER_W * gain / (NOISE_W * BAND_HZ / BLOCK_HZ),
         power_w=np.full(n, POWER_W),

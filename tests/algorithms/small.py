@@ -47,7 +47,7 @@ ADAPTED = (
 
 ALGORITHM_SETTINGS = {
     "adaptive-tau": ("algorithm={kind: adaptive-tau, lr: 0.05, batch_size: 8, budget_s: 30, tau_max: 6}",),
-    "afl": ("algorithm={kind: afl, lr: 0.2, lr_weights: 0.1, batch_size: null, averaged: false}",),
+    "afl": ("algorithm={kind: afl, lr: 0.2, lr_lambda: 0.1, batch_size: null, averaged: false}",),
     "aspire": (
         "algorithm={kind: aspire, active: 2, max_delay: 8, lr: 0.5, local_steps: 5, prox: 0.2, rho_dual: 0.02}",
         "algorithm.uncertainty={kind: cd-norm, budget: 1}",
@@ -61,7 +61,7 @@ ALGORITHM_SETTINGS = {
     "sgp": (CLUSTER, peers("sgp")),
     "connectivity-aware": (CLUSTER, local_sgd("connectivity-aware", "phi_max: 0.06")),
     "ditto": (local_sgd("ditto", "pull: 0.1"),),
-    "drfa": ("algorithm={kind: drfa, cohort: 3, local_steps: 3, lr: 0.1, lr_weights: 0.02, batch_size: 8}",),
+    "drfa": ("algorithm={kind: drfa, cohort: 3, local_steps: 3, lr: 0.1, lr_lambda: 0.02, batch_size: 8}",),
     "fedasync": ("algorithm={kind: fedasync, alpha: 0.6, lr: 0.2, local_steps: 4, batch_size: 8, concurrency: 3}",),
     "fedavg": (local_sgd("fedavg"),),
     "feddf": (*WITH_CLASSES, "server={samples: 40, flop_per_s: 1e6}", local_sgd("feddf")),

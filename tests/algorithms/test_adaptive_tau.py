@@ -210,7 +210,7 @@ def test_a_budget_of_time_or_energy_is_nearly_spent(budget: str) -> None:
     whole = float(budget.rsplit(maxsplit=1)[-1])
     assert 0.7 * whole < spent < whole + last["step"] + 2 * last["aggregation"]
     assert last["tau"] == 1
-    assert np.nanmin([row["least_loss"] for row in rows]) == last["least_loss"]
+    assert np.nanmin([row["min_loss"] for row in rows]) == last["min_loss"]
 
 
 def test_a_fixed_tau_is_kept_until_the_budget_ends() -> None:

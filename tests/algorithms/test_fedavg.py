@@ -182,7 +182,7 @@ def test_a_cohort_of_one_trains_one() -> None:
 
     assert frames["rounds"][["invited", "arrived"]].values.tolist() == [[1, 1]] * 3
     assert len(frames["computes"]) == 3
-    assert frames["transfers"]["kind"].tolist() == ["downlink", "uplink"] * 3
+    assert frames["transfers"]["direction"].tolist() == ["downlink", "uplink"] * 3
 
 
 def test_a_round_waits_until_somebody_is_there() -> None:
@@ -219,7 +219,7 @@ def test_what_is_lost_is_left_out_of_the_mean() -> None:
     """A round's model is the weighted mean over just those whose uploads arrived."""
     changes = (*RAGGED, "network.uplink.loss={kind: random, probability: 0.5}", "stop.rounds=1", "seed=1")
     w, fed = trained(*changes)
-    uplinks = fed.ledger.frames()["transfers"].query("kind == 'uplink'")
+    uplinks = fed.ledger.frames()["transfers"].query("direction == 'uplink'")
     arrived = uplinks.query("lost == ''")["sender"].tolist()
     assert 0 < len(arrived) < 4
     start, n = fed.task.model.initial().double(), fed.task.n_samples
@@ -233,7 +233,7 @@ def test_lost_uploads_are_sent_again_up_to_the_limit() -> None:
     changes = ("network.uplink.loss={kind: random, probability: 0.5}", "algorithm.retries=2", "stop.rounds=20")
     fed = run_small(*changes, timing_only=True)
     frames = fed.ledger.frames()
-    uplinks = frames["transfers"].query("kind == 'uplink'").sort_values(["payload", "ended_s"])
+    uplinks = frames["transfers"].query("direction == 'uplink'").sort_values(["payload", "ended_s"])
     fates = [[row.lost for row in rows] for _, rows in groupby(uplinks.itertuples(), lambda row: row.payload)]
 
     assert all(set(fate[:-1]) <= {"erased"} and (fate[-1] == "" or len(fate) == 3) for fate in fates)
@@ -327,7 +327,7 @@ def test_the_order_of_arrivals_changes_no_bit() -> None:
         model = fed.run(small_scenario(*changes).algorithm)
         assert model is not None
         models.append(fed.graph.read(model))
-        uplinks = fed.ledger.frames()["transfers"].query("kind == 'uplink'")
+        uplinks = fed.ledger.frames()["transfers"].query("direction == 'uplink'")
         arrivals.append(uplinks["sender"].tolist())
 
     assert arrivals[0] != arrivals[1]

@@ -92,7 +92,7 @@ def test_it_ends_and_keeps_the_laws(algorithm: str, cell: str, condition: str) -
     settings = settings_of(algorithm, cell, condition)
     fed, deadlock = played(settings, timing_only=False)
     again, _ = played(settings, timing_only=False)
-    lost = set(fed.ledger.frames()["transfers"]["lost"]) - {""}
+    lost = set(fed.ledger.frames()["transfers"]["loss_reason"]) - {""}
 
     assert not any(verify(fed.ledger, frozenset()).values())
     assert fed.ledger.event_digest() == again.ledger.event_digest()

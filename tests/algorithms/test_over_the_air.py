@@ -81,7 +81,7 @@ def test_runs_keep_the_laws_and_do_not_depend_on_how_training_is_run(algorithm: 
     settings = settings_of(algorithm, LOSSY)
     serial, batched = run_small(*settings), run_small(*settings, "training.engine=batched")
     timed = run_small(*settings, timing_only=True)
-    lost = serial.ledger.frames()["transfers"].query("kind == 'uplink'")["lost"]
+    lost = serial.ledger.frames()["transfers"].query("direction == 'uplink'")["loss_reason"]
 
     assert serial.round == ROUNDS
     assert not any(verify(serial.ledger, frozenset({"downlink"})).values())

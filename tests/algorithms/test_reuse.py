@@ -30,7 +30,7 @@ WAYS = {
         "algorithm.aggregation={kind: dp, clip_norm: 1, noise_multiplier: 0.1, adaptive: {}}",
     ),
     "local-dp": ("algorithm.aggregation={kind: local-dp, clip_norm: 1.0, noise_multiplier: 0.1}",),
-    "private-sgd": ("algorithm.private_sgd={clip_norm: 1, noise_multiplier: 1}",),
+    "private-sgd": ("algorithm.dp_sgd={clip_norm: 1, noise_multiplier: 1}",),
     "over-the-air": ("network.uplink.access={kind: over-the-air, symbols_per_slot: 4, snr_db: 30}",),
     "secure": ("network.uplink.secure_aggregation={kind: bonawitz}",),
     "by loss": ("algorithm.selection=power-of-choice",),

@@ -151,8 +151,8 @@ OTHERS = {
     "pfedme": (averaging("pfedme", pull=1, device_lr=3, server_lr=3.0),),
     "per-fedavg": (averaging("per-fedavg", order="hessian-free", lr=1.5),),
     "q-ffl": (averaging("q-ffl", q=2.0),),
-    "afl": ("algorithm={kind: afl, lr: 0.2, lr_weights: 0.1, batch_size: 8}",),
-    "drfa": ("algorithm={kind: drfa, cohort: 3, local_steps: 9, lr: 0.1, lr_weights: 0.02, batch_size: 8}",),
+    "afl": ("algorithm={kind: afl, lr: 0.2, lr_lambda: 0.1, batch_size: 8}",),
+    "drfa": ("algorithm={kind: drfa, cohort: 3, local_steps: 9, lr: 0.1, lr_lambda: 0.02, batch_size: 8}",),
     "cfl": (averaging("cfl", stationary=1.0, split=0.1),),
     "ifca": (averaging("ifca", clusters=2),),
     "ditto": (averaging("ditto", pull=0.1),),
@@ -197,7 +197,7 @@ def test_unequal_work_leaves_them_in_their_range(setting: str) -> None:
 REFUSED = {
     "dp": ("algorithm.aggregation={kind: dp, clip_norm: 1, noise_multiplier: 1}", "algorithm.selection=poisson"),
     "local-dp": ("algorithm.aggregation={kind: local-dp, clip_norm: 1, noise_multiplier: 1}",),
-    "private_sgd": ("algorithm.private_sgd={clip_norm: 1, noise_multiplier: 1}",),
+    "dp_sgd": ("algorithm.dp_sgd={clip_norm: 1, noise_multiplier: 1}",),
     "over-the-air": ("network.uplink.access=over-the-air",),
     "aspire": ("algorithm={kind: aspire, planes: fixed, active: 2, lr: 0.1, batch_size: null}",),
 }

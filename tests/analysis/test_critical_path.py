@@ -23,7 +23,7 @@ def tables(sent=(), computed=(), rounds=((0, 10),)):
     transfers = pd.DataFrame(
         [(*row, *("", 0)[len(row) - 6 :]) for row in sent],
         columns=["kind", "sender", "receiver", "requested_s", "started_s", "ended_s", "lost", "cell"],
-    ).assign(energy_j=2.0, receive_j=1.0)
+    ).assign(energy_j=2.0, rx_energy_j=1.0)
     computes = pd.DataFrame([(*row, "")[:4] for row in computed], columns=["device", "started_s", "ended_s", "stopped"])
     spans = [(number, *span) for number, span in enumerate(rounds, start=1)]
     return transfers, computes.assign(energy_j=4.0), pd.DataFrame(spans, columns=["round", "started_s", "ended_s"])
@@ -249,7 +249,7 @@ def test_parts_lie_end_to_end_and_add_up(data):
     assert parts_frame(found)["took_s"].sum() == pytest.approx(end / 1e9)
 
 
-PHASES = ["setup_s", "access_s", "gap_s", "tail_s"]
+PHASES = ["connection_setup_s", "grant_delay_s", "ack_wait_s", "reception_delay_s"]
 
 
 def phased_path(sent, phases, rounds):

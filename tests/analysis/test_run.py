@@ -486,11 +486,20 @@ def test_a_turn_is_a_computation_or_an_uplink_of_a_device_that_never_computes():
     sent = pd.DataFrame(
         [(0, 4, 6), *((1, second, second + 1) for second in range(4))], columns=["sender", "started_s", "ended_s"]
     ).assign(kind="uplink", receiver=-1, lost="", transfer=range(5), requested_s=lambda table: table["started_s"])
-    amounts = ("receivers", "size_bit", "air_bit", "delivered_bit", "lost_bit", "energy_j", "receive_j", "cell")
+    amounts = (
+        "receivers",
+        "size_bit",
+        "transmitted_bit",
+        "delivered_bit",
+        "lost_bit",
+        "energy_j",
+        "rx_energy_j",
+        "cell",
+    )
     computes = pd.DataFrame({"device": 0, "started_s": [0.0, 2.0], "ended_s": [2.0, 4.0], "stopped": "", "flop": 1.0})
     tables = {
         "transfers": sent.assign(**dict.fromkeys(amounts, 1)),
-        "receptions": pd.DataFrame(columns=["transfer", "receiver", "lost"]),
+        "receptions": pd.DataFrame(columns=["transfer", "receiver", "loss_reason"]),
         "computes": computes.assign(energy_j=0.0),
     }
     run = RunRecords("it", {"simulated_s": 10.0}, {"devices": {"count": 3}}, None, lambda: tables)
@@ -570,7 +579,7 @@ def test_transfers_from_request_to_end(run: RunRecords) -> None:
     assert beside["device"].tolist() == [0, 0, 1, 0]
     assert beside["took_s"].tolist() == [1.0, 2.0, 2.0, 2.0]
     assert beside["predicted_s"].tolist() == pytest.approx([0.5, 2.0, 1.5, np.nan], nan_ok=True)
-    assert beside["lost"].tolist() == ["", "", "", "left"]
+    assert beside["loss_reason"].tolist() == ["", "", "", "left"]
 
 
 def test_rounds_are_air_computing_and_waiting(run: RunRecords) -> None:

@@ -108,11 +108,11 @@ def test_the_timeline_has_all_transfers_and_describes_them(run, shown):
         const { activity, started, ended } = fednet.run.timeline.bars;
         activity.forEach((each, i) => { if (each === arguments[0]) sum += ended[i] - started[i] });
         return sum"""
-    ups = sent[sent["kind"] == "uplink"]
+    ups = sent[sent["direction"] == "uplink"]
 
     assert shown.js(took, 0) == pytest.approx((ups["ended_s"] - ups["started_s"]).sum())
     assert shown.js(took, 3) == pytest.approx((made["ended_s"] - made["started_s"])[made["device"] >= 0].sum())
-    lost = ups[ups["lost"] == "erased"].iloc[0]
+    lost = ups[ups["loss_reason"] == "erased"].iloc[0]
     assert shown.js("return fednet.run.timeline.goTo(arguments[0])", int(lost["transfer"]))
     told = shown.js("return document.querySelector('#timeline p[role=status] + p').textContent")
     assert f"Transfer {lost['transfer']}: uplink of device {lost['sender']} to the server" in told
@@ -140,7 +140,7 @@ def test_the_timeline_zooms_to_one_transfer_and_back(run, shown):
     keys.send_keys("0")
     assert shown.js(view) == everything
 
-    lone = run.transfers[run.transfers["kind"] == "uplink"].iloc[3]
+    lone = run.transfers[run.transfers["direction"] == "uplink"].iloc[3]
     shown.js("fednet.run.timeline.goTo(arguments[0])", int(lone["transfer"]))
     middle_s = (lone["started_s"] + lone["ended_s"]) / 2
     code = """const t = fednet.run.timeline, c = t.canvas, v = t.view, row = t.order().indexOf(arguments[0]) - v.first;
@@ -155,7 +155,7 @@ def test_the_timeline_zooms_to_one_transfer_and_back(run, shown):
 def test_rows_are_sorted_by_what_is_chosen(run, shown):
     """By speed, distance, cell and time lost; the order is that of the numbers, and of the tables."""
     order = "return fednet.run.timeline.order()"
-    ups = run.transfers[(run.transfers["kind"] == "uplink") & (run.transfers["lost"] != "")]
+    ups = run.transfers[(run.transfers["direction"] == "uplink") & (run.transfers["loss_reason"] != "")]
     lost_s = np.bincount(ups["sender"], ups["ended_s"] - ups["started_s"], minlength=20)
 
     choose(shown, "timeline", "Rows by", "lost")
@@ -237,16 +237,16 @@ def test_devices_move_on_the_map(run, shown):
 
 def test_energy_losses_and_distributions_are_those_of_the_tables(run, shown):
     """Joules per device, lost transfers by reason, and the number of rounds in the histogram of latencies."""
-    ups = run.transfers[run.transfers["kind"] == "uplink"]
+    ups = run.transfers[run.transfers["direction"] == "uplink"]
     joules = np.bincount(ups["sender"], ups["energy_j"], minlength=20)
     names = shown.js("return fednet.run.energy.element.data.map((each) => each.name)")
     bars = np.array(trace(shown, "energy", names.index("sending up")))
 
     np.testing.assert_allclose(bars / bars.sum(), joules / joules.sum())
-    assert trace(shown, "losses", 0, "x") == [int((ups["lost"] != "").sum())]
+    assert trace(shown, "losses", 0, "x") == [int((ups["loss_reason"] != "").sum())]
     assert trace(shown, "losses", 0) == ["erased"]
     np.testing.assert_allclose(np.sum(trace(shown, "spreads.latency", 0)) / 2, 100)
-    delivered = np.bincount(ups["sender"][ups["lost"] == ""], minlength=20)
+    delivered = np.bincount(ups["sender"][ups["loss_reason"] == ""], minlength=20)
     assert trace(shown, "fairness", 0) == sorted(delivered.tolist(), reverse=True)
 
 

@@ -62,7 +62,7 @@ def test_out_of_reach_is_judged_by_the_part_of_the_band_that_a_device_may_use():
         weak = small_scenario("devices.count=1", "algorithm.cohort=1", place, f"channel={channel}", *changes)
         return [what for _, what in unreachable(Outlook(weak))]
 
-    assert told() == told("network.uplink.access=shared") == told("channel.narrowest_hz=2e6") == []
+    assert told() == told("network.uplink.access=full-reuse") == told("channel.narrowest_hz=2e6") == []
     assert len(told("channel.narrowing=off")) == 2
     (up, _) = told("channel.narrowest_hz=2e6", "channel.rate={kind: shannon, repetitions: 1}")
     assert "uplink, the best mean SNR is -20.0 dB, got a rate that needs -17.5 dB" in up
@@ -279,7 +279,7 @@ def test_a_run_records_the_cells_that_the_scene_shows():
     """The cell of each uplink is the one in which the scene has its sender."""
     changes = ["network.cells={kind: hexagonal, rings: 1, inter_site_distance_m: 200}", "stop.rounds=2"]
     run = fe.run("quickstart", settings=changes, timing_only=True)
-    sent = run.transfers[run.transfers["kind"] == "uplink"]
+    sent = run.transfers[run.transfers["direction"] == "uplink"]
 
     assert (Scene.of(run).cell[0][sent["sender"]] == sent["cell"]).all()
 
@@ -344,7 +344,7 @@ def test_each_device_of_a_mixture_has_the_speed_and_the_powers_of_its_own_profil
         assert took_s == pytest.approx(due_s, abs=2e-9)
         assert made.loc[device, "energy_j"] == pytest.approx((2.4 if board else 2.9) * took_s, rel=1e-9)
         assert up.loc[device, "energy_j"] == pytest.approx((2.1 if board else 1.74) * 320e-6, rel=1e-9)
-        assert down.loc[device, "receive_j"] == pytest.approx((0.0 if board else 0.54) * 320e-6, rel=1e-9)
+        assert down.loc[device, "rx_energy_j"] == pytest.approx((0.0 if board else 0.54) * 320e-6, rel=1e-9)
     assert summary["idle_j"] == pytest.approx((2 * 2.7 + 2 * 0.1) * summary["simulated_s"], rel=1e-12)
     assert summary["verified"]
 

@@ -98,7 +98,7 @@ def test_the_number_of_workers_is_no_part_of_the_program(first: int, then: int, 
 
 @pytest.mark.parametrize(
     "changes",
-    ["evaluation.per_device=true", "evaluation.train_loss=true", "evaluation.metrics=[macro-f1]"],
+    ["evaluation.per_device=true", "evaluation.worst_train_loss=true", "evaluation.metrics=[macro-f1]"],
 )
 def test_other_scores_of_a_known_model_are_measured(changes: str, cache: Path) -> None:
     """The settings of the evaluation are a part of a score's key: the models are known, the scores are those alone."""

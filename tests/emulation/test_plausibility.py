@@ -145,19 +145,19 @@ def test_links_stronger_than_radios():
     )
 
 
-@pytest.mark.parametrize(("spacing_khz", "least"), [(None, "250 us"), (15, "1 ms"), (30, "500 us")])
-def test_uploads_shorter_than_a_slot(spacing_khz, least):
+@pytest.mark.parametrize(("subcarrier_spacing_khz", "least"), [(None, "250 us"), (15, "1 ms"), (30, "500 us")])
+def test_uploads_shorter_than_a_slot(subcarrier_spacing_khz, least):
     """20,800 bits (64 x 10 weights, 10 biases) at no more than 5.5547 bit/s/Hz; 14 symbols are 1 ms at 15 kHz."""
     small = {
         "model.hidden": [],
         "channel.bandwidth_hz": 20e6,
         "channel.fading": "none",
-        "channel.numerology_khz": spacing_khz,
+        "channel.subcarrier_spacing_khz": subcarrier_spacing_khz,
         "devices.placement": {"kind": "disc", "radius_m": 12, "inner_radius_m": 10},
     }
     sentence = told(small)["network.uplink"]
 
-    blocks = {None: 20e6, 15: 106 * 180e3, 30: 51 * 360e3}[spacing_khz]
+    blocks = {None: 20e6, 15: 106 * 180e3, 30: 51 * 360e3}[subcarrier_spacing_khz]
     bits = int(re.search(r"upload of ([0-9,]+) bits", sentence)[1].replace(",", ""))
     assert bits == 32 * 650
     assert sentence.startswith(f"is not plausible, got {amount(bits / (5.5547 * blocks), 's')} for an upload")
@@ -299,7 +299,7 @@ def test_profiles_of_the_library_are_plausible(name):
         assert profile.device_class is not None
         return
     key = "channel.base_station" if isinstance(profile, StationProfile) else "channel.device"
-    power_dbm = 23 if profile.most_dbm is None else min(profile.most_dbm, 46)
+    power_dbm = 23 if profile.max_dbm is None else min(profile.max_dbm, 46)
     assert told({f"{key}.profile": name, f"{key}.tx_power_dbm": power_dbm}) == {}
 
 

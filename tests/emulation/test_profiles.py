@@ -128,7 +128,7 @@ def test_waiting_for_a_straggler_costs_the_others_their_idle_power():
     assert summary["waiting_j"] == pytest.approx(lost_j, rel=0.02)  # and a millisecond for each of the messages
     assert summary["compute_j"] == pytest.approx(2.4 * (1.0 + 3 * 0.5), rel=1e-6)
     assert summary["idle_j"] == pytest.approx(4 * 2.7 * summary["simulated_s"], rel=1e-12)
-    parts = ("compute_j", "transmit_j", "receive_j", "idle_j", "station_j")
+    parts = ("compute_j", "transmit_j", "rx_energy_j", "idle_j", "station_j")
     assert sum(summary[part] for part in parts) == pytest.approx(summary["energy_j"], rel=1e-12)
     assert summary["verified"]
 
@@ -161,8 +161,8 @@ def test_a_file_states_every_number_or_that_it_is_not_known(name):
 def test_what_is_only_assumed_says_so(name):
     """Marks that may not be better: power of the phones, of the Nano, speed of the microcontroller."""
     weak = {
-        "phone-2019-mid": {"active_w", "idle_w", "transmit_w", "receive_w", "most_dbm", "amplifier_efficiency"},
-        "phone-2019-high": {"active_w", "idle_w", "transmit_w", "receive_w", "most_dbm", "amplifier_efficiency"},
+        "phone-2019-mid": {"active_w", "idle_w", "transmit_w", "receive_w", "max_dbm", "amplifier_efficiency"},
+        "phone-2019-high": {"active_w", "idle_w", "transmit_w", "receive_w", "max_dbm", "amplifier_efficiency"},
         "jetson-nano": {"active_w"},
         "cortex-m4": {"flop_per_s"},
     }
@@ -295,7 +295,7 @@ def test_power_control_saves_the_power_of_the_amplifier():
     scenario = small_scenario(MIXED, control, "stop.rounds=1")
     ended, hard = ended_of(scenario), hardware(scenario, Streams(scenario.seed))
     links = small_federation(MIXED, control).network.up_links
-    sent = ended.ledger.frames()["transfers"].query("kind == 'uplink'")
+    sent = ended.ledger.frames()["transfers"].query("direction == 'uplink'")
 
     assert set(hard.which) == {0, 1}
     for row in sent.itertuples():
@@ -330,7 +330,7 @@ SAME = "at any transmit power"
         (("devices.profile=phone-2019-mid", "channel.device.tx_power_dbm=13"), ""),
         (("devices.profile=pi-4b", "channel.device.tx_power_dbm=13", "channel.device.circuit_w=1"), ""),
         (("devices.profile=pi-4b", "channel.device.tx_power_dbm=13", "channel.device.amplifier_efficiency=0.3"), ""),
-        (("devices.profile=pi-4b", "channel.device.tx_power_dbm=13", "network.uplink.access=switch"), ""),
+        (("devices.profile=pi-4b", "channel.device.tx_power_dbm=13", "network.uplink.access=ethernet"), ""),
         (("channel.device.tx_power_dbm=13",), ""),
     ],
 )
@@ -349,7 +349,7 @@ def test_a_power_that_does_not_follow_the_transmit_power_is_warned_of(settings, 
         (("channel.device.amplifier_efficiency=0.4",), ["base stations"]),
         (("channel.device.profile=esp32", "channel.base_station.profile=earth-pico"), []),
         (("channel.device.amplifier_efficiency=1", "channel.base_station.amplifier_efficiency=1"), []),
-        (("devices.profile=cortex-m4", "network.downlink.access=switch"), ["devices"]),
+        (("devices.profile=cortex-m4", "network.downlink.access=ethernet"), ["devices"]),
     ],
 )
 def test_ideal_amplifiers_are_told(settings, ideal):
@@ -365,7 +365,7 @@ def test_plans_are_made_for_devices_whose_power_does_not_follow(planner):
     access = f"network.uplink.access={{kind: planned, planner: {planner}}}"
     ended = ended_of(small_scenario(MIXED, access, "channel.rate=shannon", "stop.rounds=1"))
     frames, which = ended.ledger.frames(), hardware(small_scenario(MIXED), Streams(0)).which
-    sent = frames["transfers"].query("kind == 'uplink'")
+    sent = frames["transfers"].query("direction == 'uplink'")
 
     assert len(sent) == 4
     for row in sent.itertuples():
@@ -394,7 +394,7 @@ def test_a_run_names_its_weakest_evidence_and_what_is_not_known():
     told = "\n".join(notes(small_scenario(MIXED, "devices.speed=null")))
 
     assert "Raspberry Pi 4 B: the weakest evidence is 'derived' (flop_per_s)" in told
-    power = "active_w, idle_w, transmit_w, receive_w, most_dbm, amplifier_efficiency"
+    power = "active_w, idle_w, transmit_w, receive_w, max_dbm, amplifier_efficiency"
     assert f"Mid-range phone of 2019: the weakest evidence is 'assumed' ({power})" in told
     assert "Raspberry Pi 4 B: not known, and not counted: overhead_s, receive_w" in told
     assert "'measured' (active_w, idle_w, transmit_w)" in "\n".join(notes(small_scenario(MIXED)))

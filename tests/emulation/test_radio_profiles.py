@@ -101,7 +101,9 @@ def test_power_grows_with_the_rate_by_the_fitted_line(profile, up_w, up_nj, down
     sent(down, 40 * MBIT, down=True)
 
     assert up.ledger.transfers.column("energy_j")[0] == pytest.approx(40 / mbps * up_w + 0.04 * up_nj, rel=1e-9)
-    assert down.ledger.transfers.column("receive_j")[0] == pytest.approx(40 / mbps * down_w + 0.04 * down_nj, rel=1e-9)
+    assert down.ledger.transfers.column("rx_energy_j")[0] == pytest.approx(
+        40 / mbps * down_w + 0.04 * down_nj, rel=1e-9
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,7 +178,7 @@ def test_every_station_counts_and_what_devices_spend_stays_apart():
         for more in ((), ("channel.base_station.profile=earth-macro",))
     )
 
-    parts = ("transmit_j", "receive_j", "idle_j", "station_j")
+    parts = ("transmit_j", "rx_energy_j", "idle_j", "station_j")
     assert macro["station_j"] == pytest.approx(3 * 780 * macro["simulated_s"] + 4.7 * plain["station_j"], rel=1e-5)
     assert sum(macro[part] for part in parts) == pytest.approx(macro["energy_j"], rel=1e-12)
     assert [macro[part] for part in parts[:3]] == [plain[part] for part in parts[:3]]
@@ -225,7 +227,7 @@ def test_a_battery_gives_what_receiving_bits_takes():
 
     assert delivery.lost == "empty"
     assert delivery.ended_s == pytest.approx(5 / 0.51, abs=2e-9)
-    assert fed.ledger.transfers.column("receive_j")[0] == pytest.approx(5.0, rel=1e-8)
+    assert fed.ledger.transfers.column("rx_energy_j")[0] == pytest.approx(5.0, rel=1e-8)
     assert charge_problem(fed.ledger) == ""
 
 
@@ -237,7 +239,7 @@ FADES = ("channel.fading=rayleigh", "channel.rate={kind: shannon}", "channel.ban
     [
         (),
         ("network.uplink.access=ofdma", "network.downlink.mode=unicast", "network.downlink.access=ofdma"),
-        ("network.uplink.access=shared",),
+        ("network.uplink.access=full-reuse",),
         ("network.cells={kind: list, xy_m: [[0, 0], [60, 0]]}",),
         ("network.uplink.timeout_s=0.002",),
         ("devices.battery.capacity_j=0.01", "devices.battery.harvesting={kind: constant, power_w: 1}"),
@@ -256,8 +258,8 @@ def test_batteries_and_records_agree_on_the_energy_of_bits(settings):
     times_s = (column("ended_ns") - column("started_ns"))[up & (column("started_ns") >= 0)] / 1e9
     assert verify(fed.ledger, frozenset()) == dict.fromkeys(verify(fed.ledger, frozenset()), "")
     assert last["sending_j"].sum() == pytest.approx(column("energy_j")[up].sum(), rel=1e-9)
-    assert last["receiving_j"].sum() == pytest.approx(column("receive_j").sum(), rel=1e-9)
-    bits_j = 79.5e-9 * column("air_bit")[up].sum()
+    assert last["receiving_j"].sum() == pytest.approx(column("rx_energy_j").sum(), rel=1e-9)
+    bits_j = 79.5e-9 * column("transmitted_bit")[up].sum()
     assert column("energy_j")[up].sum() <= (0.54 * times_s.sum() + bits_j) * (1 + 1e-9)
     assert column("energy_j")[up].sum() > bits_j > 0
 
@@ -269,7 +271,7 @@ def test_a_battery_that_nothing_empties_changes_no_energy():
     )
 
     assert powered.ledger.event_digest() == plain.ledger.event_digest()
-    for column in ("energy_j", "receive_j"):
+    for column in ("energy_j", "rx_energy_j"):
         np.testing.assert_allclose(
             powered.ledger.transfers.column(column), plain.ledger.transfers.column(column), rtol=1e-12
         )
@@ -313,7 +315,7 @@ def test_the_energy_of_a_bit_can_be_set_without_a_profile():
         sent(fed, MBIT, down=True)
         up_w, down_w = (0.54, 0.36) if more else (10**-0.7, 0.0)
         assert fed.ledger.transfers.column("energy_j")[0] == pytest.approx(up_w + 1.0)
-        assert fed.ledger.transfers.column("receive_j")[1] == pytest.approx(down_w + 2.0)
+        assert fed.ledger.transfers.column("rx_energy_j")[1] == pytest.approx(down_w + 2.0)
 
 
 def test_plans_with_a_limit_of_energy_count_the_bits():
@@ -397,7 +399,7 @@ def test_more_radiated_power_than_a_profile_holds_for_is_said(settings, told):
         ),
         ("channel.base_station.profile=esp32", "is the profile of a radio, got ESP32 Wi-Fi; give it as channel.device"),
         ("channel.device.profile={include: esp32, transmit_w: 1}", "holds the amplifier and what circuit_w is, got 1"),
-        ("channel.device.profile={include: phone-lte-2020, most_dbm: 23}", "evidence.most_dbm: is required, got 23"),
+        ("channel.device.profile={include: phone-lte-2020, max_dbm: 23}", "evidence.max_dbm: is required, got 23"),
         ("channel.base_station.profile={include: earth-pico, idle_w: null}", "evidence.idle_w: there is no number to"),
     ],
 )

@@ -45,15 +45,15 @@ def test_rounds_of_a_pass_by_hand():
     run, sent = played(**{"stop": {"rounds": 2}, "devices.speed": {"kind": "fixed", "flop_per_s": 1e12}})
     computing_s = run.computes["ended_s"] - run.computes["started_s"]
     first, second = sent.iloc[0], sent.iloc[1]
-    assert first["tail_s"] == pytest.approx(way_s(0), abs=1e-8)
+    assert first["reception_delay_s"] == pytest.approx(way_s(0), abs=1e-8)
     assert second["started_s"] == pytest.approx(100 + way_s(0) + computing_s[0], abs=1e-6)
     assert second["ended_s"] == pytest.approx(second["started_s"] + 100 + way_s(second["started_s"]), abs=1e-6)
     cut, again, last = sent.iloc[2], sent.iloc[3], sent.iloc[4]
-    assert (cut["kind"], cut["lost"]) == ("downlink", "left")
+    assert (cut["direction"], cut["loss_reason"]) == ("downlink", "left")
     assert cut["ended_s"] == pytest.approx(SET_S, abs=2e-3)
     assert again["started_s"] == pytest.approx(RISE_S, abs=2e-3)
     assert again["ended_s"] == pytest.approx(RISE_S + 100 + way_s(RISE_S), abs=4e-3)
-    assert (last["kind"], last["lost"]) == ("uplink", "")
+    assert (last["direction"], last["loss_reason"]) == ("uplink", "")
     assert len(sent) == 5
 
 
@@ -62,7 +62,7 @@ def test_a_model_larger_than_a_pass_never_arrives():
     rate = {"kind": "fixed", "bit_rate_bps": BIT / 600, "threshold_db": -100}
     run, sent = played(**{"stop": {"simulated_s": 30_000}, "channel.rate": rate})
     assert run.summary["rounds"] == 0
-    assert set(sent["lost"][:-1]) == {"left"}
+    assert set(sent["loss_reason"][:-1]) == {"left"}
     assert len(sent) >= 5
     assert (sent["ended_s"] - sent["started_s"])[1:-1].to_numpy() == pytest.approx(2 * SET_S, abs=4e-3)
     passes = 30_000 * 2 * SET_S / (RISE_S + SET_S) + 2 * SET_S
@@ -73,7 +73,7 @@ def test_an_answer_waits_for_the_next_pass():
     """Training outlasts the pass: the upload is lost as away, costs nothing, and starts at the rise."""
     _, sent = played(**{"stop": {"rounds": 1}, "devices.overhead_s": 1000})
     down, away, up = (sent.iloc[k] for k in range(3))
-    assert [down["lost"], away["lost"], up["lost"]] == ["", "away", ""]
+    assert [down["loss_reason"], away["loss_reason"], up["loss_reason"]] == ["", "away", ""]
     assert math.isnan(away["started_s"])
     assert up["requested_s"] == up["started_s"] == pytest.approx(RISE_S, abs=2e-3)
 
@@ -82,7 +82,7 @@ def test_an_empty_battery_is_no_set():
     """What a battery is too small for is lost as on the ground, and not begun again and again during the pass."""
     battery = {"capacity_j": 5, "harvesting": {"kind": "constant", "power_w": 0.1}}
     _, sent = played(**{"stop": {"rounds": 1}, "devices.battery": battery})
-    assert sent[sent["kind"] == "uplink"]["lost"].tolist() == ["empty"]
+    assert sent[sent["direction"] == "uplink"]["loss_reason"].tolist() == ["empty"]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_nothing_starts_outside_a_pass(algorithm, rounds):
         device = max(row.sender, row.receiver)
         phase_s = (row.started_s + device * period_s / 4 + SET_S) % period_s - SET_S
         assert phase_s >= -SET_S - 2e-3
-        assert phase_s + row.ended_s - row.started_s - row.tail_s <= SET_S + 4e-3
+        assert phase_s + row.ended_s - row.started_s - row.reception_delay_s <= SET_S + 4e-3
     assert run.summary["rounds"] == rounds
 
 
@@ -124,8 +124,8 @@ def test_a_fixed_delay_frees_the_band():
         "stop": {"rounds": 1},
     }
     run = fe.run("quickstart", settings=changes, timing_only=True)
-    one, two = (row for row in run.transfers.query("kind == 'uplink'").itertuples())
-    assert (one.ended_s - one.started_s, one.tail_s) == pytest.approx((11, 10))
+    one, two = (row for row in run.transfers.query("direction == 'uplink'").itertuples())
+    assert (one.ended_s - one.started_s, one.reception_delay_s) == pytest.approx((11, 10))
     assert two.started_s == pytest.approx(max(one.started_s + 1, two.requested_s))
     assert two.ended_s - two.started_s == pytest.approx(11)
     assert run.simulated_s == two.ended_s

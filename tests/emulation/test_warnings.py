@@ -213,18 +213,18 @@ def test_the_cost_of_the_quickstart_by_hand() -> None:
 
     assert (found.devices, found.rounds, found.participants, found.parameters) == (20, 60, 10, LAYERS)
     assert found.events == 60 * 10 * 3
-    assert found.least_byte == 20 * 400 + 1797 * (64 * 4 + 8) + 3 * 4 * LAYERS
-    assert found.most_byte == found.least_byte + 10 * 4 * LAYERS + 100 * 1800
+    assert found.min_byte == 20 * 400 + 1797 * (64 * 4 + 8) + 3 * 4 * LAYERS
+    assert found.max_byte == found.min_byte + 10 * 4 * LAYERS + 100 * 1800
 
 
 def test_the_most_memory_by_hand() -> None:
     """Eight participants hold a model of 400 bytes each, and two answer in a round: 3 x 2 x 3 events of 100 bytes."""
     asynchronous = Cost(devices=5, rounds=3, participants=8, answers=2, parameters=100, data_byte=1000)
 
-    assert asynchronous.least_byte == 5 * 400 + 1000 + 3 * 400
-    assert asynchronous.most_byte == asynchronous.least_byte + 8 * 400 + 18 * 100
-    assert replace(asynchronous, rounds=None).most_byte == asynchronous.least_byte + 8 * 400
-    assert replace(asynchronous, parameters=None).most_byte == 5 * 400 + 1000 + 18 * 100
+    assert asynchronous.min_byte == 5 * 400 + 1000 + 3 * 400
+    assert asynchronous.max_byte == asynchronous.min_byte + 8 * 400 + 18 * 100
+    assert replace(asynchronous, rounds=None).max_byte == asynchronous.min_byte + 8 * 400
+    assert replace(asynchronous, parameters=None).max_byte == 5 * 400 + 1000 + 18 * 100
 
 
 def test_the_events_are_those_of_the_run() -> None:
@@ -300,7 +300,7 @@ def test_a_file_of_data_is_known_by_its_headers(tmp_path: Path) -> None:
 
 def test_what_does_not_fit_is_refused_and_what_just_fits_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit is the memory of the host, to the byte; the result of a run does not depend on it."""
-    needed = Outlook(fe.check("quickstart")).cost.least_byte
+    needed = Outlook(fe.check("quickstart")).cost.min_byte
     settings = {"stop.rounds": 1}
     digest = fe.run("quickstart", settings=settings, timing_only=True).digest
 
@@ -387,5 +387,5 @@ def test_frozen_weights_are_in_memory_once_and_sent_never() -> None:
     frozen = [replace(cost, frozen=10**6) for cost in (few, many)]
 
     for with_, without in zip(frozen, (few, many), strict=True):
-        assert with_.least_byte - without.least_byte == with_.most_byte - without.most_byte == 4 * 10**6
+        assert with_.min_byte - without.min_byte == with_.max_byte - without.max_byte == 4 * 10**6
     assert "a model of 100 parameters and 1,000,000 frozen ones" in str(frozen[0])

@@ -206,7 +206,7 @@ def test_a_timing_only_run_has_the_same_events(digest: str) -> None:
 
     assert timed.ledger.event_digest() == digest
     assert timed.ledger.energy_j == trained.ledger.energy_j
-    assert timed.ledger.transfers.column("payload").tolist() == trained.ledger.transfers.column("payload").tolist()
+    assert timed.ledger.transfers.column("value_id").tolist() == trained.ledger.transfers.column("value_id").tolist()
 
 
 @pytest.mark.usefixtures("_threads")

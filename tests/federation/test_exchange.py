@@ -30,7 +30,7 @@ def exchanged(fed: Federation, message: Any, client: Any, *args: Any, **how: Any
 
 def uplinks(fed: Federation) -> Any:
     transfers = fed.ledger.frames()["transfers"]
-    return transfers[transfers["kind"] == "uplink"]
+    return transfers[transfers["direction"] == "uplink"]
 
 
 # ---- messages and replies --------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def test_an_exchange_that_is_cancelled_at_once_sends_nothing() -> None:
     fed.clock.run_process(cancels())
 
     rows = fed.ledger.frames()["transfers"]
-    assert (rows["lost"].unique().tolist(), rows["started_s"].notna().sum()) == (["deadline"], 0)
+    assert (rows["loss_reason"].unique().tolist(), rows["started_s"].notna().sum()) == (["deadline"], 0)
     assert len(rows) == fed.n_devices
 
 
@@ -167,7 +167,7 @@ def test_messages_are_sent_again_in_both_directions_while_patience_lasts() -> No
 
         exchanged(fed, None, client, patience_s=3.0001e-3)
         transfers = fed.ledger.frames()["transfers"]
-        begun_s = transfers[transfers["kind"] == kind]["requested_s"].to_numpy()
+        begun_s = transfers[transfers["direction"] == kind]["requested_s"].to_numpy()
         assert begun_s == pytest.approx([0, 1e-3, 3e-3], abs=1e-9)
 
 

@@ -218,11 +218,11 @@ def test_a_deadline_stops_computing_waiting_and_sending() -> None:
     fed = run_small("devices.speed={kind: list, flop_per_s: [1e6, 1e6, 1e6, 1e5]}",
                     "algorithm.deadline_s=1.5e-3", "stop.rounds=1")  # fmt: skip
     frames = fed.ledger.frames()
-    uplinks = frames["transfers"].query("kind == 'uplink'").set_index("sender")
+    uplinks = frames["transfers"].query("direction == 'uplink'").set_index("sender")
     [late] = frames["computes"].query("stopped != ''").itertuples()
 
-    assert uplinks["lost"].to_dict() == {0: "", 1: "deadline", 2: "deadline"}
-    assert uplinks["air_bit"].to_dict() == pytest.approx({0: 320.0, 1: 140.0, 2: 0.0})
+    assert uplinks["loss_reason"].to_dict() == {0: "", 1: "deadline", 2: "deadline"}
+    assert uplinks["transmitted_bit"].to_dict() == pytest.approx({0: 320.0, 1: 140.0, 2: 0.0})
     assert (uplinks["started_s"][1], math.isnan(uplinks["started_s"][2])) == (1.36e-3, True)
     assert (late.device, late.stopped) == (3, "deadline")
     assert late.flop == pytest.approx(1e5 * (1.5e-3 - 0.32e-3))

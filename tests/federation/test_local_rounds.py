@@ -46,8 +46,8 @@ CLIENTS = {
     "ifca": ("algorithm={kind: ifca, clusters: 2, lr: 0.1, batch_size: 20}",),
     "q-ffl": ("algorithm={kind: q-ffl, q: 1.0, lr: 0.1, batch_size: 20}",),
     "oort": ("algorithm.selection={kind: oort}",),
-    "afl": ("algorithm={kind: afl, lr: 0.1, batch_size: 20, lr_weights: 0.1}",),
-    "drfa": ("algorithm={kind: drfa, lr: 0.1, batch_size: 20, lr_weights: 0.1, local_steps: 2, cohort: 4}",),
+    "afl": ("algorithm={kind: afl, lr: 0.1, batch_size: 20, lr_lambda: 0.1}",),
+    "drfa": ("algorithm={kind: drfa, lr: 0.1, batch_size: 20, lr_lambda: 0.1, local_steps: 2, cohort: 4}",),
     "feddf": (*CLASSES, "algorithm={kind: feddf, lr: 0.1, batch_size: 20}"),
     "fedmd": (*CLASSES, "algorithm={kind: fedmd, lr: 0.1, batch_size: 20}"),
     "fedproto": (*CLASSES, "algorithm={kind: fedproto, lr: 0.1, batch_size: 20}", "model={kind: mlp, hidden: [5]}"),
@@ -93,7 +93,7 @@ def test_trained_rounds_are_those_of_events_to_the_last_bit(played, name):
     assert rounds >= 3
 
 
-ACCESS = ("tdma", "ofdma", "noma", "{kind: shared, threshold_db: -20}")
+ACCESS = ("tdma", "ofdma", "noma", "{kind: full-reuse, threshold_db: -20}")
 SPEEDS = (
     "devices.speed={kind: log-normal, median_flop_per_s: 1e6, sigma: 0.6}",
     "devices.speed={kind: fixed, flop_per_s: 1e6}",
@@ -160,7 +160,7 @@ APART = {
     "network.uplink.compression={kind: top-k, share: 0.1}": "messages are compressed",
     "network.downlink.mode=unicast": "is unicast",
     "evaluation.every_s=0.01": "timed evaluations",
-    "devices.frequency={within_s: 0.1, least_part: 0.1}": "",
+    "devices.frequency={within_s: 0.1, min_part: 0.1}": "",
 }
 
 
@@ -191,7 +191,7 @@ SPECIAL = {
     ),
     "outages": ("channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: 20}", "devices.placement.radius_m=400"),
     "uploads that are sent again": ("network.uplink.timeout_s=0.001", "algorithm.retries=3"),
-    "uploads that are sent again for some time": ("network.uplink.timeout_s=0.001", LAW % ("afl", ", lr_weights: 0.1")),
+    "uploads that are sent again for some time": ("network.uplink.timeout_s=0.001", LAW % ("afl", ", lr_lambda: 0.1")),
     "uploads that are lost": ("network.uplink.loss={kind: random, probability: 0.4}", "algorithm.deadline_s=10"),
     "edge of reach": (
         "channel.device.tx_power_dbm=-20",

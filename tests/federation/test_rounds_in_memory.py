@@ -18,7 +18,7 @@ from tests.quick import crossed
 
 SGD = "lr: 0.1, local_steps: 2, batch_size: 8"
 ROUNDS = {
-    "afl": "{kind: afl, lr: 0.2, lr_weights: 0.1, batch_size: null}",
+    "afl": "{kind: afl, lr: 0.2, lr_lambda: 0.1, batch_size: null}",
     "fedavg with momentum": f"{{kind: fedavg, cohort: 12, {SGD}, server_optimizer: momentum}}",
     "fedprox": f"{{kind: fedprox, cohort: 12, {SGD}, mu: 0.1, adaptive: true}}",
     "cfl": f"{{kind: cfl, cohort: 11, {SGD}, stationary: 1.0, split: 0.1}}",

@@ -38,7 +38,7 @@ def test_simulated_time_ends_the_run_in_mid_round() -> None:
 
     assert fed.clock.now_s == 3.5e-3
     assert fed.round == 1
-    assert cut[["sender", "air_bit"]].values.tolist() == [[0, pytest.approx(140.0)], [1, 0], [2, 0], [3, 0]]
+    assert cut[["sender", "transmitted_bit"]].values.tolist() == [[0, pytest.approx(140.0)], [1, 0], [2, 0], [3, 0]]
     assert not any(verify(fed.ledger, frozenset({"uplink", "downlink"})).values())
 
 
@@ -156,7 +156,7 @@ def test_a_run_ends_when_its_validation_loss_has_not_fallen_for_so_long() -> Non
 
 def test_the_test_set_decides_nothing() -> None:
     """The accuracies are those of the models on the validation samples, and the run ends two after its best one."""
-    fed = small_federation(*WAITING, "stop.patience={metric: accuracy, evaluations: 2, least_gain: 0.02}")
+    fed = small_federation(*WAITING, "stop.patience={metric: accuracy, evaluations: 2, min_gain: 0.02}")
     seen = []
     fed.observers.append(lambda its: seen.append(1 - its.task.validation_error(its.read(its.latest))))
     fed.run(small_scenario(*WAITING).algorithm)
@@ -210,7 +210,7 @@ def planned(planner: str, *more: str) -> tuple[str, ...]:
 def plan_and_uploads(fed):
     """The rows of the plan and of the uploads, both by round and device."""
     frames = fed.ledger.frames()
-    up = frames["transfers"][frames["transfers"]["kind"] == "uplink"].sort_values(["requested_s", "sender"])
+    up = frames["transfers"][frames["transfers"]["direction"] == "uplink"].sort_values(["requested_s", "sender"])
     return frames["plan"], up, frames
 
 
@@ -300,7 +300,7 @@ def test_less_energy_for_more_time():
     quick, slow = (run_small(*planned(planner)).ledger for planner in ("least-time", "least-energy"))
 
     def spent_j(ledger):
-        up = ledger.frames()["transfers"].query("kind == 'uplink'")["energy_j"].sum()
+        up = ledger.frames()["transfers"].query("direction == 'uplink'")["energy_j"].sum()
         return up + ledger.frames()["computes"]["energy_j"].sum()
 
     assert spent_j(slow) < 0.5 * spent_j(quick)
@@ -326,7 +326,7 @@ def test_uploads_are_lost_as_often_as_the_plan_says():
 
     assert 0.05 < mean < 0.95
     spread = np.sqrt((plan["error"] * (1 - plan["error"])).sum()) / n
-    assert (up["lost"] == "erased").mean() == pytest.approx(mean, abs=4 * spread)
+    assert (up["loss_reason"] == "erased").mean() == pytest.approx(mean, abs=4 * spread)
 
 
 def test_devices_without_a_block_are_not_asked():
@@ -347,7 +347,7 @@ def test_a_plan_that_nobody_fits_into_is_told_once():
 
 
 def test_spare_band_is_used_if_it_may_be():
-    """With `spare: used` no round is longer than planned, and some upload is sooner."""
+    """With `unused_bandwidth: used` no round is longer than planned, and some upload is sooner."""
     idle, used = (
         run_small(
             *planned("least-time", "devices.straggler={kind: shifted-exponential, mean_factor: 1}", f"{SPARE}={w}")
@@ -358,7 +358,7 @@ def test_spare_band_is_used_if_it_may_be():
     assert used.now_s < idle.now_s
 
 
-SPARE = "network.uplink.access.spare"
+SPARE = "network.uplink.access.unused_bandwidth"
 
 
 def test_clocks_scale_time_and_energy():

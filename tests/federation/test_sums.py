@@ -212,10 +212,10 @@ def test_who_leaves_before_its_keys_have_come_is_left_out_of_all_that_follows(mo
     leaves = "devices.availability={kind: windows, devices: {3: [[0, 0.001]]}}"
     fed = run_small(FEDAVG, SECURE, leaves, f"network.downlink.mode={mode}", "stop.rounds=1")
     sent = fed.ledger.frames()["transfers"]
-    up, down = sent[sent["kind"] == "uplink"], sent[sent["kind"] == "downlink"]
+    up, down = sent[sent["direction"] == "uplink"], sent[sent["direction"] == "downlink"]
     model = [320] * (1 if mode == "broadcast" else 3)
 
-    assert up[up["lost"] == ""]["size_bit"].tolist() == [512] * 3 + [1024] * 3 + [180] * 3 + [768] * 3
+    assert up[up["loss_reason"] == ""]["size_bit"].tolist() == [512] * 3 + [1024] * 3 + [180] * 3 + [768] * 3
     assert sorted(down["size_bit"]) == sorted([*keys, *[1024] * 3, *model])
     assert fed.ledger.rounds.column("arrived").tolist() == [3]
 
@@ -338,7 +338,7 @@ DOWN_S = 320e-6
 def uplinks(fed: Federation):
     assert not any(verify(fed.ledger, frozenset({"downlink"})).values())
     transfers = fed.ledger.frames()["transfers"]
-    return transfers[transfers["kind"] == "uplink"].reset_index(drop=True)
+    return transfers[transfers["direction"] == "uplink"].reset_index(drop=True)
 
 
 def final(fed: Federation) -> torch.Tensor:
@@ -379,7 +379,7 @@ def test_who_leaves_in_the_middle_of_a_burst_is_left_out() -> None:
     fed = run_small(AIR, slow, "stop.rounds=1", f"devices.availability={{kind: windows, devices: {windows}}}")
     rows = uplinks(fed)
 
-    assert dict(zip(rows["sender"], rows["lost"], strict=True)) == {0: "", 1: "left", 2: "away", 3: ""}
+    assert dict(zip(rows["sender"], rows["loss_reason"], strict=True)) == {0: "", 1: "left", 2: "away", 3: ""}
     assert fed.ledger.series["over_the_air"][0]["summed"] == 2
     assert fed.ledger.rounds.column("arrived").tolist() == [2]
 
@@ -390,7 +390,7 @@ def test_who_leaves_has_sent_what_the_slots_until_then_carry() -> None:
     away = "devices.availability={kind: windows, devices: {1: [[0, 0.00267], [9, 10]]}}"
     rows = uplinks(run_small(AIR, slow, "stop.rounds=1", away))
 
-    assert dict(zip(rows["sender"], rows["air_bit"], strict=True)) == pytest.approx(
+    assert dict(zip(rows["sender"], rows["transmitted_bit"], strict=True)) == pytest.approx(
         {0: 320, 1: 80, 2: 320, 3: 320}, abs=0.1
     )
 
@@ -408,7 +408,7 @@ def test_energy_is_that_of_the_inverted_channels() -> None:
         due_j = radiated_w / (device.amplifier_efficiency or 1.0) * 0.003
         assert (row.lost == "outage") == (gain < 0.2)
         assert row.energy_j == pytest.approx(0.0 if row.lost else due_j, rel=1e-4)
-    assert 0 < (rows["lost"] == "outage").sum() < 40
+    assert 0 < (rows["loss_reason"] == "outage").sum() < 40
 
 
 def test_the_mean_is_over_those_that_have_sent() -> None:
@@ -416,7 +416,9 @@ def test_the_mean_is_over_those_that_have_sent() -> None:
     quiet = ("network.uplink.access.snr_db=120", "channel.device.tx_power_dbm=120", "stop.rounds=1")
 
     def n_sent(seed: int) -> int:
-        return int((uplinks(run_small(AIR, FADING, *quiet, f"seed={seed}", timing_only=True))["lost"] == "").sum())
+        return int(
+            (uplinks(run_small(AIR, FADING, *quiet, f"seed={seed}", timing_only=True))["loss_reason"] == "").sum()
+        )
 
     seed = next(seed for seed in range(50) if 0 < n_sent(seed) < 4)
     settings = (AIR, FADING, *quiet, f"seed={seed}")

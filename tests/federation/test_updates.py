@@ -95,7 +95,7 @@ def test_a_run_is_the_hand_written_loop(scheme: str) -> None:
 def test_bits_are_those_of_the_scheme() -> None:
     """Ten parameters: the first model goes whole, then signs; uploads are three entries of 32 + 4 bits, and headers."""
     fed = run_small(UP + SCHEMES["top-k"], DOWN + "sign", "network.overhead={kind: header, header_bit: 8}")
-    sizes = fed.ledger.frames()["transfers"].groupby("kind")["size_bit"].apply(list)
+    sizes = fed.ledger.frames()["transfers"].groupby("direction")["size_bit"].apply(list)
 
     assert sizes["uplink"] == [3 * 36 + 8] * 12
     assert sizes["downlink"] == [320 + 8, 10 + 32 + 8, 10 + 32 + 8]
@@ -131,12 +131,12 @@ def test_a_message_sent_again_is_the_same() -> None:
 def test_what_was_left_out_survives_a_loss() -> None:
     """A device is told of no loss: its memory goes on from what it compressed, and what was lost is lost."""
     fed, [w] = finals(UP + "{kind: top-k, share: 0.3}", "stop.rounds=1", "algorithm.cohort=1", LOSSY, "seed=2")
-    sender = fed.ledger.frames()["transfers"].query("kind == 'uplink'").iloc[0]
+    sender = fed.ledger.frames()["transfers"].query("direction == 'uplink'").iloc[0]
     left = fed.links._uploads._compressor._left[int(sender["sender"]), 0]
     initial = fed.task.model.initial()
     p = -0.1 * gradient(fed, initial, int(sender["sender"]))
 
-    assert sender["lost"] == "erased"
+    assert sender["loss_reason"] == "erased"
     assert torch.equal(w, initial)
     assert torch.allclose(fed.read(left), p * (p.abs() < p.abs().sort().values[-3]), atol=1e-6)
 
@@ -166,7 +166,7 @@ def test_every_algorithm_that_says_so_sends_fewer_bits(kind: str, condition: str
     runs = plain.ledger.transfers, fed.ledger.transfers
     if condition == "ideal":
         for code, link in enumerate(("uplink", "downlink")):
-            sizes = [run.column("size_bit")[run.column("kind") == code] for run in runs]
+            sizes = [run.column("size_bit")[run.column("direction") == code] for run in runs]
             least = [min(size[size > 32]) for size in sizes]  # a number alone is no model
             assert (least[1] < least[0]) == (link in compressed(kind))
     assert not any(verify(fed.ledger, frozenset({"uplink", "downlink"})).values())
@@ -204,13 +204,13 @@ def test_elias_codes_are_counted_and_bounded() -> None:
     """Each message takes what its values need; without training it takes the bound, and the scenario says so."""
     settings = (UP + "{kind: qsgd, levels: 1, coding: elias}", "stop.rounds=6")
     full, timed = run_small(*settings), run_small(*settings, timing_only=True)
-    bits = full.ledger.frames()["transfers"].query("kind == 'uplink'")["size_bit"]
+    bits = full.ledger.frames()["transfers"].query("direction == 'uplink'")["size_bit"]
 
     assert small_scenario(*settings).events_depend_on_learning
     assert not small_scenario().events_depend_on_learning
     assert bits.nunique() > 1
     assert bits.max() <= 1 + 32 + 10 * 2
-    assert set(timed.ledger.frames()["transfers"].query("kind == 'uplink'")["size_bit"]) == {1 + 32 + 10 * 2}
+    assert set(timed.ledger.frames()["transfers"].query("direction == 'uplink'")["size_bit"]) == {1 + 32 + 10 * 2}
     assert timed.learner.nominal
 
 
@@ -218,7 +218,7 @@ def test_elias_codes_are_counted_and_bounded() -> None:
 def test_the_cost_counts_bits(kind: str) -> None:
     """A model's upload, as the run then sends it."""
     fed = run_small(UP + kind, "data.features=19")
-    uploads = fed.ledger.frames()["transfers"].query("kind == 'uplink'")["size_bit"]
+    uploads = fed.ledger.frames()["transfers"].query("direction == 'uplink'")["size_bit"]
 
     assert set(uploads) == {Outlook(small_scenario(UP + kind, "data.features=19")).cost.upload_bit}
 
@@ -423,7 +423,7 @@ def test_own_models_are_scored_on_the_samples_of_their_devices() -> None:
 
 def test_the_largest_training_loss_of_own_models_is_measured_too() -> None:
     """It is the maximum over devices of the mean loss of a device's own model on its own training samples."""
-    fed = small_federation("evaluation.train_loss=true", "stop.rounds=1")
+    fed = small_federation("evaluation.worst_train_loss=true", "stop.rounds=1")
     fed.run(OwnModels())
     data = fed.task.data
     losses = [

@@ -62,7 +62,7 @@ def test_a_classic_app_runs(write_app):
     assert run.rounds[["round", "invited", "arrived"]].to_numpy().tolist() == [[t, 4, 4] for t in (1, 2, 3)]
     assert run.evaluations.accuracy.tolist() == pytest.approx([0.025, 0.05, 0.075])
     assert run.evaluations.loss.tolist() == pytest.approx([97.5, 95.0, 92.5])
-    assert sent[sent.kind == "downlink"].receivers.tolist() == [1] + [4] * 6
+    assert sent[sent.direction == "downlink"].receivers.tolist() == [1] + [4] * 6
     assert run.device_evaluations.accuracy.max() == pytest.approx(0.075)
 
 

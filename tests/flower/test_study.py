@@ -26,7 +26,9 @@ def test_all_do_the_same_work_with_the_same_data(runs):
     assert {method: set(run.computes.query("stopped == ''")["flop"]) for method, run in runs.items()} == {
         method: {1_011_200} for method in METHODS
     }
-    model = {method: int(run.transfers.query("kind == 'uplink'")["size_bit"].mode()[0]) for method, run in runs.items()}
+    model = {
+        method: int(run.transfers.query("direction == 'uplink'")["size_bit"].mode()[0]) for method, run in runs.items()
+    }
     assert model["our fedavg"] == model["our cyclic-fedavg"] == 32 * 2410
     assert model["Flower FedAvg"] == model["Flower FedYogi"] == 32 * 2410 + 8 * 578
 

@@ -274,7 +274,7 @@ def test_who_is_sent_the_same_twice_answers_twice(write_app):
     run = fe.run(on_small(write_app(server=server, client=CLIENT + query + "reply(msg, {})")), **FAST)
 
     assert run.verdict == "all records consistent"
-    assert sorted(run.transfers.kind) == ["downlink"] * 2 + ["uplink"] * 3
+    assert sorted(run.transfers.direction) == ["downlink"] * 2 + ["uplink"] * 3
     with pytest.raises(AppFailed, match=r"must return a flwr\.app\.Message, got None"):
         fe.run(on_small(write_app(server=server, client=CLIENT + query + "None")), **FAST)
 
@@ -386,9 +386,11 @@ def test_the_first_round_in_time(write_app):
     sent = run.transfers
     train_s = down * 1e-6 + 0.02 + trained * 1e-6 * np.arange(1, 5)
     eval_s = train_s[-1] + down * 1e-6 + 0.02 / 3 + scored * 1e-6 * np.arange(1, 5)
-    up = sent[sent.kind == "uplink"]
-    assert sent[sent.kind == "downlink"].ended_s.to_numpy() == pytest.approx([down * 1e-6, train_s[-1] + down * 1e-6])
-    assert sent[sent.kind == "downlink"].size_bit.tolist() == [down, down]
+    up = sent[sent.direction == "uplink"]
+    assert sent[sent.direction == "downlink"].ended_s.to_numpy() == pytest.approx(
+        [down * 1e-6, train_s[-1] + down * 1e-6]
+    )
+    assert sent[sent.direction == "downlink"].size_bit.tolist() == [down, down]
     assert up.ended_s.to_numpy() == pytest.approx([*train_s, *eval_s], abs=1e-8)
     assert up.size_bit.tolist() == [trained] * 4 + [scored] * 4
     assert run.verdict == "all records consistent"
@@ -452,7 +454,7 @@ def test_bits_are_those_of_flowers_own_mod(write_app, caplog):
     told = [int(record.args[0]) for record in caplog.records if "message size" in str(record.msg)]
 
     sent = run.transfers
-    (down, _), up = sent[sent.kind == "downlink"].size_bit, sent[sent.kind == "uplink"].size_bit
+    (down, _), up = sent[sent.direction == "downlink"].size_bit, sent[sent.direction == "uplink"].size_bit
     assert len(told) == 16
     assert {8 * size for size in told[0:8:2]} == {down}
     assert [8 * size for size in told[1::2]] == up.tolist()

@@ -72,7 +72,7 @@ def test_it_runs(write_app, name, loss):
     scenario = on_small(write_app(server=SERVER.replace("NAME", name), client=client), run_config={"rounds": 5})
     run = fe.run({**scenario, "network": LOSSES[loss]}, seed=1, progress=False)
 
-    sizes = run.transfers[run.transfers.kind == "downlink"].size_bit.tolist()
+    sizes = run.transfers[run.transfers.direction == "downlink"].size_bit.tolist()
     assert run.summary["status"] == "done"
     assert sizes[-1] > 2 * sizes[1] > 2 * sizes[0]
     assert run.summary["accuracy"] > 0.7

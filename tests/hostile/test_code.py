@@ -287,7 +287,7 @@ def test_a_changed_scenario_is_valid_or_told_what_is_wrong(data: dict[str, Any])
     """A valid scenario has a cost, and reads back as itself."""
     if not problems_of(lambda: checked(from_mapping(data, "mutant"))):
         scenario = checked(from_mapping(data, "mutant"))
-        assert Outlook(scenario).cost.least_byte > 0
+        assert Outlook(scenario).cost.min_byte > 0
         assert checked(from_text(dump(scenario))) == scenario
 
 

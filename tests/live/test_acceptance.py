@@ -90,7 +90,7 @@ def walking(path: Path, **network: Any) -> dict[str, Any]:
     scenario["devices"] = {"count": 1, "profile": "pi-4b", "mobility": trace}
     plain = {"kind": "log-distance", "exponent": 3.5}
     scenario["channel"] |= {"bandwidth_hz": 1e6, "fading": "none", "path_loss": plain, "shadowing": "none"}
-    scenario["network"] |= {"movement_s": 0.1, **network}
+    scenario["network"] |= {"position_update_s": 0.1, **network}
     return scenario
 
 

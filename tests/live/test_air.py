@@ -194,7 +194,7 @@ SCHEMES: list[Any] = [
     {"kind": "ofdma", "scheduler": "proportional-fair"},
     "noma",
     {"kind": "noma", "max_senders": 2, "residual": 0.01},
-    {"kind": "shared", "max_senders": 2},
+    {"kind": "full-reuse", "max_senders": 2},
 ]
 
 
@@ -299,7 +299,7 @@ def test_cells_disturb_each_other(access: Any, sent: list[tuple[int, int, int]])
 def test_messages_of_moving_devices_end_when_the_medium_says_so(access: Any, sent: list[tuple[int, int, int]]) -> None:
     """Both have new links every 7 ms, within fading blocks of 20 ms."""
     mobility = {"kind": "random-waypoint", "min_speed_m_s": 20, "max_speed_m_s": 40}
-    moving = {"mobility": mobility, "cells": {"movement_s": 0.007}}
+    moving = {"mobility": mobility, "cells": {"position_update_s": 0.007}}
     due = by_medium(world(access, **moving), "uplink", sent)
     assert by_packets(world(access, **moving), "uplink", sent) == due
 
@@ -314,8 +314,8 @@ def test_moving_links_are_those_of_the_present_period() -> None:
         paced = pace.rates((2,), now_ns)
         links, band = fed.network.uplink.links.now(), fed.network.uplink.band
         seen.append(links.snr(2, SERVER))
-        end_ns, air_bit, _ = band.alone(*links.link(2, SERVER), 10**9, now_ns, paced.until_ns)
-        assert (paced.until_ns, air_bit) == (
+        end_ns, transmitted_bit, _ = band.alone(*links.link(2, SERVER), 10**9, now_ns, paced.until_ns)
+        assert (paced.until_ns, transmitted_bit) == (
             end_ns, pytest.approx(paced.per_ns[0] * (end_ns - now_ns) / work_per_ns(1.0) / NS_PER_S, rel=1e-9)
         )  # fmt: skip
     assert len(set(seen)) == 4
@@ -325,6 +325,6 @@ def test_moving_links_are_those_of_the_present_period() -> None:
 def test_rates_of_a_period_end_with_it() -> None:
     """Without fading the rates of moving devices hold until the end of the period, not for ever."""
     mobility = {"kind": "random-waypoint", "min_speed_m_s": 20, "max_speed_m_s": 20}
-    fed, still = world("ofdma", mobility=mobility, cells={"movement_s": 0.005}), world("ofdma")
+    fed, still = world("ofdma", mobility=mobility, cells={"position_update_s": 0.005}), world("ofdma")
     assert RatedPace(fed.network.uplink, fed.clock).rates((0, 1), 1).until_ns == to_ns(0.005)
     assert RatedPace(still.network.uplink, still.clock).rates((0, 1), 1).until_ns == to_ns(0.02)

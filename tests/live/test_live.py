@@ -52,7 +52,7 @@ def test_an_answer_comes_on_the_downlink(tmp_path: Path) -> None:
     out = tmp_path / "run"
     live(cell(), out, python(get), serve)
     row = table(out, "transfers").iloc[0]
-    assert (row["kind"], row["sender"], row["receiver"]) == ("downlink", -1, 0)
+    assert (row["direction"], row["sender"], row["receiver"]) == ("downlink", -1, 0)
     assert (out / "dev-0.txt").read_text() == "300000\n"
 
 

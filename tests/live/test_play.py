@@ -168,8 +168,8 @@ def test_a_download_is_predicted_on_the_downlink() -> None:
     got = replace(message(1, 100_000, 1000, end_ns), upwards=False)
     assert write_messages(fed, [got], predicted(scenario, [got], None)) == [pytest.approx(0.0, abs=1e-9)]
     row = fed.ledger.frames()["transfers"].iloc[0]
-    assert (row["kind"], row["sender"], row["receiver"]) == ("downlink", SERVER, 1)
-    assert row["receive_j"] == pytest.approx(0.75 * (end_ns - 1000) / NS_PER_S)
+    assert (row["direction"], row["sender"], row["receiver"]) == ("downlink", SERVER, 1)
+    assert row["rx_energy_j"] == pytest.approx(0.75 * (end_ns - 1000) / NS_PER_S)
 
 
 def test_a_lost_message_delivers_nothing_and_makes_no_claim() -> None:
@@ -181,7 +181,7 @@ def test_a_lost_message_delivers_nothing_and_makes_no_claim() -> None:
     rows = fed.ledger.frames()["transfers"]
     assert rows["sender"].tolist() == [1, 0]
     row = rows.iloc[1]
-    assert (row["lost"], row["delivered_bit"], row["size_bit"]) == ("left", 0, 8 * gone.air_byte)
+    assert (row["loss_reason"], row["delivered_bit"], row["size_bit"]) == ("left", 0, 8 * gone.air_byte)
 
 
 def test_time_away_is_that_of_the_device_while_its_message_is_under_way() -> None:
@@ -252,9 +252,9 @@ def test_a_transport_predicts_slow_start_of_a_connection_that_stands() -> None:
     assert quick is not None
     assert quick.took_s == pytest.approx(12_000 * 700 / 1e7), "without a way TCP has no gaps"
     assert prediction.ended_s == pytest.approx(ended_s, abs=2e-9)
-    assert prediction.gap_s == pytest.approx(4 * 0.1 - sum(windows_bit) / 1e7, abs=1e-8)
+    assert prediction.ack_wait_s == pytest.approx(4 * 0.1 - sum(windows_bit) / 1e7, abs=1e-8)
     fed = build(beneath(scenario), learning=False)
-    starved = replace(one, starved_ns=round(prediction.gap_s * NS_PER_S))
+    starved = replace(one, starved_ns=round(prediction.ack_wait_s * NS_PER_S))
     assert write_messages(fed, [starved], [prediction]) == [pytest.approx(0.0, abs=1e-8)]
     fed = build(beneath(scenario), learning=False)
     longer = replace(starved, starved_ns=starved.starved_ns + NS_PER_S // 40)

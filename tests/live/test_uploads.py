@@ -70,7 +70,7 @@ def test_uploads_end_when_they_are_predicted_to(tmp_path: Path, access: str, dev
     assert (summary["status"], summary["verified"], summary["kind"]) == ("done", True, "live")
     transfers, messages = table(out, "transfers"), table(out, "live_messages")
     assert sorted(transfers["sender"]) == [*range(devices)]
-    assert set(transfers["kind"]) == {"uplink"}
+    assert set(transfers["direction"]) == {"uplink"}
     assert (messages["payload_byte"] - size).between(100, 300).all(), "the bytes, and the header of the request"
     sent = 8 * (messages["payload_byte"] + messages["repeated_byte"] + 52 * messages["packets"])
     assert (transfers["size_bit"] == sent).all()

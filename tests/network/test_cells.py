@@ -14,7 +14,7 @@ from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.devices.mobility.base import StillPaths
 from fednet_emu.kernel.clock import Clock, to_ns
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
+from fednet_emu.network.access.contention import FullReuse, Noma, SlottedAloha
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air.transfer import Delivery, Message
 from fednet_emu.network.backhaul import Backhaul, BackhaulSettings
@@ -150,7 +150,7 @@ def test_power_is_controlled_towards_the_own_station():
 # ---- what cells do to each other -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("access", [Tdma(), Shared(), Noma(), Ofdma()], ids=str)
+@pytest.mark.parametrize("access", [Tdma(), FullReuse(), Noma(), Ofdma()], ids=str)
 def test_one_sender_in_each_of_two_cells_follows_the_closed_form(access):
     """Each station hears the other cell's device as noise until that one has ended: TDMA is re-rated as well."""
     first_s = MBIT / capacity_bps(30.0 / (1 + 1.0))  # device 0 at station 0, next to device 2
@@ -185,7 +185,7 @@ def test_within_a_cell_parts_of_the_band_are_orthogonal_and_other_cells_are_nois
         world.medium.send(device, SERVER, Message(None, MBIT, 0))
     world.clock.run(until=1_000_000)
     world.medium.close()
-    sent_bit = world.ledger.frames()["transfers"].sort_values("sender")["air_bit"].tolist()
+    sent_bit = world.ledger.frames()["transfers"].sort_values("sender")["transmitted_bit"].tolist()
 
     expected_bps = [
         0.5 * capacity_bps(2 * 30 / 2.0),
@@ -225,7 +225,7 @@ ARRIVAL = st.tuples(st.integers(0, 400).map(lambda ms: ms / 1000), st.integers(0
             Ofdma(scheduler="proportional-fair"),
             Ofdma(scheduler="equal-finish"),
             Noma(residual=0.02),
-            Shared(max_senders=2),
+            FullReuse(max_senders=2),
             SlottedAloha(slot_s=0.002, capture_db=-3.0),
         ]
     ),
@@ -239,7 +239,7 @@ def test_bits_are_conserved_in_several_cells(requests, access, coherence_s):
     rows = world.ledger.frames()["transfers"]
 
     assert all(delivery.lost == "" for delivery in deliveries)
-    assert rows["air_bit"].to_numpy() == pytest.approx(rows["size_bit"].to_numpy(), rel=1e-9, abs=0)
+    assert rows["transmitted_bit"].to_numpy() == pytest.approx(rows["size_bit"].to_numpy(), rel=1e-9, abs=0)
     if len({request[:2] for request in requests}) == len(requests):
         again = World(access, fading=fading).play(*reversed(requests))
         assert [got.ended_s for got in reversed(again)] == [got.ended_s for got in deliveries]
@@ -345,7 +345,7 @@ def test_what_is_stopped_makes_way(patience_s: float, sent_bit: int, next_s: flo
     ends_s = world.play((0, 0, True, MBIT, patience_s), (0, 0, True, MBIT))
 
     assert ends_s == [None, next_s]
-    assert world.column("lost") == ["deadline", ""]
+    assert world.column("loss_reason") == ["deadline", ""]
     assert world.column("sent_bit") == [sent_bit, MBIT]
     assert world.column("energy_j") == pytest.approx([sent_bit * 1e-6, 1.0])
 
@@ -365,7 +365,7 @@ def test_the_end_of_the_run_stops_everything() -> None:
     world.play(*[(0, 0, True, MBIT)] * 3, until_s=1.25)
 
     started_s = world.column("started_s")
-    assert world.column("lost") == ["end"] * 3
+    assert world.column("loss_reason") == ["end"] * 3
     assert sorted(world.column("sent_bit")) == [0, 250_000, MBIT]
     assert sorted(start for start in started_s if start == start) == [0.0, 1.0]  # noqa: PLR0124  # the third never
 

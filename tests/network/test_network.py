@@ -63,7 +63,7 @@ def test_up_down_and_side_do_not_wait_for_each_other():
     network.sidelink.send(2, 3, Message("z", MBIT, 2))
     rows = finish(network)
 
-    assert sorted(rows["kind"]) == ["downlink", "sidelink", "uplink"]
+    assert sorted(rows["direction"]) == ["downlink", "sidelink", "uplink"]
     assert rows["started_s"].tolist() == [0.0] * 3
     assert rows["ended_s"].tolist() == [1.0] * 3
 
@@ -73,7 +73,7 @@ def test_each_sender_pays_for_its_own_radio():
     network = wire()
     network.uplink.send(0, SERVER, Message("x", MBIT, 0))
     network.downlink.send(SERVER, 1, Message("y", MBIT, 1))
-    energy_j = finish(network).set_index("kind")["energy_j"]
+    energy_j = finish(network).set_index("direction")["energy_j"]
 
     assert energy_j["uplink"] == pytest.approx(0.25)
     assert energy_j["downlink"] == pytest.approx(1.0)
@@ -87,9 +87,9 @@ def test_devices_pay_for_what_they_receive():
     network.sidelink.send(2, 3, Message("z", MBIT, 2))
     for device in (1, 3):
         network.downlink.send(SERVER, device, Message("y", MBIT, 1, 0))
-    receive_j = finish(network).set_index("kind")["receive_j"]
+    rx_energy_j = finish(network).set_index("direction")["rx_energy_j"]
 
-    assert receive_j.to_dict() == pytest.approx({"uplink": 0.0, "sidelink": 0.3, "downlink": 0.6})
+    assert rx_energy_j.to_dict() == pytest.approx({"uplink": 0.0, "sidelink": 0.3, "downlink": 0.6})
 
 
 def test_a_downlink_is_one_broadcast_or_as_many_as_receivers():
@@ -128,8 +128,8 @@ def test_closing_closes_every_medium():
     network.close()
 
     rows = network.uplink.ledger.frames()["transfers"]
-    assert rows["lost"].tolist() == ["end"] * 3
-    assert rows["air_bit"].tolist() == pytest.approx([MBIT / 2] * 3)
+    assert rows["loss_reason"].tolist() == ["end"] * 3
+    assert rows["transmitted_bit"].tolist() == pytest.approx([MBIT / 2] * 3)
 
 
 def test_a_transfer_describes_itself():
@@ -152,7 +152,7 @@ def snr_db(distance_m, power_dbm, figure_db):
     return power_dbm - 20 * np.log10(4 * np.pi * distance_m * 3.5e9 / 3e8) - (-174 + 10 * np.log10(20e6) + figure_db)
 
 
-@pytest.mark.parametrize("more", [(), ("network.uplink.access=ofdma",), ("network.uplink.access=shared",)])
+@pytest.mark.parametrize("more", [(), ("network.uplink.access=ofdma",), ("network.uplink.access=full-reuse",)])
 def test_transfers_have_snr_distance_and_mean_rate(more):
     """Friis' loss over noise alone, and 1 Mbit/s; of a broadcast those of the farthest, each receiver its own."""
     frames = run_small(*HEARD, *more, timing_only=True).ledger.frames()
@@ -176,7 +176,7 @@ def test_columns_of_transfers_follow_moving_devices(tmp_path):
     walk = f"devices.mobility={{kind: trace, path: '{tmp_path / 'walk.npz'}', start: beginning}}"
     slow = ("devices.count=1", "devices.speed.flop_per_s=1000", "stop.rounds=6", "algorithm.cohort=1")
     frame = run_small(*HEARD[1:3], walk, *slow, timing_only=True).ledger.frames()["transfers"]
-    up = frame.query("kind == 'uplink'")
+    up = frame.query("direction == 'uplink'")
 
     expected_m = 10 + 10 * np.floor(up["started_s"].to_numpy())
     assert len(set(expected_m)) > 2
@@ -185,7 +185,7 @@ def test_columns_of_transfers_follow_moving_devices(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "link", ["access={kind: switch, port_bps: 1.0e+8}", "trace={kind: csv, path: channels/traces/example_uplink.csv}"]
+    "link", ["access={kind: ethernet, port_bps: 1.0e+8}", "trace={kind: csv, path: channels/traces/example_uplink.csv}"]
 )
 def test_wired_and_recorded_links_have_no_snr_and_no_distance(link):
     """They have a mean rate; a broadcast on the air beside them has all three."""
@@ -243,7 +243,7 @@ def took_s(network, medium, *ends):
     network.uplink.clock.run()
     network.close()
     (row,) = network.uplink.ledger.frames()["transfers"].to_dict("records")
-    return row["ended_s"] - row["started_s"], row["lost"]
+    return row["ended_s"] - row["started_s"], row["loss_reason"]
 
 
 @pytest.mark.parametrize("access", ["tdma", "ofdma"])
@@ -269,10 +269,10 @@ def test_a_downlink_narrows():
     network.uplink.clock.run()
     network.close()
     (row,) = network.uplink.ledger.frames()["transfers"].to_dict("records")
-    assert (row["ended_s"], row["lost"]) == (pytest.approx(100_000 / TENTH_BPS), "")
+    assert (row["ended_s"], row["loss_reason"]) == (pytest.approx(100_000 / TENTH_BPS), "")
 
 
-@pytest.mark.parametrize("side", ["tdma", "ofdma", "shared", "spatial-reuse"])
+@pytest.mark.parametrize("side", ["tdma", "ofdma", "full-reuse", "spatial-reuse"])
 def test_a_sidelink_narrows(side):
     """In turns, side by side, and on a shared band."""
     network = wire_of_narrowing(side=side)
@@ -293,7 +293,7 @@ def test_every_scheme_says_whether_its_senders_are_separate():
     given = {"slotted-aloha": {"slot_s": 1}}
     overlapping = {name for name, scheme in ACCESSES.items() if scheme.model_validate(given.get(name, {})).overlapping}
 
-    assert ACCESSES.keys() - overlapping == {"tdma", "ofdma", "planned", "nr-grants", "dcf", "switch"}
+    assert ACCESSES.keys() - overlapping == {"tdma", "ofdma", "planned", "nr-grants", "dcf", "ethernet"}
 
 
 def test_two_at_once_each_narrow_within_their_halves():
@@ -308,7 +308,7 @@ def test_two_at_once_each_narrow_within_their_halves():
 
 def test_the_mean_over_fading_is_narrowed_too():
     """Blocks of a tenth of the least SINR on average: the ergodic rate, near that without fading."""
-    network = wire_of_narrowing(fading="rayleigh", long_transfers="ergodic")
+    network = wire_of_narrowing(fading="rayleigh", fading_model="ergodic")
 
     assert network.expected_uplink_bps(0) == pytest.approx(TENTH_BPS, rel=0.02)
     assert took_s(network, network.uplink, 0, SERVER)[0] == pytest.approx(1e5 / network.expected_uplink_bps(0))
@@ -316,13 +316,13 @@ def test_the_mean_over_fading_is_narrowed_too():
 
 # ---- monotony --------------------------------------------------------------------------------------------------------
 
-BOTH_WAYS = ["tdma", "ofdma", "shared", "nr-grants"]
+BOTH_WAYS = ["tdma", "ofdma", "full-reuse", "nr-grants"]
 WAYS = [*((way, access) for way in ("uplink", "downlink") for access in BOTH_WAYS), ("uplink", "noma")]
-WAYS += [("sidelink", access) for access in ("tdma", "shared", "spatial-reuse")]
+WAYS += [("sidelink", access) for access in ("tdma", "full-reuse", "spatial-reuse")]
 WAYS += [("uplink", "slotted-aloha")]
 GIVEN = {
     "slotted-aloha": {"slot_s": 0.01, "capture_db": -50, "probability": 1},
-    "nr-grants": {"spacing_khz": 15, "target_bler": 0},
+    "nr-grants": {"subcarrier_spacing_khz": 15, "target_bler": 0},
 }
 LAWS = ["shannon", "nr-mcs", "nr-blocks"]
 
@@ -350,7 +350,7 @@ def lone_s(way, access, law, *, width_hz=2e7, more_db=0.0, fading="none", others
     wired.uplink.clock.run()
     wired.close()
     rows = wired.uplink.ledger.frames()["transfers"]
-    (row,) = rows[(rows["sender"] == first) & (rows["lost"] == "")].to_dict("records") or [{"ended_s": math.inf}]
+    (row,) = rows[(rows["sender"] == first) & (rows["loss_reason"] == "")].to_dict("records") or [{"ended_s": math.inf}]
     return row["ended_s"]
 
 

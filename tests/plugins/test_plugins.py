@@ -256,7 +256,7 @@ UPLOAD_S = 320e-6
 def uploads(*settings):
     """The uploads of a round of the small federation with these settings, in the order of their ends."""
     sent = run_small(*settings, "stop.rounds=1").ledger.frames()["transfers"]
-    return sent[sent["kind"] == "uplink"].sort_values("ended_s")
+    return sent[sent["direction"] == "uplink"].sort_values("ended_s")
 
 
 @pytest.mark.usefixtures("installed")
@@ -272,9 +272,9 @@ def test_an_access_delay_is_a_file_and_an_entry_point():
     """Ready at 1.04 ms, four uploads wait until 5 ms, are sent at once at 1 Mbit/s, and are decoded in 1 ms."""
     sent = uploads("network.uplink.access={kind: paged, period_s: 5e-3, decode_s: 1e-3}")
 
-    assert sent["access_s"].tolist() == pytest.approx([5e-3 - 1.04e-3] * 4)
+    assert sent["grant_delay_s"].tolist() == pytest.approx([5e-3 - 1.04e-3] * 4)
     assert sent["started_s"].tolist() == pytest.approx([5e-3] * 4)
-    assert sent["tail_s"].tolist() == pytest.approx([1e-3] * 4)
+    assert sent["reception_delay_s"].tolist() == pytest.approx([1e-3] * 4)
     assert sent["ended_s"].tolist() == pytest.approx([6e-3 + UPLOAD_S] * 4)
 
 
@@ -287,7 +287,7 @@ def test_a_transport_is_a_file_and_an_entry_point():
     )  # fmt: skip
     sent = fed.ledger.frames()["transfers"]
 
-    assert sent["setup_s"].tolist() == pytest.approx([0.02, 0.0])
+    assert sent["connection_setup_s"].tolist() == pytest.approx([0.02, 0.0])
     assert sent["wire_bit"].tolist() == [320 + 8 * 48] * 2
 
 
@@ -297,10 +297,10 @@ def test_a_fault_is_a_file_and_an_entry_point():
     storm = {"kind": "storm", "from_s": 1.5e-3, "to_s": 2.1e-3}
     run = fe.run(MAPPING, settings={"network.uplink.loss": storm, "stop.rounds": 1})
     sent = run.table("transfers")
-    uploads = sent[sent["kind"] == "uplink"]
+    uploads = sent[sent["direction"] == "uplink"]
 
-    assert uploads["lost"].astype(str).tolist() == ["", "storm", "storm", "storm"]
-    assert uploads["air_bit"].tolist() == pytest.approx([320, 140, 0, 0])
+    assert uploads["loss_reason"].astype(str).tolist() == ["", "storm", "storm", "storm"]
+    assert uploads["transmitted_bit"].tolist() == pytest.approx([320, 140, 0, 0])
     assert run.summary["losses"] == {"storm": 3}
     assert "3 lost by storm" in " ".join(run.explain(replay=False).lines())
     assert "storm" in run_document(run, "")["reasons"]

@@ -120,14 +120,14 @@ def test_named_draws_come_from_named_uniforms():
 
 def test_resource_blocks_leave_part_of_the_band_unused():
     """51 blocks of 30 kHz fill 18.36 of 20 MHz; without a numerology all of it is used."""
-    assert channel(numerology_khz=30).usable_hz == pytest.approx(18.36e6)
+    assert channel(subcarrier_spacing_khz=30).usable_hz == pytest.approx(18.36e6)
     assert channel().usable_hz == 20e6
 
 
 def test_long_transfers_may_run_at_the_ergodic_rate():
     """Then the medium gets a mean rate and no fading; by default it gets the block's law and the fading."""
     walked = channel(fading="rayleigh")
-    averaged = channel(fading="rayleigh", long_transfers="ergodic")
+    averaged = channel(fading="rayleigh", fading_model="ergodic")
 
     assert (walked.medium_rate(), walked.medium_fading) == (walked.block_rate, walked.fading)
     assert isinstance(averaged.medium_fading, NoFading)
@@ -136,7 +136,7 @@ def test_long_transfers_may_run_at_the_ergodic_rate():
 
 def test_without_fading_the_ergodic_rate_is_the_rate():
     """There is nothing to average."""
-    still = channel(long_transfers="ergodic")
+    still = channel(fading_model="ergodic")
 
     assert still.medium_rate() == still.block_rate
 
@@ -206,7 +206,7 @@ def test_another_carrier_changes_how_long_blocks_last(path):
     there = load(path.stem)
     if isinstance(there.fading, NoFading):
         return
-    lower = {"carrier_hz": 0.8 * there.carrier_hz, "bandwidth_hz": 1e6, "numerology_khz": None}
+    lower = {"carrier_hz": 0.8 * there.carrier_hz, "bandwidth_hz": 1e6, "subcarrier_spacing_khz": None}
 
     slower = load(path.stem, **lower)
     stated = load(path.stem, **lower, fading={"kind": "rayleigh", "coherence_s": 0.02, "speed_m_s": 1.0})

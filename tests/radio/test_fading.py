@@ -295,7 +295,7 @@ def test_a_channel_has_the_laws_of_its_parts():
 
 def test_the_spread_of_a_scenario_follows_its_path_loss_and_sight():
     """Rayleigh as without, Rician as with line of sight, at the carrier; resource blocks are what counts of a band."""
-    place = {"path_loss": "3gpp-umi", "numerology_khz": 30}
+    place = {"path_loss": "3gpp-umi", "subcarrier_spacing_khz": 30}
     without = channel(**place, fading={"kind": "rayleigh", "delay_spread_s": "from-scenario"})
     with_sight = channel(**place, fading={"kind": "rician", "k_db": 9, "delay_spread_s": "from-scenario"})
 

@@ -159,7 +159,7 @@ def test_shares_of_usual_patterns(slots, up, down):
 
 def test_a_slot_is_a_millisecond_over_a_power_of_two():
     """TS 38.211 Table 4.3.2-1."""
-    lengths_ns = [TddPattern("DDDSU", spacing_khz).slot_ns for spacing_khz in (15, 30, 60, 120)]
+    lengths_ns = [TddPattern("DDDSU", subcarrier_spacing_khz).slot_ns for subcarrier_spacing_khz in (15, 30, 60, 120)]
 
     assert lengths_ns == [1_000_000, 500_000, 250_000, 125_000]
 

@@ -20,11 +20,11 @@ TRANSFER = {
     "requested_ns": 0,
     "started_ns": 0,
     "ended_ns": S,
-    "air_bit": 100.0,
+    "transmitted_bit": 100.0,
     "delivered_bit": 100,
     "lost": CODE[""],
     "energy_j": 0.5,
-    "receive_j": 0.0,
+    "rx_energy_j": 0.0,
     "cell": 0,
     "snr": 10.0,
 }
@@ -69,11 +69,11 @@ def lawful() -> dict[str, Any]:
             {**TRANSFER, **sent, "started_ns": 3 * S, "ended_ns": 4 * S},
             {**TRANSFER, **sent, "sender": 1, "payload": 9, "started_ns": 4 * S, "ended_ns": 5 * S},
             {**TRANSFER, **sent, "sender": 2, "payload": 8, "started_ns": NEVER_NS, "ended_ns": 5 * S}
-            | {"air_bit": 0.0, "delivered_bit": 0, "lost": CODE["deadline"], "energy_j": 0.0},
+            | {"transmitted_bit": 0.0, "delivered_bit": 0, "lost": CODE["deadline"], "energy_j": 0.0},
         ],
         "receptions": [
-            {"transfer": 0, "receiver": 0, "lost": CODE[""], "receive_j": 0.0, "snr": 10.0},
-            {"transfer": 0, "receiver": 1, "lost": CODE["erased"], "receive_j": 0.0, "snr": 10.0},
+            {"transfer": 0, "receiver": 0, "lost": CODE[""], "rx_energy_j": 0.0, "snr": 10.0},
+            {"transfer": 0, "receiver": 1, "lost": CODE["erased"], "rx_energy_j": 0.0, "snr": 10.0},
         ],
         "backhaul": [
             {**MESSAGE},

@@ -36,14 +36,24 @@ def test_tables_are_in_seconds_and_words(rows, make_ledger):
 
     assert [*frames, "batteries", "handovers", "energies", "traffic"] == list(TABLES)  # there are none
     assert list(transfers) == [
-        *("transfer", "kind", "sender", "receiver", "receivers", "size_bit", "payload", "requested_s", "started_s"),
-        *("ended_s", "air_bit", "delivered_bit", "lost_bit", "lost", "energy_j", "receive_j", "cell"),
+        *(
+            "transfer",
+            "direction",
+            "sender",
+            "receiver",
+            "receivers",
+            "size_bit",
+            "value_id",
+            "requested_s",
+            "started_s",
+        ),
+        *("ended_s", "transmitted_bit", "delivered_bit", "lost_bit", "lost", "energy_j", "rx_energy_j", "cell"),
         *("snr_db", "distance_m", "mean_rate_bps"),
     ]
-    assert transfers["kind"].tolist() == ["downlink", "uplink", "uplink", "uplink"]
+    assert transfers["direction"].tolist() == ["downlink", "uplink", "uplink", "uplink"]
     assert transfers["ended_s"].tolist() == [2.0, 4.0, 5.0, 5.0]
     assert np.isnan(transfers["started_s"].iloc[3])
-    assert transfers["lost"].tolist() == ["", "", "", "deadline"]
+    assert transfers["loss_reason"].tolist() == ["", "", "", "deadline"]
     assert transfers["snr_db"].tolist() == [10.0] * 4  # of a ratio of 10
     assert transfers["mean_rate_bps"].tolist() == pytest.approx([100.0, 100.0, 100.0, np.nan], nan_ok=True)
     assert frames["evaluations"]["simulated_s"].tolist() == [0.0, 5.0]
@@ -61,7 +71,7 @@ def test_receptions_point_at_their_transfer(rows, make_ledger):
     frames = make_ledger(rows).frames()
     joined = frames["receptions"].merge(frames["transfers"], on="transfer", suffixes=("", "_sent"))
 
-    assert joined[["receiver", "lost", "payload"]].values.tolist() == [[0, "", 1], [1, "erased", 1]]
+    assert joined[["receiver", "loss_reason", "payload"]].values.tolist() == [[0, "", 1], [1, "erased", 1]]
 
 
 def test_a_series_of_an_algorithm_is_a_table_beside_the_others():
@@ -103,7 +113,7 @@ def test_the_digest_changes_with_what_happened(rows, make_ledger, table, changes
 @pytest.mark.parametrize(
     ("table", "changes"),
     [
-        ("transfers", {"payload": 12, "air_bit": 99.9, "energy_j": 3.0}),
+        ("transfers", {"payload": 12, "transmitted_bit": 99.9, "energy_j": 3.0}),
         ("computes", {"flop": 1.0, "input": 12, "result": 13}),
         ("rounds", {"arrived": 1}),
         ("evaluations", {"loss": 9.9, "accuracy": 0.9}),
@@ -183,7 +193,7 @@ def test_a_frame_has_seconds_and_words():
 
     assert list(frame) == ["ended_s", "kind", "size_bit", "energy_j"]
     assert frame["ended_s"].tolist() == pytest.approx([1.5, np.nan], nan_ok=True)
-    assert frame["kind"].tolist() == ["downlink", "uplink"]
+    assert frame["direction"].tolist() == ["downlink", "uplink"]
     assert frame["size_bit"].tolist() == [7, 8]
     assert frame["energy_j"].tolist() == [0.5, 0.25]
 
@@ -195,7 +205,7 @@ def test_an_empty_table_is_a_table():
     assert list(frame) == ["ended_s", "kind", "size_bit", "energy_j"]
     assert len(frame) == 0
     assert frame["size_bit"].dtype == np.int64
-    assert list(frame["kind"].cat.categories) == ["uplink", "downlink"]
+    assert list(frame["direction"].cat.categories) == ["uplink", "downlink"]
 
 
 def test_the_digest_sees_what_it_should():

@@ -45,7 +45,7 @@ def test_transfers_that_changed_cells_are_counted():
     cells = {"kind": "list", "xy_m": [[-60, 0], [60, 0]]}
     ways = {"uplink": {"access": "ofdma"}, "downlink": {"access": "ofdma"}}
     settings = {"channel": {"include": "urban-micro", "bandwidth_hz": 100}, "devices.mobility": mobility}
-    network = {"cells": cells, "handover": "during", "movement_s": 0.1, **ways}
+    network = {"cells": cells, "handover": "during", "position_update_s": 0.1, **ways}
     run = fe.run(MAPPING, settings={**settings, "network": network})
     count = len(run.table("handovers"))
 
@@ -99,7 +99,7 @@ def test_slow_devices_are_left_out_only_where_others_take_their_place():
 
 def replay(rounds, messages=()):
     """The tables of a replay: rounds as (end in s, updates that arrive), messages as (kind, sender, receiver, lost)."""
-    sent = pd.DataFrame(messages, columns=["kind", "sender", "receiver", "lost"]).astype({"lost": "category"})
+    sent = pd.DataFrame(messages, columns=["kind", "sender", "receiver", "loss_reason"]).astype({"lost": "category"})
     heard = pd.DataFrame({"transfer": [0, 0, 0], "receiver": [0, 1, 2], "lost": ["", "unreachable", "away"]})
     return Replay(
         {
@@ -130,7 +130,7 @@ def test_a_remedy_that_cuts_a_device_off_gains_nothing():
     far = {"kind": "list", "xy_m": [[10, 0], [20, 0], [30, 0], [500, 0]]}
     settings = {"devices.placement": far, "channel": "urban-macro-classic", "channel.fading": "none"}
     run = fe.run(MAPPING, settings=settings)
-    sent = run.transfers[run.transfers["kind"] == "uplink"]
+    sent = run.transfers[run.transfers["direction"] == "uplink"]
     fast_s, slow_s = (sent["ended_s"] - sent["started_s"]).groupby(sent["sender"] == 3).max()
     same = Replay.of(run.scenario, "as it is")
     cut = replayed(run.scenario, Remedy("shorter", {"network.uplink.timeout_s": (slow_s + fast_s) / 2}), same)
@@ -217,14 +217,14 @@ def test_a_cable_replaces_cells_antennas_and_climbs_too():
     several = {"kind": "list", "xy_m": [[0, 0], [400, 0]]}
     cases = [
         {"network__cells": several, "network__reception": {"kind": "mrc", "antennas": 2}, "channel": "urban-micro"},
-        OVER_SLOTS | {"channel__rate": {"kind": "nr-blocks", "feedback": "climbing"}},
+        OVER_SLOTS | {"channel__rate": {"kind": "nr-blocks", "feedback": "olla"}},
     ]
     for settings in cases:
         (cable,) = [its for its in explained(**settings).remedies if its.title == "Ethernet"]
         assert cable.problem == ""
         assert cable.simulated_s == pytest.approx(3 * 720e-6, rel=0.1)
 
-    assert "Ethernet" not in [its.title for its in explained(network__uplink__access="switch").remedies]
+    assert "Ethernet" not in [its.title for its in explained(network__uplink__access="ethernet").remedies]
 
 
 OVER_SLOTS = {
@@ -253,7 +253,7 @@ def test_connections_that_are_kept_are_replayed():
 
 def test_fresh_reports_are_replayed():
     """A run whose transfers climb, started anew with reports of the moment, takes as long as the remedy says."""
-    found = explained(**OVER_SLOTS, channel__rate={"kind": "nr-blocks", "feedback": "climbing"})
+    found = explained(**OVER_SLOTS, channel__rate={"kind": "nr-blocks", "feedback": "olla"})
     (fresh,) = [its for its in found.remedies if its.title == "fresh channel reports"]
     ideal = explained(**OVER_SLOTS, channel__rate={"kind": "nr-blocks"})
 
@@ -265,7 +265,7 @@ def test_fresh_reports_are_replayed():
 def test_fresh_reports_have_no_age():
     """What says how old they are is left out; the rest of the law stays."""
     old = {"kind": "nr-blocks", "feedback": "aged", "report_s": 0.1, "margin_db": 1.5}
-    fading = {"channel.fading": "rayleigh", "channel.long_transfers": "ergodic"}
+    fading = {"channel.fading": "rayleigh", "channel.fading_model": "ergodic"}
     scenario = fe.check("quickstart", settings={"channel.rate": old} | fading)
     (fresh,) = [its for its in remedies(scenario, explained()) if its.title == "fresh channel reports"]
 

@@ -123,7 +123,7 @@ def test_fedl_has_the_setting_of_its_paper() -> None:
     """One device by hand: 20 cycles/bit, 40 Mbit, 2 GHz, at kappa = 1e3 full speed and full power."""
     fedl = program("fedl")
     round_ = fedl.fedl_round(np.array([20 * 4e7]), np.array([2e9]), np.array([0.5]))
-    cost = fedl_cost(round_, 1e3, least_power_w=0.2)
+    cost = fedl_cost(round_, 1e3, min_power_w=0.2)
 
     assert cost.compute_s == pytest.approx(0.4)
     assert cost.compute_j == pytest.approx(1e-28 * 8e8 * 4e18)

@@ -89,7 +89,7 @@ def test_a_run_in_memory_has_what_a_folder_would_have(small, tmp_path):
 def test_numbers_of_the_small_federation(small):
     """Four devices, three rounds: 4 downlinks (or one broadcast) and 4 uplinks of 320 bit each, 4 computations."""
     assert list(small.rounds["arrived"]) == [4, 4, 4]
-    uplinks = small.transfers.query("kind == 'uplink'")
+    uplinks = small.transfers.query("direction == 'uplink'")
     assert len(uplinks) == 12
     assert set(uplinks["size_bit"]) == {320}
     assert len(small.computes) == 12

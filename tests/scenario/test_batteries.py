@@ -61,7 +61,7 @@ def test_a_device_dies_in_the_middle_of_its_upload() -> None:
     """880 uJ are 720 for computing and 160 for half of the upload, which is lost at 1200 us with half of its bits."""
     fed = run_small(*ONE, battery(880e-6))
 
-    assert times(fed, "transfers", "kind", "started_s", "ended_s", "air_bit", "lost") == [
+    assert times(fed, "transfers", "kind", "started_s", "ended_s", "transmitted_bit", "loss_reason") == [
         ("downlink", 0.0, 320.0, 320.0, ""),
         ("uplink", 1040.0, 1200.0, 160.0, "empty"),
     ]
@@ -103,7 +103,11 @@ def test_a_computation_stops_and_goes_on() -> None:
     assert computes["flop"].sum() == pytest.approx(720.0, rel=1e-12)
     assert computes["energy_j"].to_numpy() == pytest.approx([450e-6, 225e-6, 45e-6], rel=1e-12)
     assert (computes["result"] >= 0).tolist() == [False, False, True]
-    assert times(fed, "transfers", "started_s", "ended_s", "lost")[-1] == (2840.0, 3020.0, "empty")  # 144 uJ at 0.8 W
+    assert times(fed, "transfers", "started_s", "ended_s", "loss_reason")[-1] == (
+        2840.0,
+        3020.0,
+        "empty",
+    )  # 144 uJ at 0.8 W
     assert not any(verify(fed.ledger, frozenset()).values())
 
 
@@ -155,7 +159,7 @@ def test_batteries_that_nobody_waits_for_do_not_keep_a_run_going() -> None:
         fed.run(small_scenario().algorithm)
 
     assert fed.round == 1
-    assert times(fed, "receptions", "receiver", "lost") == [(k, "left") for k in range(4)]
+    assert times(fed, "receptions", "receiver", "loss_reason") == [(k, "left") for k in range(4)]
 
 
 def test_a_run_goes_on_while_somebody_waits_for_charge() -> None:
@@ -203,12 +207,12 @@ def test_one_receiver_of_a_broadcast_dies_alone() -> None:
     )
     first = fed.ledger.frames()["batteries"].groupby("device").first()["charge_j"].to_numpy()
     died = np.flatnonzero(first < 320e-6)
-    lost = fed.ledger.frames()["receptions"].set_index("receiver")["lost"]
+    lost = fed.ledger.frames()["receptions"].set_index("receiver")["loss_reason"]
 
     assert 0 < len(died) < 3
     assert [lost[device] for device in range(3)] == ["empty" if device in died else "" for device in range(3)]
     received_j = np.where(first < 320e-6, first, 320e-6).sum()
-    assert fed.ledger.frames()["transfers"]["receive_j"].iloc[0] == pytest.approx(received_j, rel=1e-6)
+    assert fed.ledger.frames()["transfers"]["rx_energy_j"].iloc[0] == pytest.approx(received_j, rel=1e-6)
     assert law(fed) == ""
 
 
@@ -270,7 +274,7 @@ def test_draws_are_those_of_the_rows_whatever_the_access(air: str) -> None:
     frames = fed.ledger.frames()
     last = frames["batteries"].groupby("device").last()
 
-    assert (frames["transfers"]["lost"] == "empty").sum() > 0
+    assert (frames["transfers"]["loss_reason"] == "empty").sum() > 0
     for use in ("computing_j", "sending_j"):
         for device in range(6):
             assert last.loc[device, use] == pytest.approx(drawn_of_rows(frames, device, use), rel=1e-9, abs=1e-15)
@@ -363,7 +367,7 @@ def test_energies_of_devices_are_those_of_their_batteries(seed: int) -> None:
     for use in USES:
         np.testing.assert_allclose(energies[use][:-1], last[use], rtol=1e-9)
     assert (energies["waiting_j"][:-1] <= energies["idle_j"][:-1]).all()
-    parts = {"compute_j": "computing_j", "transmit_j": "sending_j", "receive_j": "receiving_j", "idle_j": "idle_j"}
+    parts = {"compute_j": "computing_j", "transmit_j": "sending_j", "rx_energy_j": "receiving_j", "idle_j": "idle_j"}
     for name, column in {**parts, "waiting_j": "waiting_j"}.items():
         assert run.summary[name] == pytest.approx(energies[column][:-1].sum())
     assert run.summary["energy_j"] == pytest.approx(energies[list(parts.values())].to_numpy().sum())

@@ -91,7 +91,7 @@ def test_a_scenario_of_three_lines_runs() -> None:
     run = fe.run(THREE_LINES, timing_only=True)
     whole_s, columns = run.summary["simulated_s"], ["started_s", "ended_s"]
     taken_s = {name: table[columns].diff(axis=1)["ended_s"].sum() for name, table in (
-        ("up", run.transfers.query("kind == 'uplink'")), ("computing", run.computes))}  # fmt: skip
+        ("up", run.transfers.query("direction == 'uplink'")), ("computing", run.computes))}  # fmt: skip
 
     assert run.summary["rounds"] == 50
     assert set(run.rounds["invited"]) == {10}
@@ -275,7 +275,7 @@ def test_what_the_new_kind_lacks_is_told_in_one_line() -> None:
         (
             "network.uplink.access",
             {"kind": "slotted-aloha", "slot_s": 1e-3, "threshold_db": -3},
-            "shared",
+            "full-reuse",
             1,
             ["slot_s"],
         ),

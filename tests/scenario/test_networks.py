@@ -13,7 +13,7 @@ from fednet_emu.algorithms.cyclic.admission import candidate_senders
 from fednet_emu.emulation.outlook import Outlook, unreachable
 from fednet_emu.emulation.plausibility import slots
 from fednet_emu.errors import ScenarioError
-from fednet_emu.network.access.contention import Shared
+from fednet_emu.network.access.contention import FullReuse
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.library import names
@@ -27,9 +27,9 @@ THRESHOLD = "channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: 3}"
 @pytest.mark.parametrize(
     "changes",
     [
-        ("network.uplink.access=shared", THRESHOLD),
-        ("network.uplink.access={kind: shared, max_senders: 2}", THRESHOLD),
-        ("network.uplink.access={kind: shared, threshold_db: 0}",),
+        ("network.uplink.access=full-reuse", THRESHOLD),
+        ("network.uplink.access={kind: full-reuse, max_senders: 2}", THRESHOLD),
+        ("network.uplink.access={kind: full-reuse, threshold_db: 0}",),
     ],
 )
 def test_a_shared_uplink_that_can_never_deliver_two_at_once_is_refused(changes):
@@ -38,20 +38,20 @@ def test_a_shared_uplink_that_can_never_deliver_two_at_once_is_refused(changes):
 
     assert path == ("network", "uplink", "access")
     assert "can never decode two at once" in what
-    assert ("got shared with a threshold of 3.0 dB" in what) or ("threshold of 0.0 dB" in what)
+    assert ("got full-reuse with a threshold of 3.0 dB" in what) or ("threshold of 0.0 dB" in what)
     assert "max_senders: 1, or choose noma" in what
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        ("network.uplink.access=shared", "channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: -0.1}"),
-        ("network.uplink.access={kind: shared, max_senders: 1}", THRESHOLD),
-        ("network.uplink.access=shared", THRESHOLD, "devices.count=1", "algorithm.cohort=1"),
-        ("network.uplink.access=shared", THRESHOLD, "network.cells={kind: list, xy_m: [[0, 0], [400, 0]]}"),
+        ("network.uplink.access=full-reuse", "channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: -0.1}"),
+        ("network.uplink.access={kind: full-reuse, max_senders: 1}", THRESHOLD),
+        ("network.uplink.access=full-reuse", THRESHOLD, "devices.count=1", "algorithm.cohort=1"),
+        ("network.uplink.access=full-reuse", THRESHOLD, "network.cells={kind: list, xy_m: [[0, 0], [400, 0]]}"),
         ("network.uplink.access=noma", THRESHOLD),
         ("network.uplink.access=tdma", THRESHOLD),
-        ("network.downlink.access=shared", THRESHOLD),
+        ("network.downlink.access=full-reuse", THRESHOLD),
     ],
 )
 def test_whatever_can_deliver_is_not_refused(changes):
@@ -67,7 +67,7 @@ def test_whatever_can_deliver_is_not_refused(changes):
         "{kind: ofdma, scheduler: proportional-fair}",
         "{kind: ofdma, scheduler: equal-finish}",
         "noma",
-        "shared",
+        "full-reuse",
         "{kind: slotted-aloha, slot_s: 0.0001, capture_db: -20}",
     ],
 )
@@ -79,15 +79,15 @@ def test_learning_runs_over_every_scheme_in_one_cell_and_in_several(access, cell
 
     assert fed.round == 3
     assert not any(verify(fed.ledger, frozenset()).values())
-    assert set(fed.ledger.frames()["transfers"]["lost"]) == {""}
+    assert set(fed.ledger.frames()["transfers"]["loss_reason"]) == {""}
 
 
 def test_an_access_scheme_that_serves_both_directions_is_judged_on_the_uplink() -> None:
     """One object may be both: what only a base station cannot decode is a problem of the uplink alone."""
-    shared = Shared(threshold_db=3)
+    shared = FullReuse(threshold_db=3)
     scenario = fe.check("quickstart", settings={"network.downlink.access": shared})
 
-    assert scenario.network.downlink.access.kind == "shared"
+    assert scenario.network.downlink.access.kind == "full-reuse"
     with pytest.raises(ScenarioError) as refused:
         fe.check("quickstart", settings={"network.uplink.access": shared, "network.downlink.access": shared})
     (problem,) = refused.value.problems
@@ -100,7 +100,7 @@ FAINT = "channel.device.tx_power_dbm=-40"
 MRC, ZF = "network.reception={kind: mrc, antennas: 4}", "network.reception={kind: zf, antennas: 4}"
 CELLS = "network.cells={kind: hexagonal, rings: 1, inter_site_distance_m: 40}"
 ACCESSES = ["tdma", "ofdma", "{kind: ofdma, scheduler: equal-finish}", "{kind: ofdma, scheduler: proportional-fair}",
-            "planned", "{kind: shared, max_senders: 3}"]  # fmt: skip
+            "planned", "{kind: full-reuse, max_senders: 3}"]  # fmt: skip
 ALOHA = "{kind: slotted-aloha, slot_s: 1.0e-4, capture_db: -3}"
 CASES = [(MRC, access) for access in [*ACCESSES, ALOHA]] + [(ZF, access) for access in ACCESSES]
 EACH_CASE = pytest.mark.parametrize(("reception", "access"), CASES)
@@ -146,8 +146,8 @@ def test_it_goes_on_from_a_checkpoint_file(reception: str, access: str) -> None:
 @pytest.mark.parametrize(("access", "kind"), crossed(ACCESSES, ["mrc", "zf"]))
 def test_one_antenna_is_one_antenna(kind: str, access: str) -> None:
     """However it is called, it has the same events, except that one antenna can null nobody."""
-    if kind == "zf" and "shared" in access:
-        access = "{kind: shared, max_senders: 1}"
+    if kind == "zf" and "full-reuse" in access:
+        access = "{kind: full-reuse, max_senders: 1}"
     settings = settings_of(f"network.reception={{kind: {kind}, antennas: 1}}", access)
 
     assert digest_of(run_small(*settings)) == digest_of(run_small(*settings, "network.reception=single"))
@@ -160,7 +160,7 @@ def test_uploads_take_the_time_of_the_array_and_downloads_that_of_one_antenna(an
     one = small_federation(CAPACITY, FAINT)
     rows = fed.ledger.frames()["transfers"]
 
-    for row in rows[rows["kind"] == "uplink"].itertuples():
+    for row in rows[rows["direction"] == "uplink"].itertuples():
         rate_bps = 20e6 * math.log2(1 + antennas * one.network.up_links.mean_snr[row.sender])
         assert fed.network.expected_uplink_bps(row.sender) == pytest.approx(rate_bps)
         assert fed.network.expected_downlink_bps(row.sender) == one.network.expected_downlink_bps(row.sender)
@@ -172,7 +172,7 @@ def test_planned_uploads_end_when_they_were_planned_to() -> None:
     fed = run_small(CAPACITY, FAINT, MRC, "network.uplink.access=planned", "stop.rounds=1")
     one = run_small(CAPACITY, FAINT, "network.uplink.access=planned", "stop.rounds=1")
     rows = fed.ledger.frames()["transfers"]
-    ends_s = rows.loc[rows["kind"] == "uplink", "ended_s"]
+    ends_s = rows.loc[rows["direction"] == "uplink", "ended_s"]
 
     assert ends_s.max() - ends_s.min() < 1e-6
     assert ends_s.max() < one.ledger.frames()["transfers"]["ended_s"].max()
@@ -191,7 +191,7 @@ def test_controlled_powers_are_lower_by_the_gain() -> None:
 def test_more_may_send_together_with_more_antennas() -> None:
     """What admission says of four equal senders at 0 dB: one antenna decodes one, four antennas decode all."""
     placement = "devices.placement={kind: list, xy_m: [[20, 0], [0, 20], [-20, 0], [0, -20]]}"
-    shared = "network.uplink.access={kind: shared, max_senders: 4, threshold_db: 0}"
+    shared = "network.uplink.access={kind: full-reuse, max_senders: 4, threshold_db: 0}"
     faint, low = "channel.device.tx_power_dbm=-20", "channel.rate={kind: shannon, min_efficiency_bps_hz: 0}"
     decoded = []
     for more in (MRC, ZF):
@@ -206,9 +206,12 @@ def test_more_may_send_together_with_more_antennas() -> None:
     [
         ((MRC, "network.uplink.access=noma"), "network.reception: successive cancellation is for one antenna"),
         ((ZF, f"network.uplink.access={ALOHA}"), "the senders of a slot are unknown"),
-        ((ZF, "network.uplink.access=shared", "devices.count=5"), "cannot null all senders of a cell, got 4 for 5"),
-        ((ZF, "network.uplink.access={kind: shared, max_senders: 5}", "devices.count=8"), "got 4 for 5; give more"),
-        ((ZF, "network.uplink.access=shared", CAPACITY, FADING, "channel.long_transfers=ergodic"), "set channel.long"),
+        ((ZF, "network.uplink.access=full-reuse", "devices.count=5"), "cannot null all senders of a cell, got 4 for 5"),
+        ((ZF, "network.uplink.access={kind: full-reuse, max_senders: 5}", "devices.count=8"), "got 4 for 5; give more"),
+        (
+            (ZF, "network.uplink.access=full-reuse", CAPACITY, FADING, "channel.fading_model=ergodic"),
+            "set channel.long",
+        ),
         ((MRC, "network.uplink.access=over-the-air"), "network.reception: signals add up at one antenna, got mrc"),
         ((MRC, "network.uplink.trace={kind: lumos-5g}"), "recorded rates belong to one receiver"),
     ],
@@ -229,9 +232,9 @@ def test_ergodic_rates_take_maximum_ratio() -> None:
         MRC,
     )
     lasted = []
-    for long_transfers in ("walk", "ergodic"):
-        rows = run_small(*settings, f"channel.long_transfers={long_transfers}").ledger.frames()["transfers"]
-        up = rows[rows["kind"] == "uplink"]
+    for fading_model in ("walk", "ergodic"):
+        rows = run_small(*settings, f"channel.fading_model={fading_model}").ledger.frames()["transfers"]
+        up = rows[rows["direction"] == "uplink"]
         lasted.append((up["ended_s"] - up["started_s"]).sum())
 
     assert lasted[0] == pytest.approx(lasted[1], rel=0.03)
@@ -259,7 +262,7 @@ def last_s(cell, devices):
         "stop": {"rounds": 1},
     }
     run = fe.run(settings, timing_only=True, progress=False)
-    uplinks = run.transfers.query("kind == 'uplink'")
+    uplinks = run.transfers.query("direction == 'uplink'")
     assert run.summary["verified"]
     assert set(uplinks.wire_bit) == {SQUEEZENET_BIT}
     return float((uplinks.ended_s - uplinks.requested_s).max())
@@ -272,7 +275,7 @@ def test_they_are_no_scenarios_by_themselves():
 
 
 @pytest.mark.parametrize(
-    ("cell", "devices", "least_s", "most_s"),
+    ("cell", "devices", "min_s", "max_s"),
     [
         # what the published ratios of a testbed imply of its cell: 8.66 Mbit/s with eight devices to 11.1 with one
         ("oai-n78-20mhz", 5, 5 * 24.13 / 11.1, 5 * 24.13 / 8.66),
@@ -287,9 +290,9 @@ def test_they_are_no_scenarios_by_themselves():
         ("gigabit", 5, 5 * 0.02413, 5 * 0.0247 + 0.0006),  # packets, and frames of Ethernet with two round trips
     ],
 )
-def test_an_upload_takes_what_others_found(cell, devices, least_s, most_s):
+def test_an_upload_takes_what_others_found(cell, devices, min_s, max_s):
     """Of 2.91 MB, alone and five at once."""
-    assert least_s < last_s(cell, devices) < most_s
+    assert min_s < last_s(cell, devices) < max_s
 
 
 TCP = "network.transport={kind: tcp, rtt_s: 0.1, initial_window: 1}"
@@ -315,12 +318,12 @@ def test_every_law_holds_with_gaps(changes: tuple[str, ...]) -> None:
         small_scenario(TCP, UNICAST, "model={kind: mlp, hidden: [256]}", *changes), timing_only=True, progress=False
     )
     assert run.summary["broken_laws"] == {}
-    assert run.transfers["gap_s"].sum() > 0
+    assert run.transfers["ack_wait_s"].sum() > 0
 
 
 def test_nothing_is_written_without_a_transport() -> None:
     """The columns of phases are there only where transfers have some."""
-    assert "gap_s" not in fe.run(small_scenario("stop.rounds=1"), timing_only=True, progress=False).transfers
+    assert "ack_wait_s" not in fe.run(small_scenario("stop.rounds=1"), timing_only=True, progress=False).transfers
 
 
 REFERENCE = Path(__file__).parents[1] / "network" / "access" / "reference"
@@ -363,7 +366,7 @@ def test_uploads_of_a_model_take_what_they_take_in_ns3(standard, width_mhz, name
         "devices.speed={kind: fixed, flop_per_s: 1e12}",
         "stop.rounds=1",
         *NEAR,
-    ).query("kind == 'uplink'")
+    ).query("direction == 'uplink'")
     (table,) = (row for row in rows("link_wifi_bianchi.csv") if row["mode"] == name and int(row["stations"]) == count)
     goodput_mbps = float(table["goodput_block_ack_request_mbps"] or table["goodput_freezing_mbps"])
     wire_bit = 8 * (727_598 * 4 + 52 * -(-727_598 * 4 // 1448))
@@ -392,8 +395,8 @@ def test_learning_runs_over_wifi(algorithm, fading):
     """Both directions, rounds or none, with and without fading: all is delivered and every law holds."""
     found = transfers(*WIFI, f"algorithm={algorithm}", f"channel.fading={fading}", "channel.device.tx_power_dbm=20")
 
-    assert set(found["lost"]) == {""}
-    assert {"uplink", "downlink"} <= set(found["kind"])
+    assert set(found["loss_reason"]) == {""}
+    assert {"uplink", "downlink"} <= set(found["direction"])
 
 
 @pytest.mark.parametrize(
@@ -409,7 +412,7 @@ def test_learning_runs_over_wifi(algorithm, fading):
             "access.width_mhz",
             "wider than the band, got 160 MHz in 80; set channel.bandwidth_hz: 160e6",
         ),
-        ("channel.numerology_khz=30", "access", "resource blocks belong to 5G NR, got .* 30 with dcf"),
+        ("channel.subcarrier_spacing_khz=30", "access", "resource blocks belong to 5G NR, got .* 30 with dcf"),
         ("network.cells={kind: list, xy_m: [[0, 0], [400, 0]]}", "access", "got 2 of them with dcf; set network.cells"),
         ("network.downlink.mode=broadcast", "mode", "got broadcast with dcf; set mode: unicast"),
     ],
@@ -423,12 +426,12 @@ def test_what_wifi_does_not_go_with_is_said_before_the_run(change, where, what):
 
 
 def test_mean_rates_over_fading_say_nothing_about_contention():
-    """long_transfers: ergodic goes with Wi-Fi only where nothing fades."""
-    ergodic = "channel.long_transfers=ergodic"
+    """fading_model: ergodic goes with Wi-Fi only where nothing fades."""
+    ergodic = "channel.fading_model=ergodic"
     (problem, _) = small_scenario(*WIFI, ergodic, "channel.fading=rayleigh").contradictions()
 
     assert problem[0] == ("network", "uplink", "access")
-    assert "got channel.long_transfers ergodic with dcf; set walk" in problem[1]
+    assert "got channel.fading_model ergodic with dcf; set walk" in problem[1]
     assert not list(small_scenario(*WIFI, ergodic).contradictions())
 
 

@@ -20,7 +20,7 @@ def played(scenario: str, settings: dict[str, object]) -> tuple[pd.DataFrame, pd
     """The uploads and the computations of one round, without training."""
     run = fe.run(scenario, settings={**ONE, **settings}, timing_only=True, progress=False)
     transfers = run.transfers
-    return transfers[transfers["kind"] == "uplink"], run.computes
+    return transfers[transfers["direction"] == "uplink"], run.computes
 
 
 def costs_of_fedl(uploads: pd.DataFrame, computes: pd.DataFrame, kappa: float) -> RoundCost:

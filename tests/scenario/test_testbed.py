@@ -92,7 +92,7 @@ def test_the_uplink_takes_what_the_closed_form_says(link: str, work: str, uplink
 
     run = fe.run(cell.scenario, timing_only=True)
 
-    uploads = run.transfers[run.transfers.kind == "uplink"].head(devices)
+    uploads = run.transfers[run.transfers.direction == "uplink"].head(devices)
     found_s = uploads.ended_s.max() - uploads.requested_s.min()
     assert found_s == pytest.approx(uplink_s(devices, parameters, RATES_BPS[link]), rel=1e-3)
     assert found_s == pytest.approx(uplinks.uplink_s[link, work], rel=1e-4)

@@ -29,7 +29,7 @@ OUT = Path("results/flower_app")
 # first settings make it the radio of 5G, with its subcarriers of 30 kHz and its table of modulation and coding schemes.
 # With the third a device uses its whole band, however weak it is; by default it would send on a part of it.
 
-NR = ["--set", "channel.numerology_khz=30", "--set", "channel.rate=nr-mcs", "--set", "channel.narrowing=off"]
+NR = ["--set", "channel.subcarrier_spacing_khz=30", "--set", "channel.rate=nr-mcs", "--set", "channel.narrowing=off"]
 FLOWER = [sys.executable, "-m", "fednet_emu", "flower"]
 subprocess.run([*FLOWER, APP, *NR, "--out", OUT / "wide", "--force", "--no-plots"], check=True)
 
@@ -58,7 +58,7 @@ figure.savefig(OUT / "accuracy.png", dpi=110, bbox_inches="tight")
 
 figure, axes = plt.subplots(figsize=(6, 2.8), layout="constrained")
 for place, (name, run) in enumerate(runs.items()):
-    models = run.transfers.query("kind == 'uplink' and size_bit > 1e4")  # the others are results of evaluations
+    models = run.transfers.query("direction == 'uplink' and size_bit > 1e4")  # the others are results of evaluations
     mean_s = (models["ended_s"] - models["requested_s"]).groupby(models["sender"]).mean()
     axes.bar(mean_s.index + 0.4 * place - 0.2, mean_s * 1e3, width=0.4, label=name)
 axes.set(xlabel="Device", ylabel="Mean upload (ms)", yscale="log", xticks=range(10))

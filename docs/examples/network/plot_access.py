@@ -48,7 +48,7 @@ fe.plot([runs[name] for name in planned], "accuracy", against="time", labels=pla
 
 waits = {}
 for name, run in runs.items():
-    uplink = run.transfers.query("kind == 'uplink'")
+    uplink = run.transfers.query("direction == 'uplink'")
     waits[name] = ((uplink.started_s - uplink.requested_s).mean(), (uplink.ended_s - uplink.started_s).mean())
 
 figure, axes = plt.subplots(figsize=(6, 2.6), layout="constrained")

@@ -41,7 +41,7 @@ fe.plot(list(runs.values()), "accuracy", against="time", labels=list(runs))
 PARTS = {
     "computing": "compute_j",
     "sending": "transmit_j",
-    "receiving": "receive_j",
+    "receiving": "rx_energy_j",
     "idle power": "idle_j",
     "base station": "station_j",
 }

@@ -28,8 +28,8 @@ standing = fe.run("mobile_phones", seed=3, settings=SETTINGS | {"devices.mobilit
 
 figure, panels = plt.subplots(1, 2, figsize=(8, 3.2), sharey=True, layout="constrained")
 for axes, (title, run) in zip(panels, {"walking": walking, "standing": standing}.items(), strict=True):
-    uplink = run.transfers.query("kind == 'uplink' and lost == ''")
-    rate_mbps = uplink["air_bit"] / (uplink["ended_s"] - uplink["started_s"]) / 1e6
+    uplink = run.transfers.query("direction == 'uplink' and loss_reason == ''")
+    rate_mbps = uplink["transmitted_bit"] / (uplink["ended_s"] - uplink["started_s"]) / 1e6
     for device in uplink["sender"].value_counts().index[:4]:
         own = uplink["sender"] == device
         axes.semilogy(
@@ -45,7 +45,7 @@ panels[0].set(ylabel="Uplink rate (Mbit/s)")
 
 figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
 for name, run in {"walking": walking, "standing": standing}.items():
-    uplink = run.transfers.query("kind == 'uplink' and lost == ''")
+    uplink = run.transfers.query("direction == 'uplink' and loss_reason == ''")
     mean_s = (uplink["ended_s"] - uplink["started_s"]).groupby(uplink["sender"]).mean().sort_values()
     axes.semilogy(range(1, len(mean_s) + 1), mean_s, label=name)
 axes.set(xlabel="Phones, in order", ylabel="Mean upload (s)")

@@ -42,7 +42,7 @@ runs = {name: fe.run("quickstart", settings=SETTINGS | rule, timing_only=True) f
 rows = []
 for name, run in runs.items():
     phones, rounds = run.summary["traffic"]["phones"], run.rounds
-    uploads = run.transfers.query("kind == 'uplink'")
+    uploads = run.transfers.query("direction == 'uplink'")
     took_s = float((rounds["ended_s"] - rounds["started_s"]).mean()) if len(rounds) else float("nan")
     upload_s = float((uploads["ended_s"] - uploads["requested_s"]).mean()) if len(uploads) else float("nan")
     rows.append((name, took_s, upload_s, phones["mean_s"], phones["p95_s"], phones["while_sending"]["p95_s"]))

@@ -38,7 +38,7 @@ def upload(cell, devices):
         },
         timing_only=True,
     )
-    last = run.transfers.query("kind == 'uplink'").sort_values("ended_s").iloc[-1]
+    last = run.transfers.query("direction == 'uplink'").sort_values("ended_s").iloc[-1]
     parts = {part: 1e3 * last[f"{part}_s"] for part in ("access", "setup", "gap", "tail")}
     whole_ms = 1e3 * (last.ended_s - last.requested_s)
     return parts | {"air": whole_ms - sum(parts.values()), "whole": whole_ms}

@@ -35,9 +35,11 @@ panels[0].set(ylabel="North (m)")
 # Outcomes of uploads, by when they began: a car that leaves loses what is under way, and what its device asks for
 # later is lost as away until it rides in the next car.
 
-uploads = run.transfers.query("kind == 'uplink'")
+uploads = run.transfers.query("direction == 'uplink'")
 window = (uploads["requested_s"] // 30 * 30).astype(int)
-counts = uploads.groupby([window, uploads["lost"].astype(str).replace("", "arrived")]).size().unstack(fill_value=0)
+counts = (
+    uploads.groupby([window, uploads["loss_reason"].astype(str).replace("", "arrived")]).size().unstack(fill_value=0)
+)
 figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
 counts.plot.bar(stacked=True, ax=axes, width=0.9)
 axes.set(xlabel="Asked for at (s)", ylabel="Uploads")

@@ -25,7 +25,7 @@ class Ranks(Synchronous):
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression"})
     ranks: tuple[Annotated[int, Field(gt=0)], ...] = Field(min_length=1)
     """Adapter ranks that are assigned to devices; none may exceed the rank of the model's adapters."""
-    dealt: Literal["by-speed", "in-turn"] = "by-speed"
+    rank_assignment: Literal["by-speed", "in-turn"] = "by-speed"
     """Assignment of the ranks to devices. by-speed: in groups of equal size, the slowest devices get the lowest rank;
     in-turn: device 0 gets the first rank, device 1 the second, and so on, cyclically."""
 
@@ -36,7 +36,7 @@ class Ranks(Synchronous):
             raise ScenarioError(f"algorithm.ranks: {what}, got {max(self.ranks)}; give adapters of a larger rank")
         n, place = fed.n_devices, list(range(fed.n_devices))
         own = [self.ranks[k % len(self.ranks)] for k in place]
-        if self.dealt == "by-speed":
+        if self.rank_assignment == "by-speed":
             ascending = sorted(self.ranks)
             for nth, k in enumerate(sorted(place, key=lambda k: fed.device(k).flop_per_s)):
                 own[k] = ascending[nth * len(ascending) // n]

@@ -32,11 +32,11 @@ class DPsgd(Mixing):
     order: Literal["adapt-then-combine", "paper"] = "adapt-then-combine"
     """Order of steps and mixing. adapt-then-combine: a device sends its model after its local steps; paper: a device
     sends its model while it computes its local steps, which are added after mixing."""
-    loss: Literal["drop-both", "keep-home"] = "drop-both"
-    """The rule for a lost message. drop-both: two devices mix only if each has the other's model and knows by an
-    acknowledgement of 1 bit that its own model has arrived, which preserves the mean of all models; keep-home: there
-    are no acknowledgements, a device adds the weight of a lost model to the weight of its own model, and the mean of
-    all models drifts."""
+    on_lost_message: Literal["drop-pair", "keep-own-weight"] = "drop-pair"
+    """The rule for a lost message. drop-pair: two devices mix only if each has the other's model and knows by an
+    acknowledgement of 1 bit that its own model has arrived, which preserves the mean of all models;
+    keep-own-weight: there are no acknowledgements, a device adds the weight of a lost model to the weight of its own
+    model, and the mean of all models drifts."""
 
     extra_scalars: ClassVar[int] = 1
 
@@ -46,7 +46,7 @@ class DPsgd(Mixing):
 
     @property
     def acknowledged(self) -> bool:  # type: ignore[override]
-        return self.loss == "drop-both"
+        return self.on_lost_message == "drop-pair"
 
     def links(self, fed: Federation, graph: Digraph, t: int) -> Digraph:
         return graph.mutual()

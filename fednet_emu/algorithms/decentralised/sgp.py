@@ -51,7 +51,7 @@ class Sgp(Mixing):
         before = omega_of(fed)
         given, after = pushed(before, graph, used)
         before[:] = after
-        return given / after[used.receiver], {"mass": float(after.mean()), "least_weight": float(after.min())}
+        return given / after[used.receiver], {"mass": float(after.mean()), "min_weight": float(after.min())}
 
 
 def moved_part(x: Tensor, trained: Tensor, part: float, statistics: int) -> Tensor:

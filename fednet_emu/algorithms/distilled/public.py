@@ -41,8 +41,8 @@ class PublicSamples(LocalTraining):
     def public(self, fed: Federation) -> Tensor:
         """The public samples [M, ...]."""
         check_classifier(fed, self.kind)
-        n, least = fed.server.n_samples, fed.task.model.least_batch
-        if least > 1 and self.distil_plan.least_batch(n) < least:
+        n, least = fed.server.n_samples, fed.task.model.min_batch
+        if least > 1 and self.distil_plan.min_batch(n) < least:
             what = f"the model has batch norm, so a batch must have {least} samples or more"
             found = f"got {n}, of which batches of {self.batch_size or n} leave 1"
             raise ScenarioError(f"server.samples: {what}, {found}; give another number")

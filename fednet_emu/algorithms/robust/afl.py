@@ -30,7 +30,7 @@ class Afl(Algorithm):
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "downlink-compression"})
     lr: float = Field(ge=0)
     """Step size of the model (gamma_w)."""
-    lr_weights: float = Field(ge=0)
+    lr_lambda: float = Field(ge=0)
     """Step size of the device weights (gamma_lambda)."""
     batch_size: int | None = Field(gt=0)
     """Samples per gradient; null takes all of the device's samples."""
@@ -53,7 +53,7 @@ class Afl(Algorithm):
             if arrived:
                 places = [place[k] for k in arrived.devices]
                 w = fed.accumulate(weighted_step, arrived.models, w, weights, places)
-                weights = fed.defer(climbed, weights, places, arrived.part(1), self.lr_weights)
+                weights = fed.defer(climbed, weights, places, arrived.part(1), self.lr_lambda)
                 mean = fed.defer(running_mean, mean, w, t) if self.averaged else w
             fed.end_of_round(mean)
 

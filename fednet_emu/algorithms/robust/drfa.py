@@ -54,7 +54,7 @@ class Drfa(Algorithm):
     """Gradient steps of a device per round (tau)."""
     lr: float = Field(ge=0)
     """Step size of the devices (eta)."""
-    lr_weights: float = Field(ge=0)
+    lr_lambda: float = Field(ge=0)
     """Step size of the device weights per local step (gamma); the step size per round is `local_steps` times this
     value."""
     batch_size: int | None = Field(gt=0)
@@ -99,7 +99,7 @@ class Drfa(Algorithm):
                     asked, snapshot, self.tell, t, deadline_s=self.deadline_s, patience_s=self.patience_s, counts=False
                 )
                 losses = {place[k]: loss for k, loss in told}
-                step, r = self.lr_weights * tau, self.regulariser
+                step, r = self.lr_lambda * tau, self.regulariser
                 up, pull = len(there) / m * step, step * r
                 weights = fed.defer(moved, weights, list(losses), list(losses.values()), up, pull, prior)
                 mean = fed.defer(running_mean, mean, w, t) if self.averaged else w

@@ -60,7 +60,7 @@ class Oort(Selection):
     """Share of the cohort that is reserved for unexplored devices in the first round (epsilon); 0.9 in the paper."""
     exploration_decay: float = Field(0.98, gt=0, le=1)
     """Factor by which the exploration share is multiplied from round to round; 0.98 in the paper."""
-    least_exploration: float = Field(0.2, ge=0, le=1)
+    min_exploration: float = Field(0.2, ge=0, le=1)
     """Minimum of the decaying exploration share; 0.2 in the paper."""
     penalty: float = Field(2.0, ge=0)
     """Exponent of T / duration in the utility of slow devices (alpha); 2 in the paper, 0 ignores durations."""
@@ -75,13 +75,13 @@ class Oort(Selection):
     """Step by which the pacer raises the percentile of the preferred duration (Delta); 5 in the authors' code."""
     window: int = Field(20, gt=0)
     """Number of rounds over which the pacer sums utilities (W); 20 in the paper."""
-    most_rounds: int | None = Field(None, gt=0)
+    max_rounds: int | None = Field(None, gt=0)
     """Number of updates after which a device is no longer selected, if enough others remain; null for no limit."""
 
     def _check(self) -> None:
-        if self.least_exploration > self.exploration:
+        if self.min_exploration > self.exploration:
             raise ValueError(
-                f"least_exploration is more than exploration, got {self.least_exploration:g} and {self.exploration:g}"
+                f"min_exploration is more than exploration, got {self.min_exploration:g} and {self.exploration:g}"
             )
 
     def start(self, n_devices: int) -> Pacer:
@@ -93,7 +93,7 @@ class Oort(Selection):
         there = self._not_worn_out(view)
         explored = ~np.isnan(utility)
         known, unknown = there[explored[there]], there[~explored[there]]
-        epsilon = max(self.exploration * self.exploration_decay**view.t, self.least_exploration)
+        epsilon = max(self.exploration * self.exploration_decay**view.t, self.min_exploration)
         exploit = min(int(view.size * (1.0 - epsilon)), len(known))
         explore = min(view.size - exploit, len(unknown))
         exploit = min(view.size - explore, len(known))
@@ -142,11 +142,11 @@ class Oort(Selection):
         return float(np.percentile(known_s, pacer.percent)) if pacer.percent < _ALL else math.inf
 
     def _not_worn_out(self, view: ServerView) -> IntArray:
-        """Present devices with fewer than `most_rounds` updates; if too few, the devices with the fewest updates."""
-        if self.most_rounds is None:
+        """Present devices with fewer than `max_rounds` updates; if too few, the devices with the fewest updates."""
+        if self.max_rounds is None:
             return view.there
         often = view.arrived[view.there]
-        fresh = view.there[often < self.most_rounds]
+        fresh = view.there[often < self.max_rounds]
         if len(fresh) >= view.size:
             return fresh
         return np.sort(view.there[np.argsort(often, kind="stable")[: view.size]])

@@ -38,8 +38,8 @@ evenly spaced ones are shown."""
 NOT_RECORDED = "The run has not recorded it, with an older version or with data of its own."
 BY = {"counts": "most frequent label", "targets": "median target", "sizes": "number of samples"}
 DISTURBING = {
-    "shared": "disturbing each other", "noma": "decoded one after the other", "slotted-aloha": "colliding",
-    "spatial-reuse": "apart from each other", "dcf": "contending", "lora": "colliding", "switch": "sharing the port",
+    "full-reuse": "disturbing each other", "noma": "decoded one after the other", "slotted-aloha": "colliding",
+    "spatial-reuse": "apart from each other", "dcf": "contending", "lora": "colliding", "ethernet": "sharing the port",
 }  # fmt: skip
 """Words for the interaction of simultaneous senders, by access scheme; the default is "sharing the band"."""
 
@@ -146,13 +146,13 @@ def _server_energy(usage: Usage) -> Mapping[str, float]:
 def _device_numbers(usage: Usage) -> dict[str, Any]:
     """Return the quantities of all devices, as one array [devices] for each quantity."""
     sent, scene = usage.transfers, usage.scene
-    ups = sent[sent["kind"] == "uplink"]
+    ups = sent[sent["direction"] == "uplink"]
     told = {
         "lost_s": usage.lost_s,
         "turn_s": turn_s(usage),
         "computations": usage.per_device(usage.computes["device"]),
         "uplinks": usage.per_device(ups["sender"]),
-        "delivered": usage.per_device(ups["sender"][ups["lost"] == ""]),
+        "delivered": usage.per_device(ups["sender"][ups["loss_reason"] == ""]),
     }
     if scene is not None:
         station_m = scene.stations_m[scene.cell]
@@ -225,7 +225,7 @@ def _losses(usage: Usage) -> list[dict[str, Any]]:
     """
     sent = usage.transfers
     heard = usage.receptions[usage.receptions["receiver"] >= 0]
-    heard = heard.merge(sent[["transfer", "kind", "size_bit"]], on="transfer")
+    heard = heard.merge(sent[["transfer", "direction", "size_bit"]], on="transfer")
     alone = sent[sent["receiver"] != SEVERAL]
     columns = ["kind", "lost", "size_bit"]
     each = pd.concat([part[columns].astype({"kind": str, "lost": str}) for part in (alone, heard)])

@@ -47,7 +47,7 @@ def timeline(usage: Usage) -> dict[str, Any]:
     if not exact:
         notes.append("Times of single transfers are rounded to microseconds, and their energies are left out.")
     unit_s = 1e-9 if exact else 1e-6
-    energy = {"energy_j": sent["energy_j"] + sent["receive_j"]} if exact else {}
+    energy = {"energy_j": sent["energy_j"] + sent["rx_energy_j"]} if exact else {}
     return {
         "quantum_s": unit_s,
         "devices": devices,
@@ -56,7 +56,7 @@ def timeline(usage: Usage) -> dict[str, Any]:
         "receptions": {
             "transfer": np.searchsorted(sent["transfer"].to_numpy(), heard["transfer"].to_numpy()),
             "receiver": heard["receiver"],
-            "lost": _codes(heard["lost"], REASONS),
+            "lost": _codes(heard["loss_reason"], REASONS),
         },
         "computes": {
             "device": made["device"],
@@ -73,7 +73,7 @@ def _transfers(sent: pd.DataFrame, unit_s: float) -> Mapping[str, Any]:
     started = np.where(never, ended, _whole(sent["started_s"].fillna(0.0), unit_s))
     return {
         "number": sent["transfer"],
-        "kind": _codes(sent["kind"], KINDS),
+        "kind": _codes(sent["direction"], KINDS),
         "sender": sent["sender"],
         "receiver": sent["receiver"],
         "receivers": sent["receivers"],
@@ -81,8 +81,8 @@ def _transfers(sent: pd.DataFrame, unit_s: float) -> Mapping[str, Any]:
         "waited": started - requested,
         "took": np.where(never, -1, ended - started),
         "size_bit": sent["size_bit"].astype(np.int64),
-        "unsent_bit": np.rint((sent["size_bit"] - sent["air_bit"]).fillna(0.0).to_numpy()).astype(np.int64),
-        "lost": _codes(sent["lost"], REASONS),
+        "unsent_bit": np.rint((sent["size_bit"] - sent["transmitted_bit"]).fillna(0.0).to_numpy()).astype(np.int64),
+        "lost": _codes(sent["loss_reason"], REASONS),
         "cell": sent["cell"],
     }
 

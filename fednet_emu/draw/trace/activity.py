@@ -57,7 +57,7 @@ class Activity:
             sent: transmissions, of type `ON_MEDIUM`.
             receivers: the receivers of each transmission with several receivers, by transfer number.
         """
-        medium = track_number(ON_AIR, sent["cell"] * len(KINDS) + sent["kind"])
+        medium = track_number(ON_AIR, sent["cell"] * len(KINDS) + sent["direction"])
         track = np.append(track_number(DEVICE, rows["device"]), medium)
         sequence = np.argsort(np.append(_moment(rows), _moment(sent)), kind="stable")
         place = np.empty(len(sequence), np.int64)
@@ -95,13 +95,13 @@ class Activity:
     ) -> Iterator[Batch]:
         """Yield the slices of transmissions, one batch for each direction and number of receivers."""
         lane = self._air_lanes.of(medium, sent["started_ns"], sent["ended_ns"])
-        track = track_number(ON_AIR, sent["cell"] * len(KINDS) + sent["kind"], lane)
+        track = track_number(ON_AIR, sent["cell"] * len(KINDS) + sent["direction"], lane)
         self._tracks.describe(track)
         self._tracks.name(sent["device"][sent["device"] != SEVERAL])
         count = np.ones(len(sent), np.int64)
         several = np.flatnonzero(sent["receiver"] == SEVERAL)
         count[several] = [len(receivers[transfer]) for transfer in sent["transfer"][several].tolist()]
-        shape = sent["kind"] + np.where(sent["receiver"] == SEVERAL, count, 0) * len(KINDS)
+        shape = sent["direction"] + np.where(sent["receiver"] == SEVERAL, count, 0) * len(KINDS)
         for same in np.unique(shape).tolist():
             chosen = np.flatnonzero(shape == same)
             some, on = sent[chosen], track[chosen]
@@ -125,7 +125,7 @@ def _slices(form: int, rows: Rows, track: IntArray) -> Bytes:
 
 def _flows(sent: Rows, receivers: Mapping[int, IntArray]) -> IntArray:
     """Return the flow numbers [transmissions, flows]; all transmissions have the same direction and receiver count."""
-    kind, transfer = sent["kind"][0], sent["transfer"]
+    kind, transfer = sent["direction"][0], sent["transfer"]
     made = names.flow(names.SENT, transfer)[:, None]
     if kind == UPLINK:
         return made

@@ -18,12 +18,12 @@ from fednet_emu.records.rows import KINDS
 PART_ROWS = 1 << 14
 """Number of rows of a table that are read at once."""
 
-TRANSFERS = ("transfer", "kind", "sender", "receiver", "receivers", "size_bit", "payload", "requested_s", "started_s",
-             "ended_s", "air_bit", "lost", "energy_j", "receive_j", "cell")  # fmt: skip
-RECEPTIONS = ("transfer", "receiver", "lost")
+TRANSFERS = ("transfer", "direction", "sender", "receiver", "receivers", "size_bit", "value_id", "requested_s",
+             "started_s", "ended_s", "transmitted_bit", "loss_reason", "energy_j", "rx_energy_j", "cell")  # fmt: skip
+RECEPTIONS = ("transfer", "receiver", "loss_reason")
 COMPUTES = ("device", "started_s", "ended_s", "flop", "energy_j", "input", "result", "stopped")
 SPANS = {"transfers": ("requested_s", "ended_s"), "computes": ("started_s", "ended_s")}
-_WORDS = {"kind": KINDS, "lost": REASONS, "stopped": REASONS}
+_WORDS = {"direction": KINDS, "loss_reason": REASONS, "stopped": REASONS}
 
 Rows = NDArray[np.void]
 Columns = dict[str, Any]
@@ -121,7 +121,9 @@ def _columns(table: pd.DataFrame) -> Columns:
         elif name.endswith("_s"):
             columns[f"{name[:-2]}_ns"] = nanoseconds(table[name])
         else:
-            columns[name] = table[name].to_numpy(np.float64 if name.endswith(("_j", "flop", "air_bit")) else np.int64)
+            columns[name] = table[name].to_numpy(
+                np.float64 if name.endswith(("_j", "flop", "transmitted_bit")) else np.int64
+            )
     return columns
 
 

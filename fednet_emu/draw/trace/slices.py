@@ -26,7 +26,7 @@ ROW = np.dtype([
 the higher `rank` is the end of the flow; slices of media have rank 1."""
 
 ON_MEDIUM = np.dtype([
-    ("cell", np.int64), ("kind", np.int64), ("started_ns", np.int64), ("ended_ns", np.int64), ("name", np.int64),
+    ("cell", np.int64), ("direction", np.int64), ("started_ns", np.int64), ("ended_ns", np.int64), ("name", np.int64),
     ("transfer", np.int64), ("sender", np.int64), ("receiver", np.int64), ("device", np.int64),
     ("rank", np.int64),
 ])  # fmt: skip
@@ -52,7 +52,7 @@ def medium_slices(part: Part, cell: IntArray) -> Rows:
     sent = part.transfers
     chosen = sent["started_ns"] != NEVER_NS
     rows = np.empty(int(chosen.sum()), ON_MEDIUM)
-    other = np.asarray(np.where(sent["kind"] == DOWNLINK, sent["receiver"], sent["sender"]), np.int64)
+    other = np.asarray(np.where(sent["direction"] == DOWNLINK, sent["receiver"], sent["sender"]), np.int64)
     name = np.where(other == SEVERAL, names.BROADCAST, names.DEVICE_NAME + other)
     columns = {**sent, "cell": cell, "name": name, "device": other, "rank": np.ones(len(cell), np.int64)}
     for column in ON_MEDIUM.names or ():
@@ -69,7 +69,7 @@ def _legs(sent: Columns, heard: Columns) -> tuple[IntArray, IntArray, Mask, IntA
     every = np.arange(len(sent["transfer"]))
     place: list[IntArray] = [every, every, np.asarray(np.searchsorted(sent["transfer"], heard["transfer"]), np.int64)]
     device = [sent["sender"], sent["receiver"], heard["receiver"]]
-    lost = [sent["lost"], sent["lost"], heard["lost"]]
+    lost = [sent["loss_reason"], sent["loss_reason"], heard["loss_reason"]]
     receives = np.repeat([False, True, True], [len(each) for each in device])
     no_server = np.concatenate(device) > SERVER
     places, devices, reasons = (np.asarray(np.concatenate(each), np.int64) for each in (place, device, lost))
@@ -79,12 +79,12 @@ def _legs(sent: Columns, heard: Columns) -> tuple[IntArray, IntArray, Mask, IntA
 def _on_air(sent: Columns, place: IntArray, device: IntArray, receives: Mask, lost: IntArray) -> Rows:
     keep = sent["started_ns"][place] != NEVER_NS
     place, device, receives, lost = place[keep], device[keep], receives[keep], lost[keep]
-    transfer, payload = sent["transfer"][place], sent["payload"][place]
+    transfer, payload = sent["transfer"][place], sent["value_id"][place]
     rows = _rows(device, sent["started_ns"][place], sent["ended_ns"][place], ON_AIR, transfer)
-    rows["name"] = names.transfer_name(sent["kind"][place], receives.astype(np.int64), lost)
+    rows["name"] = names.transfer_name(sent["direction"][place], receives.astype(np.int64), lost)
     rows["amount"] = sent["size_bit"][place]
-    rows["rate_bps"] = sent["air_bit"][place] / np.maximum(rows["ended_ns"] - rows["started_ns"], 1) * 1e9
-    shared_j = sent["receive_j"][place] / sent["receivers"][place]
+    rows["rate_bps"] = sent["transmitted_bit"][place] / np.maximum(rows["ended_ns"] - rows["started_ns"], 1) * 1e9
+    shared_j = sent["rx_energy_j"][place] / sent["receivers"][place]
     rows["energy_j"] = np.where(receives, shared_j, sent["energy_j"][place])
     known = payload >= 0
     nowhere = names.flow(names.NO_PAYLOAD, transfer, device)
@@ -128,7 +128,7 @@ def _rows(device: IntArray, started_ns: IntArray, ended_ns: IntArray, form: int,
 def steps(part: Part, cell: IntArray) -> Rows:
     """Return all changes of counters, unordered; `cell` is the cell of each transfer."""
     sent, made = part.transfers, part.computes
-    senders, queue, bits = (names.counter_number(what, cell, sent["kind"]) for what in range(len(names.COUNTERS)))
+    senders, queue, bits = (names.counter_number(what, cell, sent["direction"]) for what in range(len(names.COUNTERS)))
     started_ns, ended_ns = sent["started_ns"], sent["ended_ns"]
     on_air, one = started_ns != NEVER_NS, np.ones(len(cell))
     from_queue_ns = np.where(on_air, started_ns, ended_ns)
@@ -137,8 +137,8 @@ def steps(part: Part, cell: IntArray) -> Rows:
         (from_queue_ns, queue, -one),
         (started_ns[on_air], senders[on_air], one[on_air]),
         (ended_ns[on_air], senders[on_air], -one[on_air]),
-        (ended_ns[on_air], bits[on_air], sent["air_bit"][on_air]),
-        (ended_ns, np.full(len(cell), names.ENERGY), sent["energy_j"] + sent["receive_j"]),
+        (ended_ns[on_air], bits[on_air], sent["transmitted_bit"][on_air]),
+        (ended_ns, np.full(len(cell), names.ENERGY), sent["energy_j"] + sent["rx_energy_j"]),
         (made["ended_ns"], np.full(len(made["ended_ns"]), names.ENERGY), made["energy_j"]),
     ]
     rows = np.empty(sum(len(change[0]) for change in changes), STEP)

@@ -98,7 +98,7 @@ class _Trace:
 
     def _take(self, part: Part) -> None:
         sent, heard, window = part.transfers, part.receptions, self._window
-        cell = np.where(sent["kind"] == SIDELINK, self._tracks.cells(sent["sender"]), sent["cell"])
+        cell = np.where(sent["direction"] == SIDELINK, self._tracks.cells(sent["sender"]), sent["cell"])
         self._steps.add(steps(part, cell))
         self._rounds.arrive(sent, window.has(sent["sender"]))
         self._rounds.write_averages(part.until_ns)
@@ -175,7 +175,9 @@ class Rounds:
 
     def arrive(self, sent: Columns, shown: Mask) -> None:
         """Record the updates among `sent` that reached the server; `shown` is a mask of the rows to include."""
-        chosen = shown & (sent["kind"] == UPLINK) & (sent["receiver"] == SERVER) & (sent["lost"] == CODE[""])
+        chosen = (
+            shown & (sent["direction"] == UPLINK) & (sent["receiver"] == SERVER) & (sent["loss_reason"] == CODE[""])
+        )
         self._came = np.concatenate([self._came, np.stack([sent["ended_ns"], sent["transfer"]], axis=1)[chosen]])
 
     def write_averages(self, known_ns: int) -> None:

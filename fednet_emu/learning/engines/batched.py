@@ -18,11 +18,11 @@ from fednet_emu.learning.engines.stacks.chain import chain_form
 from fednet_emu.learning.engines.stacks.form import Batch, Form, VmapForm
 from fednet_emu.learning.engines.stacks.scratch import Scratch
 from fednet_emu.learning.graph.cohort import Columns
+from fednet_emu.learning.graph.dp_sgd import PrivateSgd
 from fednet_emu.learning.graph.engine import Ended, Engine, Results, TrainResult, checked_result, mean_square
 from fednet_emu.learning.graph.grouping import JobShape, Rule, group_by_shape, shape_of
 from fednet_emu.learning.graph.jobs import ResolvedJob
 from fednet_emu.learning.graph.optimizers import STACKED, clip
-from fednet_emu.learning.graph.private_sgd import PrivateSgd
 from fednet_emu.learning.models.flat import FlatModel
 
 _ROW_ALIGNMENT = 16

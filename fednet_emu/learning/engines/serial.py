@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fednet_emu.learning.graph.dp_sgd import PrivateSgd
 from fednet_emu.learning.graph.engine import Engine, Results, TrainResult, checked_result
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 from fednet_emu.learning.graph.optimizers import clip
-from fednet_emu.learning.graph.private_sgd import PrivateSgd
 from fednet_emu.learning.models.base import torch_seed
 from fednet_emu.learning.models.flat import FlatModel, Live
 

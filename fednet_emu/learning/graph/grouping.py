@@ -8,9 +8,9 @@ from typing import NamedTuple
 from torch import Tensor
 
 from fednet_emu.kernel.streams import Streams
+from fednet_emu.learning.graph.dp_sgd import PrivateSgd
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainData
 from fednet_emu.learning.graph.optimizers import Optimizer
-from fednet_emu.learning.graph.private_sgd import PrivateSgd
 from fednet_emu.learning.models.flat import FlatModel
 
 

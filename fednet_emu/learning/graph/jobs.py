@@ -14,8 +14,8 @@ from fednet_emu.errors import AlgorithmError, ScenarioError
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.augment import Augmentation
 from fednet_emu.learning.graph.deferred import Deferred
+from fednet_emu.learning.graph.dp_sgd import PrivateSgd
 from fednet_emu.learning.graph.optimizers import STACKED, Optimizer, Sgd
-from fednet_emu.learning.graph.private_sgd import PrivateSgd
 from fednet_emu.learning.graph.schedules import Constant, Schedule
 from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.learning.models.losses import PerSampleLoss
@@ -102,7 +102,7 @@ class SgdPlan:
         last = min(n_samples - (per_epoch - 1) * width, width)
         return [width if (step + 1) % per_epoch else last for step in range(self.n_steps(n_samples))]
 
-    def least_batch(self, n_samples: int) -> int:
+    def min_batch(self, n_samples: int) -> int:
         """Return the number of samples in the smallest batch of a device with `n_samples` samples."""
         width, per_epoch = self.batch_width(n_samples), self.steps_per_epoch(n_samples)
         reaches_the_last = self.n_steps(n_samples) >= per_epoch

@@ -91,7 +91,7 @@ class FlatModel:
         loss_name: the name of the loss in `LOSSES`.
         draws: whether training draws random numbers from torch, as dropout does.
         is_classifier: whether there is one right class for each sample.
-        least_batch: minimum number of samples in a training batch: 1, or 2 if a layer needs batch statistics.
+        min_batch: minimum number of samples in a training batch: 1, or 2 if a layer needs batch statistics.
         batchable: whether jobs may share a vectorised call. That requires that nothing is drawn, that the output for a
             sample depends on no other sample, and that no layer is a recurrent one of PyTorch, over which a vectorised
             call would loop. Other models are trained one job at a time, each with its own seed.
@@ -116,7 +116,7 @@ class FlatModel:
         with self._trial(self._module) as tried:
             self.draws, changed = self._try_training(tried)
             self._separable = not (self.draws or changed or self._mixes_samples(tried))
-            self.least_batch = 1 if passes(tried.train(), self._ramp(1)) else 2
+            self.min_batch = 1 if passes(tried.train(), self._ramp(1)) else 2
         self._statistics = tuple(name for name, buffer in changed.items() if buffer.is_floating_point())
         self._counters = tuple(name for name in changed if name not in self._statistics)
         parts = {**trainable, **{name: changed[name] for name in self._statistics}}

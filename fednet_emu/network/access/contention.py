@@ -55,7 +55,7 @@ class WholeBand(RatedAccess):
         return Allocation(sinr, _own_parts(inputs), own, carries)
 
 
-class Shared(WholeBand):
+class FullReuse(WholeBand):
     """All senders use the whole band simultaneously, and each receiver treats the signals of other senders as noise.
 
     Simultaneous transmissions of one sender split the band and its power equally and do not interfere with each other.
@@ -89,12 +89,12 @@ class Shared(WholeBand):
         if several or self.max_senders == 1 or threshold < 1:
             return ""
         what = "one receiver without cancellation can never decode two at once, since their SINRs cannot both reach"
-        got = f"0 dB, got shared with a threshold of {linear_to_db(threshold):.1f} dB"
+        got = f"0 dB, got full-reuse with a threshold of {linear_to_db(threshold):.1f} dB"
         remedy = "lower the threshold below 0 dB, set max_senders: 1, or choose noma, slotted-aloha, ofdma or tdma"
         return f"{what} {got}; {remedy}"
 
 
-class Noma(Shared):
+class Noma(FullReuse):
     """Non-orthogonal uplink with successive interference cancellation: the strongest signal is decoded first.
 
     Interference with a signal consists of all weaker signals, and of the residual power of stronger signals. With
@@ -163,7 +163,7 @@ class SlottedAloha(RatedAccess):
     @override
     def conflict_with_antennas(self, reception: Reception) -> str:
         what = "the senders of a slot are unknown, so none can be nulled"
-        return f"{what}, got {reception.kind} with {self.kind}; choose mrc, or shared" if reception.NULLS else ""
+        return f"{what}, got {reception.kind} with {self.kind}; choose mrc, or full-reuse" if reception.NULLS else ""
 
     @override
     def share(self, active: int) -> float:

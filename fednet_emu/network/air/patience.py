@@ -56,7 +56,7 @@ class Patience:
 
     Args:
         band: the band.
-        least_share: fraction of the band for each burst at the maximum number of simultaneous bursts; None for the
+        min_share: fraction of the band for each burst at the maximum number of simultaneous bursts; None for the
             fraction that a lone burst uses.
         disturbed: True if simultaneous bursts interfere with each other.
 
@@ -65,9 +65,9 @@ class Patience:
             binary digits of its size in bits; infinity until the SNR is computed.
     """
 
-    def __init__(self, band: Band, least_share: float | None = None, *, disturbed: bool = False) -> None:
+    def __init__(self, band: Band, min_share: float | None = None, *, disturbed: bool = False) -> None:
         self._band, self._disturbed = band, disturbed
-        self._shares = sorted({band.share, band.share if least_share is None else least_share})
+        self._shares = sorted({band.share, band.share if min_share is None else min_share})
         self.ample = [math.inf] * (_DIGITS + 1)
         self._known: set[int] = set()
         self._limit_ns = lru_cache(maxsize=4096)(self._limit_of_step_ns)

@@ -157,7 +157,7 @@ class PlainAir(Air):
         ended = [bursts[place] for place in gone]
         for place, (leg,) in zip(gone, ended, strict=True):
             left, leg.power_s = work[place], float(of[_POWER_S, place])
-            leg.air_bit = leg.size_bit - left / BIT
+            leg.transmitted_bit = leg.size_bit - left / BIT
             leg.lost = leg.until_reason if left else ""
             self._senders.remove(leg.sender)
         if len(gone) == 1:

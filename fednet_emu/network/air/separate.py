@@ -124,7 +124,7 @@ class SeparateAir(Air):
         while ends and ends[0][0] <= now_ns:
             burst = ends[0][2]
             is_long = now_ns - burst[0].started_ns >= self._ahead_ns
-            if is_long and any(leg.air_bit < leg.size_bit and not leg.lost for leg in burst):  # no outcome yet
+            if is_long and any(leg.transmitted_bit < leg.size_bit and not leg.lost for leg in burst):  # no outcome yet
                 heapreplace(ends, (self._again_ns(burst, now_ns), ends[0][1], burst))
             else:
                 ended.append(heappop(ends)[2])
@@ -164,7 +164,7 @@ class BandAir(SeparateAir):
 
     @override
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        ends, steady, least_sinr = self._ends, self._steady_per_ns, self._least_sinr
+        ends, steady, min_sinr = self._ends, self._steady_per_ns, self._least_sinr
         if not bursts:
             return ends[0][0] if ends else FOREVER_NS
         share, bandwidth_hz, _, gain, rate_of, coherence_ns, _ = self._for_one
@@ -178,12 +178,12 @@ class BandAir(SeparateAir):
                     per_ns = steady(snr, key & 1)
                 elif snr > self._doubtful_snr:
                     sinr = snr * gain(uniform(key, block), key & 1 == 1) / share
-                    per_ns = int(rate_of(sinr, bandwidth_hz) * SCALE) if sinr >= least_sinr else 0
+                    per_ns = int(rate_of(sinr, bandwidth_hz) * SCALE) if sinr >= min_sinr else 0
                 end_ns = now_ns - -leg.size_bit * BIT // per_ns if per_ns else FOREVER_NS
                 if not per_ns or end_ns > leg.until_ns or end_ns > (block + 1) * coherence_ns:
                     is_sure = False
                     break
-                leg.air_bit = float(leg.size_bit)
+                leg.transmitted_bit = float(leg.size_bit)
                 if end_ns > last_ns:
                     last_ns = end_ns
             if is_sure:
@@ -207,13 +207,13 @@ class BandAir(SeparateAir):
         snr, size_bit, until_ns = leg.snr, leg.size_bit, leg.until_ns
         doubtful = snr <= self._doubtful_snr and size_bit > 0 and until_ns > start_ns
         if doubtful and not self._band.carries(snr, los=leg.fading_key & 1 == 1):
-            leg.lost, leg.air_bit = "unreachable", 0.0
+            leg.lost, leg.transmitted_bit = "unreachable", 0.0
             return start_ns
         last_ns = until_ns if until_ns < horizon_ns else horizon_ns
-        end_ns, air_bit, lowest_sinr = self._alone(snr, leg.fading_key, size_bit, start_ns, last_ns)
-        leg.air_bit = air_bit
-        if lowest_sinr < self._outage_sinr or air_bit < size_bit:
-            if end_ns == horizon_ns < until_ns and air_bit < size_bit:
+        end_ns, transmitted_bit, lowest_sinr = self._alone(snr, leg.fading_key, size_bit, start_ns, last_ns)
+        leg.transmitted_bit = transmitted_bit
+        if lowest_sinr < self._outage_sinr or transmitted_bit < size_bit:
+            if end_ns == horizon_ns < until_ns and transmitted_bit < size_bit:
                 return end_ns
             leg.lost = "outage" if lowest_sinr < self._outage_sinr else leg.until_reason
         return end_ns
@@ -230,7 +230,7 @@ class BandAir(SeparateAir):
         last_ns = end_ns[safe].max(initial=start_ns)
         safe &= end_ns < last_ns - 1 - (last_ns - start_ns) * ROUGHLY
         for place in np.flatnonzero(safe).tolist():
-            burst[place].air_bit = float(size_bit)
+            burst[place].transmitted_bit = float(size_bit)
         return [burst[place] for place in np.flatnonzero(~safe).tolist()]
 
 
@@ -245,10 +245,13 @@ def at_recorded_rates(rates: DeviceRates) -> Walk:
         last_ns = start_ns
         for leg in burst:
             device = leg.sender if leg.receiver < 0 else leg.receiver
-            end_ns, leg.air_bit = start_ns + rates.needed_ns(device, leg.size_bit, start_ns), float(leg.size_bit)
+            end_ns, leg.transmitted_bit = (
+                start_ns + rates.needed_ns(device, leg.size_bit, start_ns),
+                float(leg.size_bit),
+            )
             if end_ns > leg.until_ns:
                 end_ns, leg.lost = leg.until_ns, leg.until_reason
-                leg.air_bit = min(rates.bits_between(device, start_ns, end_ns), leg.air_bit)
+                leg.transmitted_bit = min(rates.bits_between(device, start_ns, end_ns), leg.transmitted_bit)
             last_ns = max(last_ns, end_ns)
         return last_ns
 

@@ -196,7 +196,7 @@ class SharedAir(Air):
             gone.tolist(), fates["outage"].tolist(), fates["dead"].tolist(), strict=True
         ):
             leg, work = on_air.legs[place], on_air.work[place]
-            leg.air_bit = leg.size_bit - work / BIT
+            leg.transmitted_bit = leg.size_bit - work / BIT
             leg.lost = "outage" if met_outage else "" if not work else "unreachable" if dead else leg.until_reason
         self._changed, self._plan = True, None
         return on_air.remove_legs(gone)

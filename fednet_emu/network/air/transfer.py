@@ -93,34 +93,34 @@ class Phases:
     Attributes:
         payload_bit: bits of the payload that is handed to the transport protocol.
         wire_bit: bits on the air: the payload and its headers.
-        reverse_bit: bits of the receiver's acknowledgements, which take no airtime.
-        access_ns: delay in ns for channel access.
-        setup_ns: delay in ns for the setup of a connection, and for software.
-        gap_ns: total time in ns, after the first bit on the air, in which the sender waits for acknowledgements.
-        tail_ns: time in ns from the last bit on the air to its reception.
+        ack_bit: bits of the receiver's acknowledgements, which take no airtime.
+        grant_delay_ns: delay in ns for channel access.
+        connection_setup_ns: delay in ns for the setup of a connection, and for software.
+        ack_wait_ns: total time in ns, after the first bit on the air, in which the sender waits for acknowledgements.
+        reception_delay_ns: time in ns from the last bit on the air to its reception.
         window_bit: maximum number of bits in the first round trip; 0 for no limit.
         refused: reason for the loss of a transfer that is not sent after its delays; empty for a transfer that is sent.
     """
 
     payload_bit: int
     wire_bit: int
-    reverse_bit: int = 0
-    access_ns: int = 0
-    setup_ns: int = 0
-    gap_ns: int = 0
-    tail_ns: int = 0
+    ack_bit: int = 0
+    grant_delay_ns: int = 0
+    connection_setup_ns: int = 0
+    ack_wait_ns: int = 0
+    reception_delay_ns: int = 0
     window_bit: int = 0
     refused: str = ""
 
     @property
     def wait_ns(self) -> int:
         """Time in ns from the request until the transfer may enter the queue or start."""
-        return self.setup_ns + self.access_ns
+        return self.connection_setup_ns + self.grant_delay_ns
 
     def cut(self, passed_ns: int) -> None:
         """Truncate the delays of a transfer that was cancelled before it started, `passed_ns` after its request."""
-        self.setup_ns = min(self.setup_ns, passed_ns)
-        self.access_ns = min(self.access_ns, passed_ns - self.setup_ns)
+        self.connection_setup_ns = min(self.connection_setup_ns, passed_ns)
+        self.grant_delay_ns = min(self.grant_delay_ns, passed_ns - self.connection_setup_ns)
 
 
 class Transfer(Completion):
@@ -156,7 +156,7 @@ class Transfer(Completion):
         self.fading_key = 0
         self.cell = 0
         self.cluster = 0
-        self.air_bit = 0.0
+        self.transmitted_bit = 0.0
         self.power_part = 1.0
         self.phases: Phases | None = None  # None if transfers have no delays other than queueing and airtime
         self.drawn_w = 0.0

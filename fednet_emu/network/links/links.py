@@ -207,8 +207,8 @@ def network_links(environment: CellEnvironment, xy_m: Array, stations_m: Array) 
     noise_w = channel.noise_w(channel.base_station, channel.usable_hz) / environment.antennas
     states = [_states(environment, xy_m, station_m, cell) for cell, station_m in enumerate(stations_m)]
     gain, los = np.stack([state.gain for state in states]), np.stack([state.los for state in states])
-    most_w = np.full(len(xy_m), channel.device.tx_power_w)
-    power_w = np.stack([environment.power_control.powers_w(most_w, each, noise_w, channel.usable_hz) for each in gain])
+    max_w = np.full(len(xy_m), channel.device.tx_power_w)
+    power_w = np.stack([environment.power_control.powers_w(max_w, each, noise_w, channel.usable_hz) for each in gain])
     down_snr = gain * channel.base_station.tx_power_w / channel.noise_w(channel.device, channel.usable_hz)
     serving = down_snr.argmax(axis=0)
     up_keys, down_keys = (

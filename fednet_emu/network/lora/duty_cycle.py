@@ -136,9 +136,9 @@ class DutyCycleAir(Air):
         for leg in burst:
             if not leg.lost and (leg.until_ns < now_ns or not through):
                 leg.lost = leg.until_reason
-                leg.air_bit = min(sending.done / frames.number, 1.0) * leg.size_bit
+                leg.transmitted_bit = min(sending.done / frames.number, 1.0) * leg.size_bit
             elif not leg.lost:
-                leg.air_bit = float(leg.size_bit)
+                leg.transmitted_bit = float(leg.size_bit)
         elapsed_ns = now_ns - sending.begins_ns
         if elapsed_ns > 0:
             sent_ns = elapsed_ns * frames.frame_ns / sending.period_ns + frames.last_ns * (1.0 - self._duty)

@@ -117,23 +117,23 @@ class CohortBand:
             each_j = radios.receive_w.of(devices) * (ended_ns - started_ns) / NS_PER_S
         if radios.receive_j_per_bit:
             each_j = each_j + radios.receive_j_per_bit * float(size_bit)
-        receive_j = sum(each_j.tolist())
+        rx_energy_j = sum(each_j.tolist())
         if n > 1:
             ledger.receptions.extend(
                 transfer=np.full(n, len(ledger.transfers)),
                 receiver=devices,
-                lost=np.zeros(n),
-                receive_j=each_j,
+                loss_reason=np.zeros(n),
+                rx_energy_j=each_j,
                 snr=snr,
             )
         receiver = SEVERAL if n > 1 else int(devices[0])
         ledger.transfers.append((
             medium.kind, SERVER, receiver, n, size_bit, number, started_ns, started_ns, ended_ns,
-            float(size_bit), size_bit * n, 0, energy_j, receive_j, 0, float(snr.min()),
+            float(size_bit), size_bit * n, 0, energy_j, rx_energy_j, 0, float(snr.min()),
         ))  # fmt: skip
         ledger.offered_bit[medium.kind] += size_bit * n
         ledger.sent_bit[medium.kind] += size_bit
-        ledger.energy_j += energy_j + receive_j
+        ledger.energy_j += energy_j + rx_energy_j
 
     def upload(self, devices: IntArray, size_bit: IntArray, requested_ns: IntArray) -> Uploads | None:
         """Compute one upload from each of the distinct `devices` [n]; None if an upload may be lost."""
@@ -172,8 +172,8 @@ class CohortBand:
                 if per_ns:
                     free_ns = start_ns - -(size_bit * BIT) // per_ns
             if free_ns > start_ns + limit_ns or not is_plain or free_ns > (block + 1) * coherence_ns:
-                free_ns, air_bit, _ = band.alone(snr, key, size_bit, start_ns, start_ns + limit_ns)
-                if air_bit < size_bit:
+                free_ns, transmitted_bit, _ = band.alone(snr, key, size_bit, start_ns, start_ns + limit_ns)
+                if transmitted_bit < size_bit:
                     return None
             ended.append((place, start_ns, free_ns, (free_ns - start_ns) / NS_PER_S))
         return ended
@@ -235,10 +235,11 @@ class CohortBand:
         energy_j = sent.power_w * sent.air_s + radios.transmit_j_per_bit * size_bit
         zeros, lost = np.zeros(n), np.array([CODE[fate] for fate in fates])
         ledger.transfers.extend(
-            kind=np.full(n, medium.kind), sender=sent.device, receiver=np.full(n, SERVER), receivers=np.ones(n),
-            size_bit=sent.size_bit, payload=numbers, requested_ns=sent.requested_ns, started_ns=sent.started_ns,
-            ended_ns=sent.ended_ns, air_bit=size_bit, delivered_bit=np.where(lost, 0, sent.size_bit), lost=lost,
-            energy_j=energy_j, receive_j=zeros, cell=zeros, snr=sent.snr if medium.has_snr else zeros,
+            direction=np.full(n, medium.kind), sender=sent.device, receiver=np.full(n, SERVER), receivers=np.ones(n),
+            size_bit=sent.size_bit, value_id=numbers, requested_ns=sent.requested_ns, started_ns=sent.started_ns,
+            ended_ns=sent.ended_ns, transmitted_bit=size_bit, delivered_bit=np.where(lost, 0, sent.size_bit),
+            loss_reason=lost, energy_j=energy_j, rx_energy_j=zeros, cell=zeros,
+            snr=sent.snr if medium.has_snr else zeros,
         )  # fmt: skip
         total_bit = int(sent.size_bit.sum())
         ledger.offered_bit[medium.kind] += total_bit

@@ -78,16 +78,16 @@ class RadioLoads:
         for loads, sent_j in ((self._sending, energy_j), (self._sent_bits, bits_j)):
             if burst[0] in loads:
                 unload(loads.pop(burst[0]), sent_j)
-        receive_j = [0.0] * len(burst)
+        rx_energy_j = [0.0] * len(burst)
         for place, leg in enumerate(burst):
             load = self._receiving.pop(leg, None)
             if load is not None:
                 own_j = self._power_w(leg) * ((min(now_ns, load.cut_ns) - leg.started_ns) / NS_PER_S)
                 unload(load, own_j)
-                receive_j[place] = own_j
+                rx_energy_j[place] = own_j
             if leg in self._received_bits:
-                unload(self._received_bits.pop(leg), self._radios.receive_j_per_bit * leg.air_bit)
-        return receive_j
+                unload(self._received_bits.pop(leg), self._radios.receive_j_per_bit * leg.transmitted_bit)
+        return rx_energy_j
 
     def _power_w(self, leg: Transfer) -> float:
         receive_w = self._radios.receive_w
@@ -96,7 +96,7 @@ class RadioLoads:
 
 def _mean_bps(legs: Burst, power_s: float) -> float:
     """Mean rate in bit/s of a burst whose end is already computed; 0 for a burst that is planned block by block."""
-    return max(leg.air_bit for leg in legs) / power_s if power_s else 0.0
+    return max(leg.transmitted_bit for leg in legs) / power_s if power_s else 0.0
 
 
 def _lose_nothing() -> None:

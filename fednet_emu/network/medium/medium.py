@@ -188,9 +188,9 @@ class Medium:
             else:
                 phases = connections.enter(transfer, now_ns)
             if self._before_ns is not None and not phases.refused:
-                phases.access_ns = self._before_ns(transfer, now_ns + phases.setup_ns)
+                phases.grant_delay_ns = self._before_ns(transfer, now_ns + phases.connection_setup_ns)
             transfer.phases, transfer.size_bit = phases, phases.wire_bit
-            settles_ns += phases.setup_ns + phases.access_ns
+            settles_ns += phases.connection_setup_ns + phases.grant_delay_ns
         if settles_ns > now_ns:
             ready = self._requests.append if transfer.phases is None or not transfer.phases.refused else self._refuse
             heappush(self._waits, (settles_ns, True, next(self._number), ready, (transfer,)))
@@ -447,23 +447,23 @@ class Medium:
             self._end(burst, now_ns)
             return
         ledger, radios, kind, size_bit, started_ns = self.ledger, self.radios, self.kind, leg.size_bit, leg.started_ns
-        turns, air_bit, receive_j, lost = self.turns, leg.air_bit, 0.0, ""
+        turns, transmitted_bit, rx_energy_j, lost = self.turns, leg.transmitted_bit, 0.0, ""
         turns.left += 1
         if turns.only is None:
             turns.give_back(burst)
         del self._on_air[leg]
         if self.faults.losing or leg.grant is not None:
             lost = leg.lost = self.faults.fate(leg)
-        energy_j, bits_j = leg.spent_j + leg.drawn_w * leg.power_s, radios.transmit_j_per_bit * air_bit
+        energy_j, bits_j = leg.spent_j + leg.drawn_w * leg.power_s, radios.transmit_j_per_bit * transmitted_bit
         if radios.receive_w is not None:
-            receive_j = radios.receive_w[leg.receiver] * (now_ns - started_ns) / NS_PER_S
+            rx_energy_j = radios.receive_w[leg.receiver] * (now_ns - started_ns) / NS_PER_S
         if radios.receive_j_per_bit:
-            receive_j += radios.receive_j_per_bit * air_bit
-        ledger.energy_j += energy_j + bits_j + receive_j
-        ledger.sent_bit[kind] += size_bit if air_bit >= size_bit else round(air_bit)
+            rx_energy_j += radios.receive_j_per_bit * transmitted_bit
+        ledger.energy_j += energy_j + bits_j + rx_energy_j
+        ledger.sent_bit[kind] += size_bit if transmitted_bit >= size_bit else round(transmitted_bit)
         row = (  # a `TransferRow`
-            kind, leg.sender, leg.receiver, 1, size_bit, leg.number, leg.requested_ns, started_ns, now_ns, air_bit,
-            0 if lost else size_bit, CODE[lost], energy_j + bits_j, receive_j, turns.lane(leg),
+            kind, leg.sender, leg.receiver, 1, size_bit, leg.number, leg.requested_ns, started_ns, now_ns,
+            transmitted_bit, 0 if lost else size_bit, CODE[lost], energy_j + bits_j, rx_energy_j, turns.lane(leg),
             leg.snr if self.has_snr else 0.0,
         )  # fmt: skip
         ledger.transfers.append((*row, 0, 0, 0, 0, size_bit, 0) if ledger.has_phases else row)
@@ -477,7 +477,7 @@ class Medium:
 
     def _end(self, burst: Burst, now_ns: int) -> None:
         """Take a burst off the air: compute energies and outcomes, and deliver the legs now or after their tails."""
-        turns, first, tail_ns = self.turns, burst[0], 0
+        turns, first, reception_delay_ns = self.turns, burst[0], 0
         received: Burst = []
         tails: Burst = []
         turns.left += 1
@@ -501,20 +501,20 @@ class Medium:
             if leg.phases is not None and not leg.lost:
                 own_ns = 0 if self._after_ns is None else self._after_ns(leg, now_ns)
                 own_ns += 0 if self._connections is None else self._connections.leave(leg, now_ns)
-                leg.phases.tail_ns = own_ns
+                leg.phases.reception_delay_ns = own_ns
             (tails if own_ns else received).append(leg)
-            tail_ns = max(tail_ns, own_ns)
-        air_bit, counts = max([leg.air_bit for leg in burst]), type(first) is not FileTransfer
+            reception_delay_ns = max(reception_delay_ns, own_ns)
+        transmitted_bit, counts = max([leg.transmitted_bit for leg in burst]), type(first) is not FileTransfer
         energy_j = counts * (first.spent_j + first.drawn_w * first.power_s)
-        bits_j = counts * (self.radios.transmit_j_per_bit * air_bit)
+        bits_j = counts * (self.radios.transmit_j_per_bit * transmitted_bit)
         receives = counts and self._receives
         each_j = self._receive_j(burst, energy_j, bits_j, now_ns) if receives else [0.0] * len(burst)
         self.ledger.energy_j += energy_j + bits_j + sum(each_j)
-        row = air_bit, energy_j + bits_j, each_j, now_ns
+        row = transmitted_bit, energy_j + bits_j, each_j, now_ns
         if tails:
             self._late.update(dict.fromkeys(tails, (burst, row)))
-            heappush(self._waits, (now_ns + tail_ns, False, next(self._number), self._write, (burst, row)))
-            heappush(self._waits, (now_ns + tail_ns, False, next(self._number), self._deliver, (tails,)))
+            heappush(self._waits, (now_ns + reception_delay_ns, False, next(self._number), self._write, (burst, row)))
+            heappush(self._waits, (now_ns + reception_delay_ns, False, next(self._number), self._deliver, (tails,)))
         else:
             self._write(burst, row)
         if received:
@@ -533,14 +533,16 @@ class Medium:
         else:
             each_j = [0.0] * len(burst)
         if radios.receive_j_per_bit:
-            each_j = [own_j + radios.receive_j_per_bit * leg.air_bit for own_j, leg in zip(each_j, burst, strict=True)]
+            each_j = [
+                own_j + radios.receive_j_per_bit * leg.transmitted_bit for own_j, leg in zip(each_j, burst, strict=True)
+            ]
         return each_j
 
     def _write(self, burst: Burst, row: Row) -> None:
         if not burst or type(burst[0]) is FileTransfer:
             return  # already recorded, or recorded in the table of other users
         ledger, now_ns = self.ledger, self.clock.now
-        first, several, (air_bit, energy_j, receive_j, left_ns) = burst[0], len(burst) > 1, row
+        first, several, (transmitted_bit, energy_j, rx_energy_j, left_ns) = burst[0], len(burst) > 1, row
         receiver, requested_ns, started_ns, lost = first.receiver, first.requested_ns, first.started_ns, first.lost
         arrived, snr, size_bit, phases = 0 if lost else 1, first.snr, first.size_bit, first.phases
         has_snr = self.has_snr and started_ns >= 0
@@ -551,18 +553,25 @@ class Medium:
             place, snr = len(ledger.transfers), min([leg.snr for leg in burst])
             ledger.receptions.add([
                 _new(ReceptionRow, (place, leg.receiver, CODE[leg.lost], own_j, leg.snr if has_snr else 0.0))
-                for leg, own_j in zip(burst, receive_j, strict=True)
+                for leg, own_j in zip(burst, rx_energy_j, strict=True)
             ])  # fmt: skip
-        ledger.sent_bit[self.kind] += size_bit if air_bit >= size_bit else round(air_bit)
+        ledger.sent_bit[self.kind] += size_bit if transmitted_bit >= size_bit else round(transmitted_bit)
         payload_bit = size_bit if phases is None else phases.payload_bit
         columns: tuple[Any, ...] = (  # a `TransferRow`
             self.kind, first.sender, receiver, len(burst), payload_bit, first.number, requested_ns, started_ns, now_ns,
-            air_bit, payload_bit * arrived, CODE[lost], energy_j, sum(receive_j), self.turns.lane(first),
+            transmitted_bit, payload_bit * arrived, CODE[lost], energy_j, sum(rx_energy_j), self.turns.lane(first),
             snr if has_snr else 0.0,
         )  # fmt: skip
         if ledger.has_phases:
             its = phases or Phases(size_bit, size_bit)
-            columns += its.access_ns, its.setup_ns, its.gap_ns, now_ns - left_ns, its.wire_bit, its.reverse_bit
+            columns += (
+                its.grant_delay_ns,
+                its.connection_setup_ns,
+                its.ack_wait_ns,
+                now_ns - left_ns,
+                its.wire_bit,
+                its.ack_bit,
+            )
         if ledger.is_shared:
             columns += (self.turns.lost_s(first) if isinstance(self.turns, SharedTurns) else 0.0,)
         ledger.transfers.append(columns)

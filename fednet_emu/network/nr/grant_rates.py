@@ -59,8 +59,8 @@ class WholeBlocks(OfLaw):
 
     @cached_property
     def _best(self) -> Best:
-        most_db = 10.0 * float(np.log10(self.count / self.fewest))
-        low_db = 10.0 * float(np.log10(self.law.min_sinr)) - most_db
+        max_db = 10.0 * float(np.log10(self.count / self.fewest))
+        low_db = 10.0 * float(np.log10(self.law.min_sinr)) - max_db
         high_db = 10.0 * float(np.log10(self.law.peaks.max(initial=self.law.min_sinr)))
         sinr = exp10((low_db + _STEP_DB * np.arange(max(round((high_db - low_db) / _STEP_DB), 0) + 2)) / 10.0)
         best = np.zeros(len(sinr))

@@ -51,8 +51,8 @@ class NrGrants(RatedAccess):
     """Slots of a period: D for the downlink, U for the uplink, S for the special slot between them, which carries no
     data. A whole number of periods must fit into 10 ms."""
 
-    spacing_khz: Literal[15, 30, 60, 120] = 30
-    """Subcarrier spacing in kHz; a slot lasts 1, 0.5, 0.25 or 0.125 ms. Must equal `channel.numerology_khz` if set."""
+    subcarrier_spacing_khz: Literal[15, 30, 60, 120] = 30
+    """Subcarrier spacing in kHz; a slot lasts 1, 0.5, 0.25 or 0.125 ms. Must equal the key of `channel` if set."""
 
     sr_period_s: float = Field(default=0.02, gt=0)
     """Time in s between two opportunities of a device to send a scheduling request; a whole number of slots."""
@@ -83,14 +83,14 @@ class NrGrants(RatedAccess):
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        numerology_khz = scenario.channel.numerology_khz
-        if numerology_khz not in {None, self.spacing_khz}:
-            what = f"the channel has another subcarrier spacing, got {self.spacing_khz} and channel.numerology_khz"
-            yield "spacing_khz", f"{what}: {numerology_khz}; set both alike"
+        key, spacing_khz = "subcarrier_spacing_khz", scenario.channel.subcarrier_spacing_khz
+        if spacing_khz not in {None, self.subcarrier_spacing_khz}:
+            what = f"the channel has another subcarrier spacing, got {self.subcarrier_spacing_khz} and channel.{key}"
+            yield key, f"{what}: {spacing_khz}; set both alike"
 
     @cached_property
     def frame(self) -> TddPattern:
-        return TddPattern(self.pattern, self.spacing_khz)
+        return TddPattern(self.pattern, self.subcarrier_spacing_khz)
 
     def duty(self, *, down: bool) -> float:
         """Share of all slots that belong to the downlink (`down`) or the uplink."""
@@ -98,7 +98,9 @@ class NrGrants(RatedAccess):
 
     @override
     def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
-        granted = in_whole_blocks(band.law, band.bandwidth_hz, SUBCARRIERS_PER_BLOCK * self.spacing_khz * 1e3)
+        granted = in_whole_blocks(
+            band.law, band.bandwidth_hz, SUBCARRIERS_PER_BLOCK * self.subcarrier_spacing_khz * 1e3
+        )
         law = InSlots(law=granted, whole_hz=band.bandwidth_hz, share=self.duty(down=band.down))
         climbs = isinstance(granted, NrBlocks) and granted.climbs
         own = replace(band, law=law, coherence_ns=WINDOW_NS if climbs else band.coherence_ns)

@@ -24,14 +24,14 @@ class TddPattern:
 
     Attributes:
         slots: one letter D, S or U for each slot of the period.
-        spacing_khz: subcarrier spacing of 15, 30, 60 or 120 kHz; a slot lasts 1 to 1/8 ms (TS 38.211 clause 4.3.2).
+        subcarrier_spacing_khz: 15, 30, 60 or 120; a slot lasts 1 to 1/8 ms (TS 38.211 clause 4.3.2).
 
     Raises:
         ValueError: the pattern is invalid; the message suggests a valid pattern.
     """
 
     slots: str
-    spacing_khz: int
+    subcarrier_spacing_khz: int
 
     def __post_init__(self) -> None:
         if set(self.slots) - set("DSU") or not {"D", "U"} <= set(self.slots):
@@ -39,18 +39,18 @@ class TddPattern:
                 f"a pattern has slots D, S and U, at least one D for grants and one U to send in, got {self.slots!r}; "
                 "DDDSU is usual"
             )
-        in_frame = FRAME_MS * self.spacing_khz // 15
+        in_frame = FRAME_MS * self.subcarrier_spacing_khz // 15
         if in_frame % len(self.slots):
             lengths = ", ".join(str(length) for length in range(2, in_frame + 1) if in_frame % length == 0)
             raise ValueError(
-                f"whole periods fit into 10 ms, got {len(self.slots)} slots of {15 / self.spacing_khz:g} ms; "
-                f"give {lengths} slots"
+                f"whole periods fit into 10 ms, got {len(self.slots)} slots of {15 / self.subcarrier_spacing_khz:g} "
+                f"ms; give {lengths} slots"
             )
 
     @property
     def slot_ns(self) -> int:
         """Length of a slot in ns."""
-        return 15_000_000 // self.spacing_khz
+        return 15_000_000 // self.subcarrier_spacing_khz
 
     def share(self, kind: str) -> float:
         """Share of the slots that have the letter `kind`."""

@@ -35,7 +35,7 @@ class Planned(RatedAccess):
     planner: AnyPlanner = LeastTime()
     """Rule that assigns band shares, transmit powers and clock frequencies to the devices of a round."""
 
-    spare: Literal["idle", "used"] = "idle"
+    unused_bandwidth: Literal["idle", "used"] = "idle"
     """Use of band shares whose devices are not sending. idle: these shares stay unused, as in the papers, so that each
     upload takes its planned time. used: the sending devices divide these shares in proportion to their own shares, as
     far as the rate law permits at their mean SNRs, so that planned times become upper bounds."""
@@ -70,7 +70,7 @@ class Planned(RatedAccess):
             return on_parts(inputs, 1.0)
         share, noise = active.grants[active.burst].T
         whole = float(active.grants[:, 0].sum())
-        if self.spare == "used" and whole < 1.0:
+        if self.unused_bandwidth == "used" and whole < 1.0:
             lowest = inputs.band.law.min_sinr * noise
             snr = active.of_legs(active.mean) * active.part[active.burst]
             widest = np.divide(snr, lowest, out=np.ones(len(snr)), where=lowest > 0)

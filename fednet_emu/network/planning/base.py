@@ -33,7 +33,7 @@ class Round:
         compute_s: [n] computing times in s at full clock frequency.
         compute_j: [n] computing energies in J at full clock frequency. At the fraction x of the full frequency,
             computing takes 1/x of the time and x^2 of the energy.
-        least_clock: [n] minimum clock frequencies, as fractions of the full frequency in (0, 1].
+        min_clock: [n] minimum clock frequencies, as fractions of the full frequency in (0, 1].
         size_bit: number of bits of an upload.
         snr: [n] SNRs (linear) of the uplinks at full power on the whole band, averaged over fading.
         power_w: [n] full transmit powers in W.
@@ -51,7 +51,7 @@ class Round:
     ready_s: Array
     compute_s: Array
     compute_j: Array
-    least_clock: Array
+    min_clock: Array
     size_bit: float
     snr: Array
     power_w: Array

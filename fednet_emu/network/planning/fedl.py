@@ -37,13 +37,13 @@ class Fedl(Planner):
 
     j_per_s: float = Field(1.0, gt=0)
     """Weight of the duration of the round relative to energy, in J/s (kappa in the paper)."""
-    least_power_w: float = Field(0.0, ge=0)
+    min_power_w: float = Field(0.0, ge=0)
     """Minimum transmit power in W; a device whose full power is below this value sends at full power."""
 
     def plan(self, round_: Round) -> Grant[Array]:
         compute_s = computing_s(round_, self.j_per_s)
-        clock = np.clip(round_.compute_s / compute_s, round_.least_clock, 1.0) if compute_s else round_.least_clock
-        efficiency = sending_efficiency(round_, self.j_per_s, self.least_power_w)
+        clock = np.clip(round_.compute_s / compute_s, round_.min_clock, 1.0) if compute_s else round_.min_clock
+        efficiency = sending_efficiency(round_, self.j_per_s, self.min_power_w)
         part = np.minimum(expm1(efficiency) / round_.gamma, 1.0)
         ends_s = in_turns(round_.ready_s + round_.compute_s / clock, round_.need_s / (efficiency * round_.widest))
         return Grant.undisturbed(np.ones(len(part)), part, clock, ends_s)
@@ -63,7 +63,7 @@ def in_turns(starts_s: Array, air_s: Array) -> Array:
 def computing_s(round_: Round, j_per_s: float) -> float:
     """Return the computing time T in s of all devices that minimises the computing energy plus `j_per_s` T."""
     slowest_s = float(round_.compute_s.max())
-    longest_s = round_.compute_s / round_.least_clock
+    longest_s = round_.compute_s / round_.min_clock
     order = np.argsort(-longest_s, kind="stable")
     work = np.cumsum((2.0 * round_.compute_j * round_.compute_s**2)[order])
     best_s = 0.0
@@ -72,10 +72,10 @@ def computing_s(round_: Round, j_per_s: float) -> float:
     return max(slowest_s, best_s)
 
 
-def sending_efficiency(round_: Round, j_per_s: float, least_power_w: float = 0.0) -> Array:
+def sending_efficiency(round_: Round, j_per_s: float, min_power_w: float = 0.0) -> Array:
     """Spectral efficiencies [n] in nat/s/Hz that minimise the sending energy plus `j_per_s` times the sending time."""
     drawn_w = round_.power_w / round_.amplifier_efficiency
     best = priced_efficiency((j_per_s + round_.circuit_w) * round_.gamma / drawn_w)
-    slowest = log1p(round_.gamma * np.minimum(least_power_w / round_.power_w, 1.0))
+    slowest = log1p(round_.gamma * np.minimum(min_power_w / round_.power_w, 1.0))
     most = np.minimum(log1p(round_.gamma), round_.highest)
     return np.maximum(np.minimum(np.maximum(best, slowest), most), max(round_.lowest, 1e-300))

@@ -49,9 +49,9 @@ class LeastEnergy(Planner):
 
     def plan(self, round_: Round) -> Grant[Array]:
         fastest = shortest(round_)
-        least_s = float(np.max(fastest.ends_s))
-        end_s = self.stretch * least_s if self.round_s is None else self.round_s
-        return fastest if end_s <= least_s * (1 + _SAME) else cheapest(round_, end_s)
+        min_s = float(np.max(fastest.ends_s))
+        end_s = self.stretch * min_s if self.round_s is None else self.round_s
+        return fastest if end_s <= min_s * (1 + _SAME) else cheapest(round_, end_s)
 
 
 class _Choice(NamedTuple):
@@ -81,7 +81,7 @@ def cheapest(round_: Round, end_s: float) -> Grant[Array]:
     best = _choice(round_, end_s, high)
     share = best.share / max(1.0, float(best.share.sum()))
     left_s = np.maximum(end_s - round_.ready_s - best.air_s, 1e-300)
-    clock = np.clip(round_.compute_s / left_s, round_.least_clock, 1.0)
+    clock = np.clip(round_.compute_s / left_s, round_.min_clock, 1.0)
     ends_s = round_.ready_s + round_.compute_s / clock + best.air_s
     return Grant.undisturbed(share, powers(round_, share, best.air_s), clock, ends_s)
 
@@ -110,5 +110,5 @@ def _slope(round_: Round, left_s: Array, air_s: Array, price: float) -> Array:
         band_w = price * round_.need_s / air_s**2
         sending = np.where(at_full_power, drawn_w - band_w / (u + expm1(-u)), -band_w / u)
         clock = round_.compute_s / (left_s - air_s)
-        computing = np.where(clock > round_.least_clock, 2.0 * round_.compute_j * clock**2 / (left_s - air_s), 0.0)
+        computing = np.where(clock > round_.min_clock, 2.0 * round_.compute_j * clock**2 / (left_s - air_s), 0.0)
     return np.asarray(sending + round_.circuit_w + computing)

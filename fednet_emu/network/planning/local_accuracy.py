@@ -59,11 +59,11 @@ class LocalAccuracy(NamedTuple):
     progress: float
 
 
-def fedl_cost(round_: Round, j_per_s: float, least_power_w: float = 0.0) -> RoundCost:
+def fedl_cost(round_: Round, j_per_s: float, min_power_w: float = 0.0) -> RoundCost:
     """Return the costs of a round in which devices send one at a time, from the solutions of FEDL's SUB1 and SUB2."""
     compute_s = computing_s(round_, j_per_s)
-    clock = np.clip(round_.compute_s / compute_s, round_.least_clock, 1.0)
-    efficiency = sending_efficiency(round_, j_per_s, least_power_w)
+    clock = np.clip(round_.compute_s / compute_s, round_.min_clock, 1.0)
+    efficiency = sending_efficiency(round_, j_per_s, min_power_w)
     air_s = round_.need_s / efficiency
     drawn_w = round_.power_w * np.expm1(efficiency) / round_.gamma / round_.amplifier_efficiency + round_.circuit_w
     return RoundCost(
@@ -160,8 +160,8 @@ class Convergence(NamedTuple):
         turns.
         """
         fastest: Planner = Turns() if in_turns else LeastTime()
-        best, least_s = self.shortest(step, fastest)
-        if least_s > within_s:
+        best, min_s = self.shortest(step, fastest)
+        if min_s > within_s:
             return math.nan, math.nan
 
         def late_s(eta: float) -> float:

@@ -70,11 +70,9 @@ def device_rates(traces: RateTraces, count: int, streams: Streams, data_dir: Pat
         raise DataError(str(getattr(traces, "path", "traces")), "holds no trace", "correct `select` or `path`")
     series = tuple(one if traces.scale == 1 else one.scaled(traces.scale) for one in loaded.values())
     for name, one in zip(loaded, series, strict=True):
-        if not (LEAST_BPS <= (most_bps := float(one.rate_bps.max())) <= MOST_BPS):
+        if not (LEAST_BPS <= (max_bps := float(one.rate_bps.max())) <= MOST_BPS):
             how = f"the highest rate of a trace is from {LEAST_BPS:g} to {MOST_BPS:g} bit/s; correct `scale`"
-            raise DataError(
-                name, f"times {traces.scale:g} is too slow or too fast, got {most_bps:g} bit/s at most", how
-            )
+            raise DataError(name, f"times {traces.scale:g} is too slow or too fast, got {max_bps:g} bit/s at most", how)
     which, phase = uniforms(mixes(streams.key("rate trace"), np.arange(count)), _DRAWS)
     in_turn = np.arange(count) % len(series)
     trace = in_turn if traces.assignment == "in-turn" else (which * len(series)).astype(np.int64)

@@ -138,8 +138,8 @@ class LogNormalSize(LogNormalLaw):
 
     kind, UNIT = "log-normal", "byte"
     mean_byte: float = Field(gt=0, le=_MOST)
-    """Mean size of a file in bytes, before the distribution is truncated at `most_byte`."""
-    most_byte: float | None = Field(None, gt=0, le=_MOST)
+    """Mean size of a file in bytes, before the distribution is truncated at `max_byte`."""
+    max_byte: float | None = Field(None, gt=0, le=_MOST)
     """Maximum size of a file in bytes, at which the distribution is truncated; null for no maximum."""
 
 
@@ -147,9 +147,9 @@ class ParetoSize(ParetoLaw):
     """File sizes with a bounded Pareto distribution: many small files, and most bytes in a few large files."""
 
     kind, UNIT = "bounded-pareto", "byte"
-    least_byte: float = Field(gt=0, le=_MOST)
+    min_byte: float = Field(gt=0, le=_MOST)
     """Minimum size of a file, in bytes."""
-    most_byte: float | None = Field(None, gt=0, le=_MOST)
+    max_byte: float | None = Field(None, gt=0, le=_MOST)
     """Maximum size of a file, in bytes; required."""
 
 
@@ -179,8 +179,8 @@ class LogNormalGap(LogNormalLaw):
 
     kind, UNIT = "log-normal", "s"
     mean_s: float = Field(gt=0, le=1e9)
-    """Mean gap between files in s, before the distribution is truncated at `most_s`."""
-    most_s: float | None = Field(None, gt=0, le=1e9)
+    """Mean gap between files in s, before the distribution is truncated at `max_s`."""
+    max_s: float | None = Field(None, gt=0, le=1e9)
     """Maximum gap in s, at which the distribution is truncated; null for no maximum."""
 
 
@@ -188,9 +188,9 @@ class ParetoGap(ParetoLaw):
     """Gaps between files with a bounded Pareto distribution."""
 
     kind, UNIT = "bounded-pareto", "s"
-    least_s: float = Field(gt=0, le=1e9)
+    min_s: float = Field(gt=0, le=1e9)
     """Minimum gap between files, in s."""
-    most_s: float | None = Field(None, gt=0, le=1e9)
+    max_s: float | None = Field(None, gt=0, le=1e9)
     """Maximum gap between files, in s; required."""
 
 

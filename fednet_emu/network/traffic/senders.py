@@ -112,7 +112,7 @@ class OtherUsers:
         self._ledger.traffic.append(
             TrafficRow(
                 source.of, transfer.user, source.kind, transfer.cell, source.slice, size_bit,
-                transfer.arrived_ns, transfer.started_ns, now_ns, transfer.air_bit, CODE[transfer.lost],
+                transfer.arrived_ns, transfer.started_ns, now_ns, transfer.transmitted_bit, CODE[transfer.lost],
             )
         )  # fmt: skip
 

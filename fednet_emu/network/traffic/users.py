@@ -195,7 +195,7 @@ def _of_run(folder: Path, kind: int) -> Iterator[tuple[int, float, int]]:
         table = pd.read_parquet(folder / "transfers.parquet")
     except (OSError, ValueError) as error:
         raise DataError(str(folder), f"is no folder of a run ({error})", "name a run folder or a CSV file") from error
-    own = table[table["kind"] == KINDS[kind]].sort_values("requested_s", kind="stable")
+    own = table[table["direction"] == KINDS[kind]].sort_values("requested_s", kind="stable")
     ends = own["receiver"] if kind else own["sender"]
     yield from zip(
         ends.where(ends > SERVER, SERVER).tolist(), own["requested_s"].tolist(), own["size_bit"].tolist(), strict=True

@@ -39,17 +39,17 @@ class Connections:
         bits = self._bits.get(transfer.size_bit)
         if bits is None:
             wire_bit = self._transport.wire_bit(self._session.framed_bit(transfer.size_bit))
-            bits = self._bits[transfer.size_bit] = wire_bit, self._transport.reverse_bit(wire_bit)
+            bits = self._bits[transfer.size_bit] = wire_bit, self._transport.ack_bit(wire_bit)
         phases = Phases(transfer.size_bit, *bits)
         if self._refused:
-            phases.setup_ns, phases.refused = self._session.patience_ns, "connect"
+            phases.connection_setup_ns, phases.refused = self._session.patience_ns, "connect"
         elif self._reuses:
             sender, receiver = transfer.sender, transfer.receiver
             pair = (sender, receiver) if sender < receiver else (receiver, sender)
             open_ns = self._open_ns.setdefault(pair, now_ns + self._connect_ns)
-            phases.setup_ns = max(open_ns - now_ns, 0) + self._message_ns
+            phases.connection_setup_ns = max(open_ns - now_ns, 0) + self._message_ns
         else:
-            phases.setup_ns = self._connect_ns + self._message_ns
+            phases.connection_setup_ns = self._connect_ns + self._message_ns
         return phases
 
     def start(self, transfer: Transfer, now_ns: int) -> int:
@@ -59,10 +59,10 @@ class Connections:
             return 0
         left = self._left.get((transfer.sender, transfer.receiver))
         if left is not None:
-            used_bit, air_bit, air_s, left_ns = left
+            used_bit, transmitted_bit, air_s, left_ns = left
             idle_s = (now_ns - left_ns) / NS_PER_S if self._restarts else 0.0
-            next_bit = window.next_bit(used_bit, air_bit, air_bit / air_s, idle_s)
-            window = Window(next_bit, window.most_bit, window.rtt_ns)
+            next_bit = window.next_bit(used_bit, transmitted_bit, transmitted_bit / air_s, idle_s)
+            window = Window(next_bit, window.max_bit, window.rtt_ns)
         phases.window_bit = window.first_bit
         return self._gaps(window, transfer.size_bit) * window.rtt_ns
 
@@ -70,9 +70,14 @@ class Connections:
         """Record the window and rate of a message whose transmission ends now; return its remaining delay in ns."""
         phases = transfer.phases
         if self.window is not None and self._reuses and phases is not None and phases.window_bit:
-            air_s = (now_ns - transfer.started_ns - phases.gap_ns) / NS_PER_S
+            air_s = (now_ns - transfer.started_ns - phases.ack_wait_ns) / NS_PER_S
             if air_s:
-                self._left[transfer.sender, transfer.receiver] = phases.window_bit, transfer.air_bit, air_s, now_ns
+                self._left[transfer.sender, transfer.receiver] = (
+                    phases.window_bit,
+                    transfer.transmitted_bit,
+                    air_s,
+                    now_ns,
+                )
         return self._rtt_ns // 2
 
     def lose(self, transfer: Transfer) -> None:

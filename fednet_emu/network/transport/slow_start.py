@@ -24,22 +24,22 @@ class Window(NamedTuple):
 
     Attributes:
         first_bit: bits in the first round trip of a transfer.
-        most_bit: maximum bits in flight: the receive window.
+        max_bit: maximum bits in flight: the receive window.
         rtt_ns: round-trip time in ns without queueing delay.
     """
 
     first_bit: int
-    most_bit: int
+    max_bit: int
     rtt_ns: int
 
     def after(self, burst_bit: int) -> int:
         """Return the size in bits of the burst that follows a burst of `burst_bit` sent within a round trip."""
-        return min(2 * burst_bit, self.most_bit)
+        return min(2 * burst_bit, self.max_bit)
 
     def gaps(self, size_bit: int) -> int:
         """Return how often a transfer of `size_bit` waits for acknowledgements on a line of infinite rate."""
         burst_bit, count = self.first_bit, 0
-        while burst_bit < size_bit and burst_bit < self.most_bit:
+        while burst_bit < size_bit and burst_bit < self.max_bit:
             size_bit -= burst_bit
             burst_bit, count = self.after(burst_bit), count + 1
         return count + max(-(-size_bit // burst_bit) - 1, 0)
@@ -67,9 +67,9 @@ class Window(NamedTuple):
             idle_s: time in s since the end of the last transfer.
         """
         half_bit, burst_bit = rate_bps * self.rtt_ns / 2e9, used_bit
-        while burst_bit < min(half_bit, self.most_bit):
+        while burst_bit < min(half_bit, self.max_bit):
             burst_bit *= 2
-        grown_bit = round(min(used_bit + size_bit, burst_bit + half_bit, self.most_bit))
+        grown_bit = round(min(used_bit + size_bit, burst_bit + half_bit, self.max_bit))
         halvings = max(0, -(-idle_s // (self.rtt_ns / 1e9 + 0.2)) - 1)
         return max(self.first_bit, grown_bit >> min(int(halvings), grown_bit.bit_length()))
 
@@ -198,7 +198,7 @@ class SlowStartAir(Air):
         for flow in self._woken(now_ns) if self._gaps else ():
             leg = flow.burst[0]
             if leg.until_ns <= now_ns:
-                leg.lost, leg.air_bit, leg.power_s = leg.until_reason, 0.0, 0.0
+                leg.lost, leg.transmitted_bit, leg.power_s = leg.until_reason, 0.0, 0.0
                 self._close(flow, now_ns)
                 ended.append(flow.burst)
             else:
@@ -237,13 +237,13 @@ class SlowStartAir(Air):
         """Return True if a burst ends its transfer; otherwise release the next burst, or start a gap."""
         leg = burst[0]
         flow = self._flows[leg]
-        left_bit = flow.size_bit - flow.sent_bit - leg.air_bit
+        left_bit = flow.size_bit - flow.sent_bit - leg.transmitted_bit
         if left_bit > 0 and not leg.lost and leg.until_ns <= now_ns:
             leg.lost = leg.until_reason
         if leg.lost or left_bit <= 0:
             self._close(flow, now_ns)
             return True
-        flow.sent_bit += leg.air_bit
+        flow.sent_bit += leg.transmitted_bit
         flow.power_s += leg.power_s
         if now_ns >= flow.resumes_ns:
             flow.released_ns = now_ns
@@ -276,7 +276,7 @@ class SlowStartAir(Air):
     def _end_gap(self, flow: Flow, now_ns: int) -> None:
         phases = flow.burst[0].phases
         if phases is not None and flow.silent_ns < FOREVER_NS:
-            phases.gap_ns += now_ns - flow.silent_ns
+            phases.ack_wait_ns += now_ns - flow.silent_ns
         flow.silent_ns = FOREVER_NS
 
     def _close(self, flow: Flow, now_ns: int) -> None:
@@ -286,5 +286,5 @@ class SlowStartAir(Air):
         del self._flows[leg]
         self._holding.pop(leg, None)
         leg.size_bit, leg.started_ns = flow.size_bit, flow.started_ns
-        leg.air_bit += flow.sent_bit
+        leg.transmitted_bit += flow.sent_bit
         leg.power_s += flow.power_s

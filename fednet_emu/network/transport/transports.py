@@ -37,7 +37,7 @@ class Transport(Component):
         """Return the bits on the air for a message of `size_bit`, including headers."""
         return size_bit
 
-    def reverse_bit(self, wire_bit: int) -> int:
+    def ack_bit(self, wire_bit: int) -> int:
         """Return the bits that the receiver of a message sends back as acknowledgements."""
         return 0
 
@@ -110,8 +110,8 @@ class ConnectedTransport(EndToEndTransport):
     @property
     def window(self) -> Window:
         """The window of a new connection, in bits on the wire."""
-        most_bit = round(8 * self.receive_window_byte)
-        return Window(min(8 * self.packet_byte * self.initial_window, most_bit), most_bit, self.rtt_ns)
+        max_bit = round(8 * self.receive_window_byte)
+        return Window(min(8 * self.packet_byte * self.initial_window, max_bit), max_bit, self.rtt_ns)
 
     @override
     def wire_bit(self, size_bit: int) -> int:
@@ -138,7 +138,7 @@ class Tcp(ConnectedTransport):
     header_byte: ClassVar[int] = HEADER_BYTE["tcp-ipv4-timestamps"]
 
     @override
-    def reverse_bit(self, wire_bit: int) -> int:
+    def ack_bit(self, wire_bit: int) -> int:
         return round(_ACK_SHARE * wire_bit)
 
 

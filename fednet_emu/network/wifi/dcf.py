@@ -121,11 +121,13 @@ class Dcf(RatedAccess):
         if self.width_mhz is not None and self.width_mhz > wide_mhz:
             what = f"is wider than the band, got {self.width_mhz} MHz in {wide_mhz:g}"
             yield "width_mhz", f"{what}; set channel.bandwidth_hz: {self.width_mhz}e6"
-        if channel.numerology_khz is not None:
-            what = f"resource blocks belong to 5G NR, got channel.numerology_khz {channel.numerology_khz}"
+        if channel.subcarrier_spacing_khz is not None:
+            what = (
+                f"resource blocks belong to 5G NR, got channel.subcarrier_spacing_khz {channel.subcarrier_spacing_khz}"
+            )
             yield "", f"{what} with {self.kind}; set it to null, or choose another access"
-        if channel.long_transfers == "ergodic" and not isinstance(channel.fading, NoFading):
-            what = "stations share the channel per fading block, got channel.long_transfers ergodic"
+        if channel.fading_model == "ergodic" and not isinstance(channel.fading, NoFading):
+            what = "stations share the channel per fading block, got channel.fading_model ergodic"
             yield "", f"{what} with {self.kind}; set walk, or channel.fading: none"
         if (count := scenario.network.cells.count) > 1:
             what = f"base stations on one channel contend with each other, got {count} of them with {self.kind}"

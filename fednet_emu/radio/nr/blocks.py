@@ -71,7 +71,7 @@ class NrBlocks(Repeating):
     twice. Block sizes follow TS 38.214 clause 5.1.3.2 for all resource blocks of the channel, because each slot belongs
     to one sender. A block fails with probability Q((SNR - SNR_50) / 0.2 dB). SNR_50 is fitted to curves of Sionna 2.2
     for the LDPC code with Gaussian noise and code blocks of 2000 bits; for schemes without a curve, SNR_50 is 1.68 dB
-    above Shannon's SNR. With `feedback: aged`, the rate is a mean over fading (`long_transfers: ergodic`).
+    above Shannon's SNR. With `feedback: aged`, the rate is a mean over fading (`fading_model: ergodic`).
     Ignored here: several layers, the oscillation of a loop with large steps, incremental redundancy, RLC
     retransmissions, synchronisation signals and random access (1 to 5 % of a wide carrier).
     """
@@ -87,9 +87,9 @@ class NrBlocks(Repeating):
     control, 12 on a downlink with two symbols for control."""
     dmrs: Literal[6, 12, 18, 24, 36] = 12
     """Number of resource elements per resource block that carry demodulation reference signals; 12 is one symbol."""
-    feedback: Literal["ideal", "aged", "climbing"] = "ideal"
+    feedback: Literal["ideal", "aged", "olla"] = "ideal"
     """Input of link adaptation. `ideal`: the SINR of each block. `aged`: a reported SINR whose age follows from
-    `report_s` and `delay_s`. `climbing`: block errors only, as in OpenAirInterface; each transfer begins at MCS 9, and
+    `report_s` and `delay_s`. `olla`: block errors only, as in OpenAirInterface; each transfer begins at MCS 9, and
     the scheme may move up or down by one every 100 ms."""
     report_s: float = Field(default=_REPORT_S, gt=0)
     """Period of the channel reports in s, for `feedback: aged`."""
@@ -97,7 +97,7 @@ class NrBlocks(Repeating):
     """Time in s from a measurement to the first block that uses its report, for `feedback: aged`."""
     blocks: int | None = Field(default=None, gt=0, le=275)
     """Number of resource blocks in a slot, which determines the rounding of transport block sizes. Null takes the
-    number of resource blocks of the channel (`numerology_khz`) or, without a numerology, 273 (a 100 MHz channel)."""
+    number of resource blocks of the channel (`subcarrier_spacing_khz`) or, without it, 273 (a 100 MHz channel)."""
 
     def _check(self) -> None:
         given = (self.report_s, self.delay_s) != (_REPORT_S, _DELAY_S)
@@ -109,20 +109,20 @@ class NrBlocks(Repeating):
         fixed = {"table": _TABLE, "target_bler": _TARGET_BLER, "repetitions": REPETITIONS}
         for name, only in fixed.items() if self.climbs else ():
             if (got := getattr(self, name)) != only:
-                raise ValueError(f"{name} is fixed with feedback: climbing, got {got:g}; leave it out")
+                raise ValueError(f"{name} is fixed with feedback: olla, got {got:g}; leave it out")
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         network = scenario.network
         ways = {network.uplink.access.kind, network.downlink.access.kind}
         if self.climbs and (ways != {"nr-grants"} or network.cells.count > 1):
-            what = f"transfers climb in the slots of one cell, got climbing with {network.cells.count} cells and "
+            what = f"transfers climb in the slots of one cell, got olla with {network.cells.count} cells and "
             remedy = "set access nr-grants in both directions and one cell, or feedback: ideal"
             yield "feedback", f"{what}network.*.access: {', '.join(sorted(ways))}; {remedy}"
 
     @property
     def climbs(self) -> bool:
-        """True if each transfer begins at a low scheme (`feedback: climbing`); `rate_bps` is then the long-run rate."""
-        return self.feedback == "climbing"
+        """True if each transfer begins at a low scheme (`feedback: olla`); `rate_bps` is then the long-run rate."""
+        return self.feedback == "olla"
 
     def in_blocks(self, blocks: int) -> NrBlocks:
         """The rate model with `blocks` resource blocks; unchanged if the setting `blocks` is given."""
@@ -141,7 +141,7 @@ class NrBlocks(Repeating):
 
     @property
     def peaks(self) -> Array:
-        """SINRs at local maxima of rate / SINR; empty with `climbing`, which excludes narrowing."""
+        """SINRs at local maxima of rate / SINR; empty with `olla`, which excludes narrowing."""
         loop = self._loop
         if self.climbs:
             return np.empty(0)

@@ -171,10 +171,10 @@ def require_mean(law: RateLaw, fading: Fading) -> None:
     if law.outage_sinr > 0:
         raise ValueError(
             "a rate law that loses transmissions in outage has no ergodic rate, got on_outage: lose; "
-            "set on_outage: stall, or long_transfers: walk"
+            "set on_outage: stall, or fading_model: per-block"
         )
     if fading.kind == "by-line-of-sight":
         raise ValueError(
             "one average cannot hold for links with and without line of sight, got fading by-line-of-sight; "
-            "choose rician or rayleigh, or long_transfers: walk"
+            "choose rician or rayleigh, or fading_model: per-block"
         )

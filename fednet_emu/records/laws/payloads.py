@@ -33,7 +33,7 @@ def used_before_there(ledger: Ledger) -> tuple[IntArray, IntArray]:
 
 def _ranges(ledger: Ledger) -> list[tuple[int, int]]:
     rows = len(ledger.transfers) + len(ledger.receptions) + len(ledger.computes)
-    sent = (int(block["payload"].max(initial=0)) for block in ledger.transfers.blocks())
+    sent = (int(block["value_id"].max(initial=0)) for block in ledger.transfers.blocks())
     used = (int(max(block[name].max(initial=0) for name in ("input", "result"))) for block in ledger.computes.blocks())
     numbers = max(*sent, *used, 0) + 1
     edges = np.linspace(0, numbers, -(-rows // BLOCK_ROWS) + 1 if rows else 2).astype(np.int64).tolist()
@@ -83,10 +83,10 @@ def _sent(ledger: Ledger, first: int, end: int) -> tuple[_Uses, _Arrived]:
     """Find where transfers use payloads of a range of numbers, and when these payloads first arrived."""
     uses, arrivals = [], []
     for row, block, receptions in ledger.with_receptions():
-        among = (block["payload"] >= first) & (block["payload"] < end)
+        among = (block["value_id"] >= first) & (block["value_id"] < end)
         using = np.flatnonzero(among)
         own = block[using]
-        uses.append((row + using, own["sender"], own["payload"], own["requested_ns"]))
+        uses.append((row + using, own["sender"], own["value_id"], own["requested_ns"]))
         single = own[own["receivers"] == 1]
         arrivals.append(_arrival_times(single, single))
         several = receptions[among[receptions["transfer"] - row]]
@@ -98,8 +98,8 @@ def _sent(ledger: Ledger, first: int, end: int) -> tuple[_Uses, _Arrived]:
 
 
 def _arrival_times(receptions: Rows, transfers: Rows) -> tuple[IntArray, IntArray]:
-    arrived_ns = np.where(receptions["lost"] == _DELIVERED, transfers["ended_ns"], _FOREVER)
-    return _places(transfers["payload"], receptions["receiver"]), arrived_ns
+    arrived_ns = np.where(receptions["loss_reason"] == _DELIVERED, transfers["ended_ns"], _FOREVER)
+    return _places(transfers["value_id"], receptions["receiver"]), arrived_ns
 
 
 def _places(payload: IntArray, device: IntArray) -> IntArray:

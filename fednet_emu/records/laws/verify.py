@@ -71,7 +71,7 @@ def _each(table: Table[Any], wrong: Callable[[Rows], Mask], name: str) -> str:
 def _offered(ledger: Ledger) -> str:
     def wrong(rows: Rows) -> Mask:
         size_bit = rows["size_bit"] * rows["receivers"]
-        due_bit = np.where(rows["lost"] == DELIVERED, size_bit, 0)
+        due_bit = np.where(rows["loss_reason"] == DELIVERED, size_bit, 0)
         single, delivered_bit = rows["receivers"] == 1, rows["delivered_bit"]
         return np.asarray((delivered_bit > size_bit) | (single & (delivered_bit != due_bit)))
 
@@ -80,7 +80,7 @@ def _offered(ledger: Ledger) -> str:
         return found
     recorded_bit = np.zeros(len(KINDS), np.int64)
     for rows in ledger.transfers.blocks():
-        np.add.at(recorded_bit, rows["kind"], rows["size_bit"] * rows["receivers"])
+        np.add.at(recorded_bit, rows["direction"], rows["size_bit"] * rows["receivers"])
     for kind, name in enumerate(KINDS):
         if recorded_bit[kind] != ledger.offered_bit[kind]:
             return f"{name}: {ledger.offered_bit[kind]} bit were offered, {recorded_bit[kind]} bit are accounted for"
@@ -89,9 +89,9 @@ def _offered(ledger: Ledger) -> str:
 
 def _on_air(ledger: Ledger) -> str:
     def wrong(rows: Rows) -> Mask:
-        size_bit, air_bit = rows["wire_bit" if _phased(rows) else "size_bit"], rows["air_bit"]
+        size_bit, transmitted_bit = rows["wire_bit" if _phased(rows) else "size_bit"], rows["transmitted_bit"]
         tolerance_bit, whole = 1e-6 * size_bit, rows["delivered_bit"] > 0
-        return (air_bit > size_bit + tolerance_bit) | (whole & (air_bit < size_bit - tolerance_bit))
+        return (transmitted_bit > size_bit + tolerance_bit) | (whole & (transmitted_bit < size_bit - tolerance_bit))
 
     return _each(ledger.transfers, wrong, "transfers")
 
@@ -102,7 +102,7 @@ def _receptions(ledger: Ledger) -> str:
     def differ(row: int, transfers: Rows, receptions: Rows) -> Mask:
         several, of = transfers["receivers"] > 1, receptions["transfer"] - row
         received = np.bincount(of, minlength=len(transfers))
-        arrived = np.bincount(of[receptions["lost"] == DELIVERED], minlength=len(transfers))
+        arrived = np.bincount(of[receptions["loss_reason"] == DELIVERED], minlength=len(transfers))
         due = (received == transfers["receivers"]) & (arrived * transfers["size_bit"] == transfers["delivered_bit"])
         return np.where(several, ~due, received > 0)
 
@@ -119,8 +119,8 @@ def _turns(ledger: Ledger, exclusive: frozenset[str]) -> str:
         busy = Busy()
 
         def wrong(rows: Rows, code: int = code, busy: Busy = busy) -> Mask:
-            among = (rows["kind"] == code) & (rows["started_ns"] != NEVER_NS)
-            return _overlaps(busy, rows, rows["kind"], among)
+            among = (rows["direction"] == code) & (rows["started_ns"] != NEVER_NS)
+            return _overlaps(busy, rows, rows["direction"], among)
 
         if kind in exclusive:
             found = _each(ledger.transfers, wrong, f"transfers start before the {kind} before has ended")
@@ -178,7 +178,7 @@ def _half_duplex(ledger: Ledger, kinds: frozenset[str]) -> str:
         row = np.concatenate((numbers, numbers, heard))
         owner = np.concatenate((transfers["sender"], transfers["receiver"], receiver))
         own = transfers[row]
-        return _overlaps(busy, own, owner, (own["kind"] == kind) & (own["started_ns"] != NEVER_NS) & (owner >= 0))
+        return _overlaps(busy, own, owner, (own["direction"] == kind) & (own["started_ns"] != NEVER_NS) & (owner >= 0))
 
     for name in sorted(kinds):
         busy, code = Busy(), KINDS.index(name)
@@ -195,7 +195,7 @@ def _half_duplex(ledger: Ledger, kinds: frozenset[str]) -> str:
 def _overlaps(busy: Busy, rows: Rows, owner: NDArray[Any], among: Mask) -> Mask:
     """Return a mask of those rows in `among` that start before an earlier row of the same owner has ended."""
     overlap = np.zeros(len(rows), np.bool_)
-    until_ns = rows["ended_ns"] - rows["tail_ns"] if _phased(rows) else rows["ended_ns"]
+    until_ns = rows["ended_ns"] - rows["reception_delay_ns"] if _phased(rows) else rows["ended_ns"]
     overlap[among] = busy.overlaps(owner[among], rows["started_ns"][among], until_ns[among])
     return overlap
 
@@ -213,7 +213,7 @@ def _order(ledger: Ledger) -> str:
 
 
 def _phased(rows: Rows) -> bool:
-    return "tail_ns" in (rows.dtype.names or ())
+    return "reception_delay_ns" in (rows.dtype.names or ())
 
 
 def _phases(ledger: Ledger) -> str:
@@ -228,10 +228,10 @@ def _phases(ledger: Ledger) -> str:
             return np.zeros(len(rows), np.bool_)
         on_air = rows["started_ns"] != NEVER_NS
         start_ns = np.where(on_air, rows["started_ns"], rows["ended_ns"])
-        turn_ns = start_ns - rows["requested_ns"] - rows["setup_ns"] - rows["access_ns"]
-        air_ns = rows["ended_ns"] - start_ns - rows["gap_ns"] - rows["tail_ns"]
+        turn_ns = start_ns - rows["requested_ns"] - rows["connection_setup_ns"] - rows["grant_delay_ns"]
+        air_ns = rows["ended_ns"] - start_ns - rows["ack_wait_ns"] - rows["reception_delay_ns"]
         parts = np.array([turn_ns, air_ns, *(rows[name] for name in PhaseColumns._fields)])
-        bad: Mask = (parts < 0).any(axis=0) | ((air_ns == 0) & (rows["air_bit"] > 0.0))
+        bad: Mask = (parts < 0).any(axis=0) | ((air_ns == 0) & (rows["transmitted_bit"] > 0.0))
         return bad | (rows["wire_bit"] < rows["size_bit"])
 
     return _each(ledger.transfers, wrong, "transfers")
@@ -264,7 +264,7 @@ def _backhaul(ledger: Ledger) -> str:
 
     def wrong(rows: Rows) -> Mask:
         size_bit, sent_bit, started_ns = rows["size_bit"], rows["sent_bit"], rows["started_ns"]
-        arrived = rows["lost"] == DELIVERED
+        arrived = rows["loss_reason"] == DELIVERED
         part = (rows["delivered_bit"] != np.where(arrived, size_bit, 0)) | (sent_bit > size_bit)
         unsent = (arrived & (sent_bit < size_bit)) | ((started_ns == NEVER_NS) & (sent_bit > 0))
         early = (started_ns != NEVER_NS) & ((rows["requested_ns"] > started_ns) | (started_ns > rows["ended_ns"]))
@@ -298,7 +298,7 @@ def _used_before_there(ledger: Ledger) -> str:
 def _energy(ledger: Ledger) -> str:
     tables: list[Table[Any]] = [ledger.transfers, ledger.computes, ledger.backhaul]
     parts_j = sum(float(block["energy_j"].sum()) for table in tables for block in table.blocks())
-    parts_j += sum(float(block["receive_j"].sum()) for block in ledger.transfers.blocks())
+    parts_j += sum(float(block["rx_energy_j"].sum()) for block in ledger.transfers.blocks())
     if not np.isclose(parts_j, ledger.energy_j, rtol=1e-9, atol=1e-12):
         return f"the parts are {parts_j:.9g} J, the total is {ledger.energy_j:.9g} J"
     return ""

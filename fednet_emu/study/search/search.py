@@ -126,7 +126,7 @@ def _explore(asked: Search, trials: Trials) -> None:
             return
         hurdles = _hurdles(asked, trials)
         for point in points:
-            trials.begin(point, hurdles, asked.least_rounds)
+            trials.begin(point, hurdles, asked.min_rounds)
         trials.sweep.finish()
 
 

@@ -73,10 +73,10 @@ class Trials:
         self.parameters, self.maker = parameters, maker
         self._known: dict[int, Outcome] = {}
 
-    def begin(self, point: Point, hurdles: Mapping[int, Hurdle], least_rounds: int) -> Trial:
+    def begin(self, point: Point, hurdles: Mapping[int, Hurdle], min_rounds: int) -> Trial:
         """Add a trial with one run for each seed, or without runs if its setting is invalid or certainly too costly.
 
-        `hurdles` has the conditions for each run by its seed. `least_rounds` is the minimum number of rounds that are
+        `hurdles` has the conditions for each run by its seed. `min_rounds` is the minimum number of rounds that are
         needed to reach the target.
         """
         levels, label = levels_at(self.parameters, point), label_of(self.parameters, point)
@@ -92,7 +92,7 @@ class Trials:
         trial.scenario = plain[0].scenario
         runs = [(run, hurdles.get(run.scenario.seed, Hurdle())) for run in plain]
         for run, hurdle in runs if not self.maker.timing_only else ():
-            why = too_costly(self.aim, run.scenario, least_rounds, hurdle.cap, self.sweep.data_dir)
+            why = too_costly(self.aim, run.scenario, min_rounds, hurdle.cap, self.sweep.data_dir)
             if why:
                 trial.unable = f"too costly: {why}"
                 return trial

@@ -253,12 +253,12 @@ class Emulator:
         for leg in burst:
             leg.finish(leg.stopped or self.erased(leg))
         first, took_s = burst[0], (self.now_ns - burst[0].started_ns) / NS
-        air_bit = max(leg.size_bit - max(leg.left_bit, 0) for leg in burst)
+        transmitted_bit = max(leg.size_bit - max(leg.left_bit, 0) for leg in burst)
         if first.file is not None:
             self.ending.append(first)
         else:
             energy_j = first.sent_j if self.users else first.drawn_w * took_s
-            self.book(burst, air_bit, energy_j, sum(leg.receive_j for leg in burst))
+            self.book(burst, transmitted_bit, energy_j, sum(leg.rx_energy_j for leg in burst))
         return True
 
     def erased(self, leg: Leg) -> str:
@@ -289,10 +289,10 @@ class Emulator:
             self.air.append(burst)
         return True
 
-    def book(self, burst: list[Leg], air_bit: float, energy_j: float, receive_j: float) -> None:
+    def book(self, burst: list[Leg], transmitted_bit: float, energy_j: float, rx_energy_j: float) -> None:
         """Write a row about a burst, or a leg that never was on the air."""
         first, fates = burst[0], sorted((leg.receiver, leg.value) for leg in burst)
-        row = (first.kind, first.sender, first.started_ns, self.now_ns, *fates, air_bit, energy_j, receive_j)
+        row = (first.kind, first.sender, first.started_ns, self.now_ns, *fates, transmitted_bit, energy_j, rx_energy_j)
         row += (first.lost_s,) if self.users else ()
         self.books["transfers"].append(row)
 
@@ -378,7 +378,7 @@ class Emulator:
                 burst[0].sent_j += 0.0 if waits or not self.bps(burst[0]) else burst[0].drawn_w * flow_s
         for burst in self.air:
             for leg in burst:
-                leg.receive_j += leg.receiving_w * flow_s
+                leg.rx_energy_j += leg.receiving_w * flow_s
         for leg, bps in rates.items():
             leg.left_bit -= bps * flow_s
             if leg.left_bit < 1e-9 * bps * 2:  # less than what two nanoseconds carry

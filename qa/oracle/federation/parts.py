@@ -97,7 +97,7 @@ class Leg:
         self.device, self.left_bit = max(sender, receiver), size_bit
         self.cell = emulator.physics.serving[self.device]
         self.part, self.grant, self.slots_s, self.name = 1.0, None, 0.0, None
-        self.ended, self.value, self.started_ns, self.receive_j = False, "", -1, 0.0
+        self.ended, self.value, self.started_ns, self.rx_energy_j = False, "", -1, 0.0
         self.told_ns, self.until_ns, self.reason, self.stopped, self.cut = -1, NEVER, "", "", False
         self.file: File | None = None
         self.slice, self.lost_s, self.sent_j = emulator.own_slice, 0.0, 0.0

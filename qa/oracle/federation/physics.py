@@ -108,15 +108,15 @@ class Physics:
         law, hertz, sinr = self.scenario.channel.rate, self.hertz * share, snr / share
         if law.kind == "fixed":
             return law.bit_rate_bps * (law.on_outage == "lose" or sinr >= ratio(law.threshold_db))
-        if sinr < self.least_sinr:
+        if sinr < self.min_sinr:
             on_one_block = sinr * hertz / min(self.narrowest_hz, hertz)
-            reached = on_one_block * law.repetitions >= self.least_sinr
-            return hertz * sinr / self.least_sinr * law.min_efficiency_bps_hz * reached
+            reached = on_one_block * law.repetitions >= self.min_sinr
+            return hertz * sinr / self.min_sinr * law.min_efficiency_bps_hz * reached
         efficiency_bps_hz = math.log2(1 + sinr / ratio(law.gap_db))
         return hertz * min(efficiency_bps_hz, law.max_efficiency_bps_hz or NEVER)
 
     @property
-    def least_sinr(self) -> float:
+    def min_sinr(self) -> float:
         """The SINR of the least efficiency of a rate by the hertz."""
         law = self.scenario.channel.rate
         return ratio(law.gap_db) * (2**law.min_efficiency_bps_hz - 1)

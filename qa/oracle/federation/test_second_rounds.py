@@ -35,10 +35,10 @@ def books_of(fed: Federation) -> dict[str, Rows]:
     """The ledger in the second emulator's form."""
     ledger = fed.ledger
     fates: dict[int, Rows] = {}
-    for transfer, receiver, lost in rows(ledger.receptions, "transfer receiver lost"):
+    for transfer, receiver, lost in rows(ledger.receptions, "transfer receiver loss_reason"):
         fates.setdefault(transfer, []).append((receiver, REASONS[lost]))
     transfers = []
-    what = "kind sender started_ns ended_ns receiver lost air_bit energy_j receive_j"
+    what = "direction sender started_ns ended_ns receiver loss_reason transmitted_bit energy_j rx_energy_j"
     what += " others_s" * ledger.is_shared
     for number, (kind, sender, start, end, receiver, lost, *amounts) in enumerate(rows(ledger.transfers, what)):
         each = sorted(fates.get(number, [(receiver, REASONS[lost])]))
@@ -49,7 +49,7 @@ def books_of(fed: Federation) -> dict[str, Rows]:
             flips.append((k, at_ns, bool(on)))
             state[k] = on
     balance = "device charge_j harvested_j spilled_j computing_j sending_j receiving_j idle_j"
-    backhaul = rows(ledger.backhaul, "edge direction requested_ns started_ns ended_ns lost energy_j")
+    backhaul = rows(ledger.backhaul, "edge direction requested_ns started_ns ended_ns loss_reason energy_j")
     computes = rows(ledger.computes, "device started_ns ended_ns stopped flop energy_j")
     plans, bursts = ledger.series.get("plan", []), ledger.series.get("over_the_air", [])
     return {

@@ -169,10 +169,12 @@ class Emulator:
 
     def book(self, burst: Burst, legs: list[Leg]) -> None:
         """Write a row."""
-        air_bit = max(burst.send.size_bit - leg.left_bit for leg in legs)
+        transmitted_bit = max(burst.send.size_bit - leg.left_bit for leg in legs)
         fates = tuple((leg.receiver, leg.fate) for leg in legs)
         cell = burst.send.cluster if self.world.access == "reuse" else burst.cell
-        self.rows.append(Row(burst.line, burst.started_ns, self.now_ns, air_bit, self.energy_j(burst), fates, cell))
+        self.rows.append(
+            Row(burst.line, burst.started_ns, self.now_ns, transmitted_bit, self.energy_j(burst), fates, cell)
+        )
 
     def next_ns(self) -> list[float]:
         """When something may change next."""

@@ -16,7 +16,7 @@ from fednet_emu.devices.availability import Presence, Windows
 from fednet_emu.kernel.clock import COLLECT, FOREVER_NS, Clock
 from fednet_emu.kernel.streams import mix, mixes, uniform
 from fednet_emu.network.access.base import Access, Use
-from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha, SpatialReuse
+from fednet_emu.network.access.contention import FullReuse, Noma, SlottedAloha, SpatialReuse
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.air.transfer import Message
@@ -221,14 +221,18 @@ def rows_of(ledger: Ledger) -> list[Row]:
     """The ledger in the second emulator's form."""
     column = ledger.transfers.column
     several: dict[int, list[tuple[int, str]]] = {}
-    for row, receiver, lost in zip(*map(ledger.receptions.column, ("transfer", "receiver", "lost")), strict=True):
+    for row, receiver, lost in zip(
+        *map(ledger.receptions.column, ("transfer", "receiver", "loss_reason")), strict=True
+    ):
         several.setdefault(int(row), []).append((int(receiver), REASONS[lost]))
-    names = ("payload", "started_ns", "ended_ns", "air_bit", "energy_j", "receiver", "lost", "cell")
+    names = ("payload", "started_ns", "ended_ns", "transmitted_bit", "energy_j", "receiver", "loss_reason", "cell")
     rows = []
     for row, values in enumerate(zip(*(column(name).tolist() for name in names), strict=True)):
-        number, started_ns, ended_ns, air_bit, energy_j, receiver, lost, cell = values
+        number, started_ns, ended_ns, transmitted_bit, energy_j, receiver, lost, cell = values
         fates = several.get(row, [(receiver, REASONS[lost])])
-        rows.append(Row(number, started_ns, ended_ns, Fraction(air_bit), Fraction(energy_j), tuple(fates), cell))
+        rows.append(
+            Row(number, started_ns, ended_ns, Fraction(transmitted_bit), Fraction(energy_j), tuple(fates), cell)
+        )
     return rows
 
 
@@ -243,7 +247,7 @@ def access_of(world: World) -> Access:
         case "noma":
             return Noma(threshold_db=threshold_db, residual=world.residual, max_senders=places)
         case "shared":
-            return Shared(threshold_db=threshold_db, max_senders=places)
+            return FullReuse(threshold_db=threshold_db, max_senders=places)
         case "slotted-aloha":
             assert world.slot_ns is not None
             assert threshold_db is not None

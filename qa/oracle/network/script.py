@@ -205,7 +205,7 @@ class Row(NamedTuple):
     line: int
     started_ns: int
     ended_ns: int
-    air_bit: Fraction
+    transmitted_bit: Fraction
     energy_j: Fraction
     fates: tuple[tuple[int, str], ...]
     cell: int

@@ -33,7 +33,9 @@ def assert_same_books(world: World, script: Script) -> None:
     for column in ("started_ns", "ended_ns"):
         times_ns = ([getattr(row, column) for row in rows] for rows in (ours, books))
         assert next(times_ns) == pytest.approx(next(times_ns), rel=0, abs=near_ns)
-    assert [float(row.air_bit) for row in ours] == pytest.approx([float(row.air_bit) for row in books], rel=1e-6, abs=1)
+    assert [float(row.transmitted_bit) for row in ours] == pytest.approx(
+        [float(row.transmitted_bit) for row in books], rel=1e-6, abs=1
+    )
     spent_j = ([float(row.energy_j) for row in rows] for rows in (ours, books))
     assert next(spent_j) == pytest.approx(next(spent_j), rel=1e-9, abs=4e-9 * near_ns)
 

@@ -124,7 +124,7 @@ def test_new_adapters_have_one_a_for_all_and_leave_the_rest():
 
 # ---- what is sent ----------------------------------------------------------------------------------------------------
 
-ALL_FOUR = (*ADAPTED, local_sgd("flora", "ranks: [1, 2], dealt: in-turn"), "algorithm.cohort=4")
+ALL_FOUR = (*ADAPTED, local_sgd("flora", "ranks: [1, 2], rank_assignment: in-turn"), "algorithm.cohort=4")
 """Devices of ranks 1, 2, 1, 2 of a layer from 9 to 3: 12 numbers a rank, beside a bias of 3."""
 ONE_BY_ONE = "network.downlink.mode=unicast"
 
@@ -205,7 +205,7 @@ def test_a_compressed_upload_is_a_change_since_the_new_adapters() -> None:
 
 def flora(**more: Any) -> dict[str, Any]:
     """An algorithm in which device 0 has rank 1, device 1 rank 2."""
-    return {**SCENARIO["algorithm"], "kind": "flora", "ranks": [1, 2], "dealt": "in-turn", **more}
+    return {**SCENARIO["algorithm"], "kind": "flora", "ranks": [1, 2], "rank_assignment": "in-turn", **more}
 
 
 def after(rounds: int, samples: Samples) -> nn.Module:

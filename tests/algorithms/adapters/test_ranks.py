@@ -133,7 +133,7 @@ def test_rows_that_nobody_has_stay_with_per_row():
 
 def ranked(kind: str, **more: Any) -> dict[str, Any]:
     """An algorithm in which device 0 has rank 1, device 1 rank 2."""
-    return {**SCENARIO["algorithm"], "kind": kind, "ranks": [1, 2], "dealt": "in-turn", **more}
+    return {**SCENARIO["algorithm"], "kind": kind, "ranks": [1, 2], "rank_assignment": "in-turn", **more}
 
 
 @pytest.mark.parametrize("kind", ["hetlora", "flexlora"])
@@ -148,7 +148,7 @@ def test_each_device_sends_its_rank(kind):
         ("by-speed", [1, 2], [2, 1]),
         ("by-speed", [2, 1], [2, 1]),
     ):
-        scenario = {**SCENARIO, "devices": devices, "algorithm": ranked(kind, ranks=given, dealt=dealt)}
+        scenario = {**SCENARIO, "devices": devices, "algorithm": ranked(kind, ranks=given, rank_assignment=dealt)}
         run = fe.run(scenario, model=module, progress=False, timing_only=True)
         sent = run.transfers.assign(device=run.transfers[["sender", "receiver"]].max(axis=1))
         assert sent.groupby("device")["size_bit"].unique().map(list).tolist() == [[sizes[rank]] for rank in ranks]

@@ -110,7 +110,7 @@ def test_the_story_of_three_updates() -> None:
     fed = run_small(*TWO, timing_only=True)
     frames = fed.ledger.frames()
     transfers = frames["transfers"]
-    downlinks = transfers[transfers["kind"] == "downlink"]
+    downlinks = transfers[transfers["direction"] == "downlink"]
 
     assert frames["rounds"]["ended_s"].tolist() == pytest.approx([1.36e-3, 2.08e-3, 2.72e-3], abs=1e-12)
     assert frames["rounds"][["invited", "arrived"]].values.tolist() == [[1, 1]] * 3
@@ -127,10 +127,10 @@ def test_who_returns_is_given_the_latest_model() -> None:
     fed = run_small(*TWO, away, "stop.rounds=12", timing_only=True)
     frames = fed.ledger.frames()
     downlinks = frames["transfers"].query("kind == 'downlink'")
-    uplinks = frames["transfers"].query("kind == 'uplink' and sender == 1")
+    uplinks = frames["transfers"].query("direction == 'uplink' and sender == 1")
     first = next(row for row in fed.ledger.series["activations"] if row["device"] == 1)
 
-    assert uplinks["lost"].tolist()[:1] == ["away"]
+    assert uplinks["loss_reason"].tolist()[:1] == ["away"]
     assert 0.01 in downlinks["started_s"].round(12).tolist()
     assert first["arrived_s"] == pytest.approx(12.08e-3, abs=0.7e-3)
     assert first["staleness"] <= 2
@@ -274,7 +274,7 @@ def test_the_story_of_two_steps() -> None:
 
     assert frames["rounds"]["ended_s"].tolist() == pytest.approx([2.08e-3, 4.08e-3], abs=1e-12)
     assert downlinks["started_s"].tolist()[:3] == pytest.approx([0, 1.36e-3, 2.08e-3], abs=1e-12)
-    assert downlinks["payload"].tolist()[0] == downlinks["payload"].tolist()[1] != downlinks["payload"].tolist()[2]
+    assert downlinks["value_id"].tolist()[0] == downlinks["value_id"].tolist()[1] != downlinks["value_id"].tolist()[2]
     assert came_s == pytest.approx([1.36e-3, 2.08e-3, 2.72e-3, 4.08e-3], abs=1e-12)
     assert told == [(1, 0, 0), (1, 1, 0), (2, 0, 1), (2, 0, 0)]
 

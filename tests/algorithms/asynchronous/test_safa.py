@@ -193,7 +193,7 @@ def test_a_deprecated_device_that_is_away_is_not_heard_until_it_has_a_new_model(
     away = "devices.availability={kind: windows, devices: {1: [[0, 0.0004], [0.003, 1]]}}"
     deadline = "algorithm.deadline_s=0.00136"
     fed = run_small(*TWO, away, deadline, "algorithm.lag_tolerance=1", "stop.rounds=6", timing_only=True)
-    uplinks = fed.ledger.frames()["transfers"].query("kind == 'uplink' and sender == 1")
+    uplinks = fed.ledger.frames()["transfers"].query("direction == 'uplink' and sender == 1")
 
     assert [row["deprecated"] for row in fed.ledger.series["safa"]] == [0, 1, 1, 1, 1, 1]
     assert uplinks[["ended_s", "lost"]].values.tolist() == [[pytest.approx(3.52e-3), ""]]

@@ -242,7 +242,7 @@ def squared_distance_cost(centres: np.ndarray):
     return cost
 
 
-def least_squares_cost(rng: np.random.Generator, n: int):
+def min_squares_cost(rng: np.random.Generator, n: int):
     """The cost of a block of regressions in two groups, f_i being half the mean squared error; and the two groups."""
     theta = rng.standard_normal((2, 3))
     theta[1] = theta[0] + 2 * (theta[1] - theta[0]) / np.linalg.norm(theta[1] - theta[0])
@@ -329,7 +329,7 @@ def test_no_cluster_stays_empty() -> None:
 @pytest.mark.parametrize(("n", "alpha"), crossed([2, 4, 6, 8], [1e-4, 1e-2, 0.05]))
 def test_greedy_merging_equals_brute_force(n: int, alpha: float) -> None:
     """On regressions in two groups it finds the best of all partitions, 4140 of them for eight clients."""
-    cost = least_squares_cost(np.random.default_rng(n), n)
+    cost = min_squares_cost(np.random.default_rng(n), n)
     greedy, best = agglomerated(cost, n, alpha), best_of_all(cost, n, alpha)
 
     assert sorted(greedy) == sorted(best)
@@ -337,7 +337,7 @@ def test_greedy_merging_equals_brute_force(n: int, alpha: float) -> None:
 
 def test_the_discrete_optimum_changes_where_theory_says() -> None:
     """For distance D the limit is near D^2 / (2 n^2) = 0.031: two clusters below it, one above."""
-    cost = least_squares_cost(np.random.default_rng(8), 8)
+    cost = min_squares_cost(np.random.default_rng(8), 8)
     limit = 4 / (2 * 8**2)
 
     assert len(agglomerated(cost, 8, 0.02)) == 2

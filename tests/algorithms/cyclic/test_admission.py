@@ -203,14 +203,14 @@ CELLS = (
     "channel.shadowing=of-path-loss",
 )
 PLACES = {
-    "one receiver": (*SIXTEEN, RATE.format(-8), "network.uplink.access=shared"),
+    "one receiver": (*SIXTEEN, RATE.format(-8), "network.uplink.access=full-reuse"),
     "cancellation": (
         *SIXTEEN,
         RATE.format(2),
         "network.uplink.access={kind: noma, threshold_db: 2, residual: 0.001}",
         "devices.placement={kind: disc, radius_m: 150}",
     ),
-    "seven cells": (*SIXTEEN, *CELLS, RATE.format(3), "network.uplink.access=shared"),
+    "seven cells": (*SIXTEEN, *CELLS, RATE.format(3), "network.uplink.access=full-reuse"),
     "seven cells with cancellation": (
         *SIXTEEN,
         *CELLS,
@@ -243,9 +243,9 @@ def test_the_air_delivers_what_the_check_promised(place, settings):
     """Every member of every group is decoded when the group sends at once at the fixed rate, and so in a whole run."""
     fed = run_small(*PLACES[place], ALGORITHM.format(settings), "stop.rounds=24", "evaluation.every_rounds=24")
     frames = fed.ledger.frames()
-    seats, ups = frames["cyclic_groups"], frames["transfers"].query("kind == 'uplink'")
+    seats, ups = frames["cyclic_groups"], frames["transfers"].query("direction == 'uplink'")
 
-    assert (ups["lost"] == "").all()
+    assert (ups["loss_reason"] == "").all()
     assert len(ups) > 24
     assert seats["power_part"].max() <= 1
     for _, group in seats.groupby("group"):
@@ -283,7 +283,7 @@ def test_full_power_is_not_enough():
 
 def test_one_receiver_above_0_db_serves_one_at_a_time():
     """At a threshold of 1 dB every group of a single receiver without cancellation is one device."""
-    fed = small_federation(*SIXTEEN, RATE.format(1), "network.uplink.access={kind: shared, max_senders: 1}")
+    fed = small_federation(*SIXTEEN, RATE.format(1), "network.uplink.access={kind: full-reuse, max_senders: 1}")
 
     assert [len(group) for group in InterferenceGroups().form(fed, 0)] == [1] * 16
 
@@ -304,13 +304,13 @@ def test_groups_follow_devices_that_move():
         fed = run_small(
             *PLACES["seven cells"],
             "devices.mobility={kind: random-direction, min_speed_m_s: 5, max_speed_m_s: 15, mean_leg_s: 20}",
-            "network.movement_s=0.001",
+            "network.position_update_s=0.001",
             f"algorithm={{kind: cyclic-fedavg, lr: 0.1, slot_s: 1, reform_cycles: {reform}, {margin}}}",
             "stop.rounds=40",
             "evaluation.every_rounds=40",
         )
         frames = fed.ledger.frames()
-        lost[reform] = (frames["transfers"].query("kind == 'uplink'")["lost"] != "").mean()
+        lost[reform] = (frames["transfers"].query("direction == 'uplink'")["loss_reason"] != "").mean()
         formed[reform] = {
             frozenset(frozenset(group["device"]) for _, group in rows.groupby("group"))
             for _, rows in frames["cyclic_groups"].groupby("cycle")

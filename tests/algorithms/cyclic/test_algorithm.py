@@ -25,7 +25,7 @@ STRUCTURES = {
 TURNS = {1: K, 2: K, 3: K + 1, 4: K + 1}
 
 
-def least_squares():
+def min_squares():
     """Samples in double precision of sixteen devices, each with an optimum of its own: x [M, n, 3], y [M, n]."""
     rng = np.random.default_rng(7)
     x = rng.normal(size=(M, SAMPLES, FEATURES))
@@ -37,7 +37,7 @@ class OwnSamples(Dataset):
     """The samples above, each with the device that it belongs to."""
 
     def load(self, data_dir, rng):
-        x, y = (torch.tensor(values.reshape(M * SAMPLES, -1)) for values in least_squares())
+        x, y = (torch.tensor(values.reshape(M * SAMPLES, -1)) for values in min_squares())
         owner = np.repeat(np.arange(M), SAMPLES)
         return Samples(x, y[:, 0], x, y[:, 0], None, train_group=owner, test_group=owner)
 
@@ -66,7 +66,7 @@ def one_cycle(algorithm, turns, w):
 
 def optimum():
     """The minimiser of the mean over devices of each one's mean squared error; all have equally many samples."""
-    x, y = least_squares()
+    x, y = min_squares()
     design = np.concatenate([x.reshape(-1, FEATURES), np.ones((M * SAMPLES, 1))], axis=1)
     return np.linalg.lstsq(design, y.reshape(-1), rcond=None)[0]
 
@@ -128,7 +128,7 @@ def test_the_lemma_is_an_identity(scenario):
     """A cycle of sums moves the model by -eta M grad F + eta^2 r, to 1e-10, with parts read from the run's records."""
     lr, w = 0.01, np.array([0.3, -0.2, 0.5, 0.1])
     after, seats = one_cycle(CyclicFedAvg(structure=STRUCTURES[scenario], lr=lr, agg="sum"), TURNS[scenario], w)
-    x, y = least_squares()
+    x, y = min_squares()
     design = np.concatenate([x, np.ones((M, SAMPLES, 1))], axis=2)
     fed = small_federation(f"devices.count={M}")
     split = {
@@ -162,7 +162,7 @@ def test_a_cycle_in_time():
     """
     fed = run_small(CYCLIC.format("scenario-2", ""), "stop.rounds=2")
     turns, transfers = fed.ledger.frames()["cyclic_turns"], fed.ledger.frames()["transfers"]
-    ups = transfers[transfers["kind"] == "uplink"]
+    ups = transfers[transfers["direction"] == "uplink"]
 
     assert (turns["ended_s"] - turns["started_s"]).tolist() == pytest.approx([1360e-6, 1680e-6])
     assert ups["sender"].tolist() == [0, 1, 0, 2, 3]
@@ -175,7 +175,7 @@ def test_a_slot_loses_what_is_late_and_lasts_when_all_are_early():
     loose = run_small(CYCLIC.format("scenario-2", "slot_s: 0.005"), "stop.rounds=2").ledger.frames()
 
     assert tight["rounds"][["ended_s", "invited", "arrived"]].values.tolist() == [[0.0012, 2, 1]]
-    assert tight["transfers"]["lost"].tolist() == ["", "", "deadline"]
+    assert tight["transfers"]["loss_reason"].tolist() == ["", "", "deadline"]
     assert loose["rounds"][["ended_s", "invited", "arrived"]].values.tolist() == [[0.005, 2, 2], [0.01, 3, 3]]
 
 

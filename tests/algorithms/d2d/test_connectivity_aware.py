@@ -88,7 +88,7 @@ def test_a_push_that_nobody_hears_is_a_push() -> None:
     transfers = fed.ledger.frames()["transfers"]
 
     assert column(fed, "d2d_senders") == [12] * 5
-    assert ((transfers["kind"] == "sidelink") & (transfers["payload"] >= 0)).sum() == 60
+    assert ((transfers["direction"] == "sidelink") & (transfers["value_id"] >= 0)).sum() == 60
 
 
 def test_shares_that_give_too_much_are_noticed() -> None:
@@ -236,7 +236,7 @@ def test_a_round_takes_the_closed_form() -> None:
 
     exchange_us = 2 * 320 + 64 + 64
     assert fed.clock.now == (320 + 720 + exchange_us + 2 * (128 + 320)) * 1000
-    control = transfers[transfers["payload"] == -1]
+    control = transfers[transfers["value_id"] == -1]
     assert int((control["size_bit"]).sum()) == column(fed, "control_bit")[0] == 2 * (64 + 64 + 128)
     assert fed.ledger.sent_bit == [2 * (128 + 320), 320, 2 * (2 * 320 + 64 + 64)]
 
@@ -247,7 +247,7 @@ def test_control_bits_are_those_of_the_messages() -> None:
     fed.run(algorithm())
     transfers = fed.ledger.frames()["transfers"]
 
-    assert column(fed, "control_bit") == [transfers["size_bit"][transfers["payload"] == -1].sum()]
+    assert column(fed, "control_bit") == [transfers["size_bit"][transfers["value_id"] == -1].sum()]
 
 
 def test_a_cluster_that_never_told_its_degrees_may_be_anything() -> None:

@@ -34,8 +34,8 @@ class Played(Loop):
         """(sender, receiver) of the models that have arrived in a round, and were acknowledged if they have to be."""
         started_s, ended_s = self.rounds[t]
         now = self.messages[(self.messages["ended_s"] > started_s) & (self.messages["ended_s"] <= ended_s)]
-        there = now[now["lost"] == ""]
-        models, told = there[there["payload"] >= 0], there[there["payload"] < 0]
+        there = now[now["loss_reason"] == ""]
+        models, told = there[there["value_id"] >= 0], there[there["value_id"] < 0]
         arrived = set(zip(models["sender"], models["receiver"], strict=True))
         return arrived & set(zip(told["receiver"], told["sender"], strict=True)) if acknowledged else arrived
 
@@ -43,7 +43,7 @@ class Played(Loop):
         """(sender, receiver) of the models that were sent in a round."""
         started_s, ended_s = self.rounds[t]
         now = self.messages[(self.messages["ended_s"] > started_s) & (self.messages["ended_s"] <= ended_s)]
-        models = now[now["payload"] >= 0]
+        models = now[now["value_id"] >= 0]
         return set(zip(models["sender"], models["receiver"], strict=True))
 
     def steps(self, models: Vector, t: int) -> Vector:

@@ -71,8 +71,8 @@ CASES: dict[str, tuple[str, str, Callable[[oracle.Played], Vector]]] = {
         sidelink(HOUSE, more=LOSSY),
         lambda its: oracle.d_psgd(its, HOUSE, paper=True, drop=True),
     ),
-    "d-psgd, keep-home": (
-        peers("d-psgd", loss="keep-home"),
+    "d-psgd, keep-own-weight": (
+        peers("d-psgd", on_lost_message="keep-own-weight"),
         sidelink(HOUSE, more=LOSSY),
         lambda its: oracle.d_psgd(its, HOUSE, paper=False, drop=False),
     ),
@@ -99,7 +99,7 @@ def test_six_rounds_are_those_of_the_paper(
     its = oracle.Played(fed)
 
     assert len(its.rounds) == 6
-    assert (its.messages["lost"] == "erased").any()
+    assert (its.messages["loss_reason"] == "erased").any()
     assert np.abs(found - its.w).max() > 0.1
     assert np.abs(found - found.mean(0)).max() > 0.01
     np.testing.assert_allclose(found, loop(its), rtol=0, atol=1e-5)
@@ -119,7 +119,7 @@ def test_a_complete_graph_is_federated_averaging() -> None:
     np.testing.assert_allclose(models, np.tile(server.read(model).numpy(), (5, 1)), rtol=0, atol=1e-6)
     losses = [run.ledger.frames()["evaluations"]["loss"].to_numpy() for run in (fed, server)]
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
-    assert fed.ledger.frames()["evaluations"]["consensus"].max() < 1e-6
+    assert fed.ledger.frames()["evaluations"]["consensus_distance"].max() < 1e-6
 
 
 def test_ad_psgd_on_pairs_of_equal_speed_is_gossip() -> None:
@@ -158,7 +158,7 @@ def quadratics(targets: Vector, *settings: str) -> tuple[Federation, Vector]:
 def test_the_bias_of_d_psgd_is_known_to_the_digit(order: str, spread: float, first: float) -> None:
     """Ring of 16, targets cos i, step 0.1: fixed points ((1 + eta) I - W)^-1 eta C, (I - (1 - eta) W)^-1 eta W C."""
     c = np.cos(np.arange(16))
-    one = f"algorithm={{kind: d-psgd, lr: 0.05, batch_size: null, order: {order}, loss: keep-home}}"
+    one = f"algorithm={{kind: d-psgd, lr: 0.05, batch_size: null, order: {order}, on_lost_message: keep-own-weight}}"
     fed, found = quadratics(c, sidelink(ring(16)), one, "stop.rounds=110", "training.engine=batched")
     w = (np.eye(16) + np.roll(np.eye(16), 1, 0) + np.roll(np.eye(16), -1, 0)) / 3
     if order == "paper":
@@ -171,7 +171,7 @@ def test_the_bias_of_d_psgd_is_known_to_the_digit(order: str, spread: float, fir
     assert found[0] == pytest.approx(first, abs=1e-6)
     assert found.max() - found.min() == pytest.approx(spread, abs=2e-6)
     assert found.mean() == pytest.approx(c.mean(), abs=1e-6)
-    assert evaluations["consensus"].iloc[-1] == pytest.approx(fixed.std(), abs=1e-6)
+    assert evaluations["consensus_distance"].iloc[-1] == pytest.approx(fixed.std(), abs=1e-6)
 
 
 @pytest.mark.parametrize(("rounds", "error"), [(1, 3.0), (10, 0.147347270332), (30, 0.000418789561)])
@@ -184,31 +184,37 @@ def test_push_sum_in_the_air(rounds: int, error: float) -> None:
 
     assert np.abs(found - 4).max() == pytest.approx(error, rel=1e-4, abs=2e-6)
     assert [row["mass"] for row in series] == pytest.approx([1.0] * rounds, abs=1e-12)
-    assert rounds == 1 or series[-1]["least_weight"] < 0.7
+    assert rounds == 1 or series[-1]["min_weight"] < 0.7
 
 
 # ---- losses, times ---------------------------------------------------------------------------------------------------
 
 
 def test_losses_keep_the_mean_where_both_drop_what_either_lacks() -> None:
-    """Steps of nothing from the second round on: `drop-both` leaves the mean where it is, `keep-home` does not."""
+    """Steps of nothing from the second round on: `drop-pair` keeps the mean, `keep-own-weight` does not."""
     step = "lr: 0.5, batch_size: null, lr_schedule: {kind: step, every_rounds: 1, gamma: 1e-12}"
     links, c = sidelink(ring(8), more="loss: {kind: random, probability: 0.4}"), np.arange(8.0)
     means, worst = {}, {}
-    for kind in ("d-psgd, loss: drop-both", "d-psgd, loss: keep-home", "gossip", "matcha", "sgp"):
+    for kind in (
+        "d-psgd, on_lost_message: drop-pair",
+        "d-psgd, on_lost_message: keep-own-weight",
+        "gossip",
+        "matcha",
+        "sgp",
+    ):
         fed, found = quadratics(c, links, f"algorithm={{kind: {kind}, {step}}}", "stop.rounds=12")
         means[kind] = found.mean()
         rows = fed.ledger.series["mixing"]
         worst[kind] = max(row.get("imbalance", 0.0) for row in rows)
         assert sum(row["used"] for row in rows) < sum(row["edges"] for row in rows)
         assert all(abs(row.get("mass", 1.0) - 1) < 1e-12 for row in rows)
-    drifts = means.pop("d-psgd, loss: keep-home")
+    drifts = means.pop("d-psgd, on_lost_message: keep-own-weight")
     del means["sgp"]  # its ratios have another mean than its numerators until they agree
 
     assert list(means.values()) == pytest.approx([3.5] * 3, abs=1e-5)
     assert abs(drifts - 3.5) > 0.01
-    assert worst["d-psgd, loss: keep-home"] > 0.3
-    assert worst["d-psgd, loss: drop-both"] == worst["gossip"] == worst["matcha"] == 0.0
+    assert worst["d-psgd, on_lost_message: keep-own-weight"] > 0.3
+    assert worst["d-psgd, on_lost_message: drop-pair"] == worst["gossip"] == worst["matcha"] == 0.0
 
 
 TWO = ("devices.count=2", "data.n_samples=40", sidelink([(0, 1)]))
@@ -220,8 +226,8 @@ STEP_S, MODEL_S, PLUS_S, BIT_S = 720e-6, 320e-6, 352e-6, 1e-6
     ("method", "round_s"),
     [
         ("d-psgd", STEP_S + 2 * PLUS_S + 2 * BIT_S),
-        ("d-psgd, loss: keep-home", STEP_S + 2 * PLUS_S),
-        ("d-psgd, loss: keep-home, order: paper", STEP_S),
+        ("d-psgd, on_lost_message: keep-own-weight", STEP_S + 2 * PLUS_S),
+        ("d-psgd, on_lost_message: keep-own-weight, order: paper", STEP_S),
         ("sgp", STEP_S + 2 * PLUS_S + 2 * BIT_S),
         ("gossip", STEP_S + 2 * MODEL_S + 2 * BIT_S),
         ("matcha, budget: 1", STEP_S + 2 * MODEL_S + 2 * BIT_S),
@@ -287,7 +293,7 @@ def test_staleness_counts_the_averages_amid_the_steps_of_a_device() -> None:
     local = "algorithm={kind: ad-psgd, lr: 0.1, batch_size: null}"
     fed = run_small("devices.count=2", "data.n_samples=40", sidelink([(0, 1)]), speed, local, "stop.rounds=40")
     frames, series = fed.ledger.frames(), fed.ledger.series["averaging"]
-    answers = frames["transfers"].query("sender == 1 and lost == ''")["ended_s"]
+    answers = frames["transfers"].query("sender == 1 and loss_reason == ''")["ended_s"]
     steps = frames["computes"].query("device == 1")
     amid = [((answers > row.started_s) & (answers < row.ended_s)).sum() for row in steps.itertuples()]
     rounds = frames["rounds"]
@@ -347,13 +353,13 @@ def test_the_mean_model_is_scored_and_the_distance_to_it_recorded() -> None:
     assert not has.all()
     assert row["loss"] == pytest.approx(expected.loss, rel=1e-5)
     assert row["accuracy"] == expected.accuracy
-    assert row["consensus"] == pytest.approx(np.sqrt((far[has] ** 2).mean()), rel=1e-4)
-    assert last["consensus"].to_numpy() == pytest.approx(far[last["device"]], rel=1e-3, abs=1e-6)
+    assert row["consensus_distance"] == pytest.approx(np.sqrt((far[has] ** 2).mean()), rel=1e-4)
+    assert last["consensus_distance"].to_numpy() == pytest.approx(far[last["device"]], rel=1e-3, abs=1e-6)
     assert last["loss"].to_numpy() == pytest.approx(own.loss[last["device"]], rel=1e-5)
     each = [fed.task.score(torch.tensor(x, dtype=torch.float32), per_device=False).pooled.accuracy for x in models]
-    assert last["own_accuracy"].to_numpy() == pytest.approx(np.array(each)[last["device"]])
-    assert row["own_accuracy"] == pytest.approx(np.array(each)[has].mean())
-    assert frames["evaluations"]["consensus"].iloc[0] == pytest.approx(0, abs=1e-12)
+    assert last["local_model_accuracy"].to_numpy() == pytest.approx(np.array(each)[last["device"]])
+    assert row["local_model_accuracy"] == pytest.approx(np.array(each)[has].mean())
+    assert frames["evaluations"]["consensus_distance"].iloc[0] == pytest.approx(0, abs=1e-12)
 
 
 SPECTRA: dict[str, tuple[int, Pairs, float]] = {

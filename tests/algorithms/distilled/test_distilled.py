@@ -53,12 +53,12 @@ class Loop:
         self.x, self.y = fed.task.data.x.double(), fed.task.data.y
         self.w = fed.task.model.initial().double()
         frames = fed.ledger.frames()
-        ups = frames["transfers"][frames["transfers"]["kind"] == "uplink"]
+        ups = frames["transfers"][frames["transfers"]["direction"] == "uplink"]
         self.trained, self.arrived = [], []
         for row in frames["rounds"].itertuples():
             own = ups[(ups["ended_s"] > row.started_s) & (ups["ended_s"] <= row.ended_s)]
             self.trained.append(sorted(own["sender"]))
-            self.arrived.append(sorted(own[own["lost"] == ""]["sender"]))
+            self.arrived.append(sorted(own[own["loss_reason"] == ""]["sender"]))
         assert any(a != b for a, b in zip(self.trained, self.arrived, strict=True))
 
     def rows(self, k: int) -> np.ndarray:
@@ -168,7 +168,7 @@ def test_four_rounds_are_those_of_the_loop(
 def sizes(fed: Federation, kind: str) -> list[list[int]]:
     """The bits of the messages of each round, in the order of the devices."""
     frames = fed.ledger.frames()
-    sent = frames["transfers"][frames["transfers"]["kind"] == kind]
+    sent = frames["transfers"][frames["transfers"]["direction"] == kind]
     ends = "sender" if kind == "uplink" else "receiver"
     found = []
     for row in frames["rounds"].itertuples():

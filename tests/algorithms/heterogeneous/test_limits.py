@@ -308,7 +308,7 @@ def troubled(method: str, trouble: str) -> tuple[Federation, Memories]:
 
 def arrivals(fed: Federation) -> list[set[int]]:
     frames = fed.ledger.frames()
-    uplinks = frames["transfers"].query("kind == 'uplink' and lost == ''")
+    uplinks = frames["transfers"].query("direction == 'uplink' and loss_reason == ''")
     rounds = [uplinks[(uplinks["ended_s"] > row.started_s) & (uplinks["ended_s"] <= row.ended_s)]
               for row in frames["rounds"].itertuples()]  # fmt: skip
     return [set(own["sender"]) for own in rounds]
@@ -430,7 +430,7 @@ def test_q_ffl_draws_devices_by_their_samples() -> None:
     for sampling in ("samples", "uniform"):
         setting = algorithm("q-ffl", q=1.0, cohort=1, sampling=sampling)
         fed = run_small(*many, setting, timing_only=True)
-        uplinks = fed.ledger.frames()["transfers"].query("kind == 'uplink'")
+        uplinks = fed.ledger.frames()["transfers"].query("direction == 'uplink'")
         drawn = np.bincount(uplinks["sender"], minlength=6) / 200
         share = fed.task.n_samples / 300 if sampling == "samples" else np.full(6, 1 / 6)
         assert np.abs(drawn - share).max() < 0.11  # three standard deviations of 200 draws, at most

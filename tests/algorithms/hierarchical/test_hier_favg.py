@@ -211,7 +211,7 @@ def test_a_round_in_closed_form(k2: int, timing_only: bool) -> None:
     assert fed.ledger.backhaul_bit == 3 * 2 * bits
     assert fed.ledger.backhaul_j == pytest.approx(3 * 2 * bits * 1e-6)
     parts_j = [fed.ledger.frames()[name][what].sum() for name, what in (("transfers", "energy_j"),
-               ("transfers", "receive_j"), ("computes", "energy_j"))]  # fmt: skip
+               ("transfers", "rx_energy_j"), ("computes", "energy_j"))]  # fmt: skip
     assert fed.ledger.energy_j - fed.ledger.backhaul_j == pytest.approx(sum(parts_j))
 
 
@@ -268,15 +268,15 @@ def test_a_deadline_is_that_of_an_edge_round() -> None:
 def downloads(fed: Federation) -> pd.DataFrame:
     """Every reception of a downlink: receiver, requested_s, cell, ended_s."""
     transfers, receptions = fed.ledger.frames()["transfers"], fed.ledger.frames()["receptions"]
-    several = receptions.merge(transfers.drop(columns=["receiver", "lost"]), on="transfer")
-    single = transfers[(transfers["kind"] == "downlink") & (transfers["receivers"] == 1)]
+    several = receptions.merge(transfers.drop(columns=["receiver", "loss_reason"]), on="transfer")
+    single = transfers[(transfers["direction"] == "downlink") & (transfers["receivers"] == 1)]
     return pd.concat([single, several])[["receiver", "requested_s", "cell", "ended_s"]]
 
 
 def detours(fed: Federation) -> list[tuple[int, int, float]]:
     """Uploads that arrive at another station than that of the device's last download: (station, home, ended_s)."""
     transfers, downs, found = fed.ledger.frames()["transfers"], downloads(fed), []
-    for upload in transfers[(transfers["kind"] == "uplink") & (transfers["lost"] == "")].itertuples():
+    for upload in transfers[(transfers["direction"] == "uplink") & (transfers["loss_reason"] == "")].itertuples():
         mine = downs[(downs["receiver"] == upload.sender) & (downs["ended_s"] <= upload.requested_s)]
         home = int(mine.sort_values("ended_s")["cell"].iloc[-1])
         if home != upload.cell:
@@ -304,7 +304,7 @@ def test_a_device_works_for_one_edge_server_at_a_time() -> None:
     speeds = "devices.speed={kind: list, flop_per_s: [2e3, 1e3, 5e2, 1e3]}"
     fed = trained(*ON_THE_MOVE, hier("edge_rounds: 3"), speeds)[1]
     computes, transfers = fed.ledger.frames()["computes"], fed.ledger.frames()["transfers"]
-    uploads = transfers[transfers["kind"] == "uplink"]
+    uploads = transfers[transfers["direction"] == "uplink"]
     spans = pd.concat([
         downloads(fed).set_axis(["device", "began_s", "cell", "ended_s"], axis=1),
         computes[["device", "started_s", "ended_s"]].set_axis(["device", "began_s", "ended_s"], axis=1),
@@ -321,7 +321,7 @@ def test_a_device_works_for_one_edge_server_at_a_time() -> None:
 def test_edge_servers_are_where_the_signal_is_strongest() -> None:
     """With these places two devices belong to each of the first two stations, and their transfers say so."""
     fed = run_small(*THREE_STATIONS, hier(), timing_only=True)
-    uploads = fed.ledger.frames()["transfers"].query("kind == 'uplink'")
+    uploads = fed.ledger.frames()["transfers"].query("direction == 'uplink'")
 
     assert [EdgeServers(fed).of(k) for k in fed.devices()] == [0, 0, 1, 1]
     assert dict(zip(uploads["sender"], uploads["cell"], strict=True)) == {0: 0, 1: 0, 2: 1, 3: 1}

@@ -111,7 +111,7 @@ def test_work_and_bits(order: str, gradients: int) -> None:
     assert work.tolist() == pytest.approx([3 * gradients * per_step] * 4)
     for run in (fed, run_small(PFEDME, "stop.rounds=1")):
         sent = run.ledger.frames()["transfers"]
-        assert sent[sent["kind"] == "uplink"]["size_bit"].tolist() == [320] * 4
+        assert sent[sent["direction"] == "uplink"]["size_bit"].tolist() == [320] * 4
 
 
 MLP = ("data={kind: synthetic, features: 9, classes: 3, n_samples: 80, n_test: 40}", "model={kind: mlp, hidden: [4]}")

@@ -15,8 +15,8 @@ from fednet_emu.federation import Device, Federation, Process, SgdPlan, accumula
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
-AFL = "algorithm={kind: afl, lr: 0.2, lr_weights: 0.1, batch_size: null}"
-DRFA = "algorithm={kind: drfa, cohort: 3, local_steps: 4, lr: 0.1, lr_weights: 0.02, batch_size: 5}"
+AFL = "algorithm={kind: afl, lr: 0.2, lr_lambda: 0.1, batch_size: null}"
+DRFA = "algorithm={kind: drfa, cohort: 3, local_steps: 4, lr: 0.1, lr_lambda: 0.02, batch_size: 5}"
 UNICAST = "network.downlink.mode=unicast"
 LOSSY = tuple(f"network.{kind}.loss={{kind: random, probability: 0.3}}" for kind in ("uplink", "downlink"))
 
@@ -101,8 +101,8 @@ def test_drfa_makes_two_round_trips() -> None:
 def test_drfa_invites_by_the_losses_it_is_told() -> None:
     """A large step of the weights changes who is drawn in later rounds; the first draw is the same."""
     invited = []
-    for lr_weights in (1e-9, 5.0):
-        fed = run_small(DRFA, f"algorithm.lr_weights={lr_weights}", "algorithm.cohort=2", "stop.rounds=8")
+    for lr_lambda in (1e-9, 5.0):
+        fed = run_small(DRFA, f"algorithm.lr_lambda={lr_lambda}", "algorithm.cohort=2", "stop.rounds=8")
         invited.append(fed.ledger.frames()["computes"]["device"].tolist())
 
     assert invited[0][:2] == invited[1][:2]
@@ -241,7 +241,7 @@ def test_nobody_is_alone_who_is_not_there() -> None:
     assert what == "counted from 1 is more than there are, got 5; must be at most devices.count, 4"
 
 
-@pytest.mark.parametrize(("kind", "more", "steps"), [("afl", "lr_weights: 0.1, averaged: false", 1),
+@pytest.mark.parametrize(("kind", "more", "steps"), [("afl", "lr_lambda: 0.1, averaged: false", 1),
                                                      ("individual", "device: 0, local_steps: 2", 2)])  # fmt: skip
 def test_one_device_goes_from_batch_to_batch(kind: str, more: str, steps: int) -> None:
     """Alone, the model after three rounds is that of local training on batches of five, drawn anew in each round."""

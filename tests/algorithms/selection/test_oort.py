@@ -77,10 +77,10 @@ def test_two_numbers_travel_with_every_upload() -> None:
     """A model of 320 bit is 384 bit on the uplink, and takes 384 us; the downlink carries the model alone."""
     fed = run_small("algorithm.selection=oort", timing_only=True)
     transfers = fed.ledger.frames()["transfers"]
-    up = transfers[transfers["kind"] == "uplink"]
+    up = transfers[transfers["direction"] == "uplink"]
 
     assert set(up["size_bit"]) == {384}
-    assert set(transfers[transfers["kind"] == "downlink"]["size_bit"]) == {320}
+    assert set(transfers[transfers["direction"] == "downlink"]["size_bit"]) == {320}
     assert (up["ended_s"] - up["started_s"]).tolist() == pytest.approx([384e-6] * len(up))
 
 
@@ -113,7 +113,7 @@ def test_shares_of_exploration_decay() -> None:
 
 def test_only_those_near_the_edge_are_drawn() -> None:
     """With three places and utilities of 10 k, who has less than 95 % of the third highest is never in."""
-    rule = Oort(exploration=0, least_exploration=0, clip_percent=100, penalty=0)
+    rule = Oort(exploration=0, min_exploration=0, clip_percent=100, penalty=0)
     squares = np.array([1.0, 4, 9, 16, 25, 36, 49, 0.96 * 25]) ** 1.0
     seen_in = set()
     for seed in range(200):
@@ -124,7 +124,7 @@ def test_only_those_near_the_edge_are_drawn() -> None:
 
 def test_slow_devices_are_in_less_often() -> None:
     """Twice the preferred time with power 2 is a fourth of the utility, and so out when others are equal."""
-    rule = Oort(exploration=0, least_exploration=0, preferred_percent=50)
+    rule = Oort(exploration=0, min_exploration=0, preferred_percent=50)
     took_s = np.array([1.0, 1, 1, 2])
     for seed in range(50):
         own = explored(4, 1, np.ones(4), took_s=took_s)
@@ -133,7 +133,7 @@ def test_slow_devices_are_in_less_often() -> None:
 
 def test_the_pacer_gives_more_time_when_rounds_bring_less() -> None:
     """Windows of two rounds: 20 and 20, then 10 and 10 in units of utility; the percentile grows from 30 to 35 once."""
-    rule = Oort(window=2, exploration=0, least_exploration=0)
+    rule = Oort(window=2, exploration=0, min_exploration=0)
     memory = rule.start(2)
     for t, square in ((1, 1.0), (2, 1.0), (3, 0.25), (4, 0.25)):
         assert memory.percent == 30
@@ -147,7 +147,7 @@ def test_the_pacer_gives_more_time_when_rounds_bring_less() -> None:
 
 def test_a_round_has_brought_what_arrived_in_it() -> None:
     """Of utilities 10, 20 and 30 the first is of two rounds ago: the pacer counts 50 for the latest round."""
-    rule = Oort(exploration=0, least_exploration=0)
+    rule = Oort(exploration=0, min_exploration=0)
     memory = rule.start(3)
     rule.choose(known(3, 1, 5, memory=memory, **explored(3, 5, [1.0, 4.0, 9.0], last_arrived=[3, 4, 4])))
 
@@ -156,7 +156,7 @@ def test_a_round_has_brought_what_arrived_in_it() -> None:
 
 def test_those_who_took_part_often_enough_are_left_out() -> None:
     """With a limit of three updates, devices 0 and 1 are left out; when only they remain, they are asked again."""
-    rule = Oort(exploration=0, least_exploration=0, most_rounds=3)
+    rule = Oort(exploration=0, min_exploration=0, max_rounds=3)
     own = explored(5, 1, np.ones(5), arrived=[3, 4, 2, 1, 2])
     for seed in range(50):
         assert not {0, 1} & set(rule.choose(known(5, 2, 1, seed=seed, memory=rule.start(5), **own)))
@@ -246,7 +246,7 @@ KINDS = {
     "cpow-d": "{kind: power-of-choice, variant: cpow-d, batch_size: 4, candidates: 3}",
     "rpow-d": "{kind: power-of-choice, variant: rpow-d}",
     "tight fedcs": "{kind: fedcs, round_s: 0.003}",
-    "short oort": "{kind: oort, window: 1, most_rounds: 2}",
+    "short oort": "{kind: oort, window: 1, max_rounds: 2}",
 }
 WITH_SLOT = sorted(kind for kind in ALGORITHMS if issubclass(ALGORITHMS[kind], Synchronous))
 OTHERS = set(WITH_SLOT) - {"fedavg", "cfl", "frank-wolfe-clustering"}  # what the last two read decides events, too
@@ -351,11 +351,11 @@ def test_questions_cost_air_time_and_computing() -> None:
     fed = run_small("algorithm.cohort=2", f"algorithm.selection={rule}", "stop.rounds=1", unicast, timing_only=True)
     frames = fed.ledger.frames()
     transfers, computes = frames["transfers"], frames["computes"]
-    up = transfers[transfers["kind"] == "uplink"].sort_values("requested_s")
+    up = transfers[transfers["direction"] == "uplink"].sort_values("requested_s")
     forward, whole = fed.task.model.forward_flop_per_sample * 20, fed.task.model.flop_per_sample * 20
 
     assert up["size_bit"].tolist() == [32, 32, 32, 320, 320]
-    assert (transfers["kind"] == "downlink").sum() == 3 + 2
+    assert (transfers["direction"] == "downlink").sum() == 3 + 2
     assert sorted(computes["flop"]) == pytest.approx([forward] * 3 + [whole] * 2)
     assert fed.ledger.sent_bit[:2] == [3 * 32 + 2 * 320, 5 * 320]
 

@@ -81,7 +81,7 @@ class Oracle:
         for t, (start, end) in enumerate(zip(frames["rounds"]["started_s"], frames["rounds"]["ended_s"], strict=True)):
             sent = frames["transfers"]
             now = sent[(sent["ended_s"] > start) & (sent["ended_s"] <= end) & (sent["receiver"] == -1)]
-            there = now[now["lost"] == ""].sort_values("ended_s", kind="stable")
+            there = now[now["loss_reason"] == ""].sort_values("ended_s", kind="stable")
             self.arrived.append([Message(*row) for row in zip(there["sender"], there["size_bit"], strict=True)])
             able, rng = np.flatnonzero(fed.task.n_samples), fed.streams("cohort", t)
             self.cohorts.append(sorted(rng.choice(able, min(3, len(able)), replace=False).tolist()))

@@ -41,7 +41,7 @@ def test_a_network_that_is_really_cut_learns_the_same(variant: str, cut: int, en
     rounds = fed.ledger.frames()["rounds"]
 
     assert rounds["arrived"].sum() < rounds["invited"].sum() == 15
-    assert (fed.ledger.frames()["transfers"]["lost"] == "erased").any()
+    assert (fed.ledger.frames()["transfers"]["loss_reason"] == "erased").any()
     assert (found.double() - its.w).norm() > 0.5
     torch.testing.assert_close(found.double(), getattr(its, variant)(), rtol=0, atol=1e-5)
 
@@ -86,9 +86,9 @@ def test_who_has_lost_a_message_of_psl_sends_no_more_in_the_round() -> None:
     ups = frames["transfers"][frames["transfers"]["receiver"] == -1].sort_values("requested_s", kind="stable")
     ups = ups.assign(round=frames["rounds"]["ended_s"].searchsorted(ups["requested_s"], side="right"))
 
-    assert (ups["lost"] == "erased").sum() > 12
+    assert (ups["loss_reason"] == "erased").sum() > 12
     for _, own in ups.groupby(["round", "sender"]):
-        assert (own["lost"].iloc[:-1] == "").all()
+        assert (own["loss_reason"].iloc[:-1] == "").all()
 
 
 def test_the_server_of_psl_computes_the_batches_that_have_come() -> None:
@@ -97,11 +97,11 @@ def test_the_server_of_psl_computes_the_batches_that_have_come() -> None:
     fed = timed(*UNEVEN, lossy, splitfed("psl", cohort=5, retries=0))
     frames = fed.ledger.frames()
     cut = cuts_of(fed.task.model)[0]
-    ups = frames["transfers"].query("receiver == -1 and lost == ''")
+    ups = frames["transfers"].query("receiver == -1 and loss_reason == ''")
     batches = ups[ups["size_bit"] != 32 * cut.device.n_shared]
     samples = batches["size_bit"].sum() / (32 * (cut.width + 1))
 
-    assert (frames["transfers"]["lost"] == "erased").sum() > 10
+    assert (frames["transfers"]["loss_reason"] == "erased").sum() > 10
     assert frames["computes"].query("device == -1")["flop"].sum() == pytest.approx(samples * cut.server_flop)
 
 
@@ -263,7 +263,7 @@ def test_nothing_is_trained_for_the_clock(variant: str) -> None:
     settings = (*UNEVEN, *trouble, "stop.rounds=8", splitfed(variant, deadline_s=0.01 if variant == "psl" else 0.05))
     fed, _ = trained(*settings)
     frames = fed.ledger.frames()
-    lost = {*frames["transfers"]["lost"], *frames["computes"]["stopped"]}
+    lost = {*frames["transfers"]["loss_reason"], *frames["computes"]["stopped"]}
 
     assert fed.ledger.event_digest() == timed(*settings).ledger.event_digest()
     assert not any(verify(fed.ledger, frozenset({"uplink", "downlink"})).values())
@@ -363,13 +363,13 @@ def test_parts_of_the_model_go_once_a_round_or_once_a_step() -> None:
 def test_sizes_of_batches_add_up(
     n_samples: int, batch_size: int | None, length: dict[str, int], drop_last: bool
 ) -> None:
-    """As many as there are steps, as many samples as are processed; the smallest is that of `least_batch`."""
+    """As many as there are steps, as many samples as are processed; the smallest is that of `min_batch`."""
     plan = SgdPlan(0.1, batch_size, drop_last=drop_last, **length)
     sizes = plan.batch_sizes(n_samples)
 
     assert len(sizes) == plan.n_steps(n_samples)
     assert sum(sizes) == plan.n_samples_processed(n_samples)
-    assert min(sizes) == plan.least_batch(n_samples)
+    assert min(sizes) == plan.min_batch(n_samples)
 
 
 # ---- times -----------------------------------------------------------------------------------------------------------
@@ -487,9 +487,9 @@ def test_least_time_goes_by_the_device() -> None:
     speed = "devices.speed={kind: list, flop_per_s: [1e4, 1e9, 1e4, 1e9, 1e4]}"
     settings = (*UNEVEN, speed, "server.flop_per_s=1e5", "stop.rounds=1")
     fed = timed(*settings, splitfed("v1", cohort=5, cut="least-time"))
-    first = sent(fed)[sent(fed)["payload"] >= 0].groupby("receiver")["size_bit"]
+    first = sent(fed)[sent(fed)["value_id"] >= 0].groupby("receiver")["size_bit"]
     sizes = [32 * cut.device.n_shared for cut in cuts_of(fed.task.model)]
-    ups = sent(fed)[(sent(fed)["receiver"] == -1) & (sent(fed)["payload"] >= 0)].set_index("sender")["size_bit"]
+    ups = sent(fed)[(sent(fed)["receiver"] == -1) & (sent(fed)["value_id"] >= 0)].set_index("sender")["size_bit"]
 
     assert len(first) > 0
     assert ups.sort_index().tolist() == [sizes[0], sizes[1], sizes[0], sizes[1], sizes[0]]
@@ -528,7 +528,7 @@ def test_a_lost_gradient_ends_the_round_of_its_device() -> None:
             for k in range(5):
                 mine = own[((own["sender"] == k) | (own["receiver"] == k)) & (own["requested_s"] >= start)]
                 mine = mine[mine["requested_s"] < end].sort_values("requested_s", kind="stable")
-                lost = mine[(mine["lost"] != "") & (mine["size_bit"] != mine["size_bit"].iloc[0])]
+                lost = mine[(mine["loss_reason"] != "") & (mine["size_bit"] != mine["size_bit"].iloc[0])]
                 if len(lost):
                     after = mine[mine["requested_s"] >= lost["ended_s"].iloc[0]]
                     n_after += len(after)

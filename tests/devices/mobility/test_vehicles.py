@@ -320,7 +320,7 @@ def test_a_scenario_of_vehicles():
         },
         timing_only=True,
     )
-    rows = run.transfers[run.transfers["started_s"].notna() & (run.transfers["kind"] == "uplink")]
+    rows = run.transfers[run.transfers["started_s"].notna() & (run.transfers["direction"] == "uplink")]
     windows = paths(GRID).present_s
     assert len(rows) > 5
     for row in rows.itertuples():
@@ -353,6 +353,6 @@ def test_a_million_rows_are_read_in_bounded_time(tmp_path):
     path.write_text(path.read_text() + "\n")  # a changed file, which is read anew
     tracemalloc.start()
     read_fcd(path)
-    most_byte = tracemalloc.get_traced_memory()[1]
+    max_byte = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert most_byte < 250 * 10**6
+    assert max_byte < 250 * 10**6

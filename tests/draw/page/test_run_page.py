@@ -38,15 +38,15 @@ def test_transfers_are_those_of_the_table(run, told, read_page):
     requested, started = here["requested"] * 1e-9, (here["requested"] + here["waited"]) * 1e-9
 
     np.testing.assert_array_equal(here["number"], sent["transfer"])
-    np.testing.assert_array_equal([KINDS[code] for code in here["kind"]], sent["kind"])
-    np.testing.assert_array_equal([REASONS[code] for code in here["lost"]], sent["lost"])
+    np.testing.assert_array_equal([KINDS[code] for code in here["direction"]], sent["direction"])
+    np.testing.assert_array_equal([REASONS[code] for code in here["loss_reason"]], sent["loss_reason"])
     for column in ("sender", "receiver", "receivers", "size_bit", "cell"):
         np.testing.assert_array_equal(here[column], sent[column])
     np.testing.assert_allclose(requested, sent["requested_s"], rtol=0, atol=1e-9)
     np.testing.assert_allclose(started, sent["started_s"], rtol=0, atol=1e-9)
     np.testing.assert_allclose(started + here["took"] * 1e-9, sent["ended_s"], rtol=0, atol=1e-9)
-    np.testing.assert_allclose(here["size_bit"] - here["unsent_bit"], sent["air_bit"], atol=0.5)
-    np.testing.assert_allclose(here["energy_j"], sent["energy_j"] + sent["receive_j"])
+    np.testing.assert_allclose(here["size_bit"] - here["unsent_bit"], sent["transmitted_bit"], atol=0.5)
+    np.testing.assert_allclose(here["energy_j"], sent["energy_j"] + sent["rx_energy_j"])
 
 
 def test_receptions_and_computations_are_those_of_the_tables(run, told):
@@ -68,7 +68,7 @@ def test_energy_adds_up_to_that_of_the_run(run, told):
     assert (energy["receiving"] > 0).any()
     assert energy["waiting"].sum() == pytest.approx(run.summary["waiting_j"])
     assert (energy["waiting"] + energy["idle"]).sum() == pytest.approx(run.summary["idle_j"])
-    ups = run.transfers[run.transfers["kind"] == "uplink"].groupby("sender")["energy_j"].sum()
+    ups = run.transfers[run.transfers["direction"] == "uplink"].groupby("sender")["energy_j"].sum()
     np.testing.assert_allclose(energy["uplink"][ups.index], ups)
 
 
@@ -84,17 +84,17 @@ def test_time_adds_up_to_that_of_the_run(run, told):
 
 def test_losses_and_participation_are_counted(run, told):
     """Lost uplinks are counted by reason; what arrived is counted per device; time lost is theirs."""
-    ups = run.transfers[run.transfers["kind"] == "uplink"]
-    lost = ups[ups["lost"] != ""]
+    ups = run.transfers[run.transfers["direction"] == "uplink"]
+    lost = ups[ups["loss_reason"] != ""]
 
     assert len(lost) > 0
-    assert sum(row["count"] for row in told["losses"] if row["lost"] == "erased") == len(lost)
+    assert sum(row["count"] for row in told["losses"] if row["loss_reason"] == "erased") == len(lost)
     broadcasts = run.transfers["receiver"] == -2
     assert sum(row["count"] for row in told["losses"]) == (~broadcasts).sum() + len(run.receptions)
     bits = run.transfers["delivered_bit"] + run.transfers["lost_bit"]
     assert sum(row["bit"] for row in told["losses"]) == bits.sum()
     np.testing.assert_array_equal(
-        told["device"]["delivered"], np.bincount(ups["sender"][ups["lost"] == ""], minlength=20)
+        told["device"]["delivered"], np.bincount(ups["sender"][ups["loss_reason"] == ""], minlength=20)
     )
     expected = (lost["ended_s"] - lost["started_s"]).groupby(lost["sender"]).sum()
     np.testing.assert_allclose(told["device"]["lost_s"][expected.index], expected)
@@ -119,7 +119,7 @@ def test_what_the_end_of_a_run_cut_off_was_not_lost():
     cut = fe.run("aspire_digits", settings=["stop={simulated_s: 0.3}"], timing_only=True)
     records = Usage(cut)
 
-    assert (records.transfers["lost"] == "end").any()
+    assert (records.transfers["loss_reason"] == "end").any()
     assert not records.lost_s.any()
 
 
@@ -242,7 +242,7 @@ def busy_run():
 
     def sent(kind, sender, receiver, times, lost):
         names = ("requested_s", "started_s", "ended_s")
-        sizes = {"size_bit": np.full(n, 77_120), "air_bit": np.full(n, 77_120.0)}
+        sizes = {"size_bit": np.full(n, 77_120), "transmitted_bit": np.full(n, 77_120.0)}
         got = np.where(lost == "", 77_120, 0)
         return pd.DataFrame(
             {"kind": kind, "sender": sender, "receiver": receiver, "receivers": 1, **sizes, "delivered_bit": got}
@@ -251,7 +251,7 @@ def busy_run():
                 "lost_bit": 77_120 - got,
                 "lost": lost,
                 "energy_j": 0.1 * (times[2] - times[1]),
-                "receive_j": zero,
+                "rx_energy_j": zero,
                 "cell": 0,
             }
         )

@@ -78,13 +78,13 @@ def expected(ledger: Ledger) -> Counter[Expected]:
     found: Counter[Expected] = Counter()
     heard: dict[int, list[tuple[int, str]]] = {}
     for row in rows(ledger, "receptions"):
-        heard.setdefault(row["transfer"], []).append((row["receiver"], row["lost"]))
+        heard.setdefault(row["transfer"], []).append((row["receiver"], row["loss_reason"]))
     for row in rows(ledger, "transfers"):
-        kind, number, sender = KINDS[row["kind"]], row["row"], row["sender"]
-        to = heard[number] if row["receiver"] == SEVERAL else [(row["receiver"], row["lost"])]
+        kind, number, sender = KINDS[row["direction"]], row["row"], row["sender"]
+        to = heard[number] if row["receiver"] == SEVERAL else [(row["receiver"], row["loss_reason"])]
         out, into = ("sidelink out", "sidelink in") if kind == "sidelink" else (kind, kind)
-        took_part = [(sender, out, row["lost"]), *((device, into, lost) for device, lost in to)]
-        waited = [(sender, row["lost"])] if sender != SERVER else to
+        took_part = [(sender, out, row["loss_reason"]), *((device, into, lost) for device, lost in to)]
+        waited = [(sender, row["loss_reason"])] if sender != SERVER else to
         requested_ns, started_ns, ended_ns = row["requested_ns"], row["started_ns"], row["ended_ns"]
         for device, name, lost in took_part if started_ns >= 0 else []:
             if device != SERVER:
@@ -132,7 +132,7 @@ def test_media_carry_every_transmission_once(story: str, tmp_path: Path, read_tr
 
     on_air = {(one.track[0], kind, one.told["transfer"], one.started_ns, one.ended_ns)
               for kind in KINDS for one in trace.on("medium", kind)}  # fmt: skip
-    sent = {(f"cell {row['cell'] * (KINDS[row['kind']] != 'sidelink')}", KINDS[row["kind"]], row["row"],
+    sent = {(f"cell {row['cell'] * (KINDS[row['kind']] != 'sidelink')}", KINDS[row["direction"]], row["row"],
              row["started_ns"], row["ended_ns"])
             for row in rows(ledger, "transfers") if row["started_ns"] >= 0}  # fmt: skip
     assert on_air == sent
@@ -152,7 +152,7 @@ def test_slices_are_told_their_size_rate_and_energy(
             row = sent[one.told["transfer"]]
             duration_s = max(row["ended_ns"] - row["started_ns"], 1) / 1e9
             assert one.told["size_bit"] == row["size_bit"]
-            assert one.told["rate_bps"] == pytest.approx(row["air_bit"] / duration_s)
+            assert one.told["rate_bps"] == pytest.approx(row["transmitted_bit"] / duration_s)
     by_server_j = sum(row["energy_j"] for row in sent if row["sender"] == SERVER)
     shown_j = sum(one.told.get("energy_j", 0.0) for one in of_devices(trace))
     assert shown_j + by_server_j == pytest.approx(run.summary["energy_j"] - run.summary["idle_j"])
@@ -191,16 +191,16 @@ def test_counters_are_those_of_the_ledger(story: str, tmp_path: Path, read_trace
     instants = np.unique([row[name] for row in sent for name in ("requested_ns", "started_ns", "ended_ns")])
     for now_ns in instants[instants >= 0][:: max(1, len(instants) // 40)].tolist():
         for kind in KINDS:
-            mine = [row for row in sent if KINDS[row["kind"]] == kind]
+            mine = [row for row in sent if KINDS[row["direction"]] == kind]
             on_air = [row for row in mine if row["started_ns"] >= 0]
             begun = [row["started_ns"] if row["started_ns"] >= 0 else row["ended_ns"] for row in mine]
             waiting = sum(row["requested_ns"] <= now_ns < until for row, until in zip(mine, begun, strict=True))
             sending = sum(row["started_ns"] <= now_ns < row["ended_ns"] for row in on_air)
-            bits = sum(row["air_bit"] for row in on_air if row["ended_ns"] <= now_ns)
+            bits = sum(row["transmitted_bit"] for row in on_air if row["ended_ns"] <= now_ns)
             assert at(f"{kind}: queue length", now_ns) == waiting
             assert at(f"{kind}: active senders", now_ns) == sending
             assert at(f"{kind}: bits on the air", now_ns) == pytest.approx(bits)
-        spent_j = sum(row["energy_j"] + row["receive_j"] for row in sent if row["ended_ns"] <= now_ns)
+        spent_j = sum(row["energy_j"] + row["rx_energy_j"] for row in sent if row["ended_ns"] <= now_ns)
         spent_j += sum(row["energy_j"] for row in worked if row["ended_ns"] <= now_ns)
         assert at("energy", now_ns) == pytest.approx(spent_j)
     assert trace.units[("cell 0", "medium", "uplink: bits on the air")] == "bit"
@@ -219,7 +219,7 @@ def test_rounds_are_slices_and_averages_gather_what_arrived(
     assert [(one.name, one.started_ns, one.ended_ns, one.told["arrived"]) for one in shown] == [
         (f"round {row['round']}", row["started_ns"], row["ended_ns"], row["arrived"]) for row in recorded
     ]
-    uplinks = [row for row in rows(ledger, "transfers") if row["kind"] == 0 and not row["lost"]]
+    uplinks = [row for row in rows(ledger, "transfers") if row["direction"] == 0 and not row["loss_reason"]]
     began_ns = -1
     for row in recorded:
         came = sum(began_ns < uplink["ended_ns"] <= row["ended_ns"] for uplink in uplinks)
@@ -249,7 +249,7 @@ def test_flows_lead_from_a_broadcast_over_the_training_to_the_average(
                     chain.append(trace.slices[step])
                 chains.append(chain)
 
-    delivered = [row for row in rows(ledger, "transfers") if row["kind"] == 0 and not row["lost"]]
+    delivered = [row for row in rows(ledger, "transfers") if row["direction"] == 0 and not row["loss_reason"]]
     assert len(chains) == len(delivered)
     for on_air, uplink, computing, downlink, broadcast in chains:
         assert [on_air.track[-2:], broadcast.track[-2:]] == [("medium", "uplink"), ("medium", "downlink")]
@@ -418,10 +418,10 @@ SENT = {
     "requested_ns": [0, 10, 20],
     "started_ns": [0, 10, 20],
     "ended_ns": [10, 20, 30],
-    "air_bit": [800.0, 400.0, 400.0],
+    "transmitted_bit": [800.0, 400.0, 400.0],
     "lost": [0, 0, 0],
     "energy_j": [5.0, 2.0, 3.0],
-    "receive_j": [0.8, 0.0, 0.25],
+    "rx_energy_j": [0.8, 0.0, 0.25],
 }
 """A broadcast to devices 0 and 1, for which each of them spends 0.4 J; an upload to the server; one between devices."""
 HEARD = {"transfer": [BROADCAST, BROADCAST], "receiver": [0, 1], "lost": [0, 0]}

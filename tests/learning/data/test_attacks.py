@@ -112,7 +112,7 @@ def test_without_an_attack_there_is_no_success() -> None:
 
 def test_the_largest_training_loss_is_that_of_the_worst_device() -> None:
     """It is the maximum over devices of the mean loss on their own samples."""
-    fed = run_small("evaluation.train_loss=true", "stop.rounds=2")
+    fed = run_small("evaluation.worst_train_loss=true", "stop.rounds=2")
     w = fed.graph.read(fed._observer.latest)
     losses = [float(fed.task.model.loss(w, fed.task.data.x[rows], fed.task.data.y[rows]))
               for rows in map(fed.task.slice_of, range(4))]  # fmt: skip

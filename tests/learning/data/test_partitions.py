@@ -198,13 +198,13 @@ def test_dirichlet_with_niid_benchs_guard_is_their_loop():
     samples, spread = balanced(60_000, 10, classes=10), {True: [], False: []}
     for seed in range(100):
         for guard, spreads in spread.items():
-            train, _ = split(Dirichlet(alpha=0.5, min_samples=0, guard=guard), samples, 10, seed)
+            train, _ = split(Dirichlet(alpha=0.5, min_samples=0, self_balancing=guard), samples, 10, seed)
             spreads.append(train.sizes().std())
     theirs, rng = np.zeros(10), np.random.default_rng(7)
     for _ in range(10):
         p = rng.dirichlet(np.full(10, 0.5)) * (theirs < 6000)
         theirs += np.diff(np.rint(np.cumsum(p / p.sum()) * 6000), prepend=0)
-    train, _ = split(Dirichlet(alpha=0.5, min_samples=0, guard=True), samples, 10, 7)
+    train, _ = split(Dirichlet(alpha=0.5, min_samples=0, self_balancing=True), samples, 10, 7)
 
     assert np.mean(spread[False]) == pytest.approx(2210, rel=0.05)
     assert np.mean(spread[True]) == pytest.approx(1473, rel=0.05)

@@ -18,12 +18,12 @@ from fednet_emu.learning.engines.parcels import packed, unpacked
 from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.stacks.chain import chain_form
 from fednet_emu.learning.engines.stacks.form import Batch, VmapForm
+from fednet_emu.learning.graph.dp_sgd import PrivateSgd
 from fednet_emu.learning.graph.engine import Engine
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.grouping import shape_of
 from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.graph.optimizers import Adam
-from fednet_emu.learning.graph.private_sgd import PrivateSgd
 from fednet_emu.learning.models.base import seeded_module
 from fednet_emu.learning.models.evaluate import score_samples
 from fednet_emu.learning.models.flat import FlatModel

@@ -20,10 +20,10 @@ from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.stacks.form import VmapForm
 from fednet_emu.learning.engines.table import ENGINES
 from fednet_emu.learning.graph.augment import Rotation
+from fednet_emu.learning.graph.dp_sgd import PrivateSgd
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.graph.optimizers import Adam, Momentum, Sgd
-from fednet_emu.learning.graph.private_sgd import PrivateSgd
 from fednet_emu.learning.models.base import seeded_module
 from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.testing import run_small, small_scenario
@@ -351,7 +351,7 @@ SGD = "algorithm={kind: fedavg, cohort: 3, lr: 0.1, local_epochs: 2, batch_size:
 @pytest.mark.parametrize("engine", ["serial", "batched"])
 def test_without_noise_or_limit_it_is_plain_sgd(engine):
     """The same events, and the same models to rounding."""
-    unlimited = "algorithm.private_sgd={clip_norm: 1e9, noise_multiplier: 0}"
+    unlimited = "algorithm.dp_sgd={clip_norm: 1e9, noise_multiplier: 0}"
     plain, private = (run_small(SGD, f"training.engine={engine}", *more) for more in ((), (unlimited,)))
     assert plain.ledger.event_digest() == private.ledger.event_digest()
     assert torch.allclose(plain.read(plain.latest), private.read(private.latest), atol=1e-5)
@@ -366,7 +366,7 @@ def test_a_run_has_one_clock_and_the_same_model_in_both_engines(kind):
         "fedrep": ", private: ['*.bias'], head_epochs: 1",
     }
     settings = (f"algorithm={{kind: {kind}, cohort: 3, lr: 0.05, local_epochs: 1, batch_size: 8{more.get(kind, '')}, "
-                "private_sgd: {clip_norm: 0.5, noise_multiplier: 1}}",
+                "dp_sgd: {clip_norm: 0.5, noise_multiplier: 1}}",
                 "network.uplink.loss={kind: random, probability: 0.2}")  # fmt: skip
     serial, batched = run_small(*settings), run_small(*settings, "training.engine=batched")
     assert len({fed.ledger.event_digest() for fed in (serial, batched, run_small(*settings, timing_only=True))}) == 1
@@ -378,7 +378,7 @@ def test_a_run_has_one_clock_and_the_same_model_in_both_engines(kind):
 def test_the_summary_says_what_is_revealed_of_a_sample():
     """Two rounds of one pass, at most, by any device."""
     private = {"clip_norm": 1, "noise_multiplier": 2}
-    changes = {"stop.rounds": 2, "algorithm.local_epochs": 1, "model": "softmax", "algorithm.private_sgd": private}
+    changes = {"stop.rounds": 2, "algorithm.local_epochs": 1, "model": "softmax", "algorithm.dp_sgd": private}
     run = fe.run("quickstart", settings=changes, progress=False)
     assert run.summary["sample_epsilon"] == pytest.approx(epsilon(2.0, delta=1e-5, rounds=2))
     assert run.summary["sample_epsilon_as_poisson"] > 0
@@ -387,9 +387,9 @@ def test_the_summary_says_what_is_revealed_of_a_sample():
 
 def test_accounts_of_a_device_by_hand():
     """20 samples in batches of 8: 3 steps a pass, 2 passes a round, 5 rounds."""
-    algorithm = small_scenario(SGD, "algorithm.private_sgd={clip_norm: 1, noise_multiplier: 2}").algorithm
+    algorithm = small_scenario(SGD, "algorithm.dp_sgd={clip_norm: 1, noise_multiplier: 2}").algorithm
     found = algorithm.sample_privacy(5, [20, 40, 0])
     assert found["sample_epsilon"] == pytest.approx(epsilon(2.0, delta=1e-5, rounds=10))
     assert found["sample_epsilon_as_poisson"] == pytest.approx(epsilon(2.0, delta=1e-5, rounds=30, rate=0.4))
-    silent = algorithm.model_copy(update={"private_sgd": PrivateSgd(clip_norm=1, noise_multiplier=0)})
+    silent = algorithm.model_copy(update={"dp_sgd": PrivateSgd(clip_norm=1, noise_multiplier=0)})
     assert math.isinf(silent.sample_privacy(1, [20])["sample_epsilon"])

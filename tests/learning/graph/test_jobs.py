@@ -41,7 +41,7 @@ def test_counts_are_known_without_drawing(plan, n_samples):
     batches = job(slice(0, n_samples), **plan).batches()
 
     assert len(batches.index) == SgdPlan(lr=0.1, **plan).n_steps(n_samples)
-    assert batches.count.min() == SgdPlan(lr=0.1, **plan).least_batch(n_samples)
+    assert batches.count.min() == SgdPlan(lr=0.1, **plan).min_batch(n_samples)
     assert batches.count.sum() == SgdPlan(lr=0.1, **plan).n_samples_processed(n_samples)
 
 
@@ -112,7 +112,7 @@ def test_without_ragged_batches_every_batch_is_full(plan, n_samples):
     per_epoch, width = made.steps_per_epoch(n_samples), made.batch_width(n_samples)
 
     assert (batches.count == width).all()
-    assert made.least_batch(n_samples) == width
+    assert made.min_batch(n_samples) == width
     assert len(batches.index) == made.n_steps(n_samples)
     assert batches.count.sum() == made.n_samples_processed(n_samples)
     assert per_epoch == n_samples // width

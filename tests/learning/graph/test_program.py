@@ -18,9 +18,9 @@ from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph import program, spelling
 from fednet_emu.learning.graph.augment import Rotation
+from fednet_emu.learning.graph.dp_sgd import PrivateSgd
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
-from fednet_emu.learning.graph.private_sgd import PrivateSgd
 from fednet_emu.learning.graph.spelling import Speller, Unwritable
 from fednet_emu.learning.models.flat import FlatModel
 from tests.learning.graph.memory import Memory

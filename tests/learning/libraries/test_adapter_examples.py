@@ -84,7 +84,7 @@ def test_a_choice_of_rank_compression_and_selection_runs(data):
     tiny = ["devices.count=4", "algorithm.local_steps=1", "stop.rounds=1"]
     cell = run_of(FOLDER / "adapters_choices.yaml", levels, tiny, data_dir=data)
     run = fe.run(cell.scenario, data_dir=data, progress=False)
-    uploads = run.transfers.loc[run.transfers["kind"] == "uplink", "size_bit"]
+    uploads = run.transfers.loc[run.transfers["direction"] == "uplink", "size_bit"]
 
     assert set(uploads) == {8 * sum(2 * (n + m) for n, m in LAYERS) + 32 + 32}
 

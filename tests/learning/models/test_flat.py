@@ -350,7 +350,7 @@ def test_batch_norm_needs_two_samples_in_training():
     image = FlatModel(nn.Sequential(nn.BatchNorm2d(1), nn.Flatten(), nn.Linear(4, 2)), "cross-entropy", (1, 2, 2))
     plain = FlatModel(nn.Linear(3, 2), "cross-entropy", (3,))
 
-    assert (flat.least_batch, image.least_batch, plain.least_batch) == (2, 1, 1)
+    assert (flat.min_batch, image.min_batch, plain.min_batch) == (2, 1, 1)
 
 
 MODULES = {

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from fednet_emu.network.access.base import Use
-from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha, SpatialReuse
+from fednet_emu.network.access.contention import FullReuse, Noma, SlottedAloha, SpatialReuse
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.sharing import Active, RateInputs
 from fednet_emu.network.air.transfer import Message
-from fednet_emu.network.ethernet import Switch
+from fednet_emu.network.ethernet import Ethernet
 from fednet_emu.network.lora.access import Lora
 from fednet_emu.network.nr.grants import NrGrants
 from fednet_emu.network.nr.rrc import RadioConnections, Rrc
@@ -39,7 +39,7 @@ ONE_OF_EACH = [
     Ofdma(scheduler="proportional-fair"),
     Ofdma(scheduler="equal-finish"),
     Noma(),
-    Shared(),
+    FullReuse(),
     SlottedAloha(slot_s=0.001),
     SpatialReuse(),
     OverTheAir(),
@@ -47,7 +47,7 @@ ONE_OF_EACH = [
     Planned(planner=Fedl()),
     NrGrants(),
     Dcf(),
-    Switch(),
+    Ethernet(),
     Lora(),
 ]
 
@@ -102,7 +102,7 @@ def test_only_turns_limit_how_many_send():
     limited = {place: access.capacity for place, access in enumerate(ONE_OF_EACH) if access.capacity is not None}
 
     assert limited == {0: 1, 2: 4, 8: 1, 11: 1}
-    assert [Noma(max_senders=2).capacity, Shared(max_senders=3).capacity] == [2, 3]
+    assert [Noma(max_senders=2).capacity, FullReuse(max_senders=3).capacity] == [2, 3]
 
 
 def test_every_kind_is_in_the_table_under_its_name():
@@ -117,14 +117,14 @@ def test_an_uplink_takes_every_scheme():
 
 
 MBIT = 1_000_000
-PORT = "{kind: switch, port_bps: 1.0e+8}"
+PORT = "{kind: ethernet, port_bps: 1.0e+8}"
 BOTH = (f"network.uplink.access={PORT}", f"network.downlink.access={PORT}")
 OUTAGE = "channel.rate={kind: fixed, bit_rate_bps: 1e6, threshold_db: 100}"
 
 
 def test_transfers_share_the_port_equally_whatever_the_radio_says(cell):
     """10, 20 and 30 Mbit at 10 Mbit/s: thirds of the port until 3 s, halves until 5 s, the whole of it until 6 s."""
-    world = cell(Switch(port_bps=10e6), FixedRate(bit_rate_bps=1), Rayleigh(coherence_s=0.1), snr=[1e-9, 1.0, 1e9])
+    world = cell(Ethernet(port_bps=10e6), FixedRate(bit_rate_bps=1), Rayleigh(coherence_s=0.1), snr=[1e-9, 1.0, 1e9])
     found = world.play(*((0.0, device, 10 * MBIT * (device + 1)) for device in range(3)))
 
     assert [each.ended_s for each in found] == pytest.approx([3.0, 5.0, 6.0], abs=2e-9)
@@ -134,11 +134,11 @@ def test_transfers_share_the_port_equally_whatever_the_radio_says(cell):
 
 def test_a_broadcast_passes_the_port_once(cell):
     """Three receivers in 1 s."""
-    world = cell(Switch(port_bps=10e6), multicast=True, receive_w=0.5)
+    world = cell(Ethernet(port_bps=10e6), multicast=True, receive_w=0.5)
     found = world.play(*((0.0, device, 10 * MBIT) for device in range(3)))
 
     assert [each.ended_s for each in found] == [1.0, 1.0, 1.0]
-    assert world.rows["receive_j"].tolist() == [1.5]
+    assert world.rows["rx_energy_j"].tolist() == [1.5]
 
 
 def test_rounds_over_a_wire_take_the_bits_over_the_speed_of_the_port():
@@ -150,7 +150,7 @@ def test_rounds_over_a_wire_take_the_bits_over_the_speed_of_the_port():
 
     assert not any(verify(fed.ledger, frozenset()).values())
     assert found["ended_s"].max() == pytest.approx(2 * 736e-6, abs=1e-9)
-    assert found.query("kind == 'uplink'")["energy_j"].tolist() == pytest.approx([320e-6] * 8)
+    assert found.query("direction == 'uplink'")["energy_j"].tolist() == pytest.approx([320e-6] * 8)
 
 
 def test_a_wire_loses_nothing_in_an_outage_of_the_radio():
@@ -201,20 +201,20 @@ def test_both_directions_count():
     """Each device pays once at the start, for its download, and once in each round, after it has trained."""
     fed = run_small("network.downlink.mode=unicast", IDLE, SLOW, timing_only=True)
     rows = fed.ledger.frames()["transfers"]
-    up, down = rows[rows["kind"] == "uplink"], rows[rows["kind"] == "downlink"]
+    up, down = rows[rows["direction"] == "uplink"], rows[rows["direction"] == "downlink"]
     first = down["requested_s"] == 0
 
-    assert up["access_s"].tolist() == pytest.approx([0.3] * len(up))
-    assert down[first]["access_s"].tolist() == pytest.approx([0.3] * 4)
-    assert down[~first]["access_s"].max() == 0.0
+    assert up["grant_delay_s"].tolist() == pytest.approx([0.3] * len(up))
+    assert down[first]["grant_delay_s"].tolist() == pytest.approx([0.3] * 4)
+    assert down[~first]["grant_delay_s"].max() == 0.0
 
 
 def test_broadcasts_reach_idle_devices():
     """They do not wait, and keep nobody connected."""
     rows = run_small(IDLE, SLOW, timing_only=True).ledger.frames()["transfers"]
 
-    assert rows[rows["kind"] == "downlink"]["access_s"].max() == 0.0
-    assert rows[rows["kind"] == "uplink"]["access_s"].min() == pytest.approx(0.3)
+    assert rows[rows["direction"] == "downlink"]["grant_delay_s"].max() == 0.0
+    assert rows[rows["direction"] == "uplink"]["grant_delay_s"].min() == pytest.approx(0.3)
 
 
 SEVEN_TO_TWO = NrGrants(pattern="DDDDDDDSUU", target_bler=0)
@@ -252,7 +252,7 @@ def climbed_s(begun_s, size_bit, blocks):
 
 def played_s(cell, begun_s, blocks=51, size_bit=SQUEEZENET_BIT, snr=1e6):
     """Ends in s of such transfers on the air."""
-    law = NrBlocks(blocks=blocks, feedback="climbing")
+    law = NrBlocks(blocks=blocks, feedback="olla")
     its = cell(SEVEN_TO_TWO, law, snr=[snr] * len(begun_s), bandwidth_hz=blocks * 360e3)
     return [d.ended_s for d in its.play(*((at_s, n, size_bit) for n, at_s in enumerate(begun_s)))]
 
@@ -286,7 +286,7 @@ def test_a_transfer_keeps_its_place_when_others_end(cell):
 
 def test_a_device_that_moves_goes_on_climbing():
     """Ten windows of a second, two seconds out of reach, and half a second at MCS 28, to which it has climbed."""
-    law, sizes = NrBlocks(blocks=51, feedback="climbing"), sizes_bit(51)
+    law, sizes = NrBlocks(blocks=51, feedback="olla"), sizes_bit(51)
     first_bit = sum(sizes[min(9 + window, 28)] * SLOTS_PER_S / 10 for window in range(10))
     size_bit = round(first_bit + sizes[28] * SLOTS_PER_S / 2)
 
@@ -297,7 +297,7 @@ def test_a_device_that_moves_goes_on_climbing():
 
 def test_downloads_climb_too():
     """Two at once from one base station, which has seven slots in ten."""
-    law, bands = NrBlocks(blocks=51, feedback="climbing"), {"bandwidth_hz": 51 * 360e3}
+    law, bands = NrBlocks(blocks=51, feedback="olla"), {"bandwidth_hz": 51 * 360e3}
     its = medium_of(SEVEN_TO_TWO, law, HandMadeLinks([1e6] * 2), 2, way="downlink", down=True, **bands)
     sent = [its.send(-1, device, Message(None, 3.5 * SQUEEZENET_BIT // 1, 0)) for device in (0, 1)]
     its.clock.run()
@@ -308,7 +308,7 @@ def test_downloads_climb_too():
 
 def test_a_link_too_weak_for_mcs_6_carries_nothing_below_four_attempts(cell):
     """OpenAirInterface goes no lower: 6 dB below the SNR of MCS 6 with a copy in four arriving."""
-    law = NrBlocks(blocks=51, feedback="climbing", margin_db=0)
+    law = NrBlocks(blocks=51, feedback="olla", margin_db=0)
 
     assert law.min_sinr == pytest.approx(10**0.0172 / 4)
     assert law.rate_bps(0.99 * law.min_sinr, 1.0) == 0.0

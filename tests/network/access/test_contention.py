@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fednet_emu.kernel.all_of import AllOf
 from fednet_emu.kernel.clock import NS_PER_S, Clock
-from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha, SpatialReuse
+from fednet_emu.network.access.contention import FullReuse, Noma, SlottedAloha, SpatialReuse
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.sharing import Active, RateInputs
@@ -38,8 +38,8 @@ SCHEMES = [
     Noma(),
     Noma(residual=0.1, max_senders=3),
     Noma(threshold_db=-200.0),
-    Shared(),
-    Shared(max_senders=2, threshold_db=-30.0),
+    FullReuse(),
+    FullReuse(max_senders=2, threshold_db=-30.0),
     SlottedAloha(slot_s=0.001, capture_db=-3.0),
     SlottedAloha(slot_s=0.02, probability=0.3, capture_db=-3.0),
 ]
@@ -58,7 +58,7 @@ def test_two_on_a_shared_band_follow_the_closed_form(cell):
     first_s = MBIT / capacity_bps(strong / (1 + weak))
     left_bit = MBIT - first_s * capacity_bps(weak / (1 + strong))
 
-    deliveries = cell(Shared(), CAPACITY, snr=[strong, weak]).play((0.0, 0, MBIT), (0.0, 1, MBIT))
+    deliveries = cell(FullReuse(), CAPACITY, snr=[strong, weak]).play((0.0, 0, MBIT), (0.0, 1, MBIT))
 
     ends_s = [first_s, first_s + left_bit / capacity_bps(weak)]
     assert [delivery.ended_s for delivery in deliveries] == pytest.approx(ends_s, abs=2e-9)
@@ -89,7 +89,7 @@ def test_cancellation_reaches_the_sum_capacity(cell, snr):
     world.clock.run(until=NS_PER_S // 1000)
     world.close()
 
-    sent_bit = float(world.rows["air_bit"].sum())
+    sent_bit = float(world.rows["transmitted_bit"].sum())
     assert sent_bit == pytest.approx(1e-3 * capacity_bps(sum(snr)), rel=1e-9)
 
 
@@ -100,14 +100,14 @@ def test_who_cannot_be_decoded_waits_for_the_others_to_end(cell):
 
     assert [delivery.lost for delivery in fine] == ["", ""]
     assert [delivery.lost for delivery in stuck.play((0.0, 0, MBIT), (0.0, 1, MBIT))] == ["timeout", "timeout"]
-    assert stuck.rows["air_bit"].tolist() == [0.0, 0.0]
+    assert stuck.rows["transmitted_bit"].tolist() == [0.0, 0.0]
 
 
 def test_an_interferer_that_ends_lets_a_stalled_link_go_on(cell):
     """Below the lowest rate next to a strong one: stalled, not unreachable; alone it needs its usual time."""
     law = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0.1523)
     strong_s = MBIT / capacity_bps(100.0 / 2.0)
-    deliveries = cell(Shared(), law, snr=[100.0, 1.0]).play((0.0, 0, MBIT), (0.0, 1, MBIT))
+    deliveries = cell(FullReuse(), law, snr=[100.0, 1.0]).play((0.0, 0, MBIT), (0.0, 1, MBIT))
 
     assert deliveries[0].ended_s == pytest.approx(strong_s, abs=2e-9)
     assert (deliveries[1].lost, deliveries[1].ended_s) == ("", pytest.approx(strong_s + 1.0, abs=2e-9))
@@ -116,8 +116,8 @@ def test_an_interferer_that_ends_lets_a_stalled_link_go_on(cell):
 def test_interference_can_lose_a_fixed_rate(cell):
     """Two equal ones at a threshold of 0 dB lose each other; two seconds apart both arrive."""
     law = FixedRate(bit_rate_bps=1e6, threshold_db=0.0)
-    together = cell(Shared(), law, snr=[100.0, 100.0]).play((0.0, 0, MBIT), (0.0, 1, MBIT))
-    apart = cell(Shared(), law, snr=[100.0, 100.0]).play((0.0, 0, MBIT), (2.0, 1, MBIT))
+    together = cell(FullReuse(), law, snr=[100.0, 100.0]).play((0.0, 0, MBIT), (0.0, 1, MBIT))
+    apart = cell(FullReuse(), law, snr=[100.0, 100.0]).play((0.0, 0, MBIT), (2.0, 1, MBIT))
 
     assert [delivery.lost for delivery in together] == ["outage", "outage"]
     assert [delivery.lost for delivery in apart] == ["", ""]
@@ -125,7 +125,7 @@ def test_interference_can_lose_a_fixed_rate(cell):
 
 def test_a_sender_does_not_disturb_itself(cell):
     """Two uplinks of one device share its band: both need twice the time of one, where everybody sends at once."""
-    for access in (Shared(), Noma(threshold_db=0.0)):
+    for access in (FullReuse(), Noma(threshold_db=0.0)):
         deliveries = cell(access, CAPACITY, snr=[3.0]).play((0.0, 0, MBIT), (0.0, 0, MBIT))
 
         assert [delivery.ended_s for delivery in deliveries] == pytest.approx([1.0, 1.0], abs=2e-9)
@@ -147,7 +147,7 @@ def test_bits_are_conserved_on_every_scheme(cell, requests, access, coherence_s)
     deliveries = world.play(*requests)
 
     assert all(delivery.lost == "" for delivery in deliveries)
-    assert world.rows["air_bit"].to_numpy() == pytest.approx(world.rows["size_bit"].to_numpy(), rel=1e-9, abs=0)
+    assert world.rows["transmitted_bit"].to_numpy() == pytest.approx(world.rows["size_bit"].to_numpy(), rel=1e-9, abs=0)
 
 
 @pytest.mark.parametrize("access", SCHEMES, ids=str)
@@ -170,7 +170,7 @@ def test_no_scheme_cares_who_was_created_first(cell, access, order):
     size_bit=st.integers(0, 1_000_000),
     start_ms=st.integers(0, 500),
     snr=st.sampled_from(SNR),
-    access=st.sampled_from([*SCHEMES[1:2], *SCHEMES[3:7], Shared()]),
+    access=st.sampled_from([*SCHEMES[1:2], *SCHEMES[3:7], FullReuse()]),
     coherence_s=st.sampled_from([0.001, 0.05]),
 )
 def test_alone_every_scheme_is_turns(cell, size_bit, start_ms, snr, access, coherence_s):
@@ -203,7 +203,7 @@ def aloha(cell, count, slots, **access):
 def test_aloha_carries_the_closed_form(cell, count):
     """(1 - 1/n)^(n - 1) of the slots carry a packet at the probability 1/n, within four standard deviations."""
     slots, expected = 20_000, (1 - 1 / count) ** (count - 1)
-    carried = aloha(cell, count, slots, capture_db=3.0)["air_bit"].sum() / (slots * 1000)
+    carried = aloha(cell, count, slots, capture_db=3.0)["transmitted_bit"].sum() / (slots * 1000)
 
     assert carried == pytest.approx(expected, abs=4 * math.sqrt(expected * (1 - expected) / slots) + 1e-9)
 
@@ -217,7 +217,9 @@ def test_aloha_draws_power_only_in_its_slots(cell, probability):
 
     assert rows["energy_j"].to_numpy() / (slots * 1e-3) == pytest.approx(np.full(count, probability), abs=4 * deviation)
     succeeded = probability * (1 - probability) ** (count - 1)
-    assert rows["air_bit"].to_numpy() / (slots * 1000) == pytest.approx(np.full(count, succeeded), abs=4 * deviation)
+    assert rows["transmitted_bit"].to_numpy() / (slots * 1000) == pytest.approx(
+        np.full(count, succeeded), abs=4 * deviation
+    )
 
 
 def test_capture_lets_the_strong_one_through(cell):
@@ -254,7 +256,7 @@ def play_pairs(cell, access, snr, sends, *, timeout_s=10.0):
 def test_pairs_disturb_each_other_as_far_as_they_hear_each_other(cell):
     """Two pairs: each receiver has its own signal over noise and what it hears of the other sender."""
     snr = [[0, 0, 0, 0], [20.0, 0, 3.0, 0], [0, 0, 0, 0], [1.0, 0, 20.0, 0]]
-    first, second = play_pairs(cell, Shared(), snr, [(0, 1), (2, 3)])
+    first, second = play_pairs(cell, FullReuse(), snr, [(0, 1), (2, 3)])
 
     end_s = MBIT / capacity_bps(20.0 / 2.0)  # the second pair: interference 1
     left_bit = MBIT - end_s * capacity_bps(20.0 / 4.0)
@@ -265,7 +267,7 @@ def test_pairs_disturb_each_other_as_far_as_they_hear_each_other(cell):
 def test_nobody_hears_while_sending(cell):
     """Half duplex: two that send to each other on a shared band give up; slots of ALOHA get both through."""
     snr = [[0, 20.0], [20.0, 0]]
-    stuck = play_pairs(cell, Shared(), snr, [(0, 1), (1, 0)])
+    stuck = play_pairs(cell, FullReuse(), snr, [(0, 1), (1, 0)])
     slotted = play_pairs(cell, SlottedAloha(slot_s=0.001, capture_db=3.0), snr, [(0, 1), (1, 0)])
 
     assert [delivery.lost for delivery in stuck] == ["timeout", "timeout"]

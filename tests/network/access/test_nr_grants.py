@@ -179,7 +179,7 @@ def test_an_upload_waits_for_two_grants_and_ends_when_it_is_decoded(cell):
     assert delivery.started_s == 0.012
     assert delivery.ended_s == pytest.approx(5.013)
     row = its.rows.iloc[0]
-    assert (row["access_s"], row["tail_s"]) == (0.012, 0.001)
+    assert (row["grant_delay_s"], row["reception_delay_s"]) == (0.012, 0.001)
 
 
 def test_a_download_waits_for_a_downlink_slot():
@@ -261,10 +261,10 @@ def test_learning_runs_over_grants_in_both_directions():
     )
 
     rows = run.transfers
-    up = rows[rows["kind"] == "uplink"]
-    down = rows[rows["kind"] == "downlink"]
+    up = rows[rows["direction"] == "uplink"]
+    down = rows[rows["direction"] == "downlink"]
     assert len(up) >= 3
-    assert down["access_s"].max() <= 4 * SLOT_S
-    assert ((up["access_s"] >= 0.0099) & (up["access_s"] <= 0.0301)).all()
-    assert (rows["tail_s"] >= 0.001).all()
+    assert down["grant_delay_s"].max() <= 4 * SLOT_S
+    assert ((up["grant_delay_s"] >= 0.0099) & (up["grant_delay_s"] <= 0.0301)).all()
+    assert (rows["reception_delay_s"] >= 0.001).all()
     assert Downlink(access=NrGrants()).access.kind == "nr-grants"

@@ -117,7 +117,7 @@ def test_proportional_fair_gains_the_mean_of_the_maximum(cell, count):
     world.clock.run(until=blocks * NS_PER_S // 1000)
     world.close()
 
-    gain = world.rows["air_bit"].to_numpy() / (1e6 / math.log(2) * np.array(snr) * blocks * 1e-3)
+    gain = world.rows["transmitted_bit"].to_numpy() / (1e6 / math.log(2) * np.array(snr) * blocks * 1e-3)
     harmonic = sum(1 / k for k in range(1, count + 1))
     assert gain.sum() == pytest.approx(harmonic, rel=4 * 1.3 / math.sqrt(blocks) + 1e-3)
     turns = world.rows["energy_j"].to_numpy() / (blocks * 1e-3)
@@ -244,7 +244,7 @@ def test_what_takes_too_long_is_lost_with_what_it_has_carried(lora):
     (found,) = world.play((0.0, 0, 10 * NET_BIT))
 
     assert (found.lost, found.ended_s) == ("timeout", pytest.approx(4.5 * PERIOD_S))
-    assert world.rows["air_bit"].tolist() == pytest.approx([4.5 * NET_BIT], rel=1e-6)
+    assert world.rows["transmitted_bit"].tolist() == pytest.approx([4.5 * NET_BIT], rel=1e-6)
 
 
 def test_messages_of_one_sender_share_its_time(lora):
@@ -267,7 +267,7 @@ def test_rounds_over_lora_need_a_narrow_band_and_patience():
     down = found.query("kind == 'downlink'")
 
     assert not any(verify(fed.ledger, frozenset()).values())
-    assert set(found["lost"]) == {""}
+    assert set(found["loss_reason"]) == {""}
     assert down["ended_s"].tolist()[-1] == pytest.approx(100 * 0.102656 + 0.102656, abs=1e-3)  # 53 bytes
 
 

@@ -18,7 +18,7 @@ from fednet_emu.devices.availability import Always, Windows
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.kernel.work import BIT, SCALE, work_per_ns
-from fednet_emu.network.access.contention import Shared
+from fednet_emu.network.access.contention import FullReuse
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air import band as module
 from fednet_emu.network.air.active_set import ActiveSet
@@ -117,11 +117,11 @@ def test_a_walk_that_is_cut_has_sent_the_integral_so_far(cut, size_bit):
     whole_end_ns, _, _ = band.alone(3.0, KEY, size_bit, start_ns)
     until_ns = start_ns + int(cut * (whole_end_ns - start_ns))
 
-    end_ns, air_bit, _ = band.alone(3.0, KEY, size_bit, start_ns, until_ns)
+    end_ns, transmitted_bit, _ = band.alone(3.0, KEY, size_bit, start_ns, until_ns)
 
     assert end_ns == until_ns
-    if air_bit > 1.0:
-        assert 0 <= until_ns - band.alone(3.0, KEY, int(air_bit), start_ns)[0] <= 1e9 / 100
+    if transmitted_bit > 1.0:
+        assert 0 <= until_ns - band.alone(3.0, KEY, int(transmitted_bit), start_ns)[0] <= 1e9 / 100
 
 
 def test_a_constant_link_that_carries_nothing_ends_where_it_starts():
@@ -177,7 +177,7 @@ def test_a_fixed_rate_does_not_care_about_the_share():
 
 
 def test_walking_blocks_and_the_ergodic_rate_agree():
-    """Over thousands of blocks the two ways of `long_transfers` take the same time within 2 %, for two rate laws."""
+    """Over thousands of blocks the two ways of `fading_model` take the same time within 2 %, for two rate laws."""
     fading = Rayleigh(coherence_s=0.01)
     for law in (Shannon(), Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)):
         walked = Band.of(1e6, law, fading)
@@ -250,7 +250,7 @@ def outcomes(
     asked=st.lists(requests, min_size=1, max_size=12),
     cancelled=st.lists(cancellings, max_size=6),
     until_ns=instants | st.just(10**13),
-    access=st.sampled_from([Tdma(), Ofdma(subchannels=1), Shared(max_senders=1, threshold_db=-3.0)]),
+    access=st.sampled_from([Tdma(), Ofdma(subchannels=1), FullReuse(max_senders=1, threshold_db=-3.0)]),
     law=st.sampled_from([Shannon(), FixedRate(bit_rate_bps=3e6, threshold_db=-1.0), FixedRate(bit_rate_bps=1e5)]),
     coherence_s=st.sampled_from([0.0001, 0.0435, math.inf]),
     timeout_s=st.sampled_from([None, 0.004, 0.05, 3600.0]),
@@ -319,7 +319,7 @@ def test_who_has_left_listens_no_longer(cell):
 
 def test_senders_in_any_order_of_their_columns_may_leave_at_once(cell):
     """0, 1 and 2 send, then 2 and 0 once more; the bursts of 0 and of 2 leave together, and 1 has the only column."""
-    medium, clock = cell(Shared()).medium, Clock()
+    medium, clock = cell(FullReuse()).medium, Clock()
     bursts = [[Transfer(clock, 0, print, sender, -1, Message(None, 8))] for sender in (2, 1, 0, 0, 2)]
     on_air = ActiveSet(medium.band, medium.links, 1)
     for burst in bursts:
@@ -340,7 +340,7 @@ def test_senders_in_any_order_of_their_columns_may_leave_at_once(cell):
 )
 def test_what_is_carried_is_exact_and_never_more_than_there_was(cell, sizes_bit, rates_bps, spans_ns):
     """Whole units of work, block by block; the float beside them is the nearest one."""
-    medium, clock = cell(Shared(), snr=[1.0] * 5).medium, Clock()
+    medium, clock = cell(FullReuse(), snr=[1.0] * 5).medium, Clock()
     on_air = ActiveSet(medium.band, medium.links, 1)
     on_air.add([[Transfer(clock, 0, print, k, -1, Message(None, bit))] for k, bit in enumerate(sizes_bit)])
     rates_bps = rates_bps[: len(sizes_bit)]

@@ -15,7 +15,7 @@ from fednet_emu.devices.availability import Always, Windows
 from fednet_emu.kernel.clock import COLLECT
 from fednet_emu.kernel.streams import Streams, mix, uniform
 from fednet_emu.network.access.base import Access
-from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
+from fednet_emu.network.access.contention import FullReuse, Noma, SlottedAloha
 from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.air.link_gains import LinkGains
 from fednet_emu.network.air.plain import PlainAir, shared_air
@@ -183,7 +183,7 @@ def test_bits_follow_the_recording(trace):
     (delivery,) = play(fed, upload(fed, 0, 1_750_000))
 
     assert delivery.ended_s == pytest.approx(2.125, abs=2e-9)
-    assert fed.ledger.frames()["transfers"]["air_bit"].tolist() == [1_750_000]
+    assert fed.ledger.frames()["transfers"]["transmitted_bit"].tolist() == [1_750_000]
 
 
 def test_devices_do_not_share_recorded_links(trace):
@@ -201,7 +201,7 @@ def test_a_timeout_cuts_what_is_under_way(trace):
     row = fed.ledger.frames()["transfers"].iloc[0]
 
     assert (delivery.lost, delivery.ended_s) == ("timeout", 1.5)
-    assert row["air_bit"] == pytest.approx(1_250_000)
+    assert row["transmitted_bit"] == pytest.approx(1_250_000)
 
 
 def test_a_federation_runs_over_recorded_links(trace):
@@ -227,12 +227,12 @@ def test_the_recording_is_that_of_the_end_that_is_a_device(ends):
     leg = SimpleNamespace(sender=ends[0], receiver=ends[1], size_bit=100, until_ns=5000, lost="")
 
     assert at_recorded_rates(Hours())([leg], 1000, 1001) == 1300
-    assert (leg.air_bit, leg.lost) == (100.0, "")
+    assert (leg.transmitted_bit, leg.lost) == (100.0, "")
 
 
 CAPACITY = Shannon(gap_db=0, max_efficiency_bps_hz=None, min_efficiency_bps_hz=0)
 SCHEMES = (
-    Ofdma(), Ofdma(subchannels=2), Shared(), Shared(max_senders=3, threshold_db=-15.0), Noma(),
+    Ofdma(), Ofdma(subchannels=2), FullReuse(), FullReuse(max_senders=3, threshold_db=-15.0), Noma(),
     Noma(threshold_db=-10.0, residual=0.1), NrGrants(),
 )  # fmt: skip
 LONG_NS = 5 * 10**9
@@ -342,10 +342,10 @@ def test_what_may_not_be_plain_is_never_asked_to_be(cell):
         (SlottedAloha(slot_s=0.001), None, {}),
         (Ofdma(scheduler="proportional-fair"), None, {}),
         (Ofdma(scheduler="equal-finish"), None, {}),
-        (Shared(), None, arrays),
-        (Shared(), lossy, {}),
+        (FullReuse(), None, arrays),
+        (FullReuse(), lossy, {}),
     ):
         assert type(cell(access, law, **more).medium.air) is SharedAir
     moving = SimpleNamespace(until_ns=lambda: 1)
-    assert type(shared_air(Shared(), cell().band, moving, 1)) is SharedAir
-    assert type(shared_air(Shared(), cell().band, HandMadeLinks((1.0,)), 1)) is PlainAir
+    assert type(shared_air(FullReuse(), cell().band, moving, 1)) is SharedAir
+    assert type(shared_air(FullReuse(), cell().band, HandMadeLinks((1.0,)), 1)) is PlainAir

@@ -49,7 +49,7 @@ def test_both_airs_agree_on_one_burst(cell, size_bit, start_ms, snr, law, fading
     (alone, alone_row), (shared, shared_row) = results
     assert alone.lost == shared.lost
     assert alone.ended_s == shared.ended_s
-    assert alone_row["air_bit"] == pytest.approx(shared_row["air_bit"], rel=1e-9, abs=0.01)
+    assert alone_row["transmitted_bit"] == pytest.approx(shared_row["transmitted_bit"], rel=1e-9, abs=0.01)
 
 
 def test_an_outage_stays_an_outage_when_patience_ends_too(cell):
@@ -92,7 +92,9 @@ def test_a_broadcast_to_many_is_the_same_as_to_each(law, size_bit):
     alone = [legs([x], [key], size_bit) for x, key in zip(snr, keys, strict=True)]
 
     assert max(walker.walk(one, 12_345, FOREVER_NS) for one in alone) == end_ns
-    assert [(leg.air_bit, leg.lost) for leg in together] == [(leg.air_bit, leg.lost) for (leg,) in alone]
+    assert [(leg.transmitted_bit, leg.lost) for leg in together] == [
+        (leg.transmitted_bit, leg.lost) for (leg,) in alone
+    ]
 
 
 def test_a_long_broadcast_to_equals_ends_with_them_all():
@@ -101,7 +103,7 @@ def test_a_long_broadcast_to_equals_ends_with_them_all():
     burst = legs([1.0] * 20, range(20), 10_000_000)
 
     assert walker.walk(burst, 3, FOREVER_NS) == 10 * NS_PER_S + 3
-    assert {(leg.air_bit, leg.lost) for leg in burst} == {(1e7, "")}
+    assert {(leg.transmitted_bit, leg.lost) for leg in burst} == {(1e7, "")}
 
 
 def on_air(snr, size_bit, until_ns, start_ns):
@@ -134,7 +136,7 @@ def test_what_is_computed_a_part_at_a_time_is_what_is_computed_at_once(snr, size
 
     assert now_ns == end_ns
     assert burst[0].power_s == (end_ns - start_ns) / NS_PER_S
-    assert [(leg.air_bit, leg.lost) for leg in burst] == [(leg.air_bit, leg.lost) for leg in whole]
+    assert [(leg.transmitted_bit, leg.lost) for leg in burst] == [(leg.transmitted_bit, leg.lost) for leg in whole]
 
 
 def test_a_transfer_that_is_soon_cut_is_not_computed_to_an_end_that_never_comes():
@@ -150,4 +152,4 @@ def test_a_transfer_that_is_soon_cut_is_not_computed_to_an_end_that_never_comes(
 
     assert air.advance(300_000_000) == [burst]
     assert (burst[0].power_s, leg.lost) == (0.3, "timeout")
-    assert 0 < leg.air_bit < 10**7
+    assert 0 < leg.transmitted_bit < 10**7

@@ -321,7 +321,7 @@ def test_the_rate_is_that_of_where_the_device_is():
 def test_nothing_is_worked_out_while_nobody_asks():
     """Between two uploads an hour apart, positions are asked for once, at the last full period."""
     paths = Straight([[10.0, 0.0]])
-    network = wire(paths, movement_s=10.0)
+    network = wire(paths, position_update_s=10.0)
     upload(network, 0, 1.0)
     upload(network, 0, 3607.0)
 
@@ -374,7 +374,7 @@ def test_power_control_is_paid_for_as_chosen():
     assert airtime_s[0] == pytest.approx(airtime_s[1])
 
 
-@pytest.mark.parametrize("access", ["tdma", "ofdma", "shared"])
+@pytest.mark.parametrize("access", ["tdma", "ofdma", "full-reuse"])
 def test_a_transfer_has_the_link_of_the_moment_at_which_it_starts(access):
     """A device that has moved from 10 m to 100 m is served at its new place, though the air was never free meanwhile.
 

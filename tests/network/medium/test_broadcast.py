@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fednet_emu.devices.availability import Windows
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S, SETTLE
-from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha, SpatialReuse
+from fednet_emu.network.access.contention import FullReuse, Noma, SlottedAloha, SpatialReuse
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air import separate as air
 from fednet_emu.network.air.plain import PlainAir
@@ -54,11 +54,11 @@ def test_a_broadcast_ends_with_its_slowest_receiver(cell, access):
     (row,) = world.rows.to_dict("records")
     assert (row["sender"], row["receiver"], row["receivers"], row["size_bit"]) == (SERVER, SEVERAL, 4, MBIT)
     assert (row["delivered_bit"], row["lost_bit"]) == (4 * MBIT, 0)
-    assert row["air_bit"] == pytest.approx(MBIT, rel=1e-9)
+    assert row["transmitted_bit"] == pytest.approx(MBIT, rel=1e-9)
     assert row["energy_j"] == pytest.approx(0.2 * end_s)
     assert world.ledger.sent_bit == [0, MBIT, 0]
     heard = world.ledger.frames()["receptions"]
-    assert heard[["transfer", "receiver", "lost"]].values.tolist() == [[0, device, ""] for device in range(4)]
+    assert heard[["transfer", "receiver", "loss_reason"]].values.tolist() == [[0, device, ""] for device in range(4)]
     assert row["snr_db"] == pytest.approx(heard["snr_db"].min())
 
 
@@ -70,7 +70,7 @@ def test_every_receiver_draws_power_while_it_receives(cell, access):
 
     airtime_s = MBIT / rate_bps(1.0)
     (row,) = world.rows.to_dict("records")
-    assert row["receive_j"] == pytest.approx(0.5 * airtime_s * 3, rel=1e-8)
+    assert row["rx_energy_j"] == pytest.approx(0.5 * airtime_s * 3, rel=1e-8)
     assert row["energy_j"] == pytest.approx(0.2 * airtime_s, rel=1e-8)
     assert world.ledger.energy_j == pytest.approx((1.5 + 0.2) * airtime_s, rel=1e-8)
 
@@ -152,7 +152,7 @@ def test_a_broadcast_next_to_another_follows_the_closed_form(cell, access):
         ends_s = (second_s + left_bit / rate_bps(slow_1), second_s)
     for transfers, end_s in zip(both, ends_s, strict=True):
         assert [transfer.value.ended_s for transfer in transfers] == pytest.approx([end_s] * 2, abs=2e-9)
-    assert world.rows["air_bit"].tolist() == pytest.approx([MBIT, MBIT], rel=1e-9)
+    assert world.rows["transmitted_bit"].tolist() == pytest.approx([MBIT, MBIT], rel=1e-9)
 
 
 @BOTH_AIRS
@@ -226,8 +226,8 @@ def test_a_broadcast_goes_on_until_the_last_receiver_gives_up(cell, access):
 
     (row,) = world.rows.to_dict("records")
     assert (row["ended_s"], row["delivered_bit"]) == (0.6, 0)
-    assert row["air_bit"] == pytest.approx(0.6 * MBIT)
-    assert world.ledger.frames()["receptions"]["lost"].tolist() == ["deadline"] * 3
+    assert row["transmitted_bit"] == pytest.approx(0.6 * MBIT)
+    assert world.ledger.frames()["receptions"]["loss_reason"].tolist() == ["deadline"] * 3
 
 
 @examples(60)
@@ -253,7 +253,7 @@ def test_many_receivers_are_walked_together(cell, seed, size_bit, law, fading, t
 
     (fates, row), (expected, walked) = results
     assert fates == expected
-    assert row["air_bit"] == pytest.approx(walked["air_bit"], rel=1e-9)
+    assert row["transmitted_bit"] == pytest.approx(walked["transmitted_bit"], rel=1e-9)
     assert row["energy_j"] == walked["energy_j"]
 
 
@@ -262,7 +262,9 @@ GONE = Delivery(0, 0, None, 0, 0.0, math.nan, 0.0, "deadline")
 
 @examples(40)
 @given(
-    access=st.sampled_from([Tdma(), Shared(max_senders=1, threshold_db=3.0), Noma(max_senders=1, threshold_db=-2.0)]),
+    access=st.sampled_from(
+        [Tdma(), FullReuse(max_senders=1, threshold_db=3.0), Noma(max_senders=1, threshold_db=-2.0)]
+    ),
     law=st.sampled_from([CAPACITY, Shannon(), FixedRate(bit_rate_bps=3e6, threshold_db=2.0)]),
     coherence_s=st.sampled_from([0.001, 0.0435, math.inf]),
     snr=st.floats(0.5, 50.0),
@@ -279,7 +281,7 @@ def test_a_lone_sender_gets_what_the_general_path_gives(cell, access, law, coher
             world.medium.air = SharedAir(access, world.band, world.medium.links)
         (delivery,) = world.play((0.0013, 0, size_bit))
         row = world.rows.iloc[0]
-        books.append((delivery.ended_s, delivery.lost, round(row["air_bit"], 3), round(row["energy_j"], 12)))
+        books.append((delivery.ended_s, delivery.lost, round(row["transmitted_bit"], 3), round(row["energy_j"], 12)))
 
     assert books[0] == books[1]
 
@@ -287,8 +289,8 @@ def test_a_lone_sender_gets_what_the_general_path_gives(cell, access, law, coher
 @pytest.mark.parametrize(
     "access",
     [
-        Shared(max_senders=1, threshold_db=40.0),
-        Shared(threshold_db=40.0),
+        FullReuse(max_senders=1, threshold_db=40.0),
+        FullReuse(threshold_db=40.0),
         Noma(threshold_db=40.0),
         SlottedAloha(slot_s=0.001, capture_db=40.0),
     ],
@@ -315,14 +317,14 @@ def test_a_fading_block_below_the_threshold_carries_nothing(cell):
     """One sender at 0 dB and a threshold of its mean: only blocks above it count, so it takes longer than without."""
     fading = Rayleigh(coherence_s=0.01)
     ends_s = [
-        play(cell(Shared(threshold_db=threshold_db), CAPACITY, fading, snr=(1.0,)), (0.0, 0, 100_000))[0][0].ended_s
+        play(cell(FullReuse(threshold_db=threshold_db), CAPACITY, fading, snr=(1.0,)), (0.0, 0, 100_000))[0][0].ended_s
         for threshold_db in (None, 0.0)
     ]
 
     assert ends_s[1] > 1.2 * ends_s[0]
 
 
-@pytest.mark.parametrize("access", [Ofdma(), Shared()])
+@pytest.mark.parametrize("access", [Ofdma(), FullReuse()])
 def test_a_second_burst_draws_the_power_at_which_its_sender_is_on_the_air(cell, access):
     """At 1 W and then, asked for while that goes on, at a tenth: both draw what the sender radiates, half each."""
     radio = Terminal(tx_power_dbm=30.0, noise_figure_db=0.0, height_m=1.0, amplifier_efficiency=0.5, circuit_w=0.0)
@@ -350,7 +352,10 @@ def test_nobody_waits_for_a_receiver_that_is_gone(cell, access, way):
     world.close()
 
     assert (fast.value.lost, fast.value.ended_s) == ("", 0.5)
-    assert world.ledger.frames()["receptions"]["lost"].tolist() == ["", "deadline" if way == "cancelled" else "left"]
+    assert world.ledger.frames()["receptions"]["loss_reason"].tolist() == [
+        "",
+        "deadline" if way == "cancelled" else "left",
+    ]
     assert world.rows["energy_j"].tolist() == pytest.approx([0.2 * 0.5])
 
 
@@ -408,7 +413,14 @@ def test_the_choice_of_air_follows_from_who_can_disturb_whom(cell):
     """Turns of one cell and clusters apart walk alone; everything else shares, in the short way where it can."""
     chosen = {
         access: type(cell(access).medium.air)
-        for access in (Tdma(), Shared(max_senders=1), SpatialReuse(interference=False), SpatialReuse(), Ofdma(), Noma())
+        for access in (
+            Tdma(),
+            FullReuse(max_senders=1),
+            SpatialReuse(interference=False),
+            SpatialReuse(),
+            Ofdma(),
+            Noma(),
+        )
     }
 
     assert [*chosen.values()] == [BandAir, BandAir, BandAir, SharedAir, PlainAir, PlainAir]
@@ -420,7 +432,7 @@ import numpy as np
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams, uniforms
 from fednet_emu.network.access.orthogonal import Ofdma
-from fednet_emu.network.access.contention import Shared
+from fednet_emu.network.access.contention import FullReuse
 from fednet_emu.network.access.orthogonal import Tdma
 from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.network.links.links import CellLinks
@@ -441,7 +453,7 @@ for kind, law in FADINGS.items():
     gains = 10.0 * fading.gains(draws, draws < 0.3)
     for rate in (Shannon(), FiniteBlocklength(block_symbols=200, error_rate=1e-3)):
         found[f"{kind}, {rate.kind}"] = hashlib.sha256(rate.rates_bps(gains, 1e6).tobytes()).hexdigest()
-    for access in (Tdma(), Ofdma(), Shared()):
+    for access in (Tdma(), Ofdma(), FullReuse()):
         clock, ledger, streams = Clock(), Ledger(), Streams(0)
         links = CellLinks(np.array([[3.0, 10.0, 40.0]]), [streams.key("fading")])
         use = access.use(Band.of(1e6, Shannon(), fading), links, 1, 3)

@@ -41,7 +41,7 @@ def test_a_dead_link_is_lost_at_once(cell, access):
     assert world.rows["ended_s"].tolist() == [1.0, alive.ended_s]
     assert (alive.lost, alive.started_s) == ("", 1.0)
     assert world.rows["energy_j"][0] == 0.0
-    assert world.rows["lost"][0] == "unreachable"
+    assert world.rows["loss_reason"][0] == "unreachable"
 
 
 @BOTH_AIRS
@@ -51,7 +51,7 @@ def test_an_outage_loses_the_transfer(cell, access):
     (delivery,) = world.play((0.0, 0, MBIT))
 
     assert (delivery.lost, delivery.ended_s) == ("outage", 1.0)
-    assert world.rows["air_bit"].tolist() == pytest.approx([MBIT])
+    assert world.rows["transmitted_bit"].tolist() == pytest.approx([MBIT])
     assert world.rows["delivered_bit"].tolist() == [0]
 
 
@@ -89,7 +89,7 @@ def test_patience_ends(cell, access):
     (delivery,) = world.play((1.0, 0, MBIT))
 
     assert (delivery.lost, delivery.ended_s) == ("timeout", 1.25)
-    assert world.rows["air_bit"].tolist() == pytest.approx([250_000])
+    assert world.rows["transmitted_bit"].tolist() == pytest.approx([250_000])
 
 
 @BOTH_AIRS
@@ -112,7 +112,7 @@ def test_a_link_in_endless_outage_is_given_up(cell, access):
     (delivery,) = world.play((0.0, 0, MBIT))
 
     assert (delivery.lost, delivery.ended_s) == ("timeout", 100.0)
-    assert world.rows["air_bit"].tolist() == [0.0]
+    assert world.rows["transmitted_bit"].tolist() == [0.0]
 
 
 @BOTH_AIRS
@@ -181,8 +181,8 @@ def test_a_device_that_leaves_loses_its_transfer(cell, access):
 
     assert (delivery.lost, delivery.ended_s, delivery.payload) == ("left", 0.3, None)
     row = world.rows.iloc[0]
-    assert row["lost"] == "left"
-    assert row["air_bit"] == pytest.approx(300_000)
+    assert row["loss_reason"] == "left"
+    assert row["transmitted_bit"] == pytest.approx(300_000)
     assert row["energy_j"] == pytest.approx(0.06)
     assert (row["delivered_bit"], row["lost_bit"]) == (0, MBIT)
 
@@ -205,7 +205,7 @@ def test_a_device_that_is_away_misses_its_turn(cell):
     assert (after.started_s, after.ended_s) == (1.0, 2.0)
     row = world.rows.set_index("sender").loc[1]
     assert np.isnan(row["started_s"])
-    assert (row["air_bit"], row["energy_j"], row["lost_bit"]) == (0.0, 0.0, MBIT)
+    assert (row["transmitted_bit"], row["energy_j"], row["lost_bit"]) == (0.0, 0.0, MBIT)
 
 
 def test_a_device_that_has_returned_sends_again(cell):
@@ -251,8 +251,8 @@ def test_cancelling_on_the_air_stops_it_there(cell, access):
     assert not first.triggered
     assert second.ended_s == (1.4 if access.capacity else 1.1)
     row = world.rows.set_index("sender").loc[0]
-    assert (row["lost"], row["ended_s"]) == ("deadline", 0.4)
-    assert row["air_bit"] == pytest.approx(400_000)
+    assert (row["loss_reason"], row["ended_s"]) == ("deadline", 0.4)
+    assert row["transmitted_bit"] == pytest.approx(400_000)
     assert row["energy_j"] == pytest.approx(0.08)
 
 
@@ -266,7 +266,7 @@ def test_cancelling_in_the_queue_leaves_no_airtime(cell):
 
     assert third.started_s == 1.0
     row = world.rows.set_index("sender").loc[1]
-    assert (row["lost"], row["ended_s"], row["air_bit"]) == ("deadline", 0.4, 0.0)
+    assert (row["loss_reason"], row["ended_s"], row["transmitted_bit"]) == ("deadline", 0.4, 0.0)
     assert np.isnan(row["started_s"])
 
 
@@ -291,7 +291,7 @@ def test_cancelling_twice_is_cancelling_once(cell, access):
     world.clock.run()
     world.close()
 
-    assert world.rows["lost"].tolist() == ["deadline"]
+    assert world.rows["loss_reason"].tolist() == ["deadline"]
 
 
 @BOTH_AIRS
@@ -304,7 +304,7 @@ def test_cancelling_after_the_end_changes_nothing(cell, access):
     world.close()
 
     assert transfer.value.lost == ""
-    assert world.rows["lost"].tolist() == [""]
+    assert world.rows["loss_reason"].tolist() == [""]
 
 
 def test_cancelling_one_in_the_very_instant_of_its_end_moves_nobody_else(cell):
@@ -332,7 +332,7 @@ def test_a_deadline_takes_transfers_off_wherever_they_are(cell):
     world.close()
 
     assert [reply.lost for reply in replies] == ["", "deadline", "deadline"]
-    assert world.rows["air_bit"].tolist() == pytest.approx([MBIT, MBIT / 2, 0])
+    assert world.rows["transmitted_bit"].tolist() == pytest.approx([MBIT, MBIT / 2, 0])
     assert world.rows["ended_s"].tolist() == [1.0, 1.5, 1.5]
 
 
@@ -347,6 +347,6 @@ def test_closing_accounts_for_everything(cell, access):
     world.close()
     world.close()
 
-    assert world.rows["lost"].tolist() == ["end"] * 4
+    assert world.rows["loss_reason"].tolist() == ["end"] * 4
     assert world.rows["lost_bit"].sum() == 4 * MBIT == world.ledger.offered_bit[0]
-    assert world.rows["air_bit"].sum() == pytest.approx((1 if access.capacity else 3) * MBIT / 2)
+    assert world.rows["transmitted_bit"].sum() == pytest.approx((1 if access.capacity else 3) * MBIT / 2)

@@ -15,7 +15,7 @@ from scipy.special import expn, gammainc, gammaincc
 
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.kernel.streams import mix, uniform
-from fednet_emu.network.access.contention import Shared, SlottedAloha
+from fednet_emu.network.access.contention import FullReuse, SlottedAloha
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air.transfer import Delivery, Message, Transfer
 from fednet_emu.network.faults import RandomLoss
@@ -189,7 +189,7 @@ def test_bits_are_conserved(cell, requests, access, coherence_s):
     deliveries = world.play(*requests)
 
     assert all(delivery.lost == "" for delivery in deliveries)
-    assert world.rows["air_bit"].to_numpy() == pytest.approx(world.rows["size_bit"].to_numpy(), rel=1e-9, abs=0)
+    assert world.rows["transmitted_bit"].to_numpy() == pytest.approx(world.rows["size_bit"].to_numpy(), rel=1e-9, abs=0)
 
 
 def test_a_fast_link_breaks_no_law(cell):
@@ -199,7 +199,7 @@ def test_a_fast_link_breaks_no_law(cell):
         (delivery,) = world.play((0.0, 0, 100))
 
         assert delivery.ended_s == 1e-9
-        assert world.rows["air_bit"].tolist() == [100.0]
+        assert world.rows["transmitted_bit"].tolist() == [100.0]
 
 
 def test_idle_seconds_and_fading_blocks_are_not_events(cell):
@@ -254,7 +254,7 @@ def test_a_receiver_draws_power_only_during_the_transfer(cell, start_s):
     world = cell(receive_w=0.5)
     world.play((start_s, 0, 1_000_000))
 
-    assert world.rows["receive_j"].tolist() == pytest.approx([0.5])
+    assert world.rows["rx_energy_j"].tolist() == pytest.approx([0.5])
 
 
 def test_devices_that_send_to_each_other_take_turns(cell):
@@ -278,16 +278,16 @@ def test_random_losses_are_drawn_by_link_and_number(cell):
 
 
 MEGA = 1_000_000
-PARTS = ["requested_s", "access_s", "started_s", "ended_s", "tail_s"]
+PARTS = ["requested_s", "grant_delay_s", "started_s", "ended_s", "reception_delay_s"]
 
 
-def phases_given(access_s: dict[int, float], tail_s: dict[int, float] | None = None) -> dict[str, Any]:
+def phases_given(grant_delay_s: dict[int, float], reception_delay_s: dict[int, float] | None = None) -> dict[str, Any]:
     """Waits and tails in s by device; none for other devices."""
 
     def delay(of_device_s: dict[int, float], transfer: Transfer, now_ns: int) -> int:
         return round(of_device_s.get(max(transfer.sender, transfer.receiver), 0.0) * NS_PER_S)
 
-    return {"before": partial(delay, access_s), "after": partial(delay, tail_s or {})}
+    return {"before": partial(delay, grant_delay_s), "after": partial(delay, reception_delay_s or {})}
 
 
 def told(rows: pd.DataFrame) -> list[tuple[Any, ...]]:
@@ -318,7 +318,7 @@ def test_waiting_takes_no_part_of_the_band(cell: Callable[..., Cell]) -> None:
     deliveries = its.play((0.0, 0, MEGA), (0.0, 1, MEGA))
 
     assert [delivery.ended_s for delivery in deliveries] == pytest.approx([first_s + 0.75, second_s + 0.5], abs=2e-9)
-    assert its.rows["wire_bit"].tolist() == its.rows["air_bit"].tolist() == [MEGA, MEGA]
+    assert its.rows["wire_bit"].tolist() == its.rows["transmitted_bit"].tolist() == [MEGA, MEGA]
 
 
 def test_a_broadcast_ends_with_the_longest_tail(cell: Callable[..., Cell]) -> None:
@@ -385,7 +385,7 @@ def test_a_cancelled_transfer_has_the_phases_that_it_passed(
 
     assert other.started_s == at_s
     first = its.rows.set_index("sender").loc[0]
-    assert tuple(first[["lost", "access_s", "ended_s", "tail_s", "air_bit"]]) == row
+    assert tuple(first[["loss_reason", "grant_delay_s", "ended_s", "reception_delay_s", "transmitted_bit"]]) == row
     assert sent.triggered == (not row[0])
 
 
@@ -397,7 +397,7 @@ def test_the_end_of_the_run_ends_every_phase(cell: Callable[..., Cell], end_s: f
     its.clock.run_process(_sleep(its, end_s))
     its.close()
 
-    assert its.rows["lost"].tolist() == ["end"]
+    assert its.rows["loss_reason"].tolist() == ["end"]
     assert its.rows["ended_s"].tolist() == [end_s]
 
 
@@ -418,7 +418,9 @@ def capacity_bps(sinr: float) -> float:
 
 
 @pytest.mark.parametrize("reception", [MaximumRatio(antennas=4), ZeroForcing(antennas=4)], ids=lambda it: it.kind)
-@pytest.mark.parametrize("access", [Tdma(), Ofdma(), Ofdma(subchannels=2), Shared(max_senders=4)], ids=lambda a: a.kind)
+@pytest.mark.parametrize(
+    "access", [Tdma(), Ofdma(), Ofdma(subchannels=2), FullReuse(max_senders=4)], ids=lambda a: a.kind
+)
 def test_a_lone_sender_has_all_antennas(cell, access, reception) -> None:
     """B log2(1 + N snr) over its part of the band, whatever combines the antennas."""
     share = access.share(1)
@@ -433,7 +435,7 @@ def test_two_with_maximum_ratio_follow_the_closed_form(cell) -> None:
     strong, weak = 10.0, 2.0
     first_s = MBIT / capacity_bps(4 * strong / (1 + weak))
     left_bit = MBIT - first_s * capacity_bps(4 * weak / (1 + strong))
-    world = cell(Shared(), CAPACITY, snr=[4 * strong, 4 * weak], reception=MaximumRatio(antennas=4))
+    world = cell(FullReuse(), CAPACITY, snr=[4 * strong, 4 * weak], reception=MaximumRatio(antennas=4))
 
     deliveries = world.play((0.0, 0, MBIT), (0.0, 1, MBIT))
 
@@ -446,7 +448,7 @@ def test_two_with_zero_forcing_follow_the_closed_form(cell) -> None:
     strong, weak = 10.0, 2.0
     first_s = MBIT / capacity_bps(3 * strong)
     left_bit = MBIT - first_s * capacity_bps(3 * weak)
-    world = cell(Shared(max_senders=4), CAPACITY, snr=[4 * strong, 4 * weak], reception=ZeroForcing(antennas=4))
+    world = cell(FullReuse(max_senders=4), CAPACITY, snr=[4 * strong, 4 * weak], reception=ZeroForcing(antennas=4))
 
     deliveries = world.play((0.0, 0, MBIT), (0.0, 1, MBIT))
 
@@ -499,7 +501,7 @@ def test_outage_of_zero_forcing_has_a_closed_form(cell) -> None:
     """Three senders leave two of four antennas: the law is Gamma(2, 1), however strong the others are."""
     snr = [4 * 0.5, 4 * 100.0, 4 * 3.0]
 
-    lost = lost_share(cell, Shared(max_senders=4), ZeroForcing(antennas=4), snr, 0.0)
+    lost = lost_share(cell, FullReuse(max_senders=4), ZeroForcing(antennas=4), snr, 0.0)
 
     assert lost == near(gammainc(2, 2.0))
 
@@ -509,7 +511,7 @@ def test_outage_of_maximum_ratio_under_interference(cell) -> None:
     own, other = 2.0, 3.0
     through, _ = quad(lambda gain: math.exp(-gain) * gammaincc(3, (1 + other * gain) / own), 0, np.inf)
 
-    lost = lost_share(cell, Shared(), MaximumRatio(antennas=3), [3 * own, 3 * other], 0.0)
+    lost = lost_share(cell, FullReuse(), MaximumRatio(antennas=3), [3 * own, 3 * other], 0.0)
 
     assert lost == near(1 - through)
 

@@ -13,7 +13,7 @@ from typing_extensions import override
 from fednet_emu.kernel.clock import NS_PER_S, Clock
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.kernel.work import BIT, work_per_ns
-from fednet_emu.network.access.contention import Noma, Shared, SpatialReuse
+from fednet_emu.network.access.contention import FullReuse, Noma, SpatialReuse
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.cells import ListedCells
@@ -52,12 +52,14 @@ from tests.quick import crossed
 @pytest.mark.parametrize(
     ("paths", "period_s", "access"),
     crossed(
-        [Bus, RecordedBus], [1.0, 0.3], [Tdma(), Ofdma(), Ofdma(scheduler="equal-finish"), Shared(), Noma(), Planned()]
+        [Bus, RecordedBus],
+        [1.0, 0.3],
+        [Tdma(), Ofdma(), Ofdma(scheduler="equal-finish"), FullReuse(), Noma(), Planned()],
     ),
 )
 def test_an_upload_on_the_way_past_a_station_is_the_sum_over_periods(access: Any, period_s: float, paths: Any) -> None:
     """To two nanoseconds, by the rate of each place from its definition; drawn power times airtime is the energy."""
-    network = network_of(paths(), movement_s=period_s, uplink={"access": access})
+    network = network_of(paths(), position_update_s=period_s, uplink={"access": access})
     delivery = played(network.uplink, 0, SERVER)
 
     assert delivery.ended_s == pytest.approx(end_s(SIZE_BIT, period_s), rel=0, abs=2e-9)
@@ -69,7 +71,9 @@ def test_an_upload_on_the_way_past_a_station_is_the_sum_over_periods(access: Any
 def test_shorter_periods_converge_to_the_integral() -> None:
     """Half the period has half the error against the continuous drive, here the sum over 20,000 steps."""
     exact_s = end_s(SIZE_BIT, 0.0005)
-    ends_s = [played(network_of(Bus(), movement_s=each).uplink, 0, SERVER).ended_s for each in (2.0, 1.0, 0.5, 0.25)]
+    ends_s = [
+        played(network_of(Bus(), position_update_s=each).uplink, 0, SERVER).ended_s for each in (2.0, 1.0, 0.5, 0.25)
+    ]
     errors_s = [abs(each - exact_s) for each in ends_s]
 
     halves = [late / early for early, late in pairwise(errors_s)]
@@ -95,7 +99,7 @@ def test_a_broadcast_is_as_slow_as_its_worst_receiver_is_now(access: Any) -> Non
 
 
 @pytest.mark.parametrize("way", ["uplink", "downlink"])
-@pytest.mark.parametrize("access", [Tdma(), Ofdma(), Shared()])
+@pytest.mark.parametrize("access", [Tdma(), Ofdma(), FullReuse()])
 def test_who_stays_has_the_same_row_beside_moving_devices(access: Any, way: str) -> None:
     """Device 1 sends while device 0 drives, or as if nobody could ever move: same times and bits, same energy."""
     rows, energies_j = [], []
@@ -186,7 +190,7 @@ def medium_on(snr: Sequence[float], access: Any, law: Any = CAPACITY, **more: An
 
 
 @pytest.mark.parametrize("block_ns", [NS_PER_S // 4, NS_PER_S])
-@pytest.mark.parametrize("access", [Tdma(), Ofdma(), Shared()])
+@pytest.mark.parametrize("access", [Tdma(), Ofdma(), FullReuse()])
 def test_fading_goes_on_across_periods_and_edges_may_meet(access: Any, block_ns: int) -> None:
     """Blocks of 250 ms or 1 s and periods of 1 s, by a slow sum in units of work: a block has its own gain.
 
@@ -214,7 +218,7 @@ def test_fading_goes_on_across_periods_and_edges_may_meet(access: Any, block_ns:
     assert played(medium, 0, SERVER, size_bit).ended_s == pytest.approx(now_ns / NS_PER_S, rel=0, abs=2e-9)
 
 
-@pytest.mark.parametrize("access", [Tdma(), Ofdma(), Shared()])
+@pytest.mark.parametrize("access", [Tdma(), Ofdma(), FullReuse()])
 @pytest.mark.parametrize("first", [1.0, 0.0], ids=["lost on the way", "out of reach at the start"])
 def test_a_link_that_carries_nothing_for_a_while_waits(access: Any, first: float) -> None:
     """3 Mbit at 1 Mbit/s, and nothing for four seconds in which the device is out of reach."""
@@ -230,7 +234,7 @@ def test_who_does_not_come_back_has_the_timeout() -> None:
     delivery = played(medium, 0, SERVER, 3_000_000)
 
     assert (delivery.lost, delivery.ended_s) == ("timeout", 5.0)
-    assert medium.ledger.frames()["transfers"]["air_bit"].tolist() == [1_000_000]
+    assert medium.ledger.frames()["transfers"]["transmitted_bit"].tolist() == [1_000_000]
 
 
 def test_a_timeout_that_is_left_open_judges_the_place_of_the_start() -> None:
@@ -272,7 +276,7 @@ CELLS = ListedCells(xy_m=tuple((each, 0.0) for each in STATIONS_M))
 
 
 @pytest.mark.parametrize("way", ["uplink", "downlink"])
-@pytest.mark.parametrize("access", [Ofdma(), Shared()])
+@pytest.mark.parametrize("access", [Ofdma(), FullReuse()])
 def test_a_handover_on_the_way_goes_on_at_the_next_station(access: Any, way: str) -> None:
     """The bus is half-way after 30 s: from then on the rate is that of the other station, and the records say so."""
     ways = {"uplink": {"access": access}, "downlink": {"access": access, "mode": "unicast"}}
@@ -331,7 +335,7 @@ TRAVEL = (
     "channel.bandwidth_hz=100",
     "devices.mobility={kind: random-waypoint, min_speed_m_s: 20, max_speed_m_s: 40}",
     "devices.region={kind: disc, radius_m: 150}",
-    "network.movement_s=0.1",
+    "network.position_update_s=0.1",
 )
 TWO_CELLS = (*TRAVEL, "network.cells={kind: list, xy_m: [[-60, 0], [60, 0]]}", "network.downlink.access=ofdma")
 
@@ -344,7 +348,7 @@ def test_batteries_are_charged_for_the_power_of_each_period(access: str) -> None
 
     frames = fed.ledger.frames()
     sent_j = frames["batteries"].groupby("device")["sending_j"].last().sum()
-    uplinks = frames["transfers"].query("kind == 'uplink'")
+    uplinks = frames["transfers"].query("direction == 'uplink'")
     assert (uplinks["ended_s"] - uplinks["started_s"]).max() > 0.5
     assert sent_j == pytest.approx(uplinks["energy_j"].sum(), rel=1e-9)
     assert {law: text for law, text in verify(fed.ledger, frozenset()).items() if text} == {}

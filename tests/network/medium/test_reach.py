@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fednet_emu.devices.availability import Always, Presence
 from fednet_emu.kernel.clock import COLLECT, NS_PER_S
-from fednet_emu.network.access.contention import Noma, Shared, SlottedAloha
+from fednet_emu.network.access.contention import FullReuse, Noma, SlottedAloha
 from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air.queue import TurnQueue
 from fednet_emu.network.air.transfer import Delivery, Grant, Message
@@ -34,11 +34,11 @@ EVERY_AIR = pytest.mark.parametrize(
         Ofdma(),
         Ofdma(subchannels=1),
         Ofdma(scheduler="proportional-fair"),
-        Shared(),
+        FullReuse(),
         Noma(),
         SlottedAloha(slot_s=0.001, probability=1.0, capture_db=-300.0),
     ],
-    ids=["tdma", "ofdma", "subchannels", "fair", "shared", "noma", "aloha"],
+    ids=["tdma", "ofdma", "subchannels", "fair", "full-reuse", "noma", "aloha"],
 )
 
 
@@ -50,7 +50,7 @@ def test_a_fading_link_is_beyond_reach_below_one_block_in_a_hundred_million(cell
 
     assert (delivery.lost, delivery.ended_s, delivery.payload) == ("unreachable", 2.0, None)
     (row,) = world.rows.to_dict("records")
-    assert (row["started_s"], row["ended_s"], row["air_bit"], row["energy_j"]) == (1.0, 1.0, 0.0, 0.0)
+    assert (row["started_s"], row["ended_s"], row["transmitted_bit"], row["energy_j"]) == (1.0, 1.0, 0.0, 0.0)
 
 
 @EVERY_AIR
@@ -95,7 +95,7 @@ def test_nobody_waits_for_a_device_out_of_reach(cell, access):
     assert (both[0].lost, both[0].ended_s) == ("unreachable", 1.0)
 
 
-@pytest.mark.parametrize("access", [Tdma(), Ofdma()], ids=["alone", "shared"])
+@pytest.mark.parametrize("access", [Tdma(), Ofdma()], ids=["alone", "full-reuse"])
 def test_members_of_a_broadcast_do_not_wait_for_one_out_of_reach(cell, access):
     """Twenty receivers, three of them out of reach: the others have it when they would without those."""
     snr = [1e-9 if device % 7 == 3 else 50.0 + device for device in range(20)]
@@ -149,7 +149,7 @@ def test_an_unreachable_transfer_that_is_cancelled_within_the_second_never_trigg
 
     assert not first.triggered
     assert not second.triggered
-    assert world.rows["lost"].tolist() == ["unreachable"] * 2
+    assert world.rows["loss_reason"].tolist() == ["unreachable"] * 2
 
 
 # ---- timeouts that follow from the link ------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ def test_alone_the_snr_is_a_part(cell):
 
 def test_together_parts_count_on_both_sides(cell):
     """SNRs 10 and 10, the second at a tenth: 10 / (1 + 1) and 1 / (1 + 10), for as long as both are on the air."""
-    world = cell(Shared(), CAPACITY, snr=[10.0, 10.0])
+    world = cell(FullReuse(), CAPACITY, snr=[10.0, 10.0])
     first_bps, second_bps = 1e6 * math.log2(6), 1e6 * math.log2(12 / 11)
     first_s = 10**6 / first_bps
     second_s = first_s + (10**6 - second_bps * first_s) / 1e6  # then alone, at an SNR of 1
@@ -326,12 +326,12 @@ def test_parts_decide_who_is_decoded_first(cell):
 
 def test_a_sender_on_the_air_keeps_its_power(cell):
     """A second burst of a sender joins the first one at its power: each has half of a band at an SNR of 3."""
-    world = cell(Shared(), CAPACITY, snr=[12.0, 12.0])
+    world = cell(FullReuse(), CAPACITY, snr=[12.0, 12.0])
 
     assert ends_s(world, (0, 10**6, 0.25), (0, 10**6, 1.0)) == pytest.approx([1.0, 1.0])
 
 
-@pytest.mark.parametrize("access", ["tdma", "shared"])
+@pytest.mark.parametrize("access", ["tdma", "full-reuse"])
 def test_energy_is_a_part(access):
     """The amplifier draws its part, circuits draw all they need: 0.2 W / 0.5 x 0.25 + 0.1 W for 1 s."""
     fed = small_federation(

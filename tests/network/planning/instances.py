@@ -18,7 +18,7 @@ def random_round(seed: int, n: int, law: Shannon = CAPACITY, circuit_w: float = 
         ready_s=rng.uniform(0, 0.2, n),
         compute_s=rng.uniform(0.1, 1.0, n),
         compute_j=rng.uniform(0.01, 0.5, n),
-        least_clock=np.full(n, 0.2),
+        min_clock=np.full(n, 0.2),
         size_bit=float(rng.uniform(1e5, 1e6)),
         snr=10 ** rng.uniform(0, 3, n),
         power_w=rng.uniform(0.05, 0.5, n),
@@ -78,7 +78,7 @@ def solved_least_energy(round_: Round, within_s: float, starts) -> float:
         practical = [] if highest is None else [highest - efficiency, efficiency - lowest]
         return np.concatenate([[1 - share.sum()], 1 - end_s(round_, *parts(x)) / within_s, *practical])
 
-    bounds = [(1e-6, 1)] * n + [(1e-6, 1)] * n + [(round_.least_clock[0], 1)] * n
+    bounds = [(1e-6, 1)] * n + [(1e-6, 1)] * n + [(round_.min_clock[0], 1)] * n
     scale = energy_j(round_, *starts[0])
     ends = [
         minimize(

@@ -66,20 +66,20 @@ def test_sub3_of_ton_is_the_least_cost(cost, kappa):
 def test_time_that_is_worth_more_is_bought_with_energy(seed, kappa, more):
     """As kappa rises, the times of SUB1 and SUB2 fall and their energies rise; powers stay above the lowest."""
     round_ = random_round(seed, 5, CAPACITY)
-    cheap, dear = (fedl_cost(round_, k, least_power_w=0.02) for k in (kappa, more * kappa))
+    cheap, dear = (fedl_cost(round_, k, min_power_w=0.02) for k in (kappa, more * kappa))
 
     assert cheap.compute_s >= dear.compute_s
     assert cheap.send_s >= dear.send_s * (1 - 1e-12)
     assert cheap.compute_j <= dear.compute_j * (1 + 1e-12)
     assert cheap.send_j <= dear.send_j * (1 + 1e-12)
-    parts = Fedl(j_per_s=kappa, least_power_w=0.02).plan(round_).power_part
+    parts = Fedl(j_per_s=kappa, min_power_w=0.02).plan(round_).power_part
     assert (parts * round_.power_w >= 0.02 * (1 - 1e-9)).all()
 
 
 def test_the_lowest_power_holds_where_time_is_worth_nothing():
     """At a price of 1e-9 J/s devices send at 0.02 W, the one with 0.01 W at its full power."""
     round_ = replace(random_round(0, 3, CAPACITY), power_w=np.array([0.01, 0.1, 0.4]))
-    parts = Fedl(j_per_s=1e-9, least_power_w=0.02).plan(round_).power_part
+    parts = Fedl(j_per_s=1e-9, min_power_w=0.02).plan(round_).power_part
 
     assert parts == pytest.approx([1.0, 0.2, 0.05], rel=1e-9)
 
@@ -107,7 +107,7 @@ def test_turns_spend_the_least_energy_within_their_time(seed, stretch):
     grants = Turns(round_s=within_s).plan(round_)
 
     def spent(x):
-        clock = np.clip(round_.compute_s / x[0], round_.least_clock, 1.0)
+        clock = np.clip(round_.compute_s / x[0], round_.min_clock, 1.0)
         power_w = (np.exp(round_.need_s / x[1:]) - 1) / round_.gamma * round_.power_w
         return np.sum(round_.compute_j * clock**2) + np.sum(power_w * x[1:])
 
@@ -140,16 +140,16 @@ def test_energies_are_those_of_the_definitions(seed):
 def test_the_outer_search_over_the_local_accuracy_is_that_of_a_grid():
     """No accuracy of a grid has a shorter completion time, and no neighbour less energy within 1.5 times that."""
     round_ = random_round(4, 3, CAPACITY)
-    step = replace(round_, ready_s=np.zeros(3), least_clock=np.full(3, 1e-9))
+    step = replace(round_, ready_s=np.zeros(3), min_clock=np.full(3, 1e-9))
     needs, grid = Convergence(rounds=160, steps=4), np.linspace(0.01, 0.99, 99)
-    eta, least_s = needs.shortest(step, LeastTime())
+    eta, min_s = needs.shortest(step, LeastTime())
     times_s = [needs.completion_s(step, x, LeastTime()) for x in grid]
 
-    assert min(times_s) * (1 - 1e-3) < least_s <= min(times_s)
+    assert min(times_s) * (1 - 1e-3) < min_s <= min(times_s)
     assert abs(eta - grid[np.argmin(times_s)]) <= 0.01
     for in_turns in (False, True):
         within_s = 1.5 * needs.shortest(step, Turns() if in_turns else LeastTime())[1]
-        best, least_j = needs.cheapest(step, within_s, in_turns=in_turns)
+        best, min_j = needs.cheapest(step, within_s, in_turns=in_turns)
         round_s = within_s / needs.total_rounds(best)
         planner = Turns(round_s=round_s) if in_turns else LeastEnergy(round_s=round_s)
         grants = planner.plan(needs.round_of(step, best))
@@ -158,8 +158,8 @@ def test_the_outer_search_over_the_local_accuracy_is_that_of_a_grid():
             other_s = within_s / needs.total_rounds(other)
             rival = Turns(round_s=other_s) if in_turns else LeastEnergy(round_s=other_s)
             late = rival.plan(needs.round_of(step, other)).ends_s.max() > other_s * (1 + 1e-6)
-            assert late or least_j <= sum(needs.energies_j(step, other, rival)) * (1 + 1e-9)
-    assert np.isnan(needs.cheapest(step, 0.5 * least_s)).all()
+            assert late or min_j <= sum(needs.energies_j(step, other, rival)) * (1 + 1e-9)
+    assert np.isnan(needs.cheapest(step, 0.5 * min_s)).all()
 
 
 def test_a_round_of_the_outer_search_has_its_local_steps():

@@ -182,10 +182,10 @@ def test_fedl_is_the_optimum_of_its_two_problems(seed, n, j_per_s):
     grants = Fedl(j_per_s=j_per_s).plan(round_)
 
     def computing(time_s):
-        clock = np.clip(round_.compute_s / time_s, round_.least_clock, 1)
+        clock = np.clip(round_.compute_s / time_s, round_.min_clock, 1)
         return np.sum(round_.compute_j * clock**2) + j_per_s * time_s
 
-    longest_s = (round_.compute_s / round_.least_clock).max()
+    longest_s = (round_.compute_s / round_.min_clock).max()
     solved = minimize_scalar(computing, bounds=(round_.compute_s.max(), longest_s), method="bounded", options=TIGHT)
     assert computing(computing_s(round_, j_per_s)) == pytest.approx(min(solved.fun, computing(longest_s)), rel=1e-6)
     for snr, power_w, part in zip(round_.snr, round_.power_w, grants.power_part, strict=True):
@@ -213,7 +213,7 @@ def test_a_weak_device_is_planned_at_its_narrowed_rate(planner, blocks):
     """At a fifth of the least SINR on its band or block: that part of it at the least efficiency, at full power."""
     least = 10**0.2 * (2**CQI_1_BPS_HZ - 1)
     round_ = random_round(2, 1, Narrowed(law=PRACTICAL, narrowest_hz=1e3))
-    round_ = replace(round_, snr=np.array([0.2 * least / blocks]), compute_s=np.zeros(1), least_clock=np.ones(1))
+    round_ = replace(round_, snr=np.array([0.2 * least / blocks]), compute_s=np.zeros(1), min_clock=np.ones(1))
     grants = planner.plan(round_)
 
     air_s = round_.size_bit / (0.2 * round_.bandwidth_hz / blocks * CQI_1_BPS_HZ)
@@ -234,7 +234,7 @@ def chen_round(distance_m, rng=None):
         ready_s=mbit / (20 * np.log2(1 + d**-2.0 / 1.8e-7)),
         compute_s=np.zeros(n),
         compute_j=np.full(n, 4e-8 * mbit),
-        least_clock=np.ones(n),
+        min_clock=np.ones(n),
         size_bit=mbit * 1e6,
         snr=0.01 * d**-2.0 / (20 * 1e-14),
         power_w=np.full(n, 0.01),

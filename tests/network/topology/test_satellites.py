@@ -73,8 +73,8 @@ def test_rings_of_known_constellations(
 
 def test_the_longest_link_of_a_published_shell() -> None:
     """Hypatia's longest link of Starlink's shell, 5,016,591.2 m: 2 sqrt(a^2 - b^2) over a sphere of 6378.135 km."""
-    radius_m, least_m = 6_378_135.0 + 550e3, 6_378_135.0 + 80e3
-    assert 2 * math.sqrt(radius_m**2 - least_m**2) == pytest.approx(5_016_591.2, abs=0.1)
+    radius_m, min_m = 6_378_135.0 + 550e3, 6_378_135.0 + 80e3
+    assert 2 * math.sqrt(radius_m**2 - min_m**2) == pytest.approx(5_016_591.2, abs=0.1)
     ours_m = 2 * math.sqrt((MEAN_RADIUS_M + 550e3) ** 2 - (MEAN_RADIUS_M + 80e3) ** 2)
     assert ours_m / 1e3 == pytest.approx(5013.917, abs=1e-3)
 
@@ -141,7 +141,7 @@ def test_d_psgd_plays_over_a_ring() -> None:
     [
         (
             (*SPACE, *LINKS, "devices.count=8", "devices.mobility.height_m=5.5e+5"),
-            "a ring of 8 at 550 km dips to 23.2 km, below least_height_m 80 km at all times; take 9 or more per plane",
+            "a ring of 8 at 550 km dips to 23.2 km, below min_height_m 80 km at all times; take 9 or more per plane",
         ),
         (LINKS, "joins satellites, got static mobility"),
         (SPACE[:3], "satellites set, got walker with availability: always"),

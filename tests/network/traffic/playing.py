@@ -14,7 +14,7 @@ from fednet_emu.kernel.work import BIT, done_ns, work_per_ns
 from fednet_emu.network.access.orthogonal import Tdma
 from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.air.transfer import Message
-from fednet_emu.network.ethernet import Switch, Wire
+from fednet_emu.network.ethernet import Ethernet, Wire
 from fednet_emu.network.medium.medium import Medium
 from fednet_emu.network.slices import Sliced, Slices
 from fednet_emu.network.traffic.laws import Law
@@ -52,7 +52,7 @@ class Played:
         self.clock, self.ledger = Clock(), Ledger()
         self.ledger.add_traffic({"these": 0, "those": 0}, known.names)
         in_turns = how.get("in_turns", False)
-        access = Tdma() if in_turns else Switch(port_bps=port_bps)
+        access = Tdma() if in_turns else Ethernet(port_bps=port_bps)
         turns = SharedTurns(access.capacity, 1, self.clock, divides=not in_turns, slices=known)
         links = HandMadeLinks(np.full(RADIOS, 1e9))  # type: ignore[arg-type]  # an array is found faster
 

@@ -40,8 +40,8 @@ def refusals(*settings: str) -> str:
         ("{name: a, size: {kind: fixed, byte: 9}}", "traffic.0.gap: is required without a trace"),
         (f"{PHONES}, {PHONES}", "traffic.1.name: is taken by traffic.0, got phones"),
         (
-            "{name: a, size: {kind: bounded-pareto, shape: 1.5, least_byte: 9}, gap: {kind: fixed, mean_s: 1}}",
-            "a Pareto law without an end has no variance, give most_byte",
+            "{name: a, size: {kind: bounded-pareto, shape: 1.5, min_byte: 9}, gap: {kind: fixed, mean_s: 1}}",
+            "a Pareto law without an end has no variance, give max_byte",
         ),
         ("{name: a, trace: x.csv, gap: {kind: fixed, mean_s: 1}}", "traffic.0.gap: a trace says which files come"),
         ("{name: a, size: {kind: fixed, byte: 9}, gap: {kind: fixed, mean_s: 0}}", "files without gaps never let time"),
@@ -70,9 +70,9 @@ ACCESSES = [
     "{kind: ofdma, subchannels: 3}",
     "{kind: ofdma, scheduler: equal-finish}",
     "noma",
-    "shared",
+    "full-reuse",
 ]
-ACCESSES += ["{kind: slotted-aloha, slot_s: 0.0001}", "{kind: switch, port_bps: 1e6}", "{kind: noma, max_senders: 2}"]
+ACCESSES += ["{kind: slotted-aloha, slot_s: 0.0001}", "{kind: ethernet, port_bps: 1e6}", "{kind: noma, max_senders: 2}"]
 
 
 @pytest.mark.parametrize("access", ACCESSES)
@@ -168,7 +168,7 @@ def test_files_of_a_table_and_of_another_run(tmp_path: Path) -> None:
     ]
     run = fe.run(small_scenario(), out=tmp_path / "run", timing_only=True)
     again = run_small(f"traffic=[{{name: seen, trace: {tmp_path / 'run'}}}]", timing_only=True).ledger.traffic.frame()
-    uploads = run.transfers[run.transfers["kind"] == "uplink"]
+    uploads = run.transfers[run.transfers["direction"] == "uplink"]
     assert sorted(again["requested_s"]) == sorted(uploads["requested_s"])
     trace.write_text("user,start_s,size_byte\nann,3.5,10\nbob,3.2,20\n", encoding="utf-8")
     with pytest.raises(fe.FednetError, match=r"flows.csv:3: start_s falls, 3.2 after 3.5"):

@@ -181,7 +181,7 @@ def test_slices_that_cannot_be_are_refused(settings: tuple[str, ...], text: str)
     assert text in refusals(*settings)
 
 
-@pytest.mark.parametrize("access", ["ofdma", "tdma", "{kind: switch, port_bps: 1e6}"])
+@pytest.mark.parametrize("access", ["ofdma", "tdma", "{kind: ethernet, port_bps: 1e6}"])
 def test_runs_with_slices_keep_the_laws(access: str) -> None:
     """The federation last, beside phones: rounds end, later than as equals, and all laws hold."""
     settings = (f"network.uplink.access={access}", f"traffic=[{PHONES}]", "stop.rounds=8")

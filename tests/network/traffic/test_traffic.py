@@ -124,7 +124,7 @@ def test_endless_uploads_leave_the_load_to_others() -> None:
         yield played.clock.sleep(1500)
 
     table = played.while_playing(uploads()).iloc[200:]
-    sent_bit = played.ledger.transfers.column("air_bit").sum()
+    sent_bit = played.ledger.transfers.column("transmitted_bit").sum()
     assert sent_bit / 1500e6 == pytest.approx(0.5, abs=0.02)
     mean_s, error_s = mean_and_error(table["ended_s"] - table["requested_s"])
     assert abs(mean_s - 6 * 0.1 / 0.5) < 2.5 * error_s
@@ -174,9 +174,9 @@ def test_a_user_is_drawn_by_its_class_and_number_alone() -> None:
 @pytest.mark.parametrize(
     "law",
     [
-        ParetoSize(shape=1.5, least_byte=10, most_byte=1000),
-        ParetoSize(shape=1.0, least_byte=10, most_byte=1000),
-        LogNormalSize(mean_byte=100, sigma=1.5, most_byte=500),
+        ParetoSize(shape=1.5, min_byte=10, max_byte=1000),
+        ParetoSize(shape=1.0, min_byte=10, max_byte=1000),
+        LogNormalSize(mean_byte=100, sigma=1.5, max_byte=500),
         LogNormalSize(mean_byte=100, sigma=1.0),
         FixedGap(mean_s=2.5),
     ],

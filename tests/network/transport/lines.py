@@ -47,7 +47,15 @@ class Spent(NamedTuple):
 
 
 def spent(row: Any) -> Spent:
-    names = ("requested_s", "started_s", "ended_s", "access_s", "setup_s", "gap_s", "tail_s")
+    names = (
+        "requested_s",
+        "started_s",
+        "ended_s",
+        "grant_delay_s",
+        "connection_setup_s",
+        "ack_wait_s",
+        "reception_delay_s",
+    )
     asked, start, end, access, setup, gap, tail = (round(row[name] * NS_PER_S) for name in names)
     return Spent(setup, start - asked - access - setup, end - start - gap - tail, gap, tail)
 

@@ -57,7 +57,7 @@ def test_a_loss_ends_the_connection() -> None:
     """Every message is erased, so that each has to connect again."""
     its = line(RATE_BPS, Tcp(rtt_s=1.0), loss=RandomLoss(probability=1 - 1e-12))
     assert starts_s(its, 0.0, 5.0) == [1.0, 1.0]
-    assert its.rows["lost"].tolist() == ["erased", "erased"]
+    assert its.rows["loss_reason"].tolist() == ["erased", "erased"]
 
 
 def test_a_refused_connection_leaves_nothing_behind() -> None:
@@ -68,7 +68,7 @@ def test_a_refused_connection_leaves_nothing_behind() -> None:
 
     assert (first.lost, first.ended_s, second.lost, second.ended_s) == ("connect", 20.0, "connect", 50.0)
     row = its.rows.iloc[0]
-    assert (row["setup_s"], row["air_bit"], row["delivered_bit"]) == (20.0, 0.0, 0)
+    assert (row["connection_setup_s"], row["transmitted_bit"], row["delivered_bit"]) == (20.0, 0.0, 0)
     assert its.rows["started_s"].isna().all()
 
 
@@ -86,7 +86,7 @@ def test_cancelling_while_it_connects() -> None:
     its.close()
 
     assert delivery.started_s == 1.0
-    assert its.rows["setup_s"].tolist() == [0.25, 0.75]
+    assert its.rows["connection_setup_s"].tolist() == [0.25, 0.75]
 
 
 def test_a_reused_window_is_of_its_direction_and_idle_time() -> None:
@@ -113,7 +113,7 @@ def test_a_loss_closes_the_windows_of_both_directions() -> None:
     def passed(sender: int, receiver: int, at_ns: int) -> tuple[Transfer, int]:
         sent = Transfer(Clock(), 0, lambda _its, _why: None, sender, receiver, Message(None, 15 * PAYLOAD_BIT, 0))
         sent.phases = connections.enter(sent, at_ns)
-        sent.started_ns, sent.air_bit = at_ns, sent.phases.wire_bit
+        sent.started_ns, sent.transmitted_bit = at_ns, sent.phases.wire_bit
         connections.start(sent, at_ns)
         connections.leave(sent, at_ns + NS_PER_S // 10)
         return sent, sent.phases.window_bit // (8 * 1500)
@@ -237,7 +237,7 @@ def test_acknowledgements_take_a_slow_way_back(row: dict[str, str]) -> None:
     """The longer of both ways, to 3 %; to 6 % where they take about the same time, at 1 Mbit/s back for 50 Mbit/s."""
     its = line(float(row["forward_mbps"]) * 1e6, Tcp(rtt_s=float(row["rtt_ms"]) / 1e3))
     (delivery,) = its.play((0.0, 0, 8 * int(row["size_byte"])))
-    back_s = float(its.rows["reverse_bit"].iloc[0]) / (float(row["reverse_mbps"]) * 1e6)
+    back_s = float(its.rows["ack_bit"].iloc[0]) / (float(row["reverse_mbps"]) * 1e6)
 
     expected = max(delivery.ended_s, back_s)
 
@@ -304,7 +304,7 @@ def test_a_lone_upload() -> None:
     assert delivery.ended_s == 1.0 + 4.0 + 2.6 + 0.5
     row = its.rows.iloc[0]
     assert spent(row) == Spent(S, 0, 4_100 * MS, (900 + 800 + 600 + 200) * MS, S // 2)
-    assert (row["wire_bit"], row["air_bit"], row["size_bit"]) == (
+    assert (row["wire_bit"], row["transmitted_bit"], row["size_bit"]) == (
         41 * PACKET_BIT,
         41 * PACKET_BIT,
         41 * SEGMENT_BIT,
@@ -350,7 +350,7 @@ def test_who_gets_faster_within_a_round_trip_still_waits_for_acknowledgements() 
     its.close()
     rows = its.rows.set_index("sender")
     assert spent(rows.loc[0]) == Spent(S, 0, 1_100 * MS, 300 * MS, S // 2)
-    assert rows.loc[1, "air_bit"] == PACKET_BIT
+    assert rows.loc[1, "transmitted_bit"] == PACKET_BIT
 
 
 def test_a_turn_is_kept_in_the_gaps() -> None:
@@ -382,7 +382,7 @@ def test_a_transfer_may_end_in_a_burst_or_in_a_gap(at_s: float, bits: float, gap
     assert (delivery.lost, delivery.ended_s) == ("timeout", at_s)
     for rows in (its.rows, timed.rows):
         (row,) = rows.to_dict("records")
-        assert row["air_bit"] == pytest.approx(bits * PACKET_BIT)
+        assert row["transmitted_bit"] == pytest.approx(bits * PACKET_BIT)
         assert spent(row) == Spent(S, 0, round((at_s - 1.0) * S) - gap_ms * MS, gap_ms * MS, 0)
         assert row["energy_j"] == pytest.approx(0.2 * bits * 0.1)
 
@@ -440,7 +440,7 @@ def test_a_second_emulator_of_a_shared_line(flows: list[tuple[int, int]], rtt_ms
     bits = [n * PACKET_BIT for _, n in flows]
     expected = second_emulator(SLOW_BPS * 10, rtt_ms / 1e3, 2 * PACKET_BIT, list(zip(starts, bits, strict=True)))
     assert [its_.ended_s - rtt_ms / 2e3 for its_ in deliveries] == pytest.approx(expected, abs=1e-6)
-    assert its.rows["air_bit"].tolist() == its.rows["wire_bit"].tolist()
+    assert its.rows["transmitted_bit"].tolist() == its.rows["wire_bit"].tolist()
 
 
 def test_a_battery_is_spared_in_gaps() -> None:

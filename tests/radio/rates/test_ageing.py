@@ -165,11 +165,11 @@ def test_a_channel_uses_the_aged_mean_and_narrows_by_it():
     """A weak device does better on part of the band, by the mean SNR there."""
     channel = Channel(
         carrier_hz=3.5e9,
-        numerology_khz=30,
+        subcarrier_spacing_khz=30,
         path_loss={"kind": "log-distance", "exponent": 3},
         rate={"kind": "nr-blocks", "feedback": "aged", "margin_db": 0, "repetitions": 1},
         fading="rayleigh",
-        long_transfers="ergodic",
+        fading_model="ergodic",
     )
     off = Channel(**{**channel.model_dump(exclude_unset=True), "narrowing": "off"})
     whole, parts = off.medium_rate(), channel.medium_rate()

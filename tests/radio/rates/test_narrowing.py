@@ -199,7 +199,7 @@ CHANNEL = {
 
 @pytest.mark.parametrize(
     ("change", "narrowest_hz"),
-    [({}, 180e3), ({"numerology_khz": 30}, 360e3), ({"numerology_khz": 30, "narrowest_hz": 1e6}, 1e6)],
+    [({}, 180e3), ({"subcarrier_spacing_khz": 30}, 360e3), ({"subcarrier_spacing_khz": 30, "narrowest_hz": 1e6}, 1e6)],
     ids=["nominal", "30 kHz", "given"],
 )
 def test_the_narrowest_part_is_one_resource_block(change, narrowest_hz):
@@ -302,8 +302,8 @@ def test_a_law_without_a_least_efficiency_or_with_a_formula_repeats_nothing():
     assert endless.rate_bps(1e-9, 1.0) == with_repetitions(endless, 1).rate_bps(1e-9, 1.0) > 0.0
     with pytest.raises(ValueError, match="repetitions"):
         FiniteBlocklength(block_symbols=200, error_rate=0.1, repetitions=8)
-    with pytest.raises(ValueError, match="repetitions is fixed with feedback: climbing, got 2; leave it out"):
-        NrBlocks(feedback="climbing", repetitions=2)
+    with pytest.raises(ValueError, match="repetitions is fixed with feedback: olla, got 2; leave it out"):
+        NrBlocks(feedback="olla", repetitions=2)
 
 
 @pytest.mark.parametrize("law", REPEATING, ids=REPEATING_NAMES)

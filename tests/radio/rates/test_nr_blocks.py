@@ -151,7 +151,7 @@ def test_it_is_near_the_staircase_of_schemes():
 
 def test_a_channel_says_how_many_blocks():
     """51 in 20 MHz of 30 kHz, as if they had been named; a number of one's own wins; 273 where nothing says it."""
-    channel = {"carrier_hz": 3.5e9, "path_loss": PATH_LOSS, "numerology_khz": 30}
+    channel = {"carrier_hz": 3.5e9, "path_loss": PATH_LOSS, "subcarrier_spacing_khz": 30}
 
     def peak_bps(**change):
         law = Channel(**{**channel, **change}).medium_rate()
@@ -159,7 +159,7 @@ def test_a_channel_says_how_many_blocks():
 
     assert peak_bps(rate={"kind": "nr-blocks"}) == NrBlocks(blocks=51).rate_bps(1e6, 1e6)
     assert peak_bps(rate={"kind": "nr-blocks", "blocks": 3}) == NrBlocks(blocks=3).rate_bps(1e6, 1e6)
-    assert peak_bps(rate={"kind": "nr-blocks"}, numerology_khz=None) == NrBlocks(blocks=273).rate_bps(1e6, 1e6)
+    assert peak_bps(rate={"kind": "nr-blocks"}, subcarrier_spacing_khz=None) == NrBlocks(blocks=273).rate_bps(1e6, 1e6)
     assert len({NrBlocks(blocks=blocks).rate_bps(1e6, 1e6) for blocks in (3, 51, 273)}) == 3
 
 
@@ -167,8 +167,8 @@ def test_aged_reports_need_a_mean_over_fading():
     """A walk through blocks would know each of them, and without fading nothing ages."""
     channel = {"carrier_hz": 3.5e9, "path_loss": PATH_LOSS, "rate": {"kind": "nr-blocks", "feedback": "aged"}}
 
-    for change in ({"fading": "rayleigh"}, {"fading": "none", "long_transfers": "ergodic"}):
-        with pytest.raises((ValueError, ScenarioError), match="long_transfers: ergodic and fading rayleigh"):
+    for change in ({"fading": "rayleigh"}, {"fading": "none", "fading_model": "ergodic"}):
+        with pytest.raises((ValueError, ScenarioError), match="fading_model: ergodic and fading rayleigh"):
             Channel(**channel, **change)
 
 

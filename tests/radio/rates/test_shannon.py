@@ -368,7 +368,7 @@ def test_attempts_multiply_losses_in_order():
     assert attempts([0.5, 0.2]) == pytest.approx((1.5, 0.1))
 
 
-LAW = NrBlocks(margin_db=0, blocks=106, feedback="climbing")
+LAW = NrBlocks(margin_db=0, blocks=106, feedback="olla")
 
 
 def played(snr_db, windows):

@@ -46,7 +46,7 @@ def test_a_table_comes_back_as_it_was(tmp_path):
 
     again = pd.read_parquet(tmp_path / "run" / "transfers.parquet")
     assert again["ended_s"].tolist() == pytest.approx([0.5, math.nan], nan_ok=True)
-    assert again["lost"].tolist() == ["", "end"]
+    assert again["loss_reason"].tolist() == ["", "end"]
     assert again["size_bit"].dtype == "int64"
 
 

@@ -10,15 +10,21 @@ from fednet_emu.records.reasons import CODE
 from tests.records.conftest import TRANSFER, S
 
 LAW = "phases add up to the time from request to end"
-ROW = {**TRANSFER, "started_ns": S, "ended_ns": 2 * S, "air_bit": 120.0, "energy_j": 0.0} | {
-    "access_ns": S // 4,
-    "setup_ns": S // 4,
-    "gap_ns": S // 4,
-    "tail_ns": S // 4,
+ROW = {**TRANSFER, "started_ns": S, "ended_ns": 2 * S, "transmitted_bit": 120.0, "energy_j": 0.0} | {
+    "grant_delay_ns": S // 4,
+    "connection_setup_ns": S // 4,
+    "ack_wait_ns": S // 4,
+    "reception_delay_ns": S // 4,
     "wire_bit": 120,
-    "reverse_bit": 2,
+    "ack_bit": 2,
 }
-UNSENT = {"started_ns": NEVER_NS, "ended_ns": S // 2, "air_bit": 0.0, "delivered_bit": 0, "lost": CODE["deadline"]}
+UNSENT = {
+    "started_ns": NEVER_NS,
+    "ended_ns": S // 2,
+    "transmitted_bit": 0.0,
+    "delivered_bit": 0,
+    "lost": CODE["deadline"],
+}
 
 
 def problems(*rows: dict[str, Any]) -> dict[str, str]:
@@ -33,22 +39,22 @@ def problems(*rows: dict[str, Any]) -> dict[str, str]:
 def test_phases_that_add_up_break_no_law() -> None:
     """A wait for a turn of 0.5 s, 0.5 s on the air; the next is on the air in its tail, a third never was."""
     following = {"started_ns": 2 * S - S // 4, "ended_ns": 3 * S}
-    unsent = {**UNSENT, "ended_ns": 4 * S, "gap_ns": 0, "tail_ns": 0}
+    unsent = {**UNSENT, "ended_ns": 4 * S, "ack_wait_ns": 0, "reception_delay_ns": 0}
     assert problems(ROW, ROW | following, ROW | unsent) == {}
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"setup_ns": S - S // 4 + 1},
-        {"access_ns": S - S // 4 + 1},
-        {"gap_ns": S - S // 4 + 1},
-        {"tail_ns": S - S // 4 + 1},
-        {"tail_ns": S - S // 4},
-        {"gap_ns": -1},
-        {"reverse_bit": -1},
-        {**UNSENT, "gap_ns": 0, "tail_ns": 0, "access_ns": S // 4 + 1},
-        {**UNSENT, "gap_ns": 0, "tail_ns": 1},
+        {"connection_setup_ns": S - S // 4 + 1},
+        {"grant_delay_ns": S - S // 4 + 1},
+        {"ack_wait_ns": S - S // 4 + 1},
+        {"reception_delay_ns": S - S // 4 + 1},
+        {"reception_delay_ns": S - S // 4},
+        {"ack_wait_ns": -1},
+        {"ack_bit": -1},
+        {**UNSENT, "ack_wait_ns": 0, "reception_delay_ns": 0, "grant_delay_ns": S // 4 + 1},
+        {**UNSENT, "ack_wait_ns": 0, "reception_delay_ns": 1},
     ],
 )
 def test_a_phase_that_does_not_fit_is_found(change: dict[str, Any]) -> None:
@@ -58,5 +64,5 @@ def test_a_phase_that_does_not_fit_is_found(change: dict[str, Any]) -> None:
 
 def test_the_air_carries_what_is_on_the_wire() -> None:
     """Headers count on the air; a message cannot be smaller on the wire than its payload."""
-    assert "bits on the air = payload" in problems(ROW | {"air_bit": 100.0})
-    assert LAW in problems(ROW | {"wire_bit": 99, "air_bit": 99.0})
+    assert "bits on the air = payload" in problems(ROW | {"transmitted_bit": 100.0})
+    assert LAW in problems(ROW | {"wire_bit": 99, "transmitted_bit": 99.0})

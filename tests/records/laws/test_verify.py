@@ -57,7 +57,7 @@ BREACHES = [
     (
         "transfers",
         1,
-        {"size_bit": 99, "air_bit": 99.0, "delivered_bit": 99},
+        {"size_bit": 99, "transmitted_bit": 99.0, "delivered_bit": 99},
         OFFERED,
         "uplink: 300 bit were offered, 299",
     ),
@@ -69,9 +69,9 @@ BREACHES = [
         "1 of 4 transfers deliver more or less than they carry, first in row 1",
     ),
     ("transfers", 1, {"delivered_bit": 0}, OFFERED, "first in row 1"),
-    ("transfers", 3, {"delivered_bit": 100, "air_bit": 100.0}, OFFERED, "first in row 3"),
-    ("transfers", 2, {"air_bit": 101.0}, ON_AIR, "1 of 4 transfers, first in row 2"),
-    ("transfers", 2, {"air_bit": 99.0}, ON_AIR, "1 of 4 transfers, first in row 2"),
+    ("transfers", 3, {"delivered_bit": 100, "transmitted_bit": 100.0}, OFFERED, "first in row 3"),
+    ("transfers", 2, {"transmitted_bit": 101.0}, ON_AIR, "1 of 4 transfers, first in row 2"),
+    ("transfers", 2, {"transmitted_bit": 99.0}, ON_AIR, "1 of 4 transfers, first in row 2"),
     (
         "transfers",
         0,
@@ -125,10 +125,10 @@ BREACHES = [
         USED,
         "1 of 4 transfers are asked for before their payload is there, first in row 2",
     ),
-    ("transfers", 1, {"air_bit": 100.0002}, ON_AIR, "1 of 4 transfers, first in row 1"),
-    ("transfers", 1, {"air_bit": 99.9998}, ON_AIR, "1 of 4 transfers, first in row 1"),
-    ("transfers", 3, {"air_bit": 100.0002}, ON_AIR, "1 of 4 transfers, first in row 3"),
-    ("transfers", 2, {"receive_j": 0.125}, ENERGY, "the parts are 2.125 J, the total is 2 J"),
+    ("transfers", 1, {"transmitted_bit": 100.0002}, ON_AIR, "1 of 4 transfers, first in row 1"),
+    ("transfers", 1, {"transmitted_bit": 99.9998}, ON_AIR, "1 of 4 transfers, first in row 1"),
+    ("transfers", 3, {"transmitted_bit": 100.0002}, ON_AIR, "1 of 4 transfers, first in row 3"),
+    ("transfers", 2, {"rx_energy_j": 0.125}, ENERGY, "the parts are 2.125 J, the total is 2 J"),
     ("transfers", 1, {"energy_j": 0.6}, ENERGY, "the parts are 2.1 J, the total is 2 J"),
     ("backhaul", 0, {"delivered_bit": 49}, BACKHAUL, "1 of 2 messages, first in row 0"),
     ("backhaul", 1, {"delivered_bit": 50}, BACKHAUL, "1 of 2 messages, first in row 1"),
@@ -157,7 +157,7 @@ def test_every_law_notices_its_breach(rows, make_ledger, table, row, changes, la
 
 def test_a_payload_of_several_receivers_is_there_when_it_arrives(rows, make_ledger):
     """A broadcast's own arrival counts: device 1 missed it, so nothing says when it may use model 1."""
-    rows["receptions"][1]["lost"] = CODE[""]
+    rows["receptions"][1]["loss_reason"] = CODE[""]
     rows["transfers"][0]["delivered_bit"] = 200
     rows["computes"][1] |= {"input": 1, "started_ns": 2 * S - 5}
 
@@ -248,9 +248,9 @@ def test_nobody_receives_while_it_sends(rows, make_ledger):
 
 def test_a_part_in_a_million_is_rounding(rows, make_ledger):
     """The bits of a fluid model may be off by less than that; what was lost on its way may have used any part."""
-    rows["transfers"][1]["air_bit"] = 100.00009
-    rows["transfers"][2]["air_bit"] = 99.99991
-    rows["transfers"][3] |= {"started_ns": 5 * S, "air_bit": 40.0}
+    rows["transfers"][1]["transmitted_bit"] = 100.00009
+    rows["transfers"][2]["transmitted_bit"] = 99.99991
+    rows["transfers"][3] |= {"started_ns": 5 * S, "transmitted_bit": 40.0}
 
     assert broken(make_ledger(rows)) == {}
 
@@ -431,8 +431,8 @@ OVERLAPS = {
     "one computation at a time",
 }
 CHANGED = {
-    "transfers": ("kind", "sender", "receiver", "size_bit", "payload", "requested_ns", "started_ns", "delivered_bit"),
-    "receptions": ("receiver", "lost"),
+    "transfers": ("kind", "sender", "receiver", "size_bit", "value_id", "requested_ns", "started_ns", "delivered_bit"),
+    "receptions": ("receiver", "loss_reason"),
     "computes": ("device", "started_ns", "input", "result"),
     "backhaul": ("size_bit", "started_ns", "sent_bit"),
 }

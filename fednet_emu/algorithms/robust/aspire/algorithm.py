@@ -69,9 +69,9 @@ class Adaptive(Component):
     least 0.001 s without a threshold."""
 
     def _check(self) -> None:
-        least_s = SHORTEST_TICK_S if self.threshold_s is None else self.threshold_s / MAX_LOOKS
-        if self.tick_s < least_s:
-            raise ValueError(f"tick_s: too fine, got {self.tick_s:g} s; give {least_s:g} s or more")
+        min_s = SHORTEST_TICK_S if self.threshold_s is None else self.threshold_s / MAX_LOOKS
+        if self.tick_s < min_s:
+            raise ValueError(f"tick_s: too fine, got {self.tick_s:g} s; give {min_s:g} s or more")
 
 
 class Pace:

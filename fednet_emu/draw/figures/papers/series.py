@@ -92,15 +92,15 @@ def fedul_figure(tables: Tables) -> Figure:
 def charge_figure(tables: Tables) -> Figure:
     """Plot the charge of each battery over time, linearly interpolated between records; one panel per run."""
     end_s = max(float(rows["simulated_s"].max()) for _, rows in tables)
-    most_j = max(float(rows["charge_j"].max()) for _, rows in tables)
-    time, energy = axis_unit(end_s, LONG_TIMES), axis_unit(most_j, ENERGIES)
+    max_j = max(float(rows["charge_j"].max()) for _, rows in tables)
+    time, energy = axis_unit(end_s, LONG_TIMES), axis_unit(max_j, ENERGIES)
     figure = new_figure(CURVE_HEIGHT_IN * len(tables))
     panels = figure.subplots(len(tables), sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, (label, rows) in zip(panels, tables, strict=True):
         _draw(axes, rows.assign(simulated_s=rows["simulated_s"] / time.size, charge_j=rows["charge_j"] / energy.size))
         if len(tables) > 1:
             axes.set_title(label, loc="left")
-        axes.set_ylim(0.0, 1.04 * most_j / energy.size)
+        axes.set_ylim(0.0, 1.04 * max_j / energy.size)
         axes.set_ylabel(f"Charge ({energy.symbol})")
         finish_axes(axes)
     panels[-1].set_xlabel(f"Time ({time.symbol})")

@@ -165,7 +165,7 @@ class Dirichlet(Partition):
     """Concentration alpha of the Dirichlet distribution; a smaller value means fewer classes per device."""
     min_samples: NonNegativeInt = 1
     """Minimum number of training samples per device; 0 allows devices without samples."""
-    guard: bool = False
+    self_balancing: bool = False
     """Whether a device that already has an even share of all samples, 1 / (number of devices), gets no samples of
     further classes, as in the code of NIID-Bench with a `min_samples` of 10. Device sizes then differ less."""
 
@@ -184,7 +184,7 @@ class Dirichlet(Partition):
         n_draws = max(1, min(MAX_DRAWS, _MAX_NUMBERS // (len(class_sizes) * n_devices)))
         for _ in range(n_draws):
             shares = rng.dirichlet(np.full(n_devices, self.alpha), size=len(class_sizes))
-            if self.guard:
+            if self.self_balancing:
                 _withhold(shares, class_sizes)
             sizes = _counts(shares, class_sizes).sum(axis=0)
             smallest = max(smallest, int(sizes.min()))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.func import grad_and_value, vmap
 
-from fednet_emu.learning.graph.private_sgd import PrivateSgd
+from fednet_emu.learning.graph.dp_sgd import PrivateSgd
 from fednet_emu.learning.models.flat import FlatModel
 
 
