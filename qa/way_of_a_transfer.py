@@ -138,7 +138,7 @@ def main() -> None:
         print(f"{world:<12}{functions:>10}{files:>7}{own:>18,}{own + calls.others.total():>7,}")
         for file, names in way.functions.items() if asked.list else ():
             print(f"  {file}: {', '.join(names)}")
-        for name, count in calls.own.max_common() if asked.calls else ():
+        for name, count in calls.own.most_common() if asked.calls else ():
             print(f"  {count:>6} {name}")
 
 

@@ -14,7 +14,7 @@ import pytest
 COLUMNS: dict[str, dict[str, str]] = {
     "transfers": {
         "transfer": "int64",
-        "kind": "category",
+        "direction": "category",
         "sender": "int64",
         "receiver": "int64",
         "receivers": "int64",
@@ -26,10 +26,10 @@ COLUMNS: dict[str, dict[str, str]] = {
         "transmitted_bit": "float64",
         "delivered_bit": "float64",
         "lost_bit": "float64",
-        "lost": "category",
+        "loss_reason": "category",
         "energy_j": "float64",
     },
-    "receptions": {"transfer": "int64", "receiver": "int64", "lost": "category"},
+    "receptions": {"transfer": "int64", "receiver": "int64", "loss_reason": "category"},
     "computes": {
         "device": "int64",
         "started_s": "float64",
@@ -96,13 +96,13 @@ class Play:
         heard_s = started_s + 0.4
         broadcast = {"sender": -1, "receiver": -2, "receivers": self.cohort}
         transfer = self.add_transfer(
-            kind="downlink", requested_s=started_s, started_s=started_s, ended_s=heard_s, **broadcast
+            direction="downlink", requested_s=started_s, started_s=started_s, ended_s=heard_s, **broadcast
         )
         self.downlink_bit += 6e5
         free_s, arrived = heard_s, 0
         for device in sorted(invited, key=lambda i: self.pace[i]):
             missed = bool(self.rng.random() < self.loss / 2)
-            reception = {"transfer": transfer, "receiver": int(device), "lost": "outage" if missed else ""}
+            reception = {"transfer": transfer, "receiver": int(device), "loss_reason": "outage" if missed else ""}
             self.tables["receptions"].append(reception)
             if missed:
                 continue
@@ -112,7 +112,9 @@ class Play:
             free_s = starts_s + self.rng.exponential(1.5 / self.cohort)
             lost = "outage" if self.rng.random() < self.loss else ""
             times = {"requested_s": ready_s, "started_s": starts_s, "ended_s": free_s}
-            self.add_transfer(kind="uplink", sender=int(device), receiver=-1, receivers=1, lost=lost, **times)
+            self.add_transfer(
+                direction="uplink", sender=int(device), receiver=-1, receivers=1, loss_reason=lost, **times
+            )
             self.uplink_bit += 6e5
             arrived += not lost
         self.now_s = free_s

@@ -22,7 +22,7 @@ def main(folder: Path) -> None:
     analog, rows = program("analog-aggregation"), []
     for cell in pd.read_parquet(folder / "cells.parquet").to_dict("records"):
         transfers = pd.read_parquet(folder / "cells" / cell["cell"] / "transfers.parquet")
-        uploads = transfers[transfers["kind"] == "uplink"]
+        uploads = transfers[transfers["direction"] == "uplink"]
         mean_s = float((uploads["ended_s"] - uploads["started_s"]).mean())
         rows.append({**{key: cell[key] for key in ("power", "devices.count", "access")}, "mean_upload_s": mean_s})
     table = pd.DataFrame(rows).pivot(index=["power", "devices.count"], columns="access", values="mean_upload_s")

@@ -28,7 +28,7 @@ def transfers_beside(run: RunRecords) -> pd.DataFrame:
     took_s, predicted_s = rows["ended_s"] - rows["requested_s"], rows["predicted_s"] - rows["requested_s"]
     return rows[["transfer", "direction"]].assign(
         device=device,
-        lost=rows["loss_reason"].astype(str),
+        loss_reason=rows["loss_reason"].astype(str),
         took_s=took_s,
         predicted_s=predicted_s,
         error=rows["error"],

@@ -90,8 +90,8 @@ class Usage:
         Transfers and computations that the end of the run cut off do not count.
         """
         sent, heard, made = self.transfers, self.receptions, self.computes
-        sent = sent.assign(lost=sent["loss_reason"].astype(str).replace("end", ""))
-        heard = heard.assign(lost=heard["loss_reason"].astype(str).replace("end", ""))
+        sent = sent.assign(loss_reason=sent["loss_reason"].astype(str).replace("end", ""))
+        heard = heard.assign(loss_reason=heard["loss_reason"].astype(str).replace("end", ""))
         made = made.assign(stopped=made["stopped"].astype(str).replace("end", ""))
         if (
             not (sent["loss_reason"] != "").any()

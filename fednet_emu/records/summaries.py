@@ -211,7 +211,7 @@ def other_users(ledger: Ledger, ended_ns: int) -> dict[str, dict[str, Any]]:
 def busy_spans(ledger: Ledger, kind: int) -> tuple[IntArray, IntArray]:
     """Return start and end times in ns [n] of periods in which the federation transmits on links of a kind."""
     sent = ledger.transfers.column
-    own = (sent("kind") == kind) & (sent("started_ns") >= 0)
+    own = (sent("direction") == kind) & (sent("started_ns") >= 0)
     order = np.argsort(sent("started_ns")[own], kind="stable")
     starts_ns, ends_ns = sent("started_ns")[own][order], np.maximum.accumulate(sent("ended_ns")[own][order])
     first = np.append(True, starts_ns[1:] > ends_ns[:-1])[: len(starts_ns)]
@@ -258,14 +258,14 @@ def recent_losses(ledger: Ledger) -> str:
 
     frames = ledger.frames()
     transfers = frames["transfers"]
-    several = frames["receptions"].join(transfers[["kind", "sender", "ended_s"]], on="transfer")
-    columns = ["kind", "sender", "receiver", "ended_s", "lost"]
+    several = frames["receptions"].join(transfers[["direction", "sender", "ended_s"]], on="transfer")
+    columns = ["direction", "sender", "receiver", "ended_s", "loss_reason"]
     ends = pd.concat([transfers.loc[transfers["receivers"] == 1, columns], several[columns]])
     lost = ends[ends["loss_reason"] != ""].sort_values("ended_s", kind="stable").groupby(["sender", "receiver"]).tail(1)
     rows = lost.tail(SHOWN)[columns].to_dict("records")
     told = (
-        f"{row['kind']} {device_label(row['sender'])} to {device_label(row['receiver'])} "
-        f"at t={row['ended_s']:.6g} s ({row['lost']})"
+        f"{row['direction']} {device_label(row['sender'])} to {device_label(row['receiver'])} "
+        f"at t={row['ended_s']:.6g} s ({row['loss_reason']})"
         for row in rows
     )
     return f"; last lost: {', '.join(told)}" if rows else ""

@@ -190,18 +190,20 @@ class Replay:
 
     @cached_property
     def messages(self) -> pd.DataFrame:
-        """The messages, with `kind`, reason of loss `lost`, and `device` (the receiver if the server is the sender)."""
+        """The messages, with `direction`, `loss_reason`, and `device` (the receiver if the server is the sender)."""
         sent = self.tables["transfers"]
-        several = self.tables["receptions"].join(sent[["kind", "sender"]], on="transfer")
-        columns = ["kind", "sender", "receiver", "loss_reason"]
-        ends = pd.concat([sent.loc[sent["receiver"] != SEVERAL, columns], several[columns]]).astype({"lost": str})
+        several = self.tables["receptions"].join(sent[["direction", "sender"]], on="transfer")
+        columns = ["direction", "sender", "receiver", "loss_reason"]
+        ends = pd.concat([sent.loc[sent["receiver"] != SEVERAL, columns], several[columns]]).astype(
+            {"loss_reason": str}
+        )
         return ends.assign(device=ends["sender"].where(ends["sender"] > SERVER, ends["receiver"]))
 
     @property
     def through(self) -> set[tuple[int, str]]:
         """Pairs of a device and a direction in which at least one message of the device arrived."""
         came = self.messages[self.messages["loss_reason"] == ""]
-        return set(zip(came["device"], came["kind"], strict=True))
+        return set(zip(came["device"], came["direction"], strict=True))
 
     def path_s(self, rounds: int) -> pd.Series[float]:
         """Return the time in seconds on the critical paths of the first `rounds` rounds, by kind of activity."""
@@ -218,10 +220,10 @@ def shed(before: Replay, after: Replay) -> str:
     """Describe the devices that a remedy disconnects, whose messages arrived in `before`, but not in `after`."""
     gone = before.through - after.through
     lost = after.messages[~after.messages["loss_reason"].isin(["", *BY_CHANCE])]
-    lost = lost[[pair in gone for pair in zip(lost["device"], lost["kind"], strict=True)]]
+    lost = lost[[pair in gone for pair in zip(lost["device"], lost["direction"], strict=True)]]
     if not len(lost):
         return ""
-    reasons = lost.drop_duplicates("device").sort_values("device").groupby("lost", sort=False)["device"]
+    reasons = lost.drop_duplicates("device").sort_values("device").groupby("loss_reason", sort=False)["device"]
     who = "; ".join(f"{_named(devices.tolist())} {MEANINGS[str(why)].in_words}" for why, devices in reasons)
     return f"{len(lost):,} of {len(after.messages):,} messages would be lost ({who})"
 

@@ -81,7 +81,7 @@ def drawn(seed: int, *, mixed: bool = False) -> Drawn:
             if section not in settings or section == "algorithm":  # what others need depends on the algorithm
                 break
             draw.section(settings, section)
-    raise LookupError(f"seed {seed}: {MOST_ATTEMPTS} draws were refused, got {refused.max_common(5)}")
+    raise LookupError(f"seed {seed}: {MOST_ATTEMPTS} draws were refused, got {refused.most_common(5)}")
 
 
 def refusal(settings: Settings) -> tuple[str, Ledger | None]:

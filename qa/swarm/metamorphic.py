@@ -112,7 +112,7 @@ def _transfers(scenario: Scenario, sizes_bit: list[int], way: str = "uplink") ->
     fed.close()
     column = fed.ledger.transfers.column
     order = np.argsort(np.maximum(column("sender"), column("receiver")))
-    return Uploads(*(column(name)[order].astype(float) for name in ("started_ns", "ended_ns", "lost")))
+    return Uploads(*(column(name)[order].astype(float) for name in ("started_ns", "ended_ns", "loss_reason")))
 
 
 def _all(fed: Federation, events: list[Any]) -> Any:

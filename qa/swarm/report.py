@@ -75,7 +75,7 @@ class Report:
     def __str__(self) -> str:
         met = {tuple(map(tuple, json.loads(pair))) for pair in self.pairs} & possible()
         kinds = {place for pair in met for place in pair}
-        hours, redrawn = self.cpu_s / 3600, Counter(dict(self.refused.max_common(8)))
+        hours, redrawn = self.cpu_s / 3600, Counter(dict(self.refused.most_common(8)))
         return "\n".join(
             [
                 f"swarm: {self.seeds} seeds in {hours:.2f} h of processor time ({self.seeds / hours:.0f} an hour)",
@@ -94,4 +94,4 @@ class Report:
 
 
 def _counts(counts: Counts) -> str:
-    return ", ".join(f"{name} {count}" for name, count in counts.max_common() if count)
+    return ", ".join(f"{name} {count}" for name, count in counts.most_common() if count)

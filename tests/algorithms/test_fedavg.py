@@ -189,7 +189,7 @@ def test_a_round_waits_until_somebody_is_there() -> None:
     """All devices are away from 3 ms to 10 ms; the round that would start then starts at 10 ms."""
     spans = ", ".join(f"'{device}': [[0, 0.003], [0.01, 1]]" for device in range(4))
     fed = run_small(f"devices.availability={{kind: windows, devices: {{{spans}}}}}", timing_only=True)
-    downlinks = fed.ledger.frames()["transfers"].query("kind == 'downlink'")
+    downlinks = fed.ledger.frames()["transfers"].query("direction == 'downlink'")
 
     assert downlinks["started_s"].tolist() == pytest.approx([0.0, 0.00232, 0.01], abs=1e-12)
     assert fed.ledger.rounds.column("arrived").tolist() == [4, 0, 4]
@@ -220,7 +220,7 @@ def test_what_is_lost_is_left_out_of_the_mean() -> None:
     changes = (*RAGGED, "network.uplink.loss={kind: random, probability: 0.5}", "stop.rounds=1", "seed=1")
     w, fed = trained(*changes)
     uplinks = fed.ledger.frames()["transfers"].query("direction == 'uplink'")
-    arrived = uplinks.query("lost == ''")["sender"].tolist()
+    arrived = uplinks.query("loss_reason == ''")["sender"].tolist()
     assert 0 < len(arrived) < 4
     start, n = fed.task.model.initial().double(), fed.task.n_samples
     expected = sum(n[k] * descended(start, *design(fed, k), 0.1) for k in arrived) / n[arrived].sum()
@@ -233,8 +233,8 @@ def test_lost_uploads_are_sent_again_up_to_the_limit() -> None:
     changes = ("network.uplink.loss={kind: random, probability: 0.5}", "algorithm.retries=2", "stop.rounds=20")
     fed = run_small(*changes, timing_only=True)
     frames = fed.ledger.frames()
-    uplinks = frames["transfers"].query("direction == 'uplink'").sort_values(["payload", "ended_s"])
-    fates = [[row.lost for row in rows] for _, rows in groupby(uplinks.itertuples(), lambda row: row.payload)]
+    uplinks = frames["transfers"].query("direction == 'uplink'").sort_values(["value_id", "ended_s"])
+    fates = [[row.loss_reason for row in rows] for _, rows in groupby(uplinks.itertuples(), lambda row: row.value_id)]
 
     assert all(set(fate[:-1]) <= {"erased"} and (fate[-1] == "" or len(fate) == 3) for fate in fates)
     assert {len(fate) for fate in fates} == {1, 2, 3}

@@ -22,7 +22,7 @@ def tables(sent=(), computed=(), rounds=((0, 10),)):
     """
     transfers = pd.DataFrame(
         [(*row, *("", 0)[len(row) - 6 :]) for row in sent],
-        columns=["kind", "sender", "receiver", "requested_s", "started_s", "ended_s", "lost", "cell"],
+        columns=["direction", "sender", "receiver", "requested_s", "started_s", "ended_s", "loss_reason", "cell"],
     ).assign(energy_j=2.0, rx_energy_j=1.0)
     computes = pd.DataFrame([(*row, "")[:4] for row in computed], columns=["device", "started_s", "ended_s", "stopped"])
     spans = [(number, *span) for number, span in enumerate(rounds, start=1)]
@@ -31,7 +31,7 @@ def tables(sent=(), computed=(), rounds=((0, 10),)):
 
 def messages(*rows):
     """The table `backhaul` from rows (direction, edge, requested, started, ended, lost) in seconds."""
-    columns = ["direction", "edge", "requested_s", "started_s", "ended_s", "lost"]
+    columns = ["direction", "edge", "requested_s", "started_s", "ended_s", "loss_reason"]
     return pd.DataFrame([(*row, "")[:6] for row in rows], columns=columns).assign(energy_j=6.0)
 
 

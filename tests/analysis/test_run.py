@@ -235,7 +235,7 @@ def bars_of(tmp_path, write_run):
 def transfer(kind, sender, receiver, times, lost="", number=0):
     """A row of the table of transfers; `times` are when it was requested, started and ended."""
     requested_s, started_s, ended_s = times
-    parties = {"kind": kind, "sender": sender, "receiver": receiver, "lost": lost, "transfer": number}
+    parties = {"direction": kind, "sender": sender, "receiver": receiver, "loss_reason": lost, "transfer": number}
     return {**parties, "requested_s": requested_s, "started_s": started_s, "ended_s": ended_s}
 
 
@@ -257,7 +257,7 @@ def test_each_receiver_of_a_broadcast_has_a_bar(bars_of):
     """A broadcast is a bar of each device that it was for, failed only for those that missed it."""
     bars = bars_of(
         transfers=[transfer("downlink", -1, -2, (0, 1, 2), number=9)],
-        receptions=[{"transfer": 9, "receiver": 0}, {"transfer": 9, "receiver": 5, "lost": "outage"}],
+        receptions=[{"transfer": 9, "receiver": 0}, {"transfer": 9, "receiver": 5, "loss_reason": "outage"}],
     )
     assert bars == [
         (0, "downlink", 1, 2, False),
@@ -343,7 +343,7 @@ def test_the_window_without_rounds_holds_three_computations_per_device(make_fram
 
 
 def sent(*rows):
-    return pd.DataFrame(list(rows), columns=["kind", "cell", "started_s", "ended_s"])
+    return pd.DataFrame(list(rows), columns=["direction", "cell", "started_s", "ended_s"])
 
 
 def test_one_sender_and_several_are_told_apart():
@@ -485,7 +485,9 @@ def test_a_turn_is_a_computation_or_an_uplink_of_a_device_that_never_computes():
     """Device 0 computes twice and sends once in 6 s, device 1 sends four times in 4 s, device 2 does nothing."""
     sent = pd.DataFrame(
         [(0, 4, 6), *((1, second, second + 1) for second in range(4))], columns=["sender", "started_s", "ended_s"]
-    ).assign(kind="uplink", receiver=-1, lost="", transfer=range(5), requested_s=lambda table: table["started_s"])
+    ).assign(
+        direction="uplink", receiver=-1, loss_reason="", transfer=range(5), requested_s=lambda table: table["started_s"]
+    )
     amounts = (
         "receivers",
         "size_bit",
@@ -559,9 +561,9 @@ def test_alike_devices_are_side_by_side() -> None:
 def run() -> RunRecords:
     """Two rounds; in the first two uploads overlap, in the second the prediction of one is unknown."""
     transfers = pd.DataFrame({
-        "transfer": [0, 1, 2, 3], "kind": ["downlink", "uplink", "uplink", "uplink"], "sender": [-1, 0, 1, 0],
+        "transfer": [0, 1, 2, 3], "direction": ["downlink", "uplink", "uplink", "uplink"], "sender": [-1, 0, 1, 0],
         "receiver": [0, -1, -1, -1], "requested_s": [1.0, 5.0, 6.0, 13.0], "started_s": [1.0, 5.0, 6.0, 13.0],
-        "ended_s": [2.0, 7.0, 8.0, 15.0], "lost": ["", "", "", "left"],
+        "ended_s": [2.0, 7.0, 8.0, 15.0], "loss_reason": ["", "", "", "left"],
     })  # fmt: skip
     live = pd.DataFrame({
         "transfer": [0, 1, 2, 3], "predicted_s": [1.5, 7.0, 7.5, np.nan], "error": [1.0, 0.0, 1 / 3, np.nan],

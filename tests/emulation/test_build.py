@@ -245,7 +245,7 @@ def test_who_receives_has_a_rate():
     """In fading a link carries something now and then, although not at its mean SNR; other rates are as they were."""
     weak = {"channel.base_station.tx_power_dbm": 20, "channel.device.tx_power_dbm": 10, "stop.rounds": 20}
     run = fe.run("quickstart", settings=weak | {"channel.bandwidth_hz": 20e6}, timing_only=True)
-    heard = run.table("receptions").query("lost == ''")["receiver"].unique()
+    heard = run.table("receptions").query("loss_reason == ''")["receiver"].unique()
     seen = Scene.of(run)
     narrowed = build(run.scenario, timing_only=True).network
 

@@ -181,7 +181,7 @@ def test_cars_on_an_urban_macro_cell():
 
     assert run.summary["losses"]["unreachable"] > 10
     assert "timeout" not in run.summary["losses"]
-    waits_s = run.transfers.query("lost == 'unreachable'").eval("ended_s - started_s")
+    waits_s = run.transfers.query("loss_reason == 'unreachable'").eval("ended_s - started_s")
     assert waits_s.max() == 0.0
 
 

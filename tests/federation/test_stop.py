@@ -34,7 +34,7 @@ def test_simulated_time_ends_the_run_in_mid_round() -> None:
     """The run ends at exactly that instant, and everything under way is on the books as cut off by the end."""
     fed = run_small("stop={simulated_s: 3.5e-3}")
     frames = fed.ledger.frames()
-    cut = frames["transfers"].query("lost == 'end'")
+    cut = frames["transfers"].query("loss_reason == 'end'")
 
     assert fed.clock.now_s == 3.5e-3
     assert fed.round == 1

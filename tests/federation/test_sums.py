@@ -142,7 +142,7 @@ def test_rounding_never_lets_an_update_grow_and_errs_by_a_step_at_most(seed, bit
 def test_a_round_by_hand():
     """Four devices, ten entries, 1 Mbit/s in turns: 25,296 bit and as many us, beside the model's way and a step."""
     fed = run_small(FEDAVG, SECURE, "network.downlink.mode=unicast", "stop.rounds=1")
-    sizes = fed.ledger.frames()["transfers"].groupby("kind", observed=True)["size_bit"]
+    sizes = fed.ledger.frames()["transfers"].groupby("direction", observed=True)["size_bit"]
     up, down = sizes.get_group("uplink").tolist(), sizes.get_group("downlink").tolist()
 
     assert up == [512] * 4 + [1536] * 4 + [180] * 4 + [1024] * 4
@@ -160,7 +160,7 @@ def test_keys_are_broadcast_once():
     """With a broadcast downlink: 2 n keys for all together; the clock without training is the same."""
     settings_ = (FEDAVG, SECURE, "stop.rounds=2")
     fed, timed = run_small(*settings_), run_small(*settings_, timing_only=True)
-    down = fed.ledger.frames()["transfers"].query("kind == 'downlink'")["size_bit"].tolist()
+    down = fed.ledger.frames()["transfers"].query("direction == 'downlink'")["size_bit"].tolist()
     assert down[:5] == [2048, 1536, 1536, 1536, 1536]
     assert timed.ledger.event_digest() == fed.ledger.event_digest()
 
@@ -406,8 +406,8 @@ def test_energy_is_that_of_the_inverted_channels() -> None:
         gain = -math.log1p(-uniform(links.fading_key(row.sender, SERVER), block))
         radiated_w = device.tx_power_w * eta / (links.mean_snr[row.sender] * gain)
         due_j = radiated_w / (device.amplifier_efficiency or 1.0) * 0.003
-        assert (row.lost == "outage") == (gain < 0.2)
-        assert row.energy_j == pytest.approx(0.0 if row.lost else due_j, rel=1e-4)
+        assert (row.loss_reason == "outage") == (gain < 0.2)
+        assert row.energy_j == pytest.approx(0.0 if row.loss_reason else due_j, rel=1e-4)
     assert 0 < (rows["loss_reason"] == "outage").sum() < 40
 
 
@@ -423,7 +423,7 @@ def test_the_mean_is_over_those_that_have_sent() -> None:
     seed = next(seed for seed in range(50) if 0 < n_sent(seed) < 4)
     settings = (AIR, FADING, *quiet, f"seed={seed}")
     fed, alone = run_small(*settings), small_federation(*settings)
-    arrived = uplinks(fed).query("lost == ''")["sender"].tolist()
+    arrived = uplinks(fed).query("loss_reason == ''")["sender"].tolist()
     w = alone.initial_model()
     plan = small_scenario(*settings).algorithm.plan
     models = [alone.read(alone.device(k).training(w, plan, 0).result.params) for k in arrived]

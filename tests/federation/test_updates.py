@@ -146,7 +146,9 @@ def test_who_missed_a_model_is_sent_it_whole() -> None:
     away = "devices.availability={kind: windows, devices: {3: [[0, 0.00232], [0.0039, 1000]]}}"
     fed = run_small(DOWN + "sign", away, "stop.rounds=4")
     frames = fed.ledger.frames()
-    sizes = frames["transfers"].query("kind == 'downlink'").groupby("requested_s")["size_bit"].apply(sorted).tolist()
+    sizes = (
+        frames["transfers"].query("direction == 'downlink'").groupby("requested_s")["size_bit"].apply(sorted).tolist()
+    )
 
     assert frames["rounds"]["invited"].tolist()[:3] == [4, 3, 4]
     assert sizes == [[320], [42], [42, 320], [42]]

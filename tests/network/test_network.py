@@ -156,7 +156,9 @@ def snr_db(distance_m, power_dbm, figure_db):
 def test_transfers_have_snr_distance_and_mean_rate(more):
     """Friis' loss over noise alone, and 1 Mbit/s; of a broadcast those of the farthest, each receiver its own."""
     frames = run_small(*HEARD, *more, timing_only=True).ledger.frames()
-    down, up, heard = (frames["transfers"].query(f"kind == '{kind}'") for kind in ("downlink", "uplink", "sidelink"))
+    down, up, heard = (
+        frames["transfers"].query(f"direction == '{kind}'") for kind in ("downlink", "uplink", "sidelink")
+    )
     up, heard = up.sort_values("sender"), frames["receptions"]
 
     assert up["distance_m"].tolist() == pytest.approx(DISTANCES_M)
@@ -190,7 +192,7 @@ def test_columns_of_transfers_follow_moving_devices(tmp_path):
 def test_wired_and_recorded_links_have_no_snr_and_no_distance(link):
     """They have a mean rate; a broadcast on the air beside them has all three."""
     frame = run_small(*HEARD, f"network.uplink.{link}", timing_only=True).ledger.frames()["transfers"]
-    up, down = (frame.query(f"kind == '{kind}'") for kind in ("uplink", "downlink"))
+    up, down = (frame.query(f"direction == '{kind}'") for kind in ("uplink", "downlink"))
 
     assert up[["snr_db", "distance_m"]].isna().all(axis=None)
     assert (up["mean_rate_bps"] > 0).all()

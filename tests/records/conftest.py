@@ -11,18 +11,18 @@ from fednet_emu.records.reasons import CODE
 DOWN, UP = 1, 0
 S = 1_000_000_000
 TRANSFER = {
-    "kind": UP,
+    "direction": UP,
     "sender": 0,
     "receiver": SERVER,
     "receivers": 1,
     "size_bit": 100,
-    "payload": 7,
+    "value_id": 7,
     "requested_ns": 0,
     "started_ns": 0,
     "ended_ns": S,
     "transmitted_bit": 100.0,
     "delivered_bit": 100,
-    "lost": CODE[""],
+    "loss_reason": CODE[""],
     "energy_j": 0.5,
     "rx_energy_j": 0.0,
     "cell": 0,
@@ -32,13 +32,13 @@ MESSAGE = {
     "direction": 0,
     "edge": 1,
     "size_bit": 50,
-    "payload": 7,
+    "value_id": 7,
     "requested_ns": 0,
     "started_ns": 0,
     "ended_ns": S,
     "sent_bit": 50,
     "delivered_bit": 50,
-    "lost": CODE[""],
+    "loss_reason": CODE[""],
     "energy_j": 0.0,
 }
 UNMEASURED = dict.fromkeys(("worst_train_loss", "attack_success"), float("nan"))
@@ -56,29 +56,29 @@ COMPUTE = {
 
 def broadcast() -> dict[str, Any]:
     """Model 1 goes to devices 0 and 1 in the second second; device 1 misses it."""
-    changes = {"kind": DOWN, "sender": SERVER, "receiver": SEVERAL, "receivers": 2, "payload": 1}
+    changes = {"direction": DOWN, "sender": SERVER, "receiver": SEVERAL, "receivers": 2, "value_id": 1}
     return {**TRANSFER, **changes, "requested_ns": S, "started_ns": S, "ended_ns": 2 * S}
 
 
 def lawful() -> dict[str, Any]:
     """Rows of every table: broadcast, computation, two uplinks in turns, one that never had its turn."""
-    sent = {"payload": 2, "requested_ns": 3 * S}
+    sent = {"value_id": 2, "requested_ns": 3 * S}
     return {
         "transfers": [
             broadcast(),
             {**TRANSFER, **sent, "started_ns": 3 * S, "ended_ns": 4 * S},
-            {**TRANSFER, **sent, "sender": 1, "payload": 9, "started_ns": 4 * S, "ended_ns": 5 * S},
-            {**TRANSFER, **sent, "sender": 2, "payload": 8, "started_ns": NEVER_NS, "ended_ns": 5 * S}
-            | {"transmitted_bit": 0.0, "delivered_bit": 0, "lost": CODE["deadline"], "energy_j": 0.0},
+            {**TRANSFER, **sent, "sender": 1, "value_id": 9, "started_ns": 4 * S, "ended_ns": 5 * S},
+            {**TRANSFER, **sent, "sender": 2, "value_id": 8, "started_ns": NEVER_NS, "ended_ns": 5 * S}
+            | {"transmitted_bit": 0.0, "delivered_bit": 0, "loss_reason": CODE["deadline"], "energy_j": 0.0},
         ],
         "receptions": [
-            {"transfer": 0, "receiver": 0, "lost": CODE[""], "rx_energy_j": 0.0, "snr": 10.0},
-            {"transfer": 0, "receiver": 1, "lost": CODE["erased"], "rx_energy_j": 0.0, "snr": 10.0},
+            {"transfer": 0, "receiver": 0, "loss_reason": CODE[""], "rx_energy_j": 0.0, "snr": 10.0},
+            {"transfer": 0, "receiver": 1, "loss_reason": CODE["erased"], "rx_energy_j": 0.0, "snr": 10.0},
         ],
         "backhaul": [
             {**MESSAGE},
             {**MESSAGE, "direction": 1, "started_ns": NEVER_NS, "ended_ns": 2 * S, "sent_bit": 0, "delivered_bit": 0}
-            | {"lost": CODE["deadline"], "energy_j": 0.0},
+            | {"loss_reason": CODE["deadline"], "energy_j": 0.0},
         ],
         "computes": [{**COMPUTE}, {**COMPUTE, "device": 1, "input": 5, "result": 9}],
         "rounds": [{"round": 1, "started_ns": 0, "ended_ns": 5 * S, "invited": 3, "arrived": 2}],

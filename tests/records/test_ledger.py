@@ -47,7 +47,7 @@ def test_tables_are_in_seconds_and_words(rows, make_ledger):
             "requested_s",
             "started_s",
         ),
-        *("ended_s", "transmitted_bit", "delivered_bit", "lost_bit", "lost", "energy_j", "rx_energy_j", "cell"),
+        *("ended_s", "transmitted_bit", "delivered_bit", "lost_bit", "loss_reason", "energy_j", "rx_energy_j", "cell"),
         *("snr_db", "distance_m", "mean_rate_bps"),
     ]
     assert transfers["direction"].tolist() == ["downlink", "uplink", "uplink", "uplink"]
@@ -71,7 +71,7 @@ def test_receptions_point_at_their_transfer(rows, make_ledger):
     frames = make_ledger(rows).frames()
     joined = frames["receptions"].merge(frames["transfers"], on="transfer", suffixes=("", "_sent"))
 
-    assert joined[["receiver", "loss_reason", "payload"]].values.tolist() == [[0, "", 1], [1, "erased", 1]]
+    assert joined[["receiver", "loss_reason", "value_id"]].values.tolist() == [[0, "", 1], [1, "erased", 1]]
 
 
 def test_a_series_of_an_algorithm_is_a_table_beside_the_others():
@@ -96,7 +96,7 @@ def test_a_series_may_not_hide_a_table(name):
         ("transfers", {"ended_ns": 5_000_000_001}),
         ("transfers", {"sender": 3}),
         ("transfers", {"size_bit": 101}),
-        ("transfers", {"lost": CODE["end"]}),
+        ("transfers", {"loss_reason": CODE["end"]}),
         ("receptions", {"receiver": 3}),
         ("computes", {"ended_ns": 3_000_000_001}),
         ("computes", {"device": 3}),
@@ -113,7 +113,7 @@ def test_the_digest_changes_with_what_happened(rows, make_ledger, table, changes
 @pytest.mark.parametrize(
     ("table", "changes"),
     [
-        ("transfers", {"payload": 12, "transmitted_bit": 99.9, "energy_j": 3.0}),
+        ("transfers", {"value_id": 12, "transmitted_bit": 99.9, "energy_j": 3.0}),
         ("computes", {"flop": 1.0, "input": 12, "result": 13}),
         ("rounds", {"arrived": 1}),
         ("evaluations", {"loss": 9.9, "accuracy": 0.9}),
@@ -136,7 +136,7 @@ def test_reasons_and_kinds_have_the_codes_of_published_runs():
 
 COLUMNS = {
     "ended_ns": Column(np.int64, seconds=True),
-    "kind": Column(np.int8, words=("uplink", "downlink")),
+    "direction": Column(np.int8, words=("uplink", "downlink")),
     "size_bit": Column(np.int64),
     "energy_j": Column(np.float64, digest=False),
 }
@@ -191,7 +191,7 @@ def test_a_frame_has_seconds_and_words():
     """Nanoseconds become seconds, never becomes NaN, codes become words, and other columns stay as they are."""
     frame = filled([(1_500_000_000, 1, 7, 0.5), (-1, 0, 8, 0.25)]).frame()
 
-    assert list(frame) == ["ended_s", "kind", "size_bit", "energy_j"]
+    assert list(frame) == ["ended_s", "direction", "size_bit", "energy_j"]
     assert frame["ended_s"].tolist() == pytest.approx([1.5, np.nan], nan_ok=True)
     assert frame["direction"].tolist() == ["downlink", "uplink"]
     assert frame["size_bit"].tolist() == [7, 8]
@@ -202,7 +202,7 @@ def test_an_empty_table_is_a_table():
     """Nothing happened: the columns are there, with their types."""
     frame = Table(COLUMNS).frame()
 
-    assert list(frame) == ["ended_s", "kind", "size_bit", "energy_j"]
+    assert list(frame) == ["ended_s", "direction", "size_bit", "energy_j"]
     assert len(frame) == 0
     assert frame["size_bit"].dtype == np.int64
     assert list(frame["direction"].cat.categories) == ["uplink", "downlink"]
@@ -227,8 +227,8 @@ def test_the_digest_sees_what_it_should():
 @pytest.mark.parametrize(
     "columns",
     [
-        {"ended_ns": [1], "kind": [0], "size_bit": [5]},
-        {"ended_ns": [1, 2], "kind": [0], "size_bit": [5], "energy_j": [0.0]},
+        {"ended_ns": [1], "direction": [0], "size_bit": [5]},
+        {"ended_ns": [1, 2], "direction": [0], "size_bit": [5], "energy_j": [0.0]},
     ],
     ids=["missing", "ragged"],
 )
@@ -236,7 +236,9 @@ def test_many_rows_must_fit_the_columns(columns):
     """A missing column or another length is refused before anything is added."""
     table = filled([(5, 0, 7, 0.5)])
 
-    with pytest.raises(ValueError, match="arrays of equal length for ended_ns, kind, size_bit, energy_j are right"):
+    with pytest.raises(
+        ValueError, match="arrays of equal length for ended_ns, direction, size_bit, energy_j are right"
+    ):
         table.extend(**{name: np.array(values) for name, values in columns.items()})
     assert len(table) == 1
     assert table.column("ended_ns").tolist() == [5]

@@ -99,8 +99,10 @@ def test_slow_devices_are_left_out_only_where_others_take_their_place():
 
 def replay(rounds, messages=()):
     """The tables of a replay: rounds as (end in s, updates that arrive), messages as (kind, sender, receiver, lost)."""
-    sent = pd.DataFrame(messages, columns=["kind", "sender", "receiver", "loss_reason"]).astype({"lost": "category"})
-    heard = pd.DataFrame({"transfer": [0, 0, 0], "receiver": [0, 1, 2], "lost": ["", "unreachable", "away"]})
+    sent = pd.DataFrame(messages, columns=["direction", "sender", "receiver", "loss_reason"]).astype(
+        {"loss_reason": "category"}
+    )
+    heard = pd.DataFrame({"transfer": [0, 0, 0], "receiver": [0, 1, 2], "loss_reason": ["", "unreachable", "away"]})
     return Replay(
         {
             "rounds": pd.DataFrame(rounds, columns=["ended_s", "arrived"]).assign(round=range(1, len(rounds) + 1)),
@@ -231,7 +233,7 @@ OVER_SLOTS = {
     "channel": "urban-micro",
     "channel__fading": "none",
     "channel__bandwidth_hz": 20e6,
-    "channel__numerology_khz": 30,
+    "channel__subcarrier_spacing_khz": 30,
     "network__uplink__access": "nr-grants",
     "network__downlink__access": "nr-grants",
 }

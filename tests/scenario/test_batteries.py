@@ -61,7 +61,7 @@ def test_a_device_dies_in_the_middle_of_its_upload() -> None:
     """880 uJ are 720 for computing and 160 for half of the upload, which is lost at 1200 us with half of its bits."""
     fed = run_small(*ONE, battery(880e-6))
 
-    assert times(fed, "transfers", "kind", "started_s", "ended_s", "transmitted_bit", "loss_reason") == [
+    assert times(fed, "transfers", "direction", "started_s", "ended_s", "transmitted_bit", "loss_reason") == [
         ("downlink", 0.0, 320.0, 320.0, ""),
         ("uplink", 1040.0, 1200.0, 160.0, "empty"),
     ]
@@ -126,7 +126,7 @@ def test_nobody_waits_for_a_device_that_is_empty_for_ever() -> None:
     fed = run_small(
         *WATT, "devices.count=2", "data.n_samples=40", battery(1256e-6), "stop.rounds=2", "algorithm.cohort=2"
     )
-    uploads = [row for row in times(fed, "transfers", "kind", "sender", "lost") if row[0] == "uplink"]
+    uploads = [row for row in times(fed, "transfers", "direction", "sender", "loss_reason") if row[0] == "uplink"]
 
     assert fed.round == 2
     assert [lost for *_, lost in uploads] == ["", "", "away", "away"]

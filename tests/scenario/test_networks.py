@@ -210,7 +210,7 @@ def test_more_may_send_together_with_more_antennas() -> None:
         ((ZF, "network.uplink.access={kind: full-reuse, max_senders: 5}", "devices.count=8"), "got 4 for 5; give more"),
         (
             (ZF, "network.uplink.access=full-reuse", CAPACITY, FADING, "channel.fading_model=ergodic"),
-            "set channel.long",
+            "set channel.fading_model",
         ),
         ((MRC, "network.uplink.access=over-the-air"), "network.reception: signals add up at one antenna, got mrc"),
         ((MRC, "network.uplink.trace={kind: lumos-5g}"), "recorded rates belong to one receiver"),
@@ -232,7 +232,7 @@ def test_ergodic_rates_take_maximum_ratio() -> None:
         MRC,
     )
     lasted = []
-    for fading_model in ("walk", "ergodic"):
+    for fading_model in ("per-block", "ergodic"):
         rows = run_small(*settings, f"channel.fading_model={fading_model}").ledger.frames()["transfers"]
         up = rows[rows["direction"] == "uplink"]
         lasted.append((up["ended_s"] - up["started_s"]).sum())

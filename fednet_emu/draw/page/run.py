@@ -227,9 +227,9 @@ def _losses(usage: Usage) -> list[dict[str, Any]]:
     heard = usage.receptions[usage.receptions["receiver"] >= 0]
     heard = heard.merge(sent[["transfer", "direction", "size_bit"]], on="transfer")
     alone = sent[sent["receiver"] != SEVERAL]
-    columns = ["kind", "lost", "size_bit"]
-    each = pd.concat([part[columns].astype({"kind": str, "lost": str}) for part in (alone, heard)])
-    counts = each.groupby(["kind", "lost"])["size_bit"].agg(["size", "sum"]).reset_index()
+    columns = ["direction", "loss_reason", "size_bit"]
+    each = pd.concat([part[columns].astype({"direction": str, "loss_reason": str}) for part in (alone, heard)])
+    counts = each.groupby(["direction", "loss_reason"])["size_bit"].agg(["size", "sum"]).reset_index()
     counts = counts.sort_values("size", ascending=False)
     return [
         {"kind": kind, "lost": lost, "count": int(count), "bit": float(bit)}

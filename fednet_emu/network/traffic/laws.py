@@ -65,7 +65,7 @@ class LogNormalLaw(Law):
     @property
     def _level(self) -> float:
         """Upper limit, as the number of standard deviations of the logarithm above its mean."""
-        most = self.of("most")
+        most = self.of("max")
         return math.inf if most is None else math.log(most / self.of("mean")) / self.sigma + self.sigma / 2
 
     @override
@@ -88,22 +88,22 @@ class ParetoLaw(Law):
 
     @model_validator(mode="after")
     def _has_an_end(self) -> Self:
-        key, least, most = f"most_{self.UNIT}", self.of("least"), self.of("most")
+        key, least, most = f"max_{self.UNIT}", self.of("min"), self.of("max")
         if most is None:
             raise ValueError(f"a Pareto law without an end has no variance, give {key}")
         if most <= least:
-            raise ValueError(f"{key} must be above least_{self.UNIT}, got {most:g} and {least:g}")
+            raise ValueError(f"{key} must be above min_{self.UNIT}, got {most:g} and {least:g}")
         return self
 
     @override
     def quantiles(self, uniform: Array) -> Array:
-        within = 1.0 - (self.of("least") / self.of("most")) ** self.shape
-        return float(self.of("least")) * power(1.0 - uniform * within, -1.0 / self.shape)
+        within = 1.0 - (self.of("min") / self.of("max")) ** self.shape
+        return float(self.of("min")) * power(1.0 - uniform * within, -1.0 / self.shape)
 
     @property
     @override
     def mean(self) -> float:
-        least, ratio, shape = self.of("least"), self.of("least") / self.of("most"), self.shape
+        least, ratio, shape = self.of("min"), self.of("min") / self.of("max"), self.shape
         if shape == 1.0:
             return float(-least * math.log(ratio) / (1.0 - ratio))
         return float(shape / (shape - 1.0) * least * (1.0 - ratio ** (shape - 1.0)) / (1.0 - ratio**shape))

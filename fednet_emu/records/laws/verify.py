@@ -134,9 +134,9 @@ def _turns(ledger: Ledger, exclusive: frozenset[str]) -> str:
 def _turns_of_all(ledger: Ledger, code: int) -> str:
     """Check that transmissions of the federation and of other users on one kind of link do not overlap."""
     spans = []
-    for table, direction in ((ledger.transfers, "kind"), (ledger.traffic, "direction")):
+    for table in (ledger.transfers, ledger.traffic):
         rows = np.concatenate([*table.blocks()])
-        rows = rows[(rows[direction] == code) & (rows["started_ns"] != NEVER_NS)]
+        rows = rows[(rows["direction"] == code) & (rows["started_ns"] != NEVER_NS)]
         if not ledger.has_phases:  # rows of files have no tail time, so they can be compared only in runs without tails
             spans.append(np.stack([rows["started_ns"], rows["ended_ns"]]))
     if not spans:

@@ -78,9 +78,9 @@ def quantile(law: Any, u: float) -> float:
     if law.kind == "exponential":
         return -getattr(law, f"mean_{unit}") * math.log1p(-u)
     if law.kind == "log-normal":
-        normal, sigma, most = NormalDist(), law.sigma, getattr(law, f"most_{unit}")
+        normal, sigma, most = NormalDist(), law.sigma, getattr(law, f"max_{unit}")
         mu = math.log(getattr(law, f"mean_{unit}")) - sigma**2 / 2
         below = 1.0 if most is None else normal.cdf((math.log(most) - mu) / sigma)
         return math.exp(mu + sigma * normal.inv_cdf(u * below))
-    least, most = getattr(law, f"least_{unit}"), getattr(law, f"most_{unit}")
+    least, most = getattr(law, f"min_{unit}"), getattr(law, f"max_{unit}")
     return float((least**-law.shape - u * (least**-law.shape - most**-law.shape)) ** (-1 / law.shape))

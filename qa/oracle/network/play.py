@@ -196,7 +196,7 @@ class Play:
 
     def handovers(self) -> list[Handover]:
         """Who has changed cells on the way, after `rows`."""
-        names = ("simulated_ns", "payload", "device", "from_cell", "to_cell")
+        names = ("simulated_ns", "value_id", "device", "from_cell", "to_cell")
         columns = (self.ledger.handovers.column(name).tolist() for name in names)
         return [Handover(*row) for row in zip(*columns, strict=True)]
 
@@ -225,7 +225,7 @@ def rows_of(ledger: Ledger) -> list[Row]:
         *map(ledger.receptions.column, ("transfer", "receiver", "loss_reason")), strict=True
     ):
         several.setdefault(int(row), []).append((int(receiver), REASONS[lost]))
-    names = ("payload", "started_ns", "ended_ns", "transmitted_bit", "energy_j", "receiver", "loss_reason", "cell")
+    names = ("value_id", "started_ns", "ended_ns", "transmitted_bit", "energy_j", "receiver", "loss_reason", "cell")
     rows = []
     for row, values in enumerate(zip(*(column(name).tolist() for name in names), strict=True)):
         number, started_ns, ended_ns, transmitted_bit, energy_j, receiver, lost, cell = values

@@ -171,9 +171,9 @@ def test_whoever_was_away_is_sent_all_that_it_lacks(more: tuple[str, ...]) -> No
         for m in (m for m in part if m.sender < 0):
             assert m.size_bit == 32 * (3 + min(27, sum(sent[has[m.receiver] :])))
             gaps.add(len(sent) - has[m.receiver])
-            if not m.lost:
+            if not m.loss_reason:
                 has[m.receiver] = len(sent)
-        sent.append(sum(m.size_bit // 32 - 3 for m in part if m.sender >= 0 and not m.lost))
+        sent.append(sum(m.size_bit // 32 - 3 for m in part if m.sender >= 0 and not m.loss_reason))
     assert max(gaps) > 2
 
 

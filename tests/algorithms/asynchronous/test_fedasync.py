@@ -126,7 +126,7 @@ def test_who_returns_is_given_the_latest_model() -> None:
     away = "devices.availability={kind: windows, devices: {1: [[0, 0.001], [0.01, 1]]}}"
     fed = run_small(*TWO, away, "stop.rounds=12", timing_only=True)
     frames = fed.ledger.frames()
-    downlinks = frames["transfers"].query("kind == 'downlink'")
+    downlinks = frames["transfers"].query("direction == 'downlink'")
     uplinks = frames["transfers"].query("direction == 'uplink' and sender == 1")
     first = next(row for row in fed.ledger.series["activations"] if row["device"] == 1)
 
@@ -268,7 +268,7 @@ def test_the_story_of_two_steps() -> None:
         timing_only=True,
     )
     frames = fed.ledger.frames()
-    downlinks = frames["transfers"].query("kind == 'downlink'")
+    downlinks = frames["transfers"].query("direction == 'downlink'")
     told = [(row["step"], row["device"], row["staleness"]) for row in fed.ledger.series["activations"]]
     came_s = [row["arrived_s"] for row in fed.ledger.series["activations"]]
 
@@ -322,7 +322,7 @@ def test_more_in_flight_than_there_are_is_everybody() -> None:
     fed = run_small(*TEN, dispatched(50), "stop.rounds=1", timing_only=True)
     transfers = fed.ledger.frames()["transfers"]
 
-    assert transfers.query("kind == 'downlink' and started_s == 0")["receivers"].tolist() == [10]
+    assert transfers.query("direction == 'downlink' and started_s == 0")["receivers"].tolist() == [10]
     assert small_scenario(*TEN, dispatched(50)).algorithm.participants(10) == 10
 
 
@@ -344,7 +344,7 @@ def test_all_that_comes_in_one_instant_is_known_to_those_asked_then() -> None:
     frames = fed.ledger.frames()
 
     assert frames["rounds"]["ended_s"].nunique() == 2
-    assert frames["transfers"].query("kind == 'downlink'")["receivers"].tolist()[:2] == [4, 4]
+    assert frames["transfers"].query("direction == 'downlink'")["receivers"].tolist()[:2] == [4, 4]
     assert [row["staleness"] for row in fed.ledger.series["activations"]] == [0, 1, 2, 3] * 2
 
 

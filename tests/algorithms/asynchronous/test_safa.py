@@ -175,7 +175,7 @@ def test_who_lost_its_upload_trains_on() -> None:
     loss = "network.uplink.loss={kind: random, probability: 0.5}"
     fed = run_small(safa(1.0, 4), loss, "stop.rounds=30", timing_only=True)
     frames = fed.ledger.frames()
-    computes, downlinks = frames["computes"], frames["transfers"].query("kind == 'downlink'")
+    computes, downlinks = frames["computes"], frames["transfers"].query("direction == 'downlink'")
     trained_by = [list(own.itertuples()) for _, own in computes.groupby("device")]
     again = [(before.result, after.input) for own in trained_by for before, after in pairwise(own)]
     went_on = sum(before == after for before, after in again)
@@ -196,5 +196,5 @@ def test_a_deprecated_device_that_is_away_is_not_heard_until_it_has_a_new_model(
     uplinks = fed.ledger.frames()["transfers"].query("direction == 'uplink' and sender == 1")
 
     assert [row["deprecated"] for row in fed.ledger.series["safa"]] == [0, 1, 1, 1, 1, 1]
-    assert uplinks[["ended_s", "lost"]].values.tolist() == [[pytest.approx(3.52e-3), ""]]
+    assert uplinks[["ended_s", "loss_reason"]].values.tolist() == [[pytest.approx(3.52e-3), ""]]
     assert {row["device"] for row in fed.ledger.series["activations"]} == {0}

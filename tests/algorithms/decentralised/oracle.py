@@ -141,7 +141,7 @@ def ad_psgd(loop: Played) -> Vector:
             events += [(row.started_s, 3, number, (row.device,)), (row.ended_s, 0, number, (row.device,))]
     for number, row in enumerate(messages.itertuples()):
         events.append((row.requested_s, 2, number, (row.sender, row.receiver)))
-        if row.lost == "":
+        if row.loss_reason == "":
             events.append((row.ended_s, 1, number, (row.sender, row.receiver)))
     x, began, tried = np.tile(loop.w, (loop.devices, 1)), dict[int, Vector](), [0] * loop.devices
     carried: dict[int, Vector] = {}

@@ -18,7 +18,7 @@ from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.small import ENGINES
 
 MODEL_BIT = 320
-ADDED = ("payload", "input", "result")
+ADDED = ("value_id", "input", "result")
 """Columns with the numbers of values, of which there are others where there are edge servers."""
 
 

@@ -108,7 +108,7 @@ def test_the_server_of_psl_computes_the_batches_that_have_come() -> None:
 def test_parts_of_psl_have_a_deadline_of_their_own() -> None:
     """Activations that are there in time, and parts of the model that are not: the latter are lost for the deadline."""
     fed = timed(*UNEVEN, splitfed("psl", cut=2, deadline_s=0.013))
-    ups = fed.ledger.frames()["transfers"].query("receiver == -1 and lost == 'deadline'")
+    ups = fed.ledger.frames()["transfers"].query("receiver == -1 and loss_reason == 'deadline'")
 
     assert (ups["size_bit"] == 32 * Oracle(fed, 2).size).any()
 
@@ -522,7 +522,7 @@ def test_a_lost_gradient_ends_the_round_of_its_device() -> None:
     for retries in (0, 1):
         fed = timed(*UNEVEN, *lossy, "stop.rounds=4", splitfed("v1", cohort=5, retries=retries))
         rounds = fed.ledger.frames()["rounds"]
-        own = sent(fed)[["sender", "receiver", "size_bit", "requested_s", "ended_s", "lost"]]
+        own = sent(fed)[["sender", "receiver", "size_bit", "requested_s", "ended_s", "loss_reason"]]
         n_after = 0
         for start, end in zip(rounds["started_s"], rounds["ended_s"], strict=True):
             for k in range(5):

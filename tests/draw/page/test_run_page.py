@@ -38,8 +38,8 @@ def test_transfers_are_those_of_the_table(run, told, read_page):
     requested, started = here["requested"] * 1e-9, (here["requested"] + here["waited"]) * 1e-9
 
     np.testing.assert_array_equal(here["number"], sent["transfer"])
-    np.testing.assert_array_equal([KINDS[code] for code in here["direction"]], sent["direction"])
-    np.testing.assert_array_equal([REASONS[code] for code in here["loss_reason"]], sent["loss_reason"])
+    np.testing.assert_array_equal([KINDS[code] for code in here["kind"]], sent["direction"])
+    np.testing.assert_array_equal([REASONS[code] for code in here["lost"]], sent["loss_reason"])
     for column in ("sender", "receiver", "receivers", "size_bit", "cell"):
         np.testing.assert_array_equal(here[column], sent[column])
     np.testing.assert_allclose(requested, sent["requested_s"], rtol=0, atol=1e-9)
@@ -88,7 +88,7 @@ def test_losses_and_participation_are_counted(run, told):
     lost = ups[ups["loss_reason"] != ""]
 
     assert len(lost) > 0
-    assert sum(row["count"] for row in told["losses"] if row["loss_reason"] == "erased") == len(lost)
+    assert sum(row["count"] for row in told["losses"] if row["lost"] == "erased") == len(lost)
     broadcasts = run.transfers["receiver"] == -2
     assert sum(row["count"] for row in told["losses"]) == (~broadcasts).sum() + len(run.receptions)
     bits = run.transfers["delivered_bit"] + run.transfers["lost_bit"]
@@ -260,7 +260,7 @@ def busy_run():
     up = sent("uplink", device, -1, (made_s, started_s, ended_s), lost)
     transfers = pd.concat([down, up]).sort_values("ended_s", kind="stable").reset_index(drop=True)
     transfers.insert(0, "transfer", np.arange(len(transfers)))
-    empty = pd.DataFrame({"transfer": np.array([], np.int64), "receiver": np.array([], np.int64), "lost": []})
+    empty = pd.DataFrame({"transfer": np.array([], np.int64), "receiver": np.array([], np.int64), "loss_reason": []})
     computes = {
         "device": device,
         "started_s": heard_s,

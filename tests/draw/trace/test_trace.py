@@ -65,7 +65,7 @@ def rows(ledger: Ledger, table: str) -> Iterator[dict[str, Any]]:
     values = [getattr(ledger, table).column(name).tolist() for name in columns]
     for number, row in enumerate(zip(*values, strict=True)):
         named = dict(zip(columns, row, strict=True))
-        reasons = {name: REASONS[named[name]] for name in ("lost", "stopped") if name in named}
+        reasons = {name: REASONS[named[name]] for name in ("loss_reason", "stopped") if name in named}
         yield {"row": number, **named, **reasons}
 
 
@@ -132,7 +132,7 @@ def test_media_carry_every_transmission_once(story: str, tmp_path: Path, read_tr
 
     on_air = {(one.track[0], kind, one.told["transfer"], one.started_ns, one.ended_ns)
               for kind in KINDS for one in trace.on("medium", kind)}  # fmt: skip
-    sent = {(f"cell {row['cell'] * (KINDS[row['kind']] != 'sidelink')}", KINDS[row["direction"]], row["row"],
+    sent = {(f"cell {row['cell'] * (KINDS[row['direction']] != 'sidelink')}", KINDS[row["direction"]], row["row"],
              row["started_ns"], row["ended_ns"])
             for row in rows(ledger, "transfers") if row["started_ns"] >= 0}  # fmt: skip
     assert on_air == sent
@@ -409,22 +409,22 @@ def test_tracks_have_numbers_of_their_own(index: int, lane: int) -> None:
 BROADCAST, UPLOAD, GOSSIP = range(3)
 SENT = {
     "transfer": [BROADCAST, UPLOAD, GOSSIP],
-    "kind": [KINDS.index(kind) for kind in ("downlink", "uplink", "sidelink")],
+    "direction": [KINDS.index(kind) for kind in ("downlink", "uplink", "sidelink")],
     "sender": [SERVER, 0, 1],
     "receiver": [SEVERAL, SERVER, 0],
     "receivers": [2, 1, 1],
     "size_bit": [800, 400, 400],
-    "payload": [-1, -1, -1],
+    "value_id": [-1, -1, -1],
     "requested_ns": [0, 10, 20],
     "started_ns": [0, 10, 20],
     "ended_ns": [10, 20, 30],
     "transmitted_bit": [800.0, 400.0, 400.0],
-    "lost": [0, 0, 0],
+    "loss_reason": [0, 0, 0],
     "energy_j": [5.0, 2.0, 3.0],
     "rx_energy_j": [0.8, 0.0, 0.25],
 }
 """A broadcast to devices 0 and 1, for which each of them spends 0.4 J; an upload to the server; one between devices."""
-HEARD = {"transfer": [BROADCAST, BROADCAST], "receiver": [0, 1], "lost": [0, 0]}
+HEARD = {"transfer": [BROADCAST, BROADCAST], "receiver": [0, 1], "loss_reason": [0, 0]}
 NOTHING = ("device", "started_ns", "ended_ns", "flop", "energy_j", "input", "result", "stopped", "compute")
 
 

@@ -286,7 +286,7 @@ def test_each_device_is_sent_the_base_once():
     for message in downlinks(fed):
         assert message.size_bit == MODEL + (0 if message.receiver in has else WEIGHTS)
         whole += message.receiver not in has
-        if not message.lost:
+        if not message.loss_reason:
             has.add(message.receiver)
     assert has == {0, 1, 2, 3}
     assert whole > 4

@@ -190,7 +190,7 @@ def test_a_receiver_that_is_away_gets_a_row_of_its_own(cell):
     deliveries = world.play(*((0.0, device, MBIT) for device in range(3)))
 
     assert [delivery.lost for delivery in deliveries] == ["", "away", ""]
-    assert world.rows[["receivers", "lost", "lost_bit"]].values.tolist() == [[1, "away", MBIT], [2, "", 0]]
+    assert world.rows[["receivers", "loss_reason", "lost_bit"]].values.tolist() == [[1, "away", MBIT], [2, "", 0]]
 
 
 @BOTH_AIRS

@@ -278,7 +278,7 @@ def test_cancelling_in_the_instant_of_the_request(cell, access):
     (other,) = world.play((0.0, 1, MBIT))
 
     assert other.started_s == 0.0
-    assert world.rows.set_index("sender").loc[0, "lost"] == "deadline"
+    assert world.rows.set_index("sender").loc[0, "loss_reason"] == "deadline"
     assert len(world.rows) == 2
 
 

@@ -289,7 +289,7 @@ def test_a_handover_on_the_way_goes_on_at_the_next_station(access: Any, way: str
     assert delivery.ended_s == pytest.approx(expected_s, rel=0, abs=2e-9)
     frames = medium.ledger.frames()
     assert frames["handovers"].to_dict("records") == [
-        {"kind": way, "device": 0, "simulated_s": 31.0, "payload": 0, "from_cell": 0, "to_cell": 1}
+        {"direction": way, "device": 0, "simulated_s": 31.0, "value_id": 0, "from_cell": 0, "to_cell": 1}
     ]
     (row,) = frames["transfers"].to_dict("records")
     assert (row["cell"], row["receivers"], row["energy_j"]) == (1, 1, pytest.approx(0.1 * expected_s))

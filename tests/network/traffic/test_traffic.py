@@ -65,7 +65,7 @@ def delivered(played: Played) -> list[tuple[int, int, int]]:
     rows = []
     for table, user, lost in (
         (played.ledger.traffic, "user", "loss_reason"),
-        (played.ledger.transfers, "sender", "lost"),
+        (played.ledger.transfers, "sender", "loss_reason"),
     ):
         column = table.column
         arrived = column(lost) == 0

@@ -41,7 +41,7 @@ def run_in(path, status, *, rewrite=True, **kwargs):
 
 def test_a_table_comes_back_as_it_was(tmp_path):
     """Values, types and words survive the file."""
-    table = pd.DataFrame({"ended_s": [0.5, math.nan], "lost": pd.Categorical(["", "end"]), "size_bit": [1, 2]})
+    table = pd.DataFrame({"ended_s": [0.5, math.nan], "loss_reason": pd.Categorical(["", "end"]), "size_bit": [1, 2]})
     create(tmp_path / "run").write_table("transfers", [table])
 
     again = pd.read_parquet(tmp_path / "run" / "transfers.parquet")

@@ -23,7 +23,7 @@ UNSENT = {
     "ended_ns": S // 2,
     "transmitted_bit": 0.0,
     "delivered_bit": 0,
-    "lost": CODE["deadline"],
+    "loss_reason": CODE["deadline"],
 }
 
 

@@ -79,7 +79,7 @@ BREACHES = [
         BROADCAST,
         "1 of 4 transfers differ from their receptions, first in row 0",
     ),
-    ("receptions", 1, {"lost": CODE[""]}, BROADCAST, "first in row 0"),
+    ("receptions", 1, {"loss_reason": CODE[""]}, BROADCAST, "first in row 0"),
     ("receptions", 1, {"transfer": 1}, BROADCAST, "2 of 4 transfers"),
     ("receptions", 1, {"transfer": 4}, BROADCAST, "1 of 2 receptions are of no transfer, first in row 1"),
     ("receptions", 1, {"transfer": 17}, BROADCAST, "1 of 2 receptions are of no transfer, first in row 1"),
@@ -121,7 +121,7 @@ BREACHES = [
     (
         "transfers",
         2,
-        {"payload": 2},
+        {"value_id": 2},
         USED,
         "1 of 4 transfers are asked for before their payload is there, first in row 2",
     ),
@@ -166,7 +166,7 @@ def test_a_payload_of_several_receivers_is_there_when_it_arrives(rows, make_ledg
 
 def test_values_without_a_number_are_nobodys_input(rows, make_ledger):
     """Payload -1 names nothing: plain numbers may be sent and used at any time."""
-    for table, column in (("transfers", "payload"), ("computes", "input"), ("computes", "result")):
+    for table, column in (("transfers", "value_id"), ("computes", "input"), ("computes", "result")):
         for row in rows[table]:
             row[column] = -1
     rows["computes"][0]["started_ns"] = 0
@@ -195,7 +195,7 @@ def test_overlaps_hide_nowhere(rows, make_ledger):
         spans = [(int(start), int(start + rng.integers(1, 9) * S)) for start in starts]
         ledger = Ledger()
         for start, end in sorted(spans, key=lambda span: span[1]):
-            row = {**rows["transfers"][1], "requested_ns": start, "started_ns": start, "ended_ns": end, "payload": -1}
+            row = {**rows["transfers"][1], "requested_ns": start, "started_ns": start, "ended_ns": end, "value_id": -1}
             ledger.transfers.append(tuple(row[column] for column in ledger.transfers.columns))
         ledger.offered_bit, ledger.energy_j = [400, 0, 0], 2.0
         clash = any(one[0] < other[1] and other[0] < one[1] for i, one in enumerate(spans) for other in spans[:i])
@@ -236,7 +236,7 @@ def test_push_sum_keeps_its_mass(rows, make_ledger):
 
 def test_nobody_receives_while_it_sends(rows, make_ledger):
     """Device 1 is sent something while it sends: a breach where sidelinks are half duplex, and only there."""
-    side = {"kind": 2, "receiver": 1, "payload": -1, "energy_j": 0.0}
+    side = {"direction": 2, "receiver": 1, "value_id": -1, "energy_j": 0.0}
     rows["transfers"][1] |= side
     rows["transfers"][2] |= {**side, "sender": 1, "receiver": 2, "started_ns": 3 * S, "requested_ns": 3 * S}
     ledger = make_ledger(rows)
@@ -266,7 +266,7 @@ def duplex(rows, make_ledger, *transfers, heard=()):
     """What the law of half duplex says of sidelinks (sender, receiver, start, end in s) and broadcasts' receptions."""
     columns = ("sender", "receiver", "started_ns", "ended_ns")
     spans = [(sender, receiver, start_s * S, end_s * S) for sender, receiver, start_s, end_s in transfers]
-    table = [{**rows["transfers"][1], "kind": 2, **dict(zip(columns, span, strict=True))} for span in spans]
+    table = [{**rows["transfers"][1], "direction": 2, **dict(zip(columns, span, strict=True))} for span in spans]
     receptions = [{**rows["receptions"][1], "transfer": row, "receiver": device} for row, device in heard]
     ledger = make_ledger({"transfers": table, "receptions": receptions})
     return verify(ledger, frozenset(), frozenset({"sidelink"}))[DUPLEX]
@@ -431,7 +431,16 @@ OVERLAPS = {
     "one computation at a time",
 }
 CHANGED = {
-    "transfers": ("kind", "sender", "receiver", "size_bit", "value_id", "requested_ns", "started_ns", "delivered_bit"),
+    "transfers": (
+        "direction",
+        "sender",
+        "receiver",
+        "size_bit",
+        "value_id",
+        "requested_ns",
+        "started_ns",
+        "delivered_bit",
+    ),
     "receptions": ("receiver", "loss_reason"),
     "computes": ("device", "started_ns", "input", "result"),
     "backhaul": ("size_bit", "started_ns", "sent_bit"),

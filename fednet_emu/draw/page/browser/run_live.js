@@ -23,11 +23,11 @@ const runLive = (told) => {
     };
   }) : null;
   fednet.table(section, "transfers beside their prediction", [
-    { key: "transfer", title: "Transfer", values: sent.transfer }, { key: "kind", title: "Link", values: sent.kind }, { key: "device", title: "Device", values: sent.device },
+    { key: "transfer", title: "Transfer", values: sent.transfer }, { key: "kind", title: "Link", values: sent.direction }, { key: "device", title: "Device", values: sent.device },
     { key: "took_s", title: "Measured", values: sent.took_s, show: units.seconds }, { key: "predicted_s", title: "Predicted", values: sent.predicted_s, show: units.seconds },
     { key: "error", title: "Difference", values: sent.error, show: share }, { key: "starved_s", title: "Queue empty", values: sent.starved_s, show: units.seconds },
     { key: "away_s", title: "Device away", values: sent.away_s, show: units.seconds }, { key: "repeated_byte", title: "Bytes sent again", values: sent.repeated_byte, show: units.count },
-    { key: "lost", title: "Lost", values: sent.lost },
+    { key: "lost", title: "Lost", values: sent.loss_reason },
   ], { page: 12 });
   if (rounds.round.length) {
     section.append(fednet.element("p", { text: "Rounds: time in which a transfer was under way, as measured and as predicted; in which devices only computed; and the rest, in which programs start or look for each other's messages." }));
