@@ -11,11 +11,11 @@ const runLive = (told) => {
     "The same code computes both rates, so that agreement says nothing about the radio's formulas.");
   const figure = errors.length ? fednet.figure(section, "Transfers as predicted and as measured", () => {
     const most = Math.max(...sent.took_s, ...Array.from(sent.predicted_s).filter((value) => !Number.isNaN(value))), unit = units.axis(most, "time");
-    const kinds = [...new Set(sent.kind)];
+    const kinds = [...new Set(sent.direction)];
     return {
       data: [{ x: [0, most / unit.size], y: [0, most / unit.size], mode: "lines", name: "as predicted", line: { width: 1, color: fednet.colour("line") }, hoverinfo: "skip" },
         ...kinds.map((kind) => {
-          const rows = sent.kind.map((own, row) => row).filter((row) => sent.kind[row] === kind);
+          const rows = sent.direction.map((own, row) => row).filter((row) => sent.direction[row] === kind);
           return { x: rows.map((row) => sent.predicted_s[row] / unit.size), y: rows.map((row) => sent.took_s[row] / unit.size), name: kind, mode: "markers", marker: { color: fednet.colour(kind) },
             text: rows.map((row) => `dev-${sent.device[row]}, ${share(sent.error[row])}`), hovertemplate: `%{text}: predicted %{x:.4g}, measured %{y:.4g} ${unit.symbol}<extra></extra>` };
         })],
