@@ -23,12 +23,14 @@ Device = Annotated[int, Column(np.int32)]
 Measure = Annotated[float, MEASURE]
 Ratio = Annotated[float, Column(np.float32, digest=False, decibels=True)]
 Why = Annotated[int, Column(np.int8, words=REASONS)]
+Loss = Annotated[int, Column(np.int8, words=REASONS, hashed="lost")]
+Direction = Annotated[int, Column(np.int8, words=KINDS, hashed="kind")]
 
 
 class TransferRow(NamedTuple):
     """One row for each transmission, sorted by end time."""
 
-    direction: Annotated[int, Column(np.int8, words=KINDS)]
+    direction: Direction
     """direction of the link: uplink, downlink or sidelink"""
     sender: Device
     """sending device, or the server"""
@@ -50,7 +52,7 @@ class TransferRow(NamedTuple):
     """bits transmitted: the size of a completed transfer, or less if the transfer was cut off"""
     delivered_bit: Number
     """bits delivered, summed over receivers"""
-    loss_reason: Why
+    loss_reason: Loss
     """empty, or the reason of the loss, see [reasons](#reasons-of-loss)"""
     energy_j: Measure
     """energy of the transmitter: (radiated power / amplifier efficiency + circuit power) x airtime"""
@@ -71,17 +73,17 @@ class PhaseColumns(NamedTuple):
     tail.
     """
 
-    grant_delay_ns: Time
+    grant_delay_ns: Annotated[int, Column(np.int64, seconds=True, hashed="access_ns")]
     """time until the sender has access to the channel"""
-    connection_setup_ns: Time
+    connection_setup_ns: Annotated[int, Column(np.int64, seconds=True, hashed="setup_ns")]
     """time until the connection is set up and the software has processed the message"""
-    ack_wait_ns: Time
+    ack_wait_ns: Annotated[int, Column(np.int64, seconds=True, hashed="gap_ns")]
     """part of the airtime without bits to send, while the sender waits for acknowledgements"""
-    reception_delay_ns: Time
+    reception_delay_ns: Annotated[int, Column(np.int64, seconds=True, hashed="tail_ns")]
     """time from the last bit on the air to its reception"""
     wire_bit: Number
     """size of payload and headers"""
-    ack_bit: Number
+    ack_bit: Annotated[int, Column(np.int64, hashed="reverse_bit")]
     """size of the receiver's acknowledgements, which take no airtime"""
 
 
@@ -129,7 +131,7 @@ class ReceptionRow(NamedTuple):
     """row number of the transfer in the table `transfers`"""
     receiver: Device
     """receiving device"""
-    loss_reason: Why
+    loss_reason: Loss
     """empty, or the reason of the loss, see [reasons](#reasons-of-loss)"""
     rx_energy_j: Measure = 0.0
     """energy of the receiver; the sum over all receivers is `rx_energy_j` of the transfer"""
@@ -140,7 +142,7 @@ class ReceptionRow(NamedTuple):
 class HandoverRow(NamedTuple):
     """With `network.handover: during`: one row for each change of a transfer's cell."""
 
-    direction: Annotated[int, Column(np.int8, words=KINDS)]
+    direction: Direction
     """direction of the transfer: uplink or downlink"""
     device: Device
     """device that is handed over"""
@@ -175,7 +177,7 @@ class BackhaulRow(NamedTuple):
     """bits sent: the size of the message, or less if the message was cut off"""
     delivered_bit: Number
     """bits delivered: the size of the message, or 0 if the message was lost"""
-    loss_reason: Why
+    loss_reason: Loss
     """empty, or the reason of the loss, see [reasons](#reasons-of-loss)"""
     energy_j: Measure
     """energy of the message: `energy_j_per_bit` x `sent_bit`"""

@@ -43,7 +43,8 @@ class Column:
     """One column: its type, whether the event digest covers the column, and its conversion for data frames.
 
     `words` converts integer codes to text. `seconds` converts ns to s; negative values mean never and become NaN.
-    `decibels` converts a ratio to dB; 0 means unknown and becomes NaN.
+    `decibels` converts a ratio to dB; 0 means unknown and becomes NaN. `hashed` is the name in the event digest, so that
+    a renamed column keeps its digest; by default the name of the column.
     """
 
     dtype: type[np.generic]
@@ -51,6 +52,7 @@ class Column:
     words: Sequence[str] = ()
     seconds: bool = False
     decibels: bool = False
+    hashed: str = ""
 
     def heading(self, name: str) -> str:
         if self.seconds:
@@ -209,7 +211,7 @@ class Table(Generic[Row]):
         whole = blake2b(digest_size=16)
         for name, column in self.columns.items():
             if column.digest:
-                whole.update(name.encode())
+                whole.update((column.hashed or name).encode())
                 for records in self._chunks():
                     whole.update(records[name].tobytes())
         return whole.digest()
