@@ -258,7 +258,7 @@ def test_tables_can_be_saved(run, shown):
 
     choose(shown, "tables", "Table", "transfers")
     saved = pd.read_csv(io.StringIO(shown.js("return fednet.run.tables.table.csv()")), keep_default_na=False)
-    for column in ("sender", "receiver", "size_bit", "lost", "cell"):
+    for column in ("sender", "receiver", "size_bit", "loss_reason", "cell"):
         assert saved[column].tolist() == run.transfers[column].tolist()
     np.testing.assert_allclose(saved["ended_s"], run.transfers["ended_s"], rtol=0, atol=1.1e-9)
     choose(shown, "tables", "Table", "evaluations")

@@ -97,7 +97,7 @@ def test_fedavg_through_flower_is_our_fedavg(write_app, tmp_path):
     assert np.abs(np.load(app / "final.npy") - expected).max() < 1e-5
     assert np.abs(expected - data["initial"]).max() > 0.01
     for name, columns in (
-        ("transfers", ["kind", "sender", "receiver", "size_bit", "requested_s", "started_s", "ended_s"]),
+        ("transfers", ["direction", "sender", "receiver", "size_bit", "requested_s", "started_s", "ended_s"]),
         ("computes", ["device", "started_s", "ended_s", "flop", "energy_j"]),
     ):
         first, second = ours.ledger.frames()[name][columns], run.table(name)[columns]

@@ -30,7 +30,7 @@ def test_lost_replies_are_errors(write_app, caplog):
     """The strategy counts each as a failure and goes on with the others; the round says who arrived."""
     caplog.set_level("INFO", "fednet_emu")
     run = fe.run({**on_small(write_app(**NO_EVALUATION)), **LOSSY}, seed=1, **FAST)
-    lost = run.transfers[run.transfers.lost != ""]
+    lost = run.transfers[run.transfers.loss_reason != ""]
 
     assert len(lost) > 0
     assert run.rounds.arrived.sum() == 12 - len(lost)
@@ -93,7 +93,7 @@ def test_a_message_to_a_device_that_is_away_is_lost(write_app):
     scenario["devices"] = {**scenario["devices"], "availability": windows}
     run = fe.run(scenario, **FAST)
 
-    assert run.transfers.lost.tolist() == ["away"]
+    assert run.transfers.loss_reason.tolist() == ["away"]
     assert len(run.rounds) == 0
 
 

@@ -124,7 +124,7 @@ def test_nothing_depends_on_the_number_of_workers(write_app, caplog, world):
     assert told
     if world != "polling":
         assert (first.rounds.arrived > 0).all()  # Flower 1.21 fails where nobody has answered
-        assert (first.transfers.lost != "").any()
+        assert (first.transfers.loss_reason != "").any()
         assert (first.computes.stopped == "deadline").any()
     for run, its_digest, its_frames, its_told in seen[1:]:
         assert its_digest == digest

@@ -121,8 +121,8 @@ def test_rounds_bytes_and_scores_are_recorded(app: Path, tmp_path: Path) -> None
     assert run.rounds[["invited", "arrived"]].to_numpy().tolist() == [[2, 2], [2, 2]]
     assert (run.rounds["started_s"].iloc[1:].to_numpy() == run.rounds["ended_s"].iloc[:-1].to_numpy()).all()
     model_byte = 1_000_000
-    messages = run.table("live_messages").join(run.transfers[["kind", "sender"]])
-    models = messages[messages["payload_byte"] > model_byte / 2].groupby("kind", observed=True)["payload_byte"]
+    messages = run.table("live_messages").join(run.transfers[["direction", "sender"]])
+    models = messages[messages["payload_byte"] > model_byte / 2].groupby("direction", observed=True)["payload_byte"]
     assert models.count().to_dict() == {"downlink": 8, "uplink": 4}, "evaluation sends the model, too"
     assert (
         (messages["payload_byte"].where(messages["payload_byte"] > model_byte / 2).dropna() - model_byte)

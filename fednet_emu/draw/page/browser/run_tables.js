@@ -18,7 +18,7 @@ const runTables = (told) => {
     return {
       transfer: sent.number, kind: words(sent.kind, told.kinds), sender: sent.sender, receiver: sent.receiver, receivers: sent.receivers, size_bit: sent.size_bit,
       requested_s: scaled(sent.requested), started_s: started, ended_s: ended,
-      lost: words(sent.lost, told.reasons), cell: sent.cell, ...(sent.energy_j ? { energy_j: sent.energy_j } : {}),
+      loss_reason: words(sent.lost, told.reasons), cell: sent.cell, ...(sent.energy_j ? { energy_j: sent.energy_j } : {}),
     };
   }
   function computes() {
