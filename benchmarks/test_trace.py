@@ -55,7 +55,7 @@ def write_run(folder: Path, rounds: int) -> Path:
     receptions["loss_reason"] = pd.Categorical.from_codes(np.zeros(len(receptions), int), list(REASONS))
     computes = pd.DataFrame({
         "device": order.ravel(), "started_s": heard_s.repeat(DEVICES), "ended_s": uplinks["requested_s"], "flop": 1e6,
-        "energy_j": 1e-4, "input": (10**9 + number).repeat(DEVICES), "result": uplinks["payload"],
+        "energy_j": 1e-4, "input": (10**9 + number).repeat(DEVICES), "result": uplinks["value_id"],
         "stopped": pd.Categorical.from_codes(np.zeros(len(uplinks), int), list(REASONS)),
     })  # fmt: skip
     ends_s = np.append(start_s[1:], heard_s[-1] + ended_s[-1, -1])

@@ -184,6 +184,6 @@ def test_a_node_that_is_killed_in_mid_upload_is_what_it_was(app: Path, tmp_path:
     assert run.rounds[["invited", "arrived"]].to_numpy().tolist() == [[2, 1]]
     assert 180.0 <= float(run.rounds["ended_s"].iloc[0]) <= 260.0
     lost = run.transfers[run.transfers["loss_reason"] != ""]
-    assert lost[["kind", "sender"]].to_numpy().tolist() == [["uplink", 1]]
+    assert lost[["direction", "sender"]].to_numpy().tolist() == [["uplink", 1]]
     codes: pd.Series[Any] = table(out, "live_programs").set_index("device")["code"]
     assert codes[1] == -9
