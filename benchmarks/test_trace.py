@@ -37,13 +37,13 @@ def write_run(folder: Path, rounds: int) -> Path:
     start_s = np.cumsum(cast_s + ended_s[:, -1]) - cast_s - ended_s[:, -1]
     heard_s, number = start_s + cast_s, np.arange(rounds)
     uplinks = pd.DataFrame({
-        "sender": order.ravel(), "receiver": SERVER, "receivers": 1, "payload": 1 + np.arange(rounds * DEVICES),
+        "sender": order.ravel(), "receiver": SERVER, "receivers": 1, "value_id": 1 + np.arange(rounds * DEVICES),
         "requested_s": (heard_s[:, None] + ready_s).ravel(), "started_s": (heard_s[:, None] + ended_s - air_s).ravel(),
-        "ended_s": (heard_s[:, None] + ended_s).ravel(), "kind": 0,
+        "ended_s": (heard_s[:, None] + ended_s).ravel(), "direction": 0,
     })  # fmt: skip
     casts = pd.DataFrame({
-        "sender": SERVER, "receiver": SEVERAL, "receivers": DEVICES, "payload": 10**9 + number, "requested_s": start_s,
-        "started_s": start_s, "ended_s": heard_s, "kind": 1,
+        "sender": SERVER, "receiver": SEVERAL, "receivers": DEVICES, "value_id": 10**9 + number, "requested_s": start_s,
+        "started_s": start_s, "ended_s": heard_s, "direction": 1,
     })  # fmt: skip
     transfers = pd.concat([uplinks, casts]).sort_values("ended_s", ignore_index=True)
     transfers["transfer"] = np.arange(len(transfers))
