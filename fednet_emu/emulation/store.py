@@ -6,11 +6,11 @@ follows, whose tensor `content` is JSON and contains the entry's name. Entries n
 temporary name and then renamed, so that any number of runs may write to a folder. A damaged, truncated or misplaced
 entry counts as missing.
 
-A folder of entries has a sub-folder for each head (data, model, seed, software and host). A file `*.known` has the
-computed values, such as scores, that the run has read during about a second of host time. It also has the rolling
-digests (hashes of all learning operations so far) of the training wavefronts that the run has passed. A file
-`*.snapshot` has the values in the deferred graph that are still needed. A file `*.reply` has values of an algorithm
-with its own learning.
+A folder of entries has a sub-folder for each head. A head has the inputs of the learning: data, model, seed, software
+and host. A file `*.known` has the computed values, such as scores, that the run has read during about a second of host
+time. It also has the rolling digests (hashes of all learning operations so far) of the training wavefronts that the run
+has passed. A file `*.snapshot` has the values in the deferred graph that are still needed. A file `*.reply` has values
+of an algorithm with its own learning.
 """
 
 from __future__ import annotations

@@ -60,9 +60,9 @@ def cohort_size(cohort: int | float, count: int, where: str = "cohort") -> int:
 class Cohort(Completion):
     """Event whose value is a list of up to `size` present devices, drawn uniformly and sorted by index.
 
-    The event triggers immediately or, if all devices are absent, when a device returns. `view` returns the device with
-    an index. `rng` makes the random generator; it is called only if a draw is needed, because making a generator takes
-    as long as drawing.
+    The event triggers immediately or, if all devices are absent, when a device returns. `view` maps the index of a
+    device to its `Device`. `rng` makes the random generator; it is called only if a draw is needed, because making a
+    generator takes as long as drawing.
 
     Raises:
         Deadlock: no device was present at any of `MOST_LOOKS` successive times at which a device could have returned.

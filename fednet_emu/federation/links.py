@@ -178,7 +178,7 @@ class EdgeServers:
         return self._network.settings.cells.count
 
     def of(self, device: Device) -> int:
-        """Index of the edge server that serves a device now, and to which uploads go that the device starts now."""
+        """Index of the edge server that serves a device now and receives an upload that the device starts now."""
         return self._network.serving_cell(device.index)
 
     def up(self, edge: int, payload: Any) -> BackhaulMessage:

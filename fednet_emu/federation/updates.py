@@ -236,7 +236,7 @@ class Publications:
         return last.model
 
     def bit(self, device: int, payload: Any) -> int:
-        """Return the size in bits of a payload for a device: of an update if the device has the previous model."""
+        """Return the size in bits of a payload for a device; a device with the previous model receives an update."""
         last = self._latest
         if last is not None and last.bit and payload is last.model and self._has.get(device) in last.known:
             return last.bit

@@ -45,8 +45,9 @@ _DELAY_SPREAD_LOG10_S = {
     ("3gpp-inh", True): (-7.692, -0.01, 1.0, 6.0),
     ("3gpp-inh", False): (-7.173, -0.28, 1.0, 6.0),
 }
-"""Median delay spread s in s, by path loss and line of sight: a, b and c in log10(s) = a + b log10(c + f), and the
-minimum frequency f in GHz (TR 38.901 Table 7.5-6)."""
+"""Coefficients of the median delay spread, by path-loss model and line of sight (TR 38.901 Table 7.5-6). The first
+three are a, b and c in log10(s) = a + b log10(c + f), with the delay spread s in s and the frequency f in GHz. The
+fourth is the minimum frequency in GHz."""
 
 RATE_LAWS: dict[str, type[RateLaw]] = kinds(Shannon, FixedRate, NrMcs, NrBlocks, FiniteBlocklength)
 

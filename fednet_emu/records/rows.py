@@ -61,9 +61,9 @@ class TransferRow(NamedTuple):
     cell: Annotated[int, Column(np.int32, digest=False)]
     """index of the transfer's cell, from 0; after a handover, the last cell; for a sidelink transfer, the cluster"""
     snr: Ratio = 0.0
-    """mean SNR of the link at the start: signal over noise on the whole band, averaged over fading, at the transmit
-    power of the transfer and with the gain of the receiver's antennas; the minimum over receivers; NaN for wired links,
-    for links from recordings, and for a transfer that never started"""
+    """mean SNR of the link at the start, on the whole band and averaged over fading, with the transmit power of the
+    transfer and the gain of the receiver's antennas. With several receivers, it is the minimum over receivers. NaN for
+    wired links, for links from recordings, and for a transfer that never started"""
 
 
 class PhaseColumns(NamedTuple):
@@ -91,9 +91,9 @@ class SharedColumns(NamedTuple):
     """The column `others_s` exists only in runs with `traffic`."""
 
     others_s: Measure
-    """time lost because of files of other users: on the air, the integral of 1 - (share of the band) / (share of the
-    band without the files); during a wait for a turn, the integral of the share of files among the transmissions on the
-    air"""
+    """time lost because of files of other users. On the air, it is the integral over time of 1 - (share of the band) /
+    (share of the band without the files). During a wait for a turn, it is the integral of the share of files among the
+    transmissions on the air"""
 
 
 class TrafficRow(NamedTuple):

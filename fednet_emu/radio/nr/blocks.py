@@ -21,9 +21,9 @@ from fednet_emu.radio.rates.base import REPETITIONS, Repeating
 from fednet_emu.units import db_to_linear
 
 WATERFALL_DB = 0.2
-"""Width in dB of the fall of the block error rate from 1 to 0 as the SNR rises, as the standard deviation of a normal
-distribution, for code blocks of 3000 to 8448 bits. The value follows from the normal approximation, which fits the
-curves of blocks of 24 to 2000 bits within 23 %."""
+"""Standard deviation in dB of the normal distribution by which the block error rate falls from 1 to 0 as the SNR rises,
+for code blocks of 3000 to 8448 bits. The value follows from the normal approximation, which fits the curves of blocks
+of 24 to 2000 bits within 23 %."""
 
 MAX_ATTEMPTS = 4
 """Maximum number of transmissions of a block; the receiver adds up the copies (chase combining)."""
@@ -134,7 +134,11 @@ class NrBlocks(Repeating):
 
     @property
     def min_sinr(self) -> float:
-        """Minimum SINR with repetition or, if lower, that at which half of the slowest blocks fail all attempts."""
+        """Minimum SINR at which the rate is above 0.
+
+        It is the minimum SINR with repetition or, if lower, the SINR at which half of the blocks of the slowest scheme
+        fail all attempts. With `feedback: olla`, it is the latter.
+        """
         lowest = self.schemes[FLOOR] if self.climbs else self.curves[0]
         of_attempts = db_to_linear(lowest.half_db) / MAX_ATTEMPTS
         return of_attempts if self.climbs else min(of_attempts, super().min_sinr)
@@ -200,7 +204,7 @@ class NrBlocks(Repeating):
         return _block_errors(self.curves, snr_db)
 
     def always_repeated_bps_hz(self, snr_db: Array) -> float:
-        """Return the lowest scheme's mean bit/s/Hz over `snr_db` [blocks] with the best number of copies."""
+        """Return the lowest scheme's mean bit/s/Hz over the SNRs `snr_db` [blocks], with the best number of copies."""
         copies = np.arange(1.0, self.repetitions + 1.0)
         lost = _block_errors(self.curves[:1], snr_db + 10.0 * log10(copies)[:, None])[0]
         return self.curves[0].efficiency_bps_hz * float(np.max((1.0 - lost.mean(axis=1)) / copies))
@@ -210,7 +214,7 @@ class NrBlocks(Repeating):
         return _climbing(self)[0] if self.climbs else _outer_loop(self)
 
     def climbed(self, sinr: Array, window: IntArray) -> Array:
-        """Return the rates relative to `rates_bps` in 100 ms windows, counted from the transfer's start by `window`."""
+        """Return the rates relative to `rates_bps` in windows of 100 ms; `window` 0 begins with the transfer."""
         loop, relative = _climbing(self)
         with np.errstate(divide="ignore"):
             place = np.clip((10.0 * log10(sinr) - loop.low_db) / _STEP_DB, 0.0, relative.shape[1] - 1)

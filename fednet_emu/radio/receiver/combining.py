@@ -1,8 +1,8 @@
 """Reception: how a base station combines the signals received by its antennas.
 
-SINRs assume the optimal receiver of each kind, with perfect channel knowledge and independent fading of the antennas
-(Tse and Viswanath, Fundamentals of Wireless Communication, sections 3.3.1, 8.3.1 and 8.3.2; Winters,
-Salz and Gitlin, IEEE Trans. Commun. 42, 1994).
+For each method of combining, SINRs assume the optimal receiver with perfect channel knowledge, and fading that is
+independent between antennas. Sources: Tse and Viswanath, Fundamentals of Wireless Communication, sections 3.3.1, 8.3.1
+and 8.3.2; Winters, Salz and Gitlin, IEEE Trans. Commun. 42, 1994.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def rma_los_loss_db(hop: Hop, carrier_hz: float, building_height_m: float) -> Ar
 
 
 def rma_nlos_term_db(hop: Hop, carrier_hz: float, building_height_m: float, street_width_m: float) -> Array:
-    """Return the formula in dB without line of sight; callers raise it to at least the loss with line of sight."""
+    """Return the formula's loss in dB without line of sight; callers use at least the loss with line of sight."""
     h_bs, h_ut, h, w = hop.high_m, hop.low_m, building_height_m, street_width_m
     return np.asarray(
         161.04

@@ -72,7 +72,7 @@ def uma_los_loss_db(hop: Hop, carrier_hz: float, environment_m: Array) -> Array:
 
 
 def uma_nlos_term_db(hop: Hop, carrier_hz: float) -> Array:
-    """Return the formula in dB without line of sight; callers raise it to at least the loss with line of sight."""
+    """Return the formula's loss in dB without line of sight; callers use at least the loss with line of sight."""
     return np.asarray(
         13.54 + 39.08 * log10(hop.distance_3d_m) + 20.0 * log10(carrier_ghz(carrier_hz)) - 0.6 * (hop.low_m - 1.5)
     )
@@ -88,7 +88,7 @@ def umi_los_loss_db(hop: Hop, carrier_hz: float) -> Array:
 
 
 def umi_nlos_term_db(hop: Hop, carrier_hz: float) -> Array:
-    """Return the street canyon formula in dB without line of sight; callers raise it to the loss with line of sight."""
+    """Return the street canyon loss in dB without line of sight; callers use at least the loss with line of sight."""
     return np.asarray(
         22.4 + 35.3 * log10(hop.distance_3d_m) + 21.3 * log10(carrier_ghz(carrier_hz)) - 0.3 * (hop.low_m - 1.5)
     )
@@ -148,7 +148,7 @@ def _entry(buildings: AnyBuildings, carrier_hz: float, draws: LinkDraws, hop: Ho
 def _state(
     loss_db: Array, los: Mask, entry: Entry, sigma_db: tuple[float, float], correlation_m: tuple[float, float]
 ) -> Propagation:
-    """Return the state of links; shadowing is given for (with, without) line of sight; indoors, it is 7 dB over 7 m."""
+    """Return the state of links. Pairs are values (with, without) line of sight. Indoor shadowing is 7 dB over 7 m."""
     return Propagation.of(
         loss_db + entry.loss_db,
         los,
