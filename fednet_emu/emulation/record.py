@@ -61,7 +61,8 @@ def recorded(
     """Context manager around a run: at the end, however it ends, write all records and fill in the summary.
 
     `savers` store learned values; the caller may extend the list inside the block. `measured` is True for a run of real
-    programs: it has no event digest and no check for divergence, and an interrupted message loses its turn.
+    programs. Such a run has no event digest and no check for divergence. Nor is it checked that only one sender
+    transmits at a time, because an interrupted message loses its turn.
 
     Raises:
         DataError: not all records of the ended run can be written; the status is then `failed`.

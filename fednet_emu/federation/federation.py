@@ -487,7 +487,7 @@ class Federation:
 
     @contextmanager
     def _running(self) -> Iterator[None]:
-        """Context manager: close the algorithm's process on an error; add lost transfers to a deadlock error."""
+        """Context manager that closes the algorithm's process on an error and adds lost transfers to a `Deadlock`."""
         try:
             yield
         except BaseException as error:

@@ -156,7 +156,9 @@ class Uploads:
         self._senders: dict[int, _Sender] = {}
 
     def message(self, device: int, payload: Any, since: Since, kept: float | None = None) -> tuple[Any, int]:
-        """Return the payload that the server reads and its size in bits; a message is repeated until it arrives.
+        """Return the payload that the server reads and its size in bits.
+
+        Until a message arrives, further calls with the same payload and `since` return the same message.
 
         Raises:
             ValueError: `since` does not have one entry for each part of the payload.

@@ -69,9 +69,10 @@ class NrBlocks(Repeating):
     (`repetitions`). HARQ also combines the copies of its four attempts, down to the SINR at which half of the blocks
     fail every attempt. HARQ combining is modelled only below the SINR that repetition reaches, so no copy is counted
     twice. Block sizes follow TS 38.214 clause 5.1.3.2 for all resource blocks of the channel, because each slot belongs
-    to one sender. A block fails with probability Q((SNR - SNR_50) / 0.2 dB). SNR_50 is fitted to curves of Sionna 2.2
-    for the LDPC code with Gaussian noise and code blocks of 2000 bits; for schemes without a curve, SNR_50 is 1.68 dB
-    above Shannon's SNR. With `feedback: aged`, the rate is a mean over fading (`fading_model: ergodic`).
+    to one sender. A block fails with probability Q((SNR - SNR_50) / 0.2 dB), where Q is the tail probability of a
+    standard normal variable. SNR_50 is fitted to curves of Sionna 2.2 for the LDPC code with Gaussian noise and code
+    blocks of 2000 bits; for schemes without a curve, SNR_50 is 1.68 dB above Shannon's SNR. With `feedback: aged`, the
+    rate is a mean over fading (`fading_model: ergodic`).
     Ignored here: several layers, the oscillation of a loop with large steps, incremental redundancy, RLC
     retransmissions, synchronisation signals and random access (1 to 5 % of a wide carrier).
     """
@@ -204,7 +205,7 @@ class NrBlocks(Repeating):
         return _block_errors(self.curves, snr_db)
 
     def always_repeated_bps_hz(self, snr_db: Array) -> float:
-        """Return the lowest scheme's mean bit/s/Hz over the SNRs `snr_db` [blocks], with the best number of copies."""
+        """Return the lowest scheme's mean efficiency over the SNRs `snr_db` [blocks] for the best number of copies."""
         copies = np.arange(1.0, self.repetitions + 1.0)
         lost = _block_errors(self.curves[:1], snr_db + 10.0 * log10(copies)[:, None])[0]
         return self.curves[0].efficiency_bps_hz * float(np.max((1.0 - lost.mean(axis=1)) / copies))

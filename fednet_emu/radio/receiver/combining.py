@@ -22,8 +22,8 @@ class Reception(Component):
 
     The power of a signal is its mean power at one antenna times the sum of the fading gains of `branches` antennas. An
     interfering signal that is not nulled counts with its power at a single antenna and its own fading gain. This is
-    exact under Rayleigh fading, where the projection of one channel on another has the distribution |h* g|^2 / |h|^2 ~
-    Exp(1).
+    exact under Rayleigh fading, where the projection of the channel g of one signal on the channel h of another has the
+    distribution |h* g|^2 / |h|^2 ~ Exp(1).
     Ignored here: correlation between antennas, errors and cost of channel estimation, and the common projection by
     which two signals interfere with each other (the SINRs of both signals have the right distribution, but are
     independent here).

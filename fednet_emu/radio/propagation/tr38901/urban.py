@@ -109,10 +109,12 @@ def uma_los_probability(outdoor_m: Array, device_height_m: Array) -> Array:
 
 
 def uma_environment_height_m(hop: Hop, uniform: Array) -> Array:
-    """Return the effective environment height h_E in m: 1 or, for devices from 13 m on, also 12, 15, ... h_UT - 1.5.
+    """Return the effective environment height in m.
 
-    The height is 1 m with probability 1 / (1 + C(d, h_UT)), else uniform over all other values (note 1 of Table
-    7.4.1-1).
+    It is 1 m or, for a device at a height h_UT of 13 m or more, also 12, 15, ... h_UT - 1.5.
+
+    It is 1 m with probability 1 / (1 + C), where C depends on the distance and on h_UT, else uniform over all other
+    values (note 1 of Table 7.4.1-1).
     Ignored here: correlation between the links of one device to several base stations.
     """
     distance_m = hop.distance_2d_m
