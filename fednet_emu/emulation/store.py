@@ -442,7 +442,10 @@ VARIABLE, LIMIT, MOST = "FEDNET_CACHE", "limit.txt", 2_000_000_000
 
 
 def cache_folder() -> Path | None:
-    """Folder shared by all runs: FEDNET_CACHE, or the user's cache if unset; None if FEDNET_CACHE is empty."""
+    """Return the folder shared by all runs; None if the environment variable FEDNET_CACHE is empty.
+
+    It is the folder given by FEDNET_CACHE or, if the variable is not set, a folder in the user's cache.
+    """
     named = os.environ.get(VARIABLE)
     if named is None:
         return user_cache_path("fednet_emu", appauthor=False) / "learning"

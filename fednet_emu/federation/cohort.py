@@ -41,7 +41,7 @@ def _a_number(size: Any) -> int | float:
 
 
 CohortSize = Annotated[Annotated[int, Field(gt=0)] | Annotated[float, Field(gt=0, le=1)], BeforeValidator(_a_number)]
-"""Size of a cohort: an int is a number of devices; a float is a share of all devices, above 0 and up to 1.0."""
+"""Size of a cohort. An int is a number of devices. A float is a share of all devices, above 0 and at most 1.0."""
 
 
 def cohort_size(cohort: int | float, count: int, where: str = "cohort") -> int:

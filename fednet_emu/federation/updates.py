@@ -32,8 +32,8 @@ from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.network.air.transfer import Transfer
 
 Base = Deferred | Literal[0] | None
-"""Base of an update: a model that sender and receiver know; 0 for a value that already is an update; None to send the
-value uncompressed."""
+"""The model from which an update is computed, which sender and receiver know. 0 means that the value already is an
+update, and None that the value is sent uncompressed."""
 Since = Base | tuple[Base, ...]
 """One `Base`, or a tuple with one `Base` for each part of a payload."""
 

@@ -99,10 +99,10 @@ def aged_efficiency(law: NrBlocks, mean_db: float, before: Array, now: Array) ->
 def aged_gains(fading: Fading, delay_s: float, report_s: float) -> tuple[Array, Array]:
     """Return pairs of gains of one link, with mean 1: earlier gains [pairs] in increasing order, later gains [pairs].
 
-    The age of the earlier gain is uniform from `delay_s` to `delay_s` + `report_s`. With m antennas (or the shape m of
-    Nakagami fading) the amplitudes consist of a line of sight A and Gaussian parts: x in phase with the line of sight,
-    and all other parts, with total power R. Let rho be the correlation, y a new draw of x, and R' a new draw of R.
-    Given the earlier parts, the later gain is
+    The age of the earlier gain is uniform from `delay_s` to `delay_s` + `report_s`. With m antennas, or the shape m of
+    Nakagami fading, the amplitudes consist of a line of sight A and of Gaussian parts. The part x is in phase with the
+    line of sight, and all other parts have the total power R. Let rho be the correlation, y a new draw of x, and R' a
+    new draw of R. Given the earlier parts, the later gain is
     (|A + rho x + i rho R^1/2| + (1 - rho^2)^1/2 y)^2 + (1 - rho^2) R'.
     """
     if not ages(fading):

@@ -174,15 +174,16 @@ class Channel(Component):
     rate: AnyRateLaw = Shannon()
     """Rate in bit/s as a function of the SINR."""
     narrowing: Literal["on", "off"] = "on"
-    """`on`: a sender that is too weak for its whole band puts all its power on part of the band, as schedulers allow;
-    `off`: every sender uses its whole band. Narrowing applies to devices and base stations, alone or sharing the band,
-    with rate models that have a minimum efficiency. The interference of a narrowed sender to other transmissions counts
-    as spread evenly over the band, as with random hopping."""
+    """With `on`, a sender that is too weak for its whole band puts all its power on part of the band, as schedulers
+    allow. With `off`, every sender uses its whole band. Narrowing applies to devices and base stations, alone or
+    sharing the band, with rate models that have a minimum efficiency. The interference of a narrowed sender to other
+    transmissions counts as spread evenly over the band, as with random hopping."""
     narrowest_hz: float | None = Field(default=None, gt=0)
-    """Minimum width in Hz of the part of the band that a sender uses; null for a resource block of 12 subcarriers:
-    180 kHz, or 12 times `subcarrier_spacing_khz`."""
+    """Minimum width in Hz of the part of the band that a sender uses. Null means a resource block of 12 subcarriers,
+    which is 180 kHz or 12 times `subcarrier_spacing_khz`."""
     fading_model: Literal["per-block", "ergodic"] = "per-block"
-    """`walk` simulates every fading block of a transmission; `ergodic` uses the rate averaged over fading."""
+    """With `per-block`, every fading block of a transmission is simulated. With `ergodic`, the rate averaged over
+    fading is used."""
     noise_density_dbm_hz: float = THERMAL_NOISE_DBM_HZ
     """Power density of the noise in dBm/Hz, before the receiver's noise figure."""
     device: DeviceRadio = DeviceRadio()

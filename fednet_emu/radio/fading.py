@@ -96,8 +96,8 @@ class BlockFading(Fading):
     """Block fading: the gain is drawn again in each block."""
 
     coherence_s: float = Field(default=0.0435, gt=0)
-    """Duration of a block in s. Default: the coherence time at `speed_m_s` and `channel.carrier_hz` (see
-    `coherence_time_s`), rounded to three digits; 0.0435 for 3 km/h at 3.5 GHz."""
+    """Duration of a block in s. By default, it is the coherence time at `speed_m_s` and `channel.carrier_hz` (see
+    `coherence_time_s`), rounded to three digits. It is 0.0435 for 3 km/h at 3.5 GHz."""
     speed_m_s: float = Field(default=3.0 / 3.6, gt=0)
     """Speed of the terminals in m/s, by default 3 km/h; sets the duration of a block if `coherence_s` is not given."""
     delay_spread_s: float | Literal["from-scenario"] | None = None

@@ -59,7 +59,8 @@ class TransferRow(NamedTuple):
     rx_energy_j: Measure
     """energy of the receiving devices: `receive_w` x airtime, summed over devices"""
     cell: Annotated[int, Column(np.int32, digest=False)]
-    """index of the transfer's cell, from 0; after a handover, the last cell; for a sidelink transfer, the cluster"""
+    """index of the transfer's cell, from 0. After a handover, it is the last cell; for a sidelink transfer, the index
+    of the cluster"""
     snr: Ratio = 0.0
     """mean SNR of the link at the start, on the whole band and averaged over fading, with the transmit power of the
     transfer and the gain of the receiver's antennas. With several receivers, it is the minimum over receivers. NaN for
@@ -222,8 +223,8 @@ class RoundRow(NamedTuple):
 class EvaluationRow(NamedTuple):
     """One row for each evaluation of the model; bits and energy are totals from the start of the run.
 
-    Further columns are the metrics in `evaluation.metrics` and, with `evaluation.consensus`, `consensus` and
-    `local_model_accuracy`.
+    Further columns are the metrics in `evaluation.metrics` and, with `evaluation.consensus`, the columns
+    `consensus_distance` and `local_model_accuracy`.
     """
 
     round: Number

@@ -89,9 +89,9 @@ class NrBlocks(Repeating):
     dmrs: Literal[6, 12, 18, 24, 36] = 12
     """Number of resource elements per resource block that carry demodulation reference signals; 12 is one symbol."""
     feedback: Literal["ideal", "aged", "olla"] = "ideal"
-    """Input of link adaptation. `ideal`: the SINR of each block. `aged`: a reported SINR whose age follows from
-    `report_s` and `delay_s`. `olla`: block errors only, as in OpenAirInterface; each transfer begins at MCS 9, and
-    the scheme may move up or down by one every 100 ms."""
+    """Input of link adaptation. With `ideal`, it is the SINR of each block. With `aged`, it is a reported SINR whose
+    age follows from `report_s` and `delay_s`. With `olla`, only block errors are used, as in OpenAirInterface: each
+    transfer begins at MCS 9, and the scheme may move up or down by one every 100 ms."""
     report_s: float = Field(default=_REPORT_S, gt=0)
     """Period of the channel reports in s, for `feedback: aged`."""
     delay_s: float = Field(default=_DELAY_S, ge=0)

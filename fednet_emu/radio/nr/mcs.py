@@ -58,7 +58,8 @@ class NrMcs(Repeating, Staircase):
     max_attempts: int = Field(default=4, ge=1, le=16)
     """Maximum number of transmissions of a block, after which the layer above must send the block again."""
     combining: Literal["chase", "none"] = "chase"
-    """`chase`: the receiver adds up the copies of a block (chase combining); `none`: it discards failed copies."""
+    """With `chase`, the receiver adds up the copies of a block (chase combining); with `none`, it discards failed
+    copies."""
     overhead_share: float = Field(default=0.14, ge=0, lt=1)
     """Share of the resources that control and reference signals occupy. TS 38.306 clause 4.1.2 states 0.14 for the
     downlink and 0.08 for the uplink up to 7.125 GHz, and 0.18 and 0.10 at higher frequencies."""

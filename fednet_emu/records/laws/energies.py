@@ -1,4 +1,4 @@
-"""Conservation laws of energy: checks of the table `energies`, and of the charge of batteries.
+"""Conservation laws of energy, which check the table `energies` and the charge of batteries.
 
 The totals of the ledger are counted during the run, and the table `energies` is computed from the rows at the end of
 the run. The two are therefore independent.

@@ -88,8 +88,8 @@ class IndoorFactory(SitePathLoss):
 
     kind = "3gpp-inf"
     hall: Hall
-    """Type of hall by clutter and antennas: SL and DL have the base station within the clutter, SH and DH above the
-    clutter; HH has both ends above the clutter."""
+    """Type of hall by clutter and antennas. In SL and DL halls, the base station is within the clutter; in SH and DH
+    halls, it is above the clutter. In HH halls, both ends are above the clutter."""
     clutter_density: float | None = Field(default=None, gt=0, lt=1)
     """Share r of the floor that clutter covers; null means 0.2 (sparse) or 0.6 (dense). Not allowed for HH."""
     clutter_size_m: float | None = Field(default=None, gt=0)
