@@ -89,7 +89,10 @@ def power(x: Any, exponent: Any) -> Array:
 
 
 def bisected(is_low: Callable[[float], bool], low: float, high: float, halvings: int) -> tuple[float, float]:
-    """Narrow an interval by `halvings` bisections; `is_low` is true at its lower and false at its upper end."""
+    """Narrow an interval by `halvings` bisections.
+
+    `is_low` must be true at the lower end and false at the upper end.
+    """
     for _ in range(halvings):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if is_low(middle) else (low, middle)

@@ -140,6 +140,6 @@ def nearest(word: str, known: Iterable[object]) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[object]) -> str:
-    """Return the clause `; did you mean 'x'?` for a misspelt word, or an empty text if no known word is similar."""
+    """Return the clause `; did you mean 'x'?` for a misspelt word, or an empty string if no known word is similar."""
     close = nearest(word, known)
     return f"; did you mean '{close}'?" if close else ""

@@ -29,12 +29,12 @@ SMALLEST, LARGEST = 1e-40, 1e40
 """Minimum and maximum magnitude of a nonzero setting, chosen so that products of several settings stay finite."""
 
 MAX_DECIBEL = 300.0
-"""Maximum magnitude of a setting in dB, a factor of 1e30, chosen so that the sum of several settings is a finite
-factor."""
+"""Maximum magnitude of a setting in dB. It stands for a factor of 1e30, so that the factor of a sum of several settings
+stays finite."""
 
 
 def problem_of(value: Any) -> str | None:
-    """Return the error text if a number or text exceeds the limits of a setting, else None.
+    """Return the error text if a number or string exceeds the limits of a setting, else None.
 
     Non-finite numbers are not checked here, because some settings allow them.
     """

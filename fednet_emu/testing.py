@@ -4,10 +4,10 @@
     fed.run(MyAlgorithm(lr=0.1))
     fed.ledger.frames()["transfers"]
 
-By default, all times can be calculated by hand. Every transmission runs at 1 Mbit/s and arrives; devices upload one at
-a time. The model is a linear regression with 9 features and 10 parameters, so a model has 320 bits and its transmission
-takes 320 us. A training step takes 36 FLOP per sample. Each of the 4 devices has 20 samples, uses all of them in every
-step, and computes at 1 MFLOP/s, so one step takes 720 us.
+By default, all times can be calculated by hand. Every transmission has a rate of 1 Mbit/s and succeeds. Devices upload
+one at a time. The model is a linear regression with 9 features and 10 parameters, so a model has 320 bits and its
+transmission takes 320 us. A training step takes 36 FLOP per sample. Each of the 4 devices has 20 samples, uses all of
+them in every step, and computes at 1 MFLOP/s, so one step takes 720 us.
 """
 
 from __future__ import annotations

@@ -67,9 +67,9 @@ UNITS = {
     "_w": "W",
     "_j": "J",
 }
-"""Unit for each ending of a name. The first matching ending, in the order of this dict, determines the unit."""
+"""Unit for each suffix of a name. The first matching suffix, in the order of this dict, determines the unit."""
 
 
 def unit_of(name: str) -> str | None:
-    """Return the unit of a setting or column from the ending of its name (`bandwidth_hz`: "Hz"), or None."""
+    """Return the unit of a setting or column from the suffix of its name ("Hz" for `bandwidth_hz`), or None."""
     return next((unit for ending, unit in UNITS.items() if f"_{name}".endswith(ending) and f"_{name}" != ending), None)

@@ -105,8 +105,8 @@ def build(
 
     If `timing_only`, training and evaluation are skipped; simulated time, bits and energy stay the same. If `learning`
     is False, only the network and the devices are built, because external programs have the data and the model. `host`
-    measures on what the host's time is spent. `task` is the learning task of an earlier run with the same learning
-    settings and streams.
+    measures how much host time each part of the program takes. `task` is the learning task of an earlier run with the
+    same learning settings and streams.
 
     Raises:
         ScenarioError: parts of the scenario are incompatible.
@@ -212,7 +212,7 @@ def paths_of(scenario: Scenario, streams: Streams, data_dir: Path | None) -> Pat
 def build_presence(
     scenario: Scenario, clock: Clock, ledger: Ledger, streams: Streams, paths: Paths, idle_w: PerDevice
 ) -> Presence:
-    """Build the presence of the devices, and any batteries; idle energy is counted from now on."""
+    """Build the model of when devices are present, and any batteries; idle energy is counted from now on."""
     devices, batteries = scenario.devices, None
     ledger.idle = IdleEnergy(idle_w.total)
     if devices.battery is not None:

@@ -31,7 +31,7 @@ from fednet_emu.scenario.tree import Place, node_of
 ScenarioLike = str | Path | Mapping[str, Any] | Scenario
 """A scenario: its name in the library, its path, a mapping with the keys of a scenario file, or a `Scenario`."""
 Settings = Mapping[str, Any] | Iterable[str | Setting]
-"""Changed settings: a mapping such as `{"algorithm.lr": 0.05}`, or texts `key.path=value` as for `--set`."""
+"""Changed settings: a mapping such as `{"algorithm.lr": 0.05}`, or strings `key.path=value` as for `--set`."""
 Network = Model | nn.Module | Callable[..., nn.Module]
 """A model component, a PyTorch module, or a function or class that makes a module."""
 
@@ -134,7 +134,8 @@ URBAN_CELL: dict[str, Any] = {
     "network": {"uplink": {"access": "ofdma"}, "downlink": {"mode": "broadcast"}},
     "stop": {"simulated_s": WEEK_S},
 }
-"""Default scenario of apps: phones around a small base station in a street, with a shared uplink. Apps end the run."""
+"""Default scenario of apps: phones around a small base station in a street, with a shared uplink. The app decides when
+the run ends."""
 
 
 def app_in(app: str, scenario: ScenarioLike | None) -> tuple[ScenarioLike, str, list[str]]:

@@ -102,7 +102,7 @@ def law_of(given: ComputeEnergy | None, profile: Profile | None) -> ComputeEnerg
 
 
 def unsplit(scenario: Scenario, radio: DeviceRadio) -> Iterator[tuple[str, float, float]]:
-    """Yield the profiles whose power while sending is constant, as no source gives it as a function of dBm.
+    """Yield the profiles with constant power while sending, because no source relates it to the transmit power.
 
     Each result has the profile's title, the sending power in W above idle power, and the transmit power in dBm at which
     the source states this power.

@@ -55,7 +55,7 @@ def examined(outlook: Outlook, document: Document | None = None) -> Outlook:
 
 
 def refuse_contradictions(outlook: Outlook, document: Document | None) -> None:
-    """Raise a `ScenarioError` if, with any seed, a scenario does not fit into memory or has incompatible parts."""
+    """Raise a `ScenarioError` if a scenario, whatever its seed, does not fit into memory or has incompatible parts."""
     scenario = outlook.scenario
     refuse(
         list(unaffordable(outlook))
@@ -79,7 +79,7 @@ _NO_SNR = 1e-40
 
 
 def warnings_of(outlook: Outlook) -> Iterator[Problem]:
-    """Yield the warnings about a valid scenario: the key path of a setting, and a sentence with a remedy."""
+    """Yield the warnings about a valid scenario, each as the key path of a setting and a sentence with a remedy."""
     for check in CHECKS:
         yield from check(outlook)
 
@@ -130,7 +130,7 @@ def _of_all(some: Mask) -> str:
 
 
 def _named(some: Mask, order: Array, say: Callable[[float], str]) -> str:
-    """List the `_NAMED` devices of the mask `some` with the lowest values in `order`; `say` formats a value."""
+    """List at most `_NAMED` devices of the mask `some`, by increasing value in `order`; `say` formats a value."""
     (places,) = np.nonzero(some)
     first = places[np.argsort(order[places], kind="stable")[:_NAMED]]
     text = "; ".join(f"{device_label(int(place))}, {say(float(order[place]))}" for place in first)

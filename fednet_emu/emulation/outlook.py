@@ -196,7 +196,7 @@ def readable(size_byte: float) -> str:
 
 
 class AtStart(NamedTuple):
-    """Links [devices] in one direction at the initial positions: linear mean SNR on the whole band, line of sight."""
+    """Links [devices] in one direction at the initial positions, with the linear mean SNR on the whole band."""
 
     mean_snr: Array
     in_sight: Mask
@@ -265,7 +265,8 @@ class Crowd(NamedTuple):
     files_per_s: float
     offered_bps: float
     load: float
-    """Airtime in s of files arriving per second in a cell, each alone on its link; at 1 and above, queues grow."""
+    """Airtime in s that the files arriving in a cell per second need, each alone in the band; from 1 on, queues
+    grow."""
 
 
 HOST_S = {"tdma": 2e-5}

@@ -141,7 +141,8 @@ def _remember(fed: Federation, scenario: Scenario, own: Path | None, store: Path
 
 
 MOST_TRIED_BYTE, MOST_TRIED_DEVICES = 1e9, 20_000
-"""Maximum memory in bytes and maximum number of devices of a scenario that `tried` runs, to take only seconds."""
+"""Maximum memory in bytes and maximum number of devices of a scenario that `tried` runs, chosen so that `tried` takes
+only seconds."""
 
 
 def tried(outlook: Outlook) -> str:

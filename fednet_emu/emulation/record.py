@@ -61,7 +61,8 @@ def recorded(
     """Context manager around a run: at the end, however it ends, write all records and fill in the summary.
 
     `savers` store learned values; the caller may extend the list inside the block. `measured` is True for a run of real
-    programs: it has no event digest and no check for divergence, and an interrupted message loses its turn.
+    programs. Such a run has no event digest and no check for divergence. Nor is it checked that only one sender
+    transmits at a time, because an interrupted message loses its turn.
 
     Raises:
         DataError: not all records of the ended run can be written; the status is then `failed`.
@@ -258,7 +259,7 @@ def _last_evaluation(ledger: Ledger) -> dict[str, float | None]:
 
 @contextmanager
 def _log_file(folder: RunFolder | None) -> Iterator[None]:
-    """Write log messages of this thread only to the run's log file, as other threads may run other scenarios."""
+    """Write the log messages of this thread to the run's log file; messages of other threads are left out."""
     if folder is None:
         yield
         return
@@ -284,7 +285,7 @@ class _LogFile(logging.FileHandler):
             super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (the name is given by logging)
-        """Ignore errors of log messages; unwritten tables are reported elsewhere."""
+        """Ignore errors while writing a log message; errors while writing tables are reported elsewhere."""
 
 
 MOST_TIMES = 41
@@ -293,7 +294,7 @@ MOST_PLACES = 200_000
 
 
 def scene(scenario: Scenario, network: Network, until_s: float, data_dir: Path | str | None = None) -> Scene:
-    """Return hardware, and positions and links sampled from 0 to `until_s`, whatever the current time is."""
+    """Return the hardware of the devices, and their positions and links at sampled times from 0 to `until_s`."""
     streams, devices = scenario.streams, scenario.devices.count
     count = max(2, min(MOST_TIMES, MOST_PLACES // devices)) if network.changes and until_s > 0 else 1
     times_s = np.linspace(0.0, until_s, count) if count > 1 else np.zeros(1)

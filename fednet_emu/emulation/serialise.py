@@ -1,4 +1,4 @@
-"""Conversion of tensors, arrays, numbers, texts, records and containers of these to JSON with tensors, and back.
+"""Conversion of tensors, arrays, numbers, strings, records and containers of these to JSON with tensors, and back.
 
 Reading runs no code: no pickle, no constructor, no import. A record (named tuple or dataclass) is restored from its
 fields only, and only if its class is already loaded.
@@ -24,7 +24,7 @@ _AS_THEY_ARE = (type(None), bool, int, float, str)
 
 
 class NotPlain(TypeError):  # noqa: N818  (a property of the value)
-    """A value cannot be written because of its kind, which the text names."""
+    """A value cannot be written because of its type; the text of the error names the type."""
 
 
 class Writer:

@@ -6,11 +6,11 @@ follows, whose tensor `content` is JSON and contains the entry's name. Entries n
 temporary name and then renamed, so that any number of runs may write to a folder. A damaged, truncated or misplaced
 entry counts as missing.
 
-A folder of entries has a sub-folder for each head (data, model, seed, software and host). A file `*.known` has the
-computed values, such as scores, that the run has read during about a second of host time. It also has the rolling
-digests (hashes of all learning operations so far) of the training wavefronts that the run has passed. A file
-`*.snapshot` has the values in the deferred graph that are still needed. A file `*.reply` has values of an algorithm
-with its own learning.
+A folder of entries has a sub-folder for each head. A head has the inputs of the learning: data, model, seed, software
+and host. A file `*.known` has the computed values, such as scores, that the run has read during about a second of host
+time. It also has the rolling digests (hashes of all learning operations so far) of the training wavefronts that the run
+has passed. A file `*.snapshot` has the values in the deferred graph that are still needed. A file `*.reply` has values
+of an algorithm with its own learning.
 """
 
 from __future__ import annotations
@@ -442,7 +442,10 @@ VARIABLE, LIMIT, MOST = "FEDNET_CACHE", "limit.txt", 2_000_000_000
 
 
 def cache_folder() -> Path | None:
-    """Folder shared by all runs: FEDNET_CACHE, or the user's cache if unset; None if FEDNET_CACHE is empty."""
+    """Return the folder shared by all runs; None if the environment variable FEDNET_CACHE is empty.
+
+    It is the folder given by FEDNET_CACHE or, if the variable is not set, a folder in the user's cache.
+    """
     named = os.environ.get(VARIABLE)
     if named is None:
         return user_cache_path("fednet_emu", appauthor=False) / "learning"

@@ -41,7 +41,7 @@ def _a_number(size: Any) -> int | float:
 
 
 CohortSize = Annotated[Annotated[int, Field(gt=0)] | Annotated[float, Field(gt=0, le=1)], BeforeValidator(_a_number)]
-"""Size of a cohort: an int is a number of devices; a float is a share of all devices, above 0 and up to 1.0."""
+"""Size of a cohort. An int is a number of devices. A float is a share of all devices, above 0 and at most 1.0."""
 
 
 def cohort_size(cohort: int | float, count: int, where: str = "cohort") -> int:
@@ -60,9 +60,9 @@ def cohort_size(cohort: int | float, count: int, where: str = "cohort") -> int:
 class Cohort(Completion):
     """Event whose value is a list of up to `size` present devices, drawn uniformly and sorted by index.
 
-    The event triggers immediately or, if all devices are absent, when a device returns. `view` returns the device with
-    an index. `rng` makes the random generator; it is called only if a draw is needed, because making a generator takes
-    as long as drawing.
+    The event triggers immediately or, if all devices are absent, when a device returns. `view` maps the index of a
+    device to its `Device`. `rng` makes the random generator; it is called only if a draw is needed, because making a
+    generator takes as long as drawing.
 
     Raises:
         Deadlock: no device was present at any of `MOST_LOOKS` successive times at which a device could have returned.

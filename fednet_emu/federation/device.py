@@ -31,8 +31,8 @@ batch, measured before the step. samples: number of different samples used in al
 class Terms(TypedDict, total=False):
     """Keyword arguments of `Device.train` and `Device.training`, which change the samples or the local objective.
 
-    The direction of a step is scale * grad f(w) + linear + prox * (w - anchor) + l1 * sign(w), where f is the mean loss
-    of a batch.
+    Training starts from the parameters w. At the current parameters v, the direction of a step is scale * grad f(v) +
+    linear + prox * (v - anchor) + l1 * sign(v), where f is the mean loss of a batch.
 
     Attributes:
         subset: indices of the samples to use, among the device's own samples; None for all.

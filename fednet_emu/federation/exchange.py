@@ -38,7 +38,7 @@ BEYOND_REACH = "unreachable"
 NO_CONNECTION = "connect"
 """Loss reason of a path whose delay is too long for a connection. Every retry fails."""
 LEFT = frozenset({"away", "left"})
-"""Loss reasons that mean that a device is absent, without the reason of an empty battery."""
+"""Loss reasons that mean that a device is absent, except for the reason of an empty battery."""
 GONE = LEFT | {"empty"}
 """Loss reasons that mean that a device is absent. Retries fail until the device returns, which may never happen."""
 
@@ -52,7 +52,7 @@ class Exchange(NamedTuple):
         retries: maximum number of immediate retries of a lost reply, if `patience_s` is None.
         patience_s: time in s during which lost messages in both directions are sent again; None if only `retries`
             applies.
-        sums: whether the server needs only the mean of the replies, so that the network may deliver the sum alone.
+        sums: whether the server needs only the mean of the replies, so that the network may deliver only their sum.
         statistics: training statistics that each device sends with its reply.
         counts: whether the exchange adds to the round's numbers of invited devices and arrived replies.
     """
@@ -262,7 +262,7 @@ def retrying(
 
 
 def _foreseen_ns(presence: Presence, values: Sequence[Delivery | Sequence[Delivery]], now_ns: int) -> int:
-    """Return the earliest known return in ns of a device that lost a message by its absence; else `FOREVER_NS`."""
+    """Return the earliest known time in ns at which a device returns whose absence caused a loss; else `FOREVER_NS`."""
     if not presence.foreseen:
         return FOREVER_NS
     lost = [delivery for value in values for delivery in _deliveries(value) if delivery.lost in LEFT]

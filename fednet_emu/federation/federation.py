@@ -166,20 +166,21 @@ class Federation:
         return self.links.downlink(device.index, payload, size_bit)
 
     def published(self, model: Deferred) -> Deferred:
-        """Return the model that devices receive for `model`; with compression, the server also continues from it.
+        """Return the model that devices receive when the server sends `model`.
 
-        Devices that have the previously published model then receive the compressed update, all others the whole model.
+        With compression, the server also continues from the returned model. Devices that have the previously published
+        model then receive the compressed update, all others the whole model.
         """
         return self.links.published(model)
 
     def uplink(
         self, device: Device, payload: Any, size_bit: int | None = None, *, power_part: float = 1.0, since: Since = None
     ) -> Transfer:
-        """Send from a device to the server at `power_part` of its power; the event's value is the `Delivery`.
+        """Send from a device to the server; the event's value is the `Delivery`.
 
-        `since` is the model that the device started from and that the server knows. `network.uplink.compression` needs
-        `since`. For a tuple payload, `since` has one entry per part: the model, 0 if the part is an update already, or
-        None to send the part uncompressed.
+        `power_part` is the share of the device's transmit power that is used. `since` is the model that the device
+        started from and that the server knows. `network.uplink.compression` needs `since`. For a tuple payload, `since`
+        has one entry per part: the model, 0 if the part is an update already, or None to send the part uncompressed.
         """
         rounds, links, sender = self._rounds, self.links, device.index
         rounds.requests += 1  # `asks`, inlined
@@ -209,7 +210,7 @@ class Federation:
         return exchange(self, cohort, message, client, args, Exchange(**how))
 
     def ask(self, device: Device, message: Any, client: Client, *args: Any) -> Process:
-        """Exchange with one device, which does not count as invited; the value is the reply's `Delivery`."""
+        """Run an exchange with one device, which does not count as invited; the value is the reply's `Delivery`."""
         return asked(self, device, message, client, args, Exchange())
 
     def answered(self, invited: int, arrived: int) -> None:
@@ -486,7 +487,7 @@ class Federation:
 
     @contextmanager
     def _running(self) -> Iterator[None]:
-        """Context manager: close the algorithm's process on an error; add lost transfers to a deadlock error."""
+        """Context manager that closes the algorithm's process on an error and adds lost transfers to a `Deadlock`."""
         try:
             yield
         except BaseException as error:

@@ -51,7 +51,7 @@ class Links:
 
     @property
     def sends_plainly(self) -> bool:
-        """True if each message has the size of its payload, without compression or frozen weights to send first."""
+        """True if messages have the size of their payloads, without compression and without frozen weights."""
         return self._uploads is None and self._publications is None and not self._base_bit
 
     def parcel(self, payload: Any, size_bit: int | None = None) -> Message:
@@ -75,7 +75,10 @@ class Links:
         return Shared(payload, self._shared)
 
     def downlink(self, device: int, payload: Any, size_bit: int | None) -> Transfer:
-        """Send from the server to a device: a published model as an update if the device has the previous model."""
+        """Send from the server to a device.
+
+        A published model is sent as an update if the device has the previously published model.
+        """
         published = None if size_bit is not None else self._publications
         if published is not None:
             size_bit = published.bit(device, payload.payload if isinstance(payload, Shared) else payload)
@@ -178,7 +181,7 @@ class EdgeServers:
         return self._network.settings.cells.count
 
     def of(self, device: Device) -> int:
-        """Index of the edge server that serves a device now, and to which uploads go that the device starts now."""
+        """Index of the edge server that serves a device now and receives an upload that the device starts now."""
         return self._network.serving_cell(device.index)
 
     def up(self, edge: int, payload: Any) -> BackhaulMessage:

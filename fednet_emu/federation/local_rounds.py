@@ -57,10 +57,10 @@ class LocalDevice(Device):
 @final
 @dataclass(frozen=True, slots=True)
 class LocalStep:
-    """Client given by data instead of code: it trains the received model once, and sends a function of the result.
+    """Client described by data instead of code. It trains the received model once, and sends a function of the result.
 
     The message is a model w, or several parts that begin with w. In the signatures below, `more` stands for the further
-    parts of the message and the arguments of the exchange, of which the first integer is the round.
+    parts of the message, followed by the arguments of the exchange. The first integer in `more` is the round.
 
     Attributes:
         plan: steps and batches.

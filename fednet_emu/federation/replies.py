@@ -65,7 +65,7 @@ def received(upload: Upload, sent: Delivery) -> Delivery:
 
 
 def _since(base: Any, reply: Any) -> Since:
-    """Return the `since` of a reply, which sends the first part as an update from `base` if both have the same size."""
+    """Return the `since` of a reply: its first part becomes an update from `base` if both have the same size."""
     first = reply[0] if isinstance(reply, tuple) else reply
     if not (isinstance(base, Deferred) and isinstance(first, Deferred) and base.size == first.size):
         return None

@@ -28,9 +28,10 @@ from fednet_emu.units import db_to_linear
 
 @final
 class RoundPlans:
-    """Plans rounds if the uplink's access is `planned`, otherwise does nothing; records plans in the series `plan`.
+    """Plans rounds if the uplink's access is `planned`, and records the plans in the series `plan`.
 
-    With `asks`, the caller of the run decides the grants of each cell in place of the planner.
+    With any other access, no round is planned. With `asks`, the caller of the run decides the grants of each cell in
+    place of the planner.
     """
 
     def __init__(
@@ -135,7 +136,10 @@ class RoundPlans:
             return np.asarray(down_bit / self._network.expected_bps(numbers, down=True))
 
     def _after_download(self, round_: Round, there: Mask) -> Round:
-        """Return the round if only devices in `there` get the model; a broadcast lasts as long as the slowest link."""
+        """Return the round with the download times that result if only the devices in `there` get the model.
+
+        A broadcast then lasts as long as the slowest link to these devices.
+        """
         download_s = round_.ready_s
         if not self._network.downlink.settings.broadcasts:
             return round_

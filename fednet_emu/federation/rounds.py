@@ -71,7 +71,7 @@ class Rounds:
             self.refuse_requests()
 
     def wait(self, part: float = 1.0) -> None:
-        """Count a wait for a cohort or a pause as `part` of a request; raise the error of `request` after too many."""
+        """Count a wait for a cohort, or a pause, as `part` requests; raise the error of `request` after too many."""
         self.most -= part
         if self.requests > self.most:
             self.refuse_requests()

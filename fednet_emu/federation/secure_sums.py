@@ -1,7 +1,7 @@
 """Secure aggregation: the server learns sums of uploads but no single upload; all messages are sent over the network.
 
-Secrets are split into shares as in Shamir, "How to Share a Secret", CACM 22(11), 1979, modulo the prime 2^127 - 1.
-Masks are the SHAKE-256 output for a secret. Two devices agree on a secret by a Diffie-Hellman exchange modulo this
+Secrets are split into shares as in Shamir, "How to Share a Secret", CACM 22(11), 1979, modulo the prime 2^127 - 1. A
+mask is the output of SHAKE-256 for a secret. Two devices agree on a secret by a Diffie-Hellman exchange modulo this
 prime. The prime is too short for real use: the exchange stands in for X25519, and messages have the sizes of X25519.
 """
 
@@ -150,7 +150,10 @@ class SecureMean:
 
 
 def levels(update: Tensor, rule: SecureAggregation) -> Words:
-    """Quantise a vector [P] before masking: -`rule.clip` becomes level 0, and `rule.clip` level 2 `rule.largest`."""
+    """Quantise a vector [P] to integer levels before masking.
+
+    The level is 0 for the value -`rule.clip`, and 2 `rule.largest` for the value `rule.clip`.
+    """
     cut = update.double().clamp(-rule.clip, rule.clip) * (rule.largest / rule.clip)
     found: Words = (cut.trunc().long() + rule.largest).cpu().numpy().astype(np.uint64)
     return found

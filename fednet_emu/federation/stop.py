@@ -67,8 +67,8 @@ class Stop(Component):
     bits: float | None = Field(None, gt=0)
     """Maximum number of bits on the air, over all links, without the backhaul; null for no limit."""
     energy_j: float | None = Field(None, gt=0)
-    """Maximum energy in J, counted as `energy_j` of the summary: transmissions, receptions, computations, the backhaul,
-    and the idle power of devices and base stations; null for no limit."""
+    """Maximum energy in J, null for no limit. It is counted like `energy_j` of the summary and includes transmissions,
+    receptions, computations, the backhaul, and the idle power of devices and base stations."""
     accuracy: float | None = Field(None, gt=0, le=1)
     """Pooled test accuracy, between 0 and 1, at which the run ends; null for no limit on the accuracy."""
     patience: Patience | None = None

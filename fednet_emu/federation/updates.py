@@ -32,8 +32,8 @@ from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.network.air.transfer import Transfer
 
 Base = Deferred | Literal[0] | None
-"""Base of an update: a model that sender and receiver know; 0 for a value that already is an update; None to send the
-value uncompressed."""
+"""The model from which an update is computed, which sender and receiver know. 0 means that the value already is an
+update, and None that the value is sent uncompressed."""
 Since = Base | tuple[Base, ...]
 """One `Base`, or a tuple with one `Base` for each part of a payload."""
 
@@ -156,7 +156,9 @@ class Uploads:
         self._senders: dict[int, _Sender] = {}
 
     def message(self, device: int, payload: Any, since: Since, kept: float | None = None) -> tuple[Any, int]:
-        """Return the payload that the server reads and its size in bits; a message is repeated until it arrives.
+        """Return the payload that the server reads and its size in bits.
+
+        Until a message arrives, further calls with the same payload and `since` return the same message.
 
         Raises:
             ValueError: `since` does not have one entry for each part of the payload.
@@ -236,7 +238,7 @@ class Publications:
         return last.model
 
     def bit(self, device: int, payload: Any) -> int:
-        """Return the size in bits of a payload for a device: of an update if the device has the previous model."""
+        """Return the size in bits of a payload for a device; a device with the previous model receives an update."""
         last = self._latest
         if last is not None and last.bit and payload is last.model and self._has.get(device) in last.known:
             return last.bit

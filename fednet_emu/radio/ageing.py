@@ -85,7 +85,7 @@ def aged_efficiency(law: NrBlocks, mean_db: float, before: Array, now: Array) ->
     reported_db = mean_db + 10.0 * log10(before)
 
     def cuts(offset_db: float) -> tuple[Array, Array]:
-        """Return the share of pairs in which each scheme is chosen, and in which it is chosen but fails."""
+        """Return the share of pairs in which each scheme is chosen, and the share in which it is chosen but fails."""
         firsts = np.searchsorted(reported_db, law.thresholds_db[1:] + offset_db, side="left")
         edges = np.concatenate([[0], firsts, [pairs]])
         lost = failed[lower, edges[1:]] - failed[lower, edges[:-1]]
@@ -99,10 +99,10 @@ def aged_efficiency(law: NrBlocks, mean_db: float, before: Array, now: Array) ->
 def aged_gains(fading: Fading, delay_s: float, report_s: float) -> tuple[Array, Array]:
     """Return pairs of gains of one link, with mean 1: earlier gains [pairs] in increasing order, later gains [pairs].
 
-    The age of the earlier gain is uniform from `delay_s` to `delay_s` + `report_s`. With m antennas (or the shape m of
-    Nakagami fading) the amplitudes consist of a line of sight A and Gaussian parts: x in phase with the line of sight,
-    and all other parts, with total power R. Given the earlier parts, with the correlation rho and new draws y of x and
-    R' of R, the later gain is
+    The age of the earlier gain is uniform from `delay_s` to `delay_s` + `report_s`. With m antennas, or the shape m of
+    Nakagami fading, the amplitudes consist of a line of sight A and of Gaussian parts. The part x is in phase with the
+    line of sight, and all other parts have the total power R. Let rho be the correlation, y a new draw of x, and R' a
+    new draw of R. Given the earlier parts, the later gain is
     (|A + rho x + i rho R^1/2| + (1 - rho^2)^1/2 y)^2 + (1 - rho^2) R'.
     """
     if not ages(fading):

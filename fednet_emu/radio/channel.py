@@ -45,8 +45,9 @@ _DELAY_SPREAD_LOG10_S = {
     ("3gpp-inh", True): (-7.692, -0.01, 1.0, 6.0),
     ("3gpp-inh", False): (-7.173, -0.28, 1.0, 6.0),
 }
-"""Median delay spread s in s, by path loss and line of sight: a, b and c in log10(s) = a + b log10(c + f), and the
-minimum frequency f in GHz (TR 38.901 Table 7.5-6)."""
+"""Coefficients of the median delay spread, by path-loss model and line of sight (TR 38.901 Table 7.5-6). The first
+three are a, b and c in log10(s) = a + b log10(c + f), with the delay spread s in s and the frequency f in GHz. The
+fourth is the minimum frequency in GHz."""
 
 RATE_LAWS: dict[str, type[RateLaw]] = kinds(Shannon, FixedRate, NrMcs, NrBlocks, FiniteBlocklength)
 
@@ -173,15 +174,16 @@ class Channel(Component):
     rate: AnyRateLaw = Shannon()
     """Rate in bit/s as a function of the SINR."""
     narrowing: Literal["on", "off"] = "on"
-    """`on`: a sender that is too weak for its whole band puts all its power on part of the band, as schedulers allow;
-    `off`: every sender uses its whole band. Narrowing applies to devices and base stations, alone or sharing the band,
-    with rate models that have a minimum efficiency. The interference of a narrowed sender to other transmissions counts
-    as spread evenly over the band, as with random hopping."""
+    """With `on`, a sender that is too weak for its whole band puts all its power on part of the band, as schedulers
+    allow. With `off`, every sender uses its whole band. Narrowing applies to devices and base stations, alone or
+    sharing the band, with rate models that have a minimum efficiency. The interference of a narrowed sender to other
+    transmissions counts as spread evenly over the band, as with random hopping."""
     narrowest_hz: float | None = Field(default=None, gt=0)
-    """Minimum width in Hz of the part of the band that a sender uses; null for a resource block of 12 subcarriers:
-    180 kHz, or 12 times `subcarrier_spacing_khz`."""
+    """Minimum width in Hz of the part of the band that a sender uses. Null means a resource block of 12 subcarriers,
+    which is 180 kHz or 12 times `subcarrier_spacing_khz`."""
     fading_model: Literal["per-block", "ergodic"] = "per-block"
-    """`walk` simulates every fading block of a transmission; `ergodic` uses the rate averaged over fading."""
+    """With `per-block`, every fading block of a transmission is simulated. With `ergodic`, the rate averaged over
+    fading is used."""
     noise_density_dbm_hz: float = THERMAL_NOISE_DBM_HZ
     """Power density of the noise in dBm/Hz, before the receiver's noise figure."""
     device: DeviceRadio = DeviceRadio()

@@ -42,7 +42,7 @@ def compute_energy_j(cycles: float, frequency_hz: float, kappa: float) -> float:
     """Dynamic energy in J of a computation on a CMOS processor: `kappa` (in J s^2) x `cycles` x `frequency_hz`^2.
 
     Papers have two notations: Tran et al. (INFOCOM 2019) write (alpha / 2) C D f^2, so kappa = alpha / 2; others write
-    kappa itself. In papers, `cycles` is C cycles per sample (in some papers per bit) times D samples, for every pass
+    kappa itself. In papers, `cycles` is C cycles per sample (in some papers per bit) times D samples, for each pass
     over the data. Ignored here: leakage, memory traffic, and all other parts that draw power while the processor works.
     """
     return kappa * cycles * frequency_hz**2

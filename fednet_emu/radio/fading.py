@@ -96,8 +96,8 @@ class BlockFading(Fading):
     """Block fading: the gain is drawn again in each block."""
 
     coherence_s: float = Field(default=0.0435, gt=0)
-    """Duration of a block in s. Default: the coherence time at `speed_m_s` and `channel.carrier_hz` (see
-    `coherence_time_s`), rounded to three digits; 0.0435 for 3 km/h at 3.5 GHz."""
+    """Duration of a block in s. By default, it is the coherence time at `speed_m_s` and `channel.carrier_hz` (see
+    `coherence_time_s`), rounded to three digits. It is 0.0435 for 3 km/h at 3.5 GHz."""
     speed_m_s: float = Field(default=3.0 / 3.6, gt=0)
     """Speed of the terminals in m/s, by default 3 km/h; sets the duration of a block if `coherence_s` is not given."""
     delay_spread_s: float | Literal["from-scenario"] | None = None
@@ -162,9 +162,9 @@ class Rayleigh(BlockFading):
 class Rician(BlockFading):
     """Rician block fading: one dominant path has K times the power of all other paths together.
 
-    The gain is |sqrt(K / (K + 1)) + CN(0, 1 / (K + 1))|^2, so 2 (K + 1) times the gain has a non-central chi-squared
-    distribution with two degrees of freedom and non-centrality 2 K. TR 38.901 Table 7.5-6 gives K = 9 dB in cities and
-    7 dB indoors, both with line of sight.
+    The gain is |sqrt(K / (K + 1)) + CN(0, 1 / (K + 1))|^2, where CN(m, v) is complex Gaussian with mean m and variance
+    v. So 2 (K + 1) times the gain has a non-central chi-squared distribution with two degrees of freedom and
+    non-centrality 2 K. TR 38.901 Table 7.5-6 gives K = 9 dB in cities and 7 dB indoors, both with line of sight.
     Ignored here: the standard deviation of K over positions (3.5 to 8 dB in the table), and correlation between blocks.
     With a delay spread, the distribution is Nakagami's with the same variance.
     """

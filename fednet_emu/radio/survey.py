@@ -19,7 +19,7 @@ _DIMENSIONS = [field.name for field in fields(LinkDraws)]
 
 
 class Rates(NamedTuple):
-    """10, 50 and 90 % quantiles over links of the rate at each distance; nan outside the path-loss model's range."""
+    """Quantiles (10, 50 and 90 %) of the rates of links at each distance; nan outside the path-loss model's range."""
 
     low_bps: Array
     median_bps: Array

@@ -59,11 +59,12 @@ class TransferRow(NamedTuple):
     rx_energy_j: Measure
     """energy of the receiving devices: `receive_w` x airtime, summed over devices"""
     cell: Annotated[int, Column(np.int32, digest=False)]
-    """index of the transfer's cell, from 0; after a handover, the last cell; for a sidelink transfer, the cluster"""
+    """index of the transfer's cell, from 0. After a handover, it is the last cell; for a sidelink transfer, the index
+    of the cluster"""
     snr: Ratio = 0.0
-    """mean SNR of the link at the start: signal over noise on the whole band, averaged over fading, at the transmit
-    power of the transfer and with the gain of the receiver's antennas; the minimum over receivers; NaN for wired links,
-    for links from recordings, and for a transfer that never started"""
+    """mean SNR of the link at the start, on the whole band and averaged over fading, with the transmit power of the
+    transfer and the gain of the receiver's antennas. With several receivers, it is the minimum over receivers. NaN for
+    wired links, for links from recordings, and for a transfer that never started"""
 
 
 class PhaseColumns(NamedTuple):
@@ -91,9 +92,9 @@ class SharedColumns(NamedTuple):
     """The column `others_s` exists only in runs with `traffic`."""
 
     others_s: Measure
-    """time lost because of files of other users: on the air, the integral of 1 - (share of the band) / (share of the
-    band without the files); during a wait for a turn, the integral of the share of files among the transmissions on the
-    air"""
+    """time lost because of files of other users. On the air, it is the integral over time of 1 - (share of the band) /
+    (share of the band without the files). During a wait for a turn, it is the integral of the share of files among the
+    transmissions on the air"""
 
 
 class TrafficRow(NamedTuple):
@@ -222,8 +223,8 @@ class RoundRow(NamedTuple):
 class EvaluationRow(NamedTuple):
     """One row for each evaluation of the model; bits and energy are totals from the start of the run.
 
-    Further columns are the metrics in `evaluation.metrics` and, with `evaluation.consensus`, `consensus` and
-    `local_model_accuracy`.
+    Further columns are the metrics in `evaluation.metrics` and, with `evaluation.consensus`, the columns
+    `consensus_distance` and `local_model_accuracy`.
     """
 
     round: Number

@@ -42,9 +42,9 @@ _FORMATS = {np.int8: "b", np.int32: "i", np.int64: "q", np.float32: "f", np.floa
 class Column:
     """One column: its type, whether the event digest covers the column, and its conversion for data frames.
 
-    `words` converts integer codes to text. `seconds` converts ns to s; negative values mean never and become NaN.
-    `decibels` converts a ratio to dB; 0 means unknown and becomes NaN. `hashed` is the name in the event digest, so that
-    a renamed column keeps its digest; by default the name of the column.
+    `words` converts integer codes to words. `seconds` converts ns to s; negative values mean never and become NaN.
+    `decibels` converts a ratio to dB; 0 means unknown and becomes NaN. `hashed` is the column's name in the event
+    digest, so that a renamed column keeps its digest. By default, it is the name of the column.
     """
 
     dtype: type[np.generic]
@@ -168,7 +168,10 @@ class Table(Generic[Row]):
         yield self._joined(block)
 
     def _joined(self, parts: Sequence[Rows]) -> Rows:
-        """Join parts to one array; as bytes, because NumPy would otherwise compare the column names of each part."""
+        """Join parts to one array.
+
+        The parts are joined as bytes, because NumPy would otherwise compare the column names of each part.
+        """
         bare = np.dtype((np.void, self._record.itemsize))
         return np.concatenate([np.ascontiguousarray(part).view(bare) for part in parts]).view(self._record)
 
@@ -194,7 +197,7 @@ class Table(Generic[Row]):
         return np.concatenate([empty, *[np.ascontiguousarray(records[name]) for records in self._chunks()]])
 
     def frame(self) -> pd.DataFrame:
-        """Return a data frame: codes become words, nanoseconds seconds (`..._s`) and ratios decibels (`..._db`)."""
+        """Return a data frame with words for codes, times in seconds (`..._s`) and ratios in decibels (`..._db`)."""
         return self.shown(np.concatenate([self.none, *self._chunks()]))
 
     def frames(self) -> Iterator[pd.DataFrame]:

@@ -21,9 +21,9 @@ from fednet_emu.radio.rates.base import REPETITIONS, Repeating
 from fednet_emu.units import db_to_linear
 
 WATERFALL_DB = 0.2
-"""Width in dB of the fall of the block error rate from 1 to 0 as the SNR rises, as the standard deviation of a normal
-distribution, for code blocks of 3000 to 8448 bits. The value follows from the normal approximation, which fits the
-curves of blocks of 24 to 2000 bits within 23 %."""
+"""Standard deviation in dB of the normal distribution by which the block error rate falls from 1 to 0 as the SNR rises,
+for code blocks of 3000 to 8448 bits. The value follows from the normal approximation, which fits the curves of blocks
+of 24 to 2000 bits within 23 %."""
 
 MAX_ATTEMPTS = 4
 """Maximum number of transmissions of a block; the receiver adds up the copies (chase combining)."""
@@ -69,9 +69,10 @@ class NrBlocks(Repeating):
     (`repetitions`). HARQ also combines the copies of its four attempts, down to the SINR at which half of the blocks
     fail every attempt. HARQ combining is modelled only below the SINR that repetition reaches, so no copy is counted
     twice. Block sizes follow TS 38.214 clause 5.1.3.2 for all resource blocks of the channel, because each slot belongs
-    to one sender. A block fails with probability Q((SNR - SNR_50) / 0.2 dB). SNR_50 is fitted to curves of Sionna 2.2
-    for the LDPC code with Gaussian noise and code blocks of 2000 bits; for schemes without a curve, SNR_50 is 1.68 dB
-    above Shannon's SNR. With `feedback: aged`, the rate is a mean over fading (`fading_model: ergodic`).
+    to one sender. A block fails with probability Q((SNR - SNR_50) / 0.2 dB), where Q is the tail probability of a
+    standard normal variable. SNR_50 is fitted to curves of Sionna 2.2 for the LDPC code with Gaussian noise and code
+    blocks of 2000 bits; for schemes without a curve, SNR_50 is 1.68 dB above Shannon's SNR. With `feedback: aged`, the
+    rate is a mean over fading (`fading_model: ergodic`).
     Ignored here: several layers, the oscillation of a loop with large steps, incremental redundancy, RLC
     retransmissions, synchronisation signals and random access (1 to 5 % of a wide carrier).
     """
@@ -88,9 +89,9 @@ class NrBlocks(Repeating):
     dmrs: Literal[6, 12, 18, 24, 36] = 12
     """Number of resource elements per resource block that carry demodulation reference signals; 12 is one symbol."""
     feedback: Literal["ideal", "aged", "olla"] = "ideal"
-    """Input of link adaptation. `ideal`: the SINR of each block. `aged`: a reported SINR whose age follows from
-    `report_s` and `delay_s`. `olla`: block errors only, as in OpenAirInterface; each transfer begins at MCS 9, and
-    the scheme may move up or down by one every 100 ms."""
+    """Input of link adaptation. With `ideal`, it is the SINR of each block. With `aged`, it is a reported SINR whose
+    age follows from `report_s` and `delay_s`. With `olla`, only block errors are used, as in OpenAirInterface: each
+    transfer begins at MCS 9, and the scheme may move up or down by one every 100 ms."""
     report_s: float = Field(default=_REPORT_S, gt=0)
     """Period of the channel reports in s, for `feedback: aged`."""
     delay_s: float = Field(default=_DELAY_S, ge=0)
@@ -134,7 +135,11 @@ class NrBlocks(Repeating):
 
     @property
     def min_sinr(self) -> float:
-        """Minimum SINR with repetition or, if lower, that at which half of the slowest blocks fail all attempts."""
+        """Minimum SINR at which the rate is above 0.
+
+        It is the minimum SINR with repetition or, if lower, the SINR at which half of the blocks of the slowest scheme
+        fail all attempts. With `feedback: olla`, it is the latter.
+        """
         lowest = self.schemes[FLOOR] if self.climbs else self.curves[0]
         of_attempts = db_to_linear(lowest.half_db) / MAX_ATTEMPTS
         return of_attempts if self.climbs else min(of_attempts, super().min_sinr)
@@ -200,7 +205,7 @@ class NrBlocks(Repeating):
         return _block_errors(self.curves, snr_db)
 
     def always_repeated_bps_hz(self, snr_db: Array) -> float:
-        """Return the lowest scheme's mean bit/s/Hz over `snr_db` [blocks] with the best number of copies."""
+        """Return the lowest scheme's mean efficiency over the SNRs `snr_db` [blocks] for the best number of copies."""
         copies = np.arange(1.0, self.repetitions + 1.0)
         lost = _block_errors(self.curves[:1], snr_db + 10.0 * log10(copies)[:, None])[0]
         return self.curves[0].efficiency_bps_hz * float(np.max((1.0 - lost.mean(axis=1)) / copies))
@@ -210,7 +215,7 @@ class NrBlocks(Repeating):
         return _climbing(self)[0] if self.climbs else _outer_loop(self)
 
     def climbed(self, sinr: Array, window: IntArray) -> Array:
-        """Return the rates relative to `rates_bps` in 100 ms windows, counted from the transfer's start by `window`."""
+        """Return the rates relative to `rates_bps` in windows of 100 ms; `window` 0 begins with the transfer."""
         loop, relative = _climbing(self)
         with np.errstate(divide="ignore"):
             place = np.clip((10.0 * log10(sinr) - loop.low_db) / _STEP_DB, 0.0, relative.shape[1] - 1)

@@ -37,14 +37,14 @@ class Scheme(NamedTuple):
 
 
 class NrMcs(Repeating, Staircase):
-    """The fastest scheme of an MCS table whose first transmissions fail at most 10 % of the time; failures are resent.
+    """Rate of the fastest scheme of an MCS table with at most 10 % failed first transmissions; failures are resent.
 
     The thresholds are the SNRs at block error rates of 10 % and 1 %, interpolated in curves of Sionna 2.2. The curves
     are for the 5G NR LDPC code with Gaussian noise and code blocks of 2000 bits, on data channels without transform
     precoding. Schemes without a curve (MCS 0 to 2 of table 1; 0, 1 and 27 of table 2; 0 to 8 of table 3) take the
-    table's mean gap to Shannon, 1.50, 1.78 and 1.49 dB. First transmissions fail with a probability of 10 % at every
-    SINR, so the rate is a staircase over the SINR. An outer loop (`nr-blocks`) mixes in the next scheme and is up to 14
-    % faster just below a threshold. Below the threshold of the lowest scheme, blocks of this scheme are repeated
+    table's mean gap to Shannon's limit, 1.50, 1.78 and 1.49 dB. First transmissions fail with a probability of 10 % at
+    every SINR, so the rate is a staircase over the SINR. An outer loop (`nr-blocks`) mixes in the next scheme and is up
+    to 14 % faster just below a threshold. Below the threshold of the lowest scheme, blocks of this scheme are repeated
     (`repetitions`), and first transmissions also fail with a probability of 10 %. No data is lost: a block that fails
     every attempt is sent again by the layer above.
     Ignored here: channel estimation (real receivers need 2 to 5 dB more), frequency selectivity, the delay of channel
@@ -58,7 +58,8 @@ class NrMcs(Repeating, Staircase):
     max_attempts: int = Field(default=4, ge=1, le=16)
     """Maximum number of transmissions of a block, after which the layer above must send the block again."""
     combining: Literal["chase", "none"] = "chase"
-    """`chase`: the receiver adds up the copies of a block (chase combining); `none`: it discards failed copies."""
+    """With `chase`, the receiver adds up the copies of a block (chase combining); with `none`, it discards failed
+    copies."""
     overhead_share: float = Field(default=0.14, ge=0, lt=1)
     """Share of the resources that control and reference signals occupy. TS 38.306 clause 4.1.2 states 0.14 for the
     downlink and 0.08 for the uplink up to 7.125 GHz, and 0.18 and 0.10 at higher frequencies."""

@@ -108,8 +108,8 @@ class SitePathLoss(PathLoss):
 
     STATES_SIGMA: ClassVar[bool] = True
     los: Literal["probabilistic", "always", "never"] = "probabilistic"
-    """Line of sight. `probabilistic`: drawn per link with the model's probability; `always`: all links; `never`: no
-    link."""
+    """Links with line of sight. With `probabilistic`, each link has it with the model's probability; with `always`, all
+    links have it; with `never`, none."""
     outside: Literal["error", "extrapolate"] = "error"
     """Action for values outside the ranges of the formula: an error, or extrapolation. Distances below the minimum
     always count as the minimum."""

@@ -102,7 +102,7 @@ def b1_breakpoint_m(carrier_hz: float) -> float:
 
 
 def b1_los_probability(distance_m: Array) -> Array:
-    """Return the probability min(18 / d, 1) (1 - exp(-d / 36)) + exp(-d / 36) of line of sight outdoors."""
+    """Return the probability min(18 / d, 1) (1 - exp(-d / 36)) + exp(-d / 36) of line of sight outdoors at d metres."""
     decay = exp(-distance_m / 36.0)
     return np.minimum(18.0 / distance_m, 1.0) * (1.0 - decay) + decay
 

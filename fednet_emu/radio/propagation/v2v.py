@@ -34,8 +34,8 @@ class V2v(PathLoss):
     road: Literal["urban", "highway"]
     """The road environment: an urban grid or a highway."""
     los: Literal["probabilistic", "always", "blocked", "never"] = "probabilistic"
-    """State of the links. `probabilistic`: drawn per link; `always`: all with line of sight; `blocked`: all blocked by
-    a vehicle; `never`: all behind buildings."""
+    """State of the links. With `probabilistic`, it is drawn per link. With `always`, all links have line of sight; with
+    `blocked`, all are blocked by a vehicle; with `never`, all are behind buildings."""
     density: Literal["low", "medium", "high"] | None = None
     """Density of vehicles, which selects the measured state probabilities (Boban, Gong and Xu 2016). Null takes the
     probabilities of TR 37.885 Table 6.2-1 for vehicles in one street, which are never behind buildings."""

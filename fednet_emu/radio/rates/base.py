@@ -98,7 +98,10 @@ class Repeating(RateLaw):
 
 
 class Staircase(RateLaw):
-    """Rate model with schemes: rate per hertz of the highest scheme whose SINR threshold is reached, else 0."""
+    """Rate model with schemes; the rate per hertz is that of the highest scheme whose SINR threshold is reached.
+
+    Below the lowest threshold, the rate is 0.
+    """
 
     @property
     @abstractmethod

@@ -19,8 +19,8 @@ class FiniteBlocklength(RateLaw):
     """Highest rate C - sqrt(V / n) Q^-1(e) per symbol at which blocks of n symbols fail with probability e.
 
     C = log2(1 + SINR) is the capacity and V = (1 - (1 + SINR)^-2) / ln(2)^2 the dispersion under complex Gaussian
-    noise. Failed blocks are sent again, which leaves a share 1 - e of the rate. If the formula is negative, the rate is
-    0.
+    noise; Q^-1 is the inverse of the tail probability of a standard normal variable. Failed blocks are sent again,
+    which leaves a share 1 - e of the rate. If the formula is negative, the rate is 0.
     Ignored here: the term log2(n) / (2 n) (0.02 bit at n = 200), the gap of real codes to this rate, and the delay of
     retransmissions.
     """

@@ -91,7 +91,8 @@ class FixedRate(RateLaw):
     threshold_db: float | None = None
     """SINR in dB below which a fading block is in outage; null for no outage at any SINR."""
     on_outage: Literal["lose", "stall"] = "lose"
-    """`lose`: one block in outage loses the whole transmission; `stall`: only the block in outage carries no data."""
+    """With `lose`, one block in outage loses the whole transmission; with `stall`, only the block in outage carries no
+    data."""
 
     @property
     def outage_sinr(self) -> float:

@@ -1,8 +1,8 @@
 """Reception: how a base station combines the signals received by its antennas.
 
-SINRs assume the optimal receiver of each kind, with perfect channel knowledge and independent fading of the antennas
-(Tse and Viswanath, Fundamentals of Wireless Communication, sections 3.3.1, 8.3.1 and 8.3.2; Winters,
-Salz and Gitlin, IEEE Trans. Commun. 42, 1994).
+For each method of combining, SINRs assume the optimal receiver with perfect channel knowledge, and fading that is
+independent between antennas. Sources: Tse and Viswanath, Fundamentals of Wireless Communication, sections 3.3.1, 8.3.1
+and 8.3.2; Winters, Salz and Gitlin, IEEE Trans. Commun. 42, 1994.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Reception(Component):
 
     The power of a signal is its mean power at one antenna times the sum of the fading gains of `branches` antennas. An
     interfering signal that is not nulled counts with its power at a single antenna and its own fading gain. This is
-    exact under Rayleigh fading, where the projection of one channel on another has the distribution |h* g|^2 / |h|^2 ~
-    Exp(1).
+    exact under Rayleigh fading, where the projection of the channel g of one signal on the channel h of another has the
+    distribution |h* g|^2 / |h|^2 ~ Exp(1).
     Ignored here: correlation between antennas, errors and cost of channel estimation, and the common projection by
     which two signals interfere with each other (the SINRs of both signals have the right distribution, but are
     independent here).

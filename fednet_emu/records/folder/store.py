@@ -216,7 +216,7 @@ def locked(path: Path, what: str) -> FileLock:
 
 
 def unlock(path: Path, lock: FileLock) -> None:
-    """Delete the lock file of a folder, then release the lock; no other process can have the lock before that."""
+    """Delete the lock file of a folder while this process still has the lock, then release the lock."""
     if lock.is_locked:
         with suppress(OSError):
             (path / LOCK).unlink(missing_ok=True)
@@ -224,7 +224,7 @@ def unlock(path: Path, lock: FileLock) -> None:
 
 
 def require_free(path: Path, kind: str) -> None:
-    """Raise a `DataError` if a path exists, unless it is a folder without files except remains of a killed process."""
+    """Raise a `DataError` if a path exists, unless it is a folder with nothing but remains of a killed process."""
     if path.exists() and not (
         path.is_dir() and all(child.name == LOCK or child.name.endswith(PART) for child in path.iterdir())
     ):

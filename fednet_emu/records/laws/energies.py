@@ -1,4 +1,4 @@
-"""Conservation laws of energy: checks of the table `energies`, and of the charge of batteries.
+"""Conservation laws of energy, which check the table `energies` and the charge of batteries.
 
 The totals of the ledger are counted during the run, and the table `energies` is computed from the rows at the end of
 the run. The two are therefore independent.
@@ -45,7 +45,7 @@ def energies_problem(ledger: Ledger) -> str:
 
 
 def _waiting_s(ledger: Ledger, count: int) -> Array:
-    """Return the time in s [count] in which a device has charge and no activity, found by counting activities."""
+    """Return the time in s [count] in which each device has charge and no activity, found by counting activities."""
     device, from_ns, to_ns = activities(ledger)
     known, every = (device > SERVER) & (from_ns >= 0), np.arange(count)
     device, from_ns, to_ns = device[known], from_ns[known], to_ns[known]
@@ -62,9 +62,9 @@ def _waiting_s(ledger: Ledger, count: int) -> Array:
 def charge_problem(ledger: Ledger) -> str:
     """Check that each row of `batteries` has charge = initial charge + harvested - spilled - consumed energy.
 
-    Also check totals at the end of the run. The energy that a battery has supplied for computing, sending and receiving
-    must equal the sum over the recorded activities of the device. The idle energy of all batteries must equal the idle
-    power integrated over time.
+    The totals at the end of the run are checked as well. The energy that a battery has supplied for computing, sending
+    and receiving must equal the sum over the recorded activities of the device. The idle energy of all batteries must
+    equal the idle power integrated over time.
     Returns a sentence about the first violation, or an empty text.
     """
     column = ledger.batteries.column

@@ -50,7 +50,7 @@ class _Uses(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """Payloads, the devices that computed them, and the end times of the computations: arrays [payloads], sorted."""
+    """Sorted payloads, the devices that computed them, and the end times of the computations: arrays [payloads]."""
 
     payload: IntArray
     device: IntArray
@@ -58,14 +58,17 @@ class _Made(NamedTuple):
 
 
 class _Arrived(NamedTuple):
-    """First arrival times (`_FOREVER` if lost) of pairs of payload and receiver, coded by `_places`: arrays [pairs]."""
+    """First arrival times of payloads at receivers, as arrays [pairs].
+
+    `_places` codes a pair of payload and receiver as an integer. The time is `_FOREVER` if all transfers were lost.
+    """
 
     place: IntArray
     arrived_ns: IntArray
 
 
 def _computed(ledger: Ledger, first: int, end: int) -> tuple[_Uses, _Made]:
-    """Find where computations use payloads of a range of numbers, and which computations made these payloads."""
+    """Find the computations that use payloads `first` to `end` - 1, and the computations that made these payloads."""
     uses, made, row = [], [], 0
     for block in ledger.computes.blocks():
         using = np.flatnonzero((block["input"] >= first) & (block["input"] < end))
@@ -80,7 +83,7 @@ def _computed(ledger: Ledger, first: int, end: int) -> tuple[_Uses, _Made]:
 
 
 def _sent(ledger: Ledger, first: int, end: int) -> tuple[_Uses, _Arrived]:
-    """Find where transfers use payloads of a range of numbers, and when these payloads first arrived."""
+    """Find the transfers that use payloads `first` to `end` - 1, and the first arrivals of these payloads."""
     uses, arrivals = [], []
     for row, block, receptions in ledger.with_receptions():
         among = (block["value_id"] >= first) & (block["value_id"] < end)

@@ -148,7 +148,7 @@ def _turns_of_all(ledger: Ledger, code: int) -> str:
 
 
 def _other_users(ledger: Ledger) -> str:
-    """Check the files of other users: delivered bits, order of times, and the total time that files spend."""
+    """Check the files of other users: delivered bits, order of times, and the total time from request to end."""
 
     def wrong(rows: Rows) -> Mask:
         requested_ns, started_ns, ended_ns = rows["requested_ns"], rows["started_ns"], rows["ended_ns"]

@@ -88,8 +88,8 @@ class IndoorFactory(SitePathLoss):
 
     kind = "3gpp-inf"
     hall: Hall
-    """Type of hall by clutter and antennas: SL and DL have the base station within the clutter, SH and DH above the
-    clutter; HH has both ends above the clutter."""
+    """Type of hall by clutter and antennas. In SL and DL halls, the base station is within the clutter; in SH and DH
+    halls, it is above the clutter. In HH halls, both ends are above the clutter."""
     clutter_density: float | None = Field(default=None, gt=0, lt=1)
     """Share r of the floor that clutter covers; null means 0.2 (sparse) or 0.6 (dense). Not allowed for HH."""
     clutter_size_m: float | None = Field(default=None, gt=0)
@@ -139,7 +139,10 @@ def inf_los_loss_db(distance_3d_m: Array, carrier_hz: float) -> Array:
 
 
 def inf_nlos_loss_db(distance_3d_m: Array, carrier_hz: float, hall: str) -> Array:
-    """Return the loss in dB without line of sight: at least that with line of sight and, in DL, that of SL halls."""
+    """Return the loss in dB without line of sight.
+
+    It is at least the loss with line of sight and, in DL halls, at least the loss in SL halls.
+    """
     constant_db, slope_db, _ = UNSEEN[hall]
     term_db: Array = constant_db + slope_db * log10(distance_3d_m) + 20.0 * log10(carrier_ghz(carrier_hz))
     if hall == "DL":

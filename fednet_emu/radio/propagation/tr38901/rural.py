@@ -81,7 +81,10 @@ class RuralMacro(SitePathLoss):
 
 
 def rma_breakpoint_m(hop: Hop, carrier_hz: float) -> Array:
-    """Return the distance 2 pi h_BS h_UT f / c in m beyond which loss with line of sight grows by 40 dB per decade."""
+    """Return the breakpoint, beyond which the loss with line of sight grows by 40 dB per decade of distance.
+
+    It is 2 pi h_BS h_UT f / c in m, where h_BS and h_UT are the antenna heights of base station and device.
+    """
     return 2.0 * math.pi * hop.high_m * hop.low_m * carrier_hz / SPEED_OF_LIGHT_M_S
 
 
@@ -94,7 +97,7 @@ def rma_los_loss_db(hop: Hop, carrier_hz: float, building_height_m: float) -> Ar
 
 
 def rma_nlos_term_db(hop: Hop, carrier_hz: float, building_height_m: float, street_width_m: float) -> Array:
-    """Return the formula in dB without line of sight; callers raise it to at least the loss with line of sight."""
+    """Return the formula's loss in dB without line of sight; callers use at least the loss with line of sight."""
     h_bs, h_ut, h, w = hop.high_m, hop.low_m, building_height_m, street_width_m
     return np.asarray(
         161.04

@@ -72,7 +72,7 @@ def uma_los_loss_db(hop: Hop, carrier_hz: float, environment_m: Array) -> Array:
 
 
 def uma_nlos_term_db(hop: Hop, carrier_hz: float) -> Array:
-    """Return the formula in dB without line of sight; callers raise it to at least the loss with line of sight."""
+    """Return the formula's loss in dB without line of sight; callers use at least the loss with line of sight."""
     return np.asarray(
         13.54 + 39.08 * log10(hop.distance_3d_m) + 20.0 * log10(carrier_ghz(carrier_hz)) - 0.6 * (hop.low_m - 1.5)
     )
@@ -88,7 +88,7 @@ def umi_los_loss_db(hop: Hop, carrier_hz: float) -> Array:
 
 
 def umi_nlos_term_db(hop: Hop, carrier_hz: float) -> Array:
-    """Return the street canyon formula in dB without line of sight; callers raise it to the loss with line of sight."""
+    """Return the street canyon loss in dB without line of sight; callers use at least the loss with line of sight."""
     return np.asarray(
         22.4 + 35.3 * log10(hop.distance_3d_m) + 21.3 * log10(carrier_ghz(carrier_hz)) - 0.3 * (hop.low_m - 1.5)
     )
@@ -109,10 +109,12 @@ def uma_los_probability(outdoor_m: Array, device_height_m: Array) -> Array:
 
 
 def uma_environment_height_m(hop: Hop, uniform: Array) -> Array:
-    """Return the effective environment height h_E in m: 1 or, for devices from 13 m on, also 12, 15, ... h_UT - 1.5.
+    """Return the effective environment height in m.
 
-    The height is 1 m with probability 1 / (1 + C(d, h_UT)), else uniform over all other values (note 1 of Table
-    7.4.1-1).
+    It is 1 m or, for a device at a height h_UT of 13 m or more, also 12, 15, ... h_UT - 1.5.
+
+    It is 1 m with probability 1 / (1 + C), where C depends on the distance and on h_UT, else uniform over all other
+    values (note 1 of Table 7.4.1-1).
     Ignored here: correlation between the links of one device to several base stations.
     """
     distance_m = hop.distance_2d_m
@@ -148,7 +150,7 @@ def _entry(buildings: AnyBuildings, carrier_hz: float, draws: LinkDraws, hop: Ho
 def _state(
     loss_db: Array, los: Mask, entry: Entry, sigma_db: tuple[float, float], correlation_m: tuple[float, float]
 ) -> Propagation:
-    """Return the state of links; shadowing is given for (with, without) line of sight; indoors, it is 7 dB over 7 m."""
+    """Return the state of links. Pairs are values (with, without) line of sight. Indoor shadowing is 7 dB over 7 m."""
     return Propagation.of(
         loss_db + entry.loss_db,
         los,
