@@ -78,7 +78,7 @@ def paper_style() -> Iterator[None]:
 
 
 class Entries(NamedTuple):
-    """The content of a legend (handles, labels without line breaks, heading), and the handle width and legend height."""
+    """The handles, labels (without line breaks) and heading of a legend, and its handle width and height."""
 
     handles: Sequence[Artist]
     labels: Sequence[str]

@@ -91,7 +91,7 @@ def write_page(path: Path, title: str, document: Mapping[str, Any], scripts: Seq
 
 
 def columns_of(table: pd.DataFrame, titles: Mapping[str, tuple[str, str]] = TITLES) -> list[dict[str, Any]]:
-    """Return the columns of a table, each with `name`, `title`, `kind` and `values`; the values are numbers or strings."""
+    """Return the columns of a table, each with `name`, `title`, `kind` and `values` (numbers or strings)."""
     found: list[dict[str, Any]] = []
     for name, values in table.items():
         title, kind = titles.get(str(name), (str(name), "number"))

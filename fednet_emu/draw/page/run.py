@@ -162,7 +162,7 @@ def _device_numbers(usage: Usage) -> dict[str, Any]:
 
 
 def _scene(scene: Scene | None) -> dict[str, Any]:
-    """Return the positions (in cm), cells, availability and rates of all devices at all recorded times, as flat arrays."""
+    """Return positions (in cm), cells, availability and rates of all devices at all recorded times, as flat arrays."""
     if scene is None:
         return {"missing": NOT_RECORDED}
     whole = {"x_cm": scene.x_m, "y_cm": scene.y_m}

@@ -133,7 +133,7 @@ def _slices(form: int, rows: Rows, track: IntArray) -> Bytes:
 
 
 def _flows(sent: Rows, receivers: Mapping[int, IntArray]) -> IntArray:
-    """Return the flow numbers [transmissions, flows] of transmissions with the same direction and number of receivers."""
+    """Return the flow numbers [transmissions, flows] of transmissions with one direction and number of receivers."""
     kind, transfer = sent["direction"][0], sent["transfer"]
     made = names.flow(names.SENT, transfer)[:, None]
     if kind == UPLINK:

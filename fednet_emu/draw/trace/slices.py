@@ -1,4 +1,4 @@
-"""Convert the records of a time interval to slices of devices and media (bands of cells), and to changes of counters."""
+"""Convert the records of a time interval to slices of devices and media (bands of cells), and counter changes."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ class Rounds:
         self._told = 0
 
     def names(self, started_ns: IntArray) -> IntArray:
-        """Return for each turn the name of the round in which it begins. A turn outside all rounds has a generic name."""
+        """Return for each turn the name of the round in which it begins, or a generic name outside all rounds."""
         if not len(self.number):
             return np.full(len(started_ns), names.TURN)
         place = np.searchsorted(self._started_ns, started_ns, side="right") - 1
@@ -161,7 +161,7 @@ class Rounds:
         return np.where(inside, names.ROUND_NAME + self.number[place], names.TURN)
 
     def write(self) -> int:
-        """Write the rounds that overlap the window, and the names of all rounds. Return the number of written rounds."""
+        """Write the rounds that overlap the window, and all round names. Return the number of written rounds."""
         shown = self._window.overlaps(self._started_ns, self.ended_ns)
         if not shown.any():
             return 0
