@@ -132,7 +132,7 @@ class RankedSettings(TextResult):
     """Cost that counts for runs that diverged or exceeded a limit. It is the limit of the compared cost if there is
     one, and else the highest cost of any run."""
     first_ended: tuple[str, int, float] | None
-    """Setting, seed and cost of the run that was the first to end before it reached the target or a limit. None if
+    """Setting, seed and cost of the run that ended at the lowest cost without reaching the target or a limit. None if
     there is no such run among the ranked settings."""
     left_out: Sequence[str]
     """Labels of settings without finished runs."""
@@ -189,9 +189,7 @@ class RankedSettings(TextResult):
 
     @property
     def words(self) -> list[str]:
-        """The result in sentences: the best setting, how certain it is, and the treatment of runs that missed the
-        target.
-        """
+        """The result in sentences: the best setting, how certain it is, and how missed targets were counted."""
         sentences = [*self._diverged(), *self._first(), *self._rest(), *self._not_ranked()]
         sentences += [*self._more_seeds(), *self._counted()]
         if self.left_out:

@@ -186,7 +186,7 @@ def _apart(setting: Setting, runs: Sequence[Course], why: str, most: float) -> R
 
 
 def _median(costs: Array, reached: Mask, ended: Mask) -> float:
-    """Return the Kaplan-Meier median of costs [seeds] to reach the target; NaN unless more than half of the runs did."""
+    """Return the Kaplan-Meier median of costs [seeds] to reach the target; NaN unless more than half reached it."""
     if 2 * reached.sum() <= len(costs):
         return math.nan
     known_until = np.where(ended, costs, 2 * costs.max())  # other failed runs never reach the target

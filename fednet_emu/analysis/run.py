@@ -71,8 +71,9 @@ class RunRecords:
         return name in self.in_memory() if self.folder is None else (self.folder / f"{name}.parquet").is_file()
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Return a table of the run, or some of its columns, with times in seconds, sizes in bits and energies in
-        joules.
+        """Return a table of the run, or some of its columns.
+
+        Times are in seconds, sizes in bits, and energies in joules.
 
         Raises:
             DataError: the table is missing, unreadable, or lacks one of the columns.

@@ -197,7 +197,7 @@ class _Recorded(NamedTuple):
 
     @property
     def end_s(self) -> float:
-        """Return the end of the last activity, in simulated seconds; 0 without any activity."""
+        """End of the last activity, in simulated seconds; 0 if there is no activity."""
         ends_s = pd.concat([self.transfers["ended_s"], self.computes["ended_s"], self.rounds["ended_s"]])
         return float(ends_s.max()) if ends_s.notna().any() else 0.0
 
