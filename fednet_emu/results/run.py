@@ -96,9 +96,7 @@ class Run(RunRecords):
 
     @property
     def rounds(self) -> pd.DataFrame:
-        """One row for each round, with its start and end, the number of invited devices, and the number of arrived
-        updates.
-        """
+        """One row for each round, with its start and end, and the numbers of invited devices and arrived updates."""
         return self.table("rounds")
 
     @property
@@ -123,13 +121,17 @@ class Run(RunRecords):
 
     @property
     def device_evaluations(self) -> pd.DataFrame:
-        """One row for each device and evaluation. The table exists only with the setting `evaluation.per_device: true`."""
+        """One row for each device and evaluation.
+
+        The table exists only with the setting `evaluation.per_device: true`.
+        """
         return self.table("device_evaluations")
 
     @property
     def energies(self) -> pd.DataFrame:
-        """One row per device, with its energy for computing, sending, receiving and idling. The last row is for base
-        stations.
+        """One row per device, with its energy for computing, sending, receiving and idling.
+
+        The last row is for base stations.
         """
         return self.table("energies")
 
@@ -165,8 +167,9 @@ class Run(RunRecords):
 
     @cached_property
     def model(self) -> nn.Module | list[nn.Module]:
-        """The final model in evaluation mode, or a list with one model per device if the algorithm trains personal
-        models.
+        """The final model in evaluation mode.
+
+        If the algorithm trains personal models, this is a list with one model per device.
 
         Raises:
             DataError: no model exists, because the run did not train or because its folder does not store the model.
@@ -387,9 +390,7 @@ def _refuse_unused(what: str | None, given: Mapping[str, Any]) -> None:
 def figures(
     runs: Sequence[Run | str | Path], labels: Sequence[str] = (), **timeline: Unpack[Timeline]
 ) -> dict[str, Figure]:
-    """Plot all figures of several runs, which are overlaid, and return the figures by name. See `plot` for the
-    arguments.
-    """
+    """Plot all figures of several runs, overlaid, and return the figures by name. See `plot` for the arguments."""
     from fednet_emu.draw.figures.run_figures import figures as drawn
 
     return drawn(opened(runs, labels), Window.of(**timeline))

@@ -32,7 +32,7 @@ SHOWN = ("accuracy", "loss", "simulated_s", "total_bit", "energy_j")
 class Failure(NamedTuple):
     """A failed cell of a study.
 
-    `label` states its levels and seed, and `command` repeats only this cell.
+    `label` states its levels and seed, and `replay` is the command that repeats only this cell.
     """
 
     label: str

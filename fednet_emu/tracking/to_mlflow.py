@@ -24,7 +24,7 @@ STATUSES = {"done": "FINISHED", "interrupted": "KILLED"}
 PARAMETERS_AT_ONCE, METRICS_AT_ONCE, PARAMETER_LENGTH = 100, 1000, 6000
 """Maximum number of parameters, number of metrics, and length of a parameter in one request to the MLflow server."""
 EVERY_S = 1.0
-"""Minimum host time in seconds between two requests. Metrics are collected in the meantime."""
+"""Host time in seconds after a request, from which on the next log call sends the collected metrics."""
 
 
 @final

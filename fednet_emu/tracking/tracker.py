@@ -115,8 +115,7 @@ SLOT = "tracker"
 
 
 def trackers_of(chosen: str | Tracker | Iterable[str | Tracker]) -> list[Tracker]:
-    """Create a tracker for each name, import path or entry point, and return all trackers. Objects are returned
-    unchanged.
+    """Create a tracker for each name, import path or entry point. Objects are returned unchanged.
 
     The library of a tracker is imported here, so that a missing library is reported before the run.
 

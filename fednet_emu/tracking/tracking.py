@@ -27,9 +27,7 @@ SINGLED_OUT = ("device", "i", "j")
 
 
 class Listener:
-    """Listens to the records of a run, and logs all metrics of the same simulated time in one call, with the costs so
-    far.
-    """
+    """Listens to the records of a run, and logs all metrics of the same simulated time in one call."""
 
     def __init__(self, ledger: Ledger, clock: Clock, tell: Callable[[Mapping[str, float], Costs], None]) -> None:
         self._ledger, self._clock, self._tell = ledger, clock, tell
