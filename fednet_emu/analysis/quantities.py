@@ -1,4 +1,4 @@
-"""Format bits, seconds and joules as text with units, and base class of results that are shown as lines of text."""
+"""Functions that format bits, seconds and joules with units, and the base class of results that are shown as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run a scenario live, i.e. with real client and server programs in real time."""
+"""Run a scenario live, with real client and server programs in real time."""
 
 from __future__ import annotations
 
