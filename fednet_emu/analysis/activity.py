@@ -1,4 +1,4 @@
-"""Activities of devices and use of bands over time: bars of a timeline, shares of time, and band occupancy."""
+"""Activities of devices and occupancy of bands over time, as bars of a timeline and as shares of time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROUNDS_SHOWN = 3
 def activity_bars(
     transfers: pd.DataFrame, receptions: pd.DataFrame, computes: pd.DataFrame, until_s: float, from_s: float = 0.0
 ) -> pd.DataFrame:
-    """Return the activities of all devices from `from_s` until `until_s` (simulated seconds), clipped to this window.
+    """Return the activities of all devices between `from_s` and `until_s` (simulated seconds), clipped to this window.
 
     A transfer has a bar for each participating device. The wait for the channel is a bar of the sender, or of the
     receivers if the server sends.
@@ -50,10 +50,10 @@ def activity_bars(
 
 
 def first_rounds_end_s(rounds: pd.DataFrame, transfers: pd.DataFrame, computes: pd.DataFrame) -> float:
-    """Return the end of the third round (or of the last ended round, if fewer have ended), in simulated seconds.
+    """Return the end of the third round, or of the last ended round if fewer have ended, in simulated seconds.
 
-    If no round has ended, return the time at which three computations per device have ended on average; without
-    computations, the end of the last transfer; and without any ended activity, 0.
+    If no round has ended, the result is the time at which three computations per device have ended on average. Without
+    computations, it is the end of the last transfer, and without any ended activity it is 0.
     """
     ended_s = np.sort(rounds["ended_s"].dropna().to_numpy())
     if ended_s.size:
@@ -85,7 +85,7 @@ BINS = 480
 
 
 def state_shares(bars: pd.DataFrame, devices: int, edges_s: Array) -> dict[str, Array]:
-    """Return the share of devices in each activity, averaged over each time interval; all other devices are idle.
+    """Return the average share of devices in each activity during each time interval. All other devices are idle.
 
     A device with simultaneous activities counts once in each of these activities.
 
@@ -106,7 +106,7 @@ def state_shares(bars: pd.DataFrame, devices: int, edges_s: Array) -> dict[str, 
 
 
 def time_before(instants_s: ArrayLike, edges_s: Array) -> Array:
-    """Return for each edge e [edges] the sum of e - t over all instants t before e, in seconds."""
+    """Return for each edge e [edges] the sum of e - t, in seconds, over all given times t before e."""
     ordered = np.sort(np.asarray(instants_s, np.float64))
     count = np.searchsorted(ordered, edges_s)
     return np.asarray(count * edges_s - np.append(0.0, np.cumsum(ordered))[count])
@@ -119,11 +119,12 @@ SORTS: dict[str, Callable[[pd.DataFrame], pd.Series[bool]] | None] = {
     "busy": lambda bars: bars["activity"] != WAITING,
     "lost": lambda bars: bars["failed"],
 }
-"""Sort orders of devices: by device number, or by the total duration of certain activities, longest first."""
+"""Functions by which devices are sorted: by device number, or by the total duration of some activities, longest first.
+"""
 
 
 def ranked(bars: pd.DataFrame, sort: str) -> list[int]:
-    """Return all devices with activities, in one of the orders of `SORTS`; ties are in order of device number."""
+    """Return all devices with activities, in one of the orders of `SORTS`. Ties are sorted by device number."""
     counts, devices = SORTS[sort], np.unique(bars["device"].to_numpy(np.int64))
     if counts is not None:
         took_s = (bars["ended_s"] - bars["started_s"]).where(counts(bars), 0.0)
@@ -133,17 +134,19 @@ def ranked(bars: pd.DataFrame, sort: str) -> list[int]:
 
 
 def spread(ranking: list[int], count: int) -> list[int]:
-    """Return `count` evenly spaced devices of a ranking, including the first and the last."""
+    """Return `count` evenly spaced devices of a sorted list, including the first and the last."""
     places = np.linspace(0, len(ranking) - 1, min(count, len(ranking)))
     return [ranking[place] for place in np.round(places).astype(int).tolist()]
 
 
 SPENT = ("uplink", "downlink", "sidelink", "compute", WAITING, "idle")
-"""Categories of a device's time. If activities overlap, the first one in this order counts; all other time is idle."""
+"""Categories of a device's time. If activities overlap, the first one in this order counts. All other time is idle."""
 
 
 def time_split(bars: pd.DataFrame, devices: int, simulated_s: float) -> dict[str, Array]:
-    """Return the time in seconds of each device [devices] in each category of `SPENT`; times add up to `simulated_s`.
+    """Return the time that each device [devices] spent in each category of `SPENT`, in seconds.
+
+    The times of a device add up to `simulated_s`.
 
     Args:
         bars: the activities within the run; see `activity_bars`. Activities of the server are ignored.
@@ -164,7 +167,7 @@ def time_split(bars: pd.DataFrame, devices: int, simulated_s: float) -> dict[str
 
 
 class _Edges:
-    """The time of each device, divided into pieces at the start and end of each of the device's activities."""
+    """The time axis of each device, divided into pieces at the start and end of each activity of the device."""
 
     def __init__(self, device: Array, started_s: Array, ended_s: Array) -> None:
         both, at_s = np.concatenate([device, device]), np.concatenate([started_s, ended_s])
@@ -175,7 +178,7 @@ class _Edges:
         self.took_s[:-1][self.device[1:] != self.device[:-1]] = 0.0
 
     def covered(self, chosen: Mask) -> Mask:
-        """Return a mask of the pieces [2 bars] in which an activity of the mask `chosen` [bars] is under way."""
+        """Return a mask of the pieces [2 bars] during which an activity in the mask `chosen` [bars] is under way."""
         step = chosen.astype(np.int64)
         under_way = np.cumsum(np.concatenate([step, -step])[self._order])
         return np.asarray(under_way > 0)
@@ -194,13 +197,13 @@ class Use:
     cell: int
     """Index of the cell, or of the cluster for sidelinks."""
     one: Array
-    """Share of each time interval [intervals] during which exactly one transmission is on the air."""
+    """The part of each time interval [intervals] during which exactly one transmission is on the air, from 0 to 1."""
     several: Array
-    """Share of each time interval [intervals] during which several transmissions are on the air."""
+    """The part of each time interval [intervals] during which several transmissions are on the air, from 0 to 1."""
 
 
 def air_use(transfers: pd.DataFrame, simulated_s: float) -> tuple[Array, list[Use]]:
-    """Return edges of equal time intervals [intervals + 1], in simulated seconds, and the occupancy of each band.
+    """Return the edges [intervals + 1] of equal time intervals, in simulated seconds, and the occupancy of each band.
 
     The more bands there are, the fewer are the intervals.
     """
@@ -218,7 +221,7 @@ def air_use(transfers: pd.DataFrame, simulated_s: float) -> tuple[Array, list[Us
 
 
 def _senders(started_s: Array, ended_s: Array, edges_s: Array) -> tuple[Array, Array]:
-    """Return the share of each interval with one transmission on the air, and the share with several transmissions."""
+    """Return the part of each interval with one transmission on the air, and the part with several transmissions."""
     at_s = np.concatenate([started_s, ended_s])
     step = np.repeat([1, -1], len(started_s))
     order = np.lexsort((step, at_s))  # ends come first, so that consecutive transmissions do not overlap
@@ -243,13 +246,14 @@ class Window:
     """Start of the window, in simulated seconds."""
     until_s: float | None = None
     """End of the window, in simulated seconds. In a trace, None stands for the end of the run. In a timeline, None
-    stands for the latest end of the third round over all runs, or, if `from_s` is not 0, for the end of the last run.
+    stands for the end of the third round (the latest one of several runs). If `from_s` is not 0, it stands for the end
+    of the longest run.
     """
     devices: tuple[int, ...] | None = None
     """The devices to show; None for all devices."""
     sort: str | None = None
-    """Order of the devices in a timeline, one of `SORTS`. None stands for the order of device numbers, or of waiting
-    times if there are too many devices for one row each."""
+    """Order of the devices in a timeline, one of `SORTS`. With None, devices are sorted by number, or by waiting time
+    if there are too many devices for one row each."""
 
     @classmethod
     def of(
@@ -259,7 +263,7 @@ class Window:
         devices: Iterable[int] | None = None,
         sort: str | None = None,
     ) -> Self:
-        """Create a window; each argument that is None is replaced by its default."""
+        """Create a window. Each argument that is None is replaced by its default."""
         return cls(from_s or 0.0, until_s, None if devices is None else tuple(sorted(set(devices))), sort)
 
     def check(self, runs: Sequence[RunRecords]) -> None:

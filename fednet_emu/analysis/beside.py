@@ -1,4 +1,4 @@
-"""Comparison of a live run (real programs, in real time) with its prediction, by transfer and by round."""
+"""Comparison of a live run (real programs in real time) with its prediction, for each transfer and each round."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from fednet_emu.analysis.run import RunRecords
 from fednet_emu.records.ledger import SERVER
 
 MESSAGES = "live_messages"
-"""Name of the table of message times, which only live runs have."""
+"""Name of the table with the times of messages, which only live runs have."""
 
 
 def transfers_beside(run: RunRecords) -> pd.DataFrame:
-    """Return the transfers of a live run with measured and predicted times, in order of measured end time.
+    """Return the transfers of a live run with measured and predicted times, sorted by measured end time.
 
     Returns:
-        One row per transfer: `transfer`, `kind`, `device`, `lost`; `took_s` and `predicted_s`, the measured and
-        predicted time from request to end; `error`, their difference divided by the predicted time; and possible causes
-        of the difference: `starved_s`, the time with an empty send queue, `away_s`, the time of absence of the device,
-        and `repeated_byte`, the number of retransmitted bytes.
+        One row per transfer: `transfer`, `kind`, `device`, `lost`; `took_s` and `predicted_s`, the measured and the
+        predicted time from request to end; and `error`, their difference divided by the predicted time. Three columns
+        show possible causes of the difference: `starved_s` is the time during which the send queue was empty, `away_s`
+        is the time during which the device was absent, and `repeated_byte` is the number of retransmitted bytes.
     """
     rows = run.table(MESSAGES).merge(run.table("transfers"), on="transfer")
     device = np.where(rows["sender"] == SERVER, rows["receiver"], rows["sender"])
@@ -39,12 +39,12 @@ def transfers_beside(run: RunRecords) -> pd.DataFrame:
 
 
 def rounds_beside(run: RunRecords) -> pd.DataFrame:
-    """Return the rounds of a live run with the parts of their duration.
+    """Return the rounds of a live run, with their durations divided into parts.
 
     Returns:
-        One row per round: `round`, `took_s`; `air_s`, the time with at least one active transfer; `predicted_air_s`,
-        the same time for predicted transfers; `compute_s`, the time with a computation but no transfer; and
-        `waiting_s`, the time with neither, such as program starts and polling for messages.
+        One row per round: `round`, `took_s`; `air_s`, the time during which at least one transfer is active;
+        `predicted_air_s`, the same for the predicted transfers; `compute_s`, the time during which a device computes
+        but no transfer is active; and `waiting_s`, the remaining time, such as program starts and polling for messages.
     """
     sent, computes, rounds = run.table("transfers"), run.table("computes"), run.table("rounds")
     known = run.table(MESSAGES)["predicted_s"].to_numpy()
@@ -70,7 +70,7 @@ def rounds_beside(run: RunRecords) -> pd.DataFrame:
 
 
 def _covered_s(spans: Iterable[tuple[float, float]], from_s: float, until_s: float) -> float:
-    """Return the time in seconds, within a window, that at least one time span covers."""
+    """Return how many seconds of a window are covered by at least one time span."""
     covered_s, reached_s = 0.0, from_s
     for begin_s, end_s in sorted(spans):
         begin_s, end_s = max(begin_s, reached_s), min(end_s, until_s)  # noqa: PLW2901

@@ -1,4 +1,6 @@
-"""Paired comparison of two runs, two studies, or two settings of a study, in numbers and one sentence per difference.
+"""Compare two runs, two studies or two settings of a study, paired by seed.
+
+Each difference is given in numbers and as a sentence.
 
 The command line, Python and study pages show the same sentences.
 """
@@ -28,10 +30,10 @@ EVERYWHERE = "all together"
 
 @dataclass(frozen=True)
 class Quantity:
-    """A compared quantity: column, title, number format, and the words for a lower and a higher value.
+    """A quantity of runs that is compared, and the words that describe a difference.
 
-    `row` formats several values in one unit. `phrase` is a sentence with two blanks: the amount of the difference, and
-    the word for lower or higher with B than with A.
+    `row` formats several values in one unit. `phrase` is a sentence about B with two blanks. The first blank is the
+    amount of the difference; the second is `less` or `more`, the words for a lower and a higher value than with A.
     """
 
     column: str
@@ -66,8 +68,8 @@ class Difference:
     """The difference B - A of one quantity, for one combination of levels of the other axes."""
 
     where: str
-    """The levels of the other axes, or `all together` if each seed has one value, its mean over all combinations of
-    levels."""
+    """The levels of the other axes; or `all together` if the difference is computed from each seed's mean over all
+    combinations of levels."""
     quantity: Quantity
     values: Array
     """The values of A and B [pairs, 2] for the seeds with both values."""
@@ -91,7 +93,7 @@ class Difference:
 
     @property
     def signs(self) -> tuple[int, int]:
-        """Number of pairs in which B is lower than A, and number of pairs in which B is higher."""
+        """Number of pairs in which B is lower than A, and number of pairs in which B is higher than A."""
         apart = gaps(*self.values.T)
         return int((apart < 0).sum()), int((apart > 0).sum())
 
@@ -107,7 +109,7 @@ class Difference:
 
 
 def compare(first: StudyRecords, second: StudyRecords) -> list[Difference]:
-    """Return the differences second - first for each common combination of axis levels, then over all combinations.
+    """Return the differences second - first for each common combination of levels, then over all combinations.
 
     Quantities that neither side measured are omitted. Costs to reach the target are omitted if the targets differ.
 
@@ -139,7 +141,7 @@ def compare(first: StudyRecords, second: StudyRecords) -> list[Difference]:
 
 
 def _cells(view: StudyRecords, other: StudyRecords, axes: Sequence[str]) -> pd.DataFrame:
-    """Return the cells of `view`; an axis with numbers in one view and text in the other is converted to text."""
+    """Return the cells of `view`. If an axis has numbers in one view and text in the other, its numbers become text."""
     mixed = [axis for axis in axes if len({is_numeric_dtype(cells[axis]) for cells in (view.cells, other.cells)}) > 1]
     return view.cells.assign(**{axis: view.cells[axis].map(level_text) for axis in mixed})
 
@@ -166,7 +168,7 @@ def _difference(where: str, values: pd.DataFrame, quantity: Quantity) -> Differe
 
 
 ROUNDING = 1e-12
-"""Maximum mean difference, relative to the values, that may be due to rounding errors."""
+"""Maximum mean difference, relative to the compared values, that counts as a rounding error."""
 HEADING = "differences B - A, paired by seed: mean, 95 % interval, and p of the same test, the exchange of A and B"
 QUESTION = (
     "Each line compares these two settings, chosen before the runs; `fednet best` finds which of all settings "
@@ -180,9 +182,10 @@ class Comparison(TextResult):
 
     Attributes:
         names: the names of A and B.
-        differences: one difference per quantity and combination of the other axes, and one over all combinations.
-        target: measure and level of the common target; empty without a common target.
-        of_one_study: True if A and B are settings of one study, which may have further settings.
+        differences: one difference per quantity and combination of levels of the other axes, and one per quantity over
+            all combinations.
+        target: the metric of the common target and the value it must reach; empty without a common target.
+        of_one_study: True if A and B are settings of the same study, which may have further settings.
     """
 
     names: tuple[str, str]
@@ -192,9 +195,12 @@ class Comparison(TextResult):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per difference: means of A and B, mean of B - A, its 95 % interval, p, and the sentence.
+        """The differences as a table, with one row per difference.
 
-        p is the probability of a mean at least as far from zero if A and B are exchangeable within each seed.
+        Columns are the means of A and B, the mean of B - A with its 95 % interval, the p-value `p`, and the sentence.
+
+        The p-value is the probability of a mean difference at least as far from zero if A and B do not differ, so that
+        their values for each seed can be exchanged.
         """
         rows = [
             {
@@ -257,7 +263,9 @@ def side_by_side(
     loss: float | None = None,
     within: Within = (),
 ) -> Comparison:
-    """Compare two studies, or two parts of studies, under the given names; see `Study.compare` for other arguments.
+    """Compare two studies, or parts of studies, which get the given names.
+
+    See `Study.compare` for the other arguments.
 
     Raises:
         FednetError: a cost does not exist, or there are no pairs.
@@ -269,7 +277,7 @@ def side_by_side(
 
 
 def sentence(difference: Difference, names: tuple[str, str], target: Mapping[str, float]) -> str:
-    """Describe a difference in words: its size, the number of seeds, and whether its interval includes zero."""
+    """Describe the size of a difference, the number of seeds, and whether its interval includes zero, in words."""
     its, mean = difference.quantity, difference.paired.mean
     if not difference.pairs:
         return _no_pair(difference, names, target)
@@ -325,7 +333,7 @@ def _no_pair(difference: Difference, names: tuple[str, str], target: Mapping[str
 
 
 def _lacking(difference: Difference, names: tuple[str, str]) -> str:
-    """Explain which seeds are left out of the comparison, and why; empty if no seed is left out."""
+    """Explain which seeds are left out of the comparison, and why. The text is empty if no seed is left out."""
     if difference.pairs == difference.of:
         return ""
     verb, of = "reached it" if difference.quantity in TO_TARGET else "have it", counted(difference.of, "seed")
@@ -336,10 +344,11 @@ def _lacking(difference: Difference, names: tuple[str, str]) -> str:
 
 
 ALL_PAIRS = 5
-"""Maximum number of levels of an axis whose pairs are all compared. With more levels, each level is compared with the
-first level and the next level only."""
+"""Maximum number of levels of an axis for which all pairs of levels are compared. With more levels, each level is only
+compared with the first level and with the next level."""
 MOST = 300
-"""Maximum number of comparisons along one axis. An axis with more comparisons is omitted, and the page says so."""
+"""Maximum number of comparisons of the levels of one axis. An axis with more comparisons is omitted, and the page says
+so."""
 
 
 def level_pairs(levels: Sequence[Any]) -> list[tuple[Any, Any]]:

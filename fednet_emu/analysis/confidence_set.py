@@ -1,9 +1,9 @@
-"""The settings of a study that may be the best: a model confidence set from permutations within seeds.
+"""Find the settings of a study that may be the best: a model confidence set from permutations within seeds.
 
 Hansen, Lunde, Nason, "The Model Confidence Set", Econometrica 79(2), 2011: as long as the remaining settings differ by
-more than chance, the most expensive setting is dropped. The remaining set contains the best setting with a probability
-of 95 %. A setting that is as good as the best is dropped with a probability of at most 5 %. The number of settings is
-accounted for, because each test requires that all previous tests have found a difference.
+more than chance explains, the most expensive setting is dropped. The remaining set contains the best setting with a
+probability of 95 %. A setting that is as good as the best is dropped with a probability of at most 5 %. The number of
+settings does not increase this probability, because a test is only made if all previous tests have found a difference.
 
 Differences from the paper: the test is not a block bootstrap for long series, but a permutation test that is exact for
 few seeds. All settings of a seed have the same channel, data and stragglers. If settings did not differ, their costs
@@ -13,9 +13,10 @@ smallest p-value is (k (k - 1))^(1 - n), for two settings 2^(1 - n). With fewer 
 therefore always remain.
 
 A run that ended before it reached the target is compared with every other run of its seed, but only up to the cost at
-which it ended. The score of a run is the mean of these restricted differences to the other runs, and scores replace
-costs in the permutations. If no run ended early, these scores give the same test as the costs. A setting is not dropped
-in favour of a setting that reached the target in fewer runs, because the costs of ended runs are unknown.
+which it ended. The score of a run is its mean cost difference from the other runs of its seed, restricted in this way.
+Scores replace costs in the permutations. If no run ended early, these scores give the same test as the costs. A setting
+is not dropped in favour of a setting that reached the target in fewer runs, because the costs of ended runs are
+unknown.
 
 Ignored here: settings with equal means but different spreads are not exchangeable. If one of six settings has five
 times the spread of the others, a setting is dropped in 16 % of all cases with three or five seeds, and in 11 % with
@@ -34,7 +35,7 @@ from fednet_emu.analysis.statistics import ALPHA, DRAWS, EXACT, ROUNDING, fewest
 from fednet_emu.arrays import Array, Mask
 
 POWER, MOST_SEEDS = 0.8, 1000
-"""Probability with which the worse of two settings is dropped if the recommended number of seeds is run; maximum
+"""Probability with which the worse of two settings is dropped if the recommended number of seeds is run, and maximum
 recommended number of seeds."""
 
 
@@ -75,7 +76,7 @@ def confidence_set(costs: Array, ended: Mask | None = None, reached: Mask | None
 
 
 def restricted(costs: Array, ended: Mask) -> Array:
-    """Return the cost difference of each pair of runs with the same seed, [seeds, settings, settings].
+    """Return the cost differences between all runs with the same seed, [seeds, settings, settings].
 
     Two runs are compared up to the first cost at which one of them ended without reaching the target; see `horizons`.
     """
@@ -84,20 +85,22 @@ def restricted(costs: Array, ended: Mask) -> Array:
 
 
 def horizons(costs: Array, ended: Mask) -> Array:
-    """Return the cost up to which both runs of each pair in a seed were observed, [seeds, settings, settings].
+    """Return the cost up to which both runs of a pair with the same seed were observed, [seeds, settings, settings].
 
-    The cost is infinite if both runs reached the target, or are known never to reach the target.
+    The cost is infinite if each of the two runs reached the target, or is known never to reach it.
     """
     ends = np.where(ended, costs, np.inf)
     return np.minimum(ends[:, :, None], ends[:, None, :])
 
 
 def chance_of_range(costs: Array) -> float:
-    """Return the p-value of the range of the settings' means of `costs` [seeds, settings], in a permutation test.
+    """Return the p-value of a permutation test of `costs` [seeds, settings].
 
-    If there are few permutations within seeds, all are evaluated; otherwise the observed order and 10 000 random
-    permutations (Phipson, Smyth, "Permutation P-values Should Never Be Zero", Statistical Applications in Genetics and
-    Molecular Biology 9(1), 2010).
+    The test statistic is the range of the settings' means: the largest minus the smallest mean.
+
+    If there are few permutations within seeds, all are evaluated. Otherwise the observed order and 10 000 random
+    permutations are evaluated (Phipson, Smyth, "Permutation P-values Should Never Be Zero", Statistical Applications in
+    Genetics and Molecular Biology 9(1), 2010).
     """
     seeds, settings = costs.shape
     if settings == 2:
@@ -114,7 +117,9 @@ def chance_of_range(costs: Array) -> float:
 
 
 def seeds_needed(differences: Array) -> float:
-    """Return the number of seeds needed to separate two settings in 80 % of all studies, at the observed differences.
+    """Return the number of seeds with which 80 % of all studies would find which of two settings is better.
+
+    The true difference and its spread over seeds are assumed to equal the observed ones.
 
     The number follows Guenther, "Sample Size Formulas for Normal Theory t Tests", The American Statistician 35(4),
     1981, but is at least the minimum for the test. It is infinite if the mean difference is zero or if more than 1000
@@ -134,7 +139,7 @@ def seeds_needed(differences: Array) -> float:
 
 
 def _all_ranges(centred: Array) -> Array:
-    """Return the range of settings' means for each permutation within seeds; the first seed's order is fixed."""
+    """Return the range of the settings' means for each permutation within seeds; the first seed's order is fixed."""
     seeds, settings = centred.shape
     ways = np.array(list(itertools.permutations(range(settings))))
     sums = centred[:1]

@@ -1,4 +1,4 @@
-"""The critical path of each round: the chain of transfers, computations and waits that determines its duration.
+"""The critical path of each round, the chain of transfers, computations and waits that determines its duration.
 
 The search begins at the end of the round. Each step looks for the activity that ended at the current time and allowed
 the next activity to begin:
@@ -11,9 +11,9 @@ the next activity to begin:
   backhaul follows a reception or transmission of its sender.
 
 If no activity ended at the current time, the preceding time is a pause, or a device is absent. If a deadline ended the
-last transfers of a round or edge round, the whole round or edge round is assigned to the deadline. Of an activity that
-began in an earlier round, only the time since the start of the round counts. Times are integer nanoseconds. The parts
-of a round are contiguous, so their sum is the duration of the round.
+last transfers of a round or edge round, the whole round or edge round is assigned to the deadline. If an activity began
+in an earlier round, only its time since the start of the round counts. Times are integer nanoseconds. The parts of a
+round follow each other without gaps, so their durations add up to that of the round.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from fednet_emu.records.rows import DIRECTIONS
 NS_PER_S = 1_000_000_000
 COMPUTE, WAITING, DEADLINE, IDLE = "compute", "waiting", "deadline", "idle"
 SETUP, ACCESS, GAPS, TAIL = "setup", "access", "gaps", "tail"
-"""The phases of transfers other than the wait for a turn and the time on the air."""
+"""The phases of a transfer, except the wait for its turn and the time on the air."""
 PHASES = ("connection_setup_s", "grant_delay_s", "ack_wait_s", "reception_delay_s")
 """Columns with the durations of the phases of transfers."""
 OTHERS, BEHIND, AMONG = "others", "behind others", "behind devices"
-"""Delays in a band with other users: air time that their files took, the wait for a turn behind other users, and the
-wait for a turn behind other devices."""
+"""Kinds of delays in a band with other users: air time that is taken by files of other users, the wait for a turn
+behind other users, and the wait for a turn behind other devices."""
 FIXED = "fixed time"
-"""The part of a computation whose duration does not depend on the number of operations."""
+"""The kind of the part of a computation whose duration does not depend on the number of operations."""
 BACKHAUL = {direction: f"backhaul {direction}" for direction in DIRECTIONS}
-"""The kinds of parts of a path for the two directions of the backhaul."""
+"""Kinds of path parts for messages on the backhaul, by direction."""
 NOBODY = -3
 """The `device` of a part in which no device is busy."""
 _FIRST_EDGE = -4
@@ -54,13 +54,14 @@ class Part:
 
     round: int
     what: str
-    """Kind of the part: a direction; `backhaul up` or `backhaul down`; `compute` or its `fixed time`; `waiting` for a
-    turn in the band; `setup`, `access`, `gaps` (placed before the air time) or `tail` of a transfer; `others`, `behind
-    others` or `behind devices` for delays in a band with other users; `deadline` for a wait until a deadline; or
-    `idle`."""
+    """Kind of the part. For a transfer, it is the direction during the time on the air, `waiting` during the wait for a
+    turn in the band, or one of the phases `setup`, `access`, `gaps` (placed before the air time) and `tail`. In a band
+    with other users, delays have the kinds `others`, `behind others` and `behind devices`. For a message on the
+    backhaul, it is `backhaul up` or `backhaul down`. For a computation, it is `compute`, or `fixed time` for the part
+    that does not depend on the operations. A wait until a deadline has the kind `deadline`, and a pause has `idle`."""
     device: int
-    """The device that sends or computes, or that receives from the server; `SERVER` for a broadcast and for edge
-    servers; or `NOBODY`."""
+    """The device that sends or computes, or that receives from the server. It is `SERVER` for a broadcast and for edge
+    servers, and `NOBODY` if no device is involved."""
     started_ns: int
     ended_ns: int
     """End in simulated nanoseconds, which is the start of the next part."""
@@ -90,14 +91,15 @@ class Activity:
     connection_setup_ns: int = 0
     grant_delay_ns: int = 0
     gap_ns: int = 0
-    """For a transfer, the air time in which no bits are sent; for a computation, the fixed time at its start."""
+    """For a transfer, the air time during which no bits are sent. For a computation, the fixed time at its start."""
     reception_delay_ns: int = 0
     others_ns: int = 0
-    """Time lost to files of other users: part of the wait for a turn if the transfer waited, else part of the air time.
+    """Time that files of other users took. It is part of the wait for a turn if the transfer waited, and else part of
+    the air time.
     """
 
     def before(self, since: int, until: int) -> Iterator[tuple[str, int, int, float]]:
-        """Yield phases between two times, latest first: (what, start, end, energy in J). Gaps precede air time."""
+        """Yield phases between two times, latest first, as (what, start, end, energy in J). Gaps precede air time."""
         left_ns = min(until, self.ended_ns - self.reception_delay_ns)
         yield TAIL, max(since, left_ns), until, 0.0
         begun_ns = min(since + self.gap_ns, left_ns)
@@ -137,9 +139,10 @@ class Activity:
 def critical_path(
     transfers: pd.DataFrame, computes: pd.DataFrame, rounds: pd.DataFrame, backhaul: pd.DataFrame | None = None
 ) -> list[Part]:
-    """Return the parts of all rounds in order of time, from the tables of a run; empty parts are omitted.
+    """Return the parts of the critical paths of all rounds, in order of time, from the tables of a run.
 
-    The column `fixed_s` of `computes` is the part of a computation's duration that does not depend on its operations.
+    Parts without duration are omitted. The column `fixed_s` of `computes` is the part of a computation's duration that
+    does not depend on its operations.
     """
     activities = [*_transfers(transfers, edges=backhaul is not None), *_computes(computes)]
     if backhaul is not None:
@@ -224,7 +227,10 @@ class _Walk:
         return max(found, key=lambda its: (not its.given_up, its.receiver != SEVERAL), default=None)
 
     def _other(self, now: int, used: set[int]) -> Activity | None:
-        """Return an uncancelled activity of any actor that ended at `now`; at a barrier, all wait for the last one."""
+        """Return an activity that ended at `now` and was not cancelled.
+
+        At a barrier, all actors wait for the last activity, whoever its actor is.
+        """
         rest = reversed(self._ended_at.get(now, ()))
         return next((its for its in rest if id(its) not in used and not its.given_up), None)
 
@@ -235,9 +241,9 @@ class _Walk:
         return any(its.given_up for its in self._ended_at.get(now, ()))
 
     def _in_the_way(self, its: Activity, used: set[int]) -> Activity | None:
-        """Return the transfer in the same band, or the message on the same line, whose turn `its` waited for.
+        """Return the preceding transfer in the band, or message on the backhaul line, for whose end `its` waited.
 
-        If several of them ended when `its` started, the last one in the records is returned.
+        If several ended when `its` started, the last one in the records is returned.
         """
         found = [
             other
@@ -247,7 +253,7 @@ class _Walk:
         return found[-1] if found else None
 
     def _latest(self, now: int, actor: int, start: int, used: set[int]) -> int:
-        """Return the latest end of an activity of `actor` before `now` in this round; else the start of the round."""
+        """Return the latest end of an activity of `actor` before `now` in this round, else the start of the round."""
         last = int(np.searchsorted(self._ends, now)) - 1
         while last >= 0 and self._ends[last] > start:
             if self._cause(int(self._ends[last]), actor, used) is not None:
@@ -309,7 +315,7 @@ def _messages(table: pd.DataFrame) -> Iterator[Activity]:
 
 
 def _freed(table: pd.DataFrame) -> IntArray:
-    """Return for each backhaul message the time at which its line became free.
+    """Return for each message on the backhaul the time at which it left its line free for the next message.
 
     This is the start of the next message if that message was waiting, and otherwise the arrival of the message itself.
     """
@@ -331,7 +337,7 @@ def _edge(cell: int) -> int:
 
 
 def _times(table: pd.DataFrame) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the request, start and end times of each row; a row that never started has its end time as start."""
+    """Return the request, start and end times of each row. An activity that never started starts at its end."""
     ended = _ns(table["ended_s"])
     started = np.where(table["started_s"].isna(), ended, _ns(table["started_s"].fillna(0.0)))
     return _ns(table["requested_s"]), started, ended

@@ -28,14 +28,14 @@ class Part:
     sizes: IntArray
     """Number of samples of each device, int64 [devices]."""
     counts: IntArray | None = None
-    """Number of samples of each label on each device, int64 [labels, devices]; None without labels."""
+    """Number of samples of each label on each device, int64 [labels, devices]. None if samples have no labels."""
     targets: Array | None = None
-    """The `QUANTILES` of the targets of each device, float64 [5, devices]. A device without samples has NaN. The value
-    is None if samples have labels, or targets of several numbers."""
+    """The `QUANTILES` of the targets of each device, float64 [5, devices], with NaN for devices without samples. None
+    if samples have labels, or if a target consists of several numbers."""
 
     @classmethod
     def of(cls, y: NDArray[Any], order: IntArray, offsets: IntArray, classes: int | None) -> Part:
-        """Create a part from labels or targets `y` [n, ...]; see `Partitioned` for `order` and `offsets`."""
+        """Create a part from the labels or targets `y` [n, ...]; see `Partitioned` for `order` and `offsets`."""
         sizes, own = np.diff(offsets), y[order]
         if y.ndim > 1:
             return cls(sizes)
@@ -64,7 +64,7 @@ class Part:
 
     @property
     def shares(self) -> Array:
-        """Share of each label among the samples of each device [labels, devices]; zeros for devices without samples."""
+        """Share of each label in the samples of each device [labels, devices]; zeros for devices without samples."""
         assert self.counts is not None
         shares: Array = self.counts / np.maximum(self.sizes, 1)
         return shares
@@ -72,8 +72,8 @@ class Part:
     def order(self) -> IntArray:
         """Return an order of the devices [devices] in which devices with similar samples are adjacent.
 
-        The sort key is the most frequent label and its share, the median target, or the number of samples (largest
-        first). With labels or targets, devices without samples are last.
+        Devices are sorted by their most frequent label and its share, by their median target, or by their number of
+        samples (largest first). With labels or targets, devices without samples are last.
         """
         if self.counts is not None:
             most = np.where(self.sizes > 0, self.counts.argmax(axis=0), len(self.counts))
@@ -107,7 +107,8 @@ class DataSplit:
         """Return the split that a run recorded as `data_split`.
 
         Raises:
-            DataError: the run has no such table, because its algorithm brings its own data or its version is older.
+            DataError: the run has no such table, because its algorithm brings its own data or the run is of an older
+                version.
         """
         rows = run.table(DATA_SPLIT)
         train, test = (
@@ -116,7 +117,7 @@ class DataSplit:
         return cls(train, test)
 
     def frame(self) -> pd.DataFrame:
-        """Return the table `data_split` with both parts; a label without samples is a row with 0 samples."""
+        """Return the table `data_split` with both parts. A label without samples has a row with 0 samples."""
         import pandas as pd
 
         tables = [part.frame(name) for name, part in zip(PARTS, (self.train, self.test), strict=True)]

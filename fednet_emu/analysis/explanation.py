@@ -1,4 +1,4 @@
-"""Critical paths of a run: time and energy by cause, and the time that remedies (changes to settings) save."""
+"""Critical paths of a run: the time and energy of each cause, and the time that remedies (changes to settings) save."""
 
 from __future__ import annotations
 
@@ -59,21 +59,22 @@ MEANING = {
 
 @dataclass(frozen=True)
 class Remedy:
-    """A remedy: a change to settings, with its effect on the duration of the run."""
+    """A remedy is a change to settings, with its effect on the duration of the run."""
 
     title: str
     settings: dict[str, Any]
     leaves_out: bool = False
-    """True if devices are excluded, so that other devices take part instead."""
+    """True if the remedy excludes devices, so that other devices take part instead."""
     simulated_s: float | None = None
-    """Time until as many updates have arrived as in the original run, in simulated seconds; None if unknown."""
+    """Simulated time in seconds until as many updates have arrived as in the original run. None if unknown."""
     rounds: int | None = None
-    """Number of rounds until as many updates have arrived; None if equal to the number in the original run."""
+    """Number of rounds until as many updates have arrived as in the original run. None if the number of rounds is the
+    same."""
     problem: str = ""
-    """The reason why the time is unknown, or the part of the run that takes longer with the remedy."""
+    """The reason why `simulated_s` is unknown, or the kind of activity that takes longer with the remedy."""
 
     def gain(self, took_s: float) -> str:
-        """Describe the time that the remedy saves; `took_s` is the duration of the run without the remedy."""
+        """Describe the time that the remedy saves. `took_s` is the duration of the run without the remedy."""
         if self.simulated_s is None:
             return self.problem
         saved_s = took_s - self.simulated_s
@@ -94,7 +95,7 @@ class Explanation(TextResult):
         parts: the parts of the critical paths of all rounds; see `parts_frame`.
         energy_j: energy of the whole run.
         waiting_j: the part of the energy that inactive devices drew.
-        losses: number of lost messages by reason, in words; empty without losses.
+        losses: number of lost messages by reason, in words. The text is empty if no message was lost.
         handovers: number of transfers that changed cells.
         remedies: the remedies whose effect was found by replaying the run.
         no_remedies: the reason why no remedy was replayed.
@@ -129,7 +130,7 @@ class Explanation(TextResult):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row for each part of the path of each round; the parts of a round add up to its duration."""
+        """One row for each part of the critical path of each round. The parts of a round add up to its duration."""
         return self.parts.copy()
 
     @property
@@ -139,13 +140,13 @@ class Explanation(TextResult):
 
     @property
     def kinds(self) -> pd.DataFrame:
-        """Time and energy by kind of part, longest first: `what`, `took_s`, `share`, `energy_j`."""
+        """Time and energy of each kind of part, longest time first: `what`, `took_s`, `share`, `energy_j`."""
         sums = self.parts.groupby("what")[["took_s", "energy_j"]].sum().sort_values("took_s", ascending=False)
         return sums.assign(share=sums["took_s"] / self.took_s).reset_index()[["what", "took_s", "share", "energy_j"]]
 
     @property
     def devices(self) -> pd.DataFrame:
-        """Time by device, longest first: `device`, `rounds` with the device on the path, `took_s` and `share`."""
+        """Time of each device on critical paths, longest first: `device`, number of `rounds`, `took_s` and `share`."""
         own = self.parts[self.parts["device"] >= 0]
         sums = own.groupby("device").agg(rounds=("round", "nunique"), took_s=("took_s", "sum"))
         return sums.assign(share=sums["took_s"] / self.took_s).sort_values("took_s", ascending=False).reset_index()
@@ -167,7 +168,7 @@ class Explanation(TextResult):
 
     @property
     def device_texts(self) -> list[str]:
-        """The devices with the longest time on the critical paths, one text each: this time, and its causes."""
+        """One text for each of the devices with the longest time on critical paths: this time, and its causes."""
         found = []
         for device, number, took_s, share in _rows(self.devices[:NAMED]):
             own = self.parts[self.parts["device"] == device].groupby("what")["took_s"].sum()

@@ -14,16 +14,18 @@ from fednet_emu.arrays import Array, Mask
 from fednet_emu.errors import FednetError, did_you_mean
 
 WANTED = {**{cost.column: -1.0 for cost in TRADED.values()}, "accuracy": 1.0}
-"""The quantities of fronts, with -1 if lower values are better and 1 if higher values are better."""
+"""The quantities of Pareto fronts. The value is -1 if lower values are better, and 1 if higher values are better."""
 COLUMNS = ("setting", "data_set", "round", *WANTED)
 LEARNT = 0.1
-"""Share of the largest accuracy gain over an untrained model above which a model counts as trained."""
+"""A model counts as trained if its accuracy gain over an untrained model exceeds this share of the largest gain."""
 
 
 def points_of(view: StudyRecords, settings: Sequence[Setting]) -> pd.DataFrame:
-    """Return the means over seeds after each round that was evaluated with every seed, one row per setting and round.
+    """Return the costs and accuracy after each round, as means over seeds, one row per setting and round.
 
-    Settings with diverged runs are omitted, and so is the initial model, which costs nothing.
+    Only rounds that were evaluated with every seed have a row.
+
+    Settings with diverged runs are omitted. The initial model is omitted because it costs nothing.
 
     Returns:
         A table with `COLUMNS` and `learnt`. `setting` is an index of `settings`. `learnt` is True if the accuracy gain
@@ -51,16 +53,16 @@ def points_of(view: StudyRecords, settings: Sequence[Setting]) -> pd.DataFrame:
 
 
 def mean_progress(evaluations: pd.DataFrame) -> pd.DataFrame:
-    """Return the means over seeds of costs and accuracy, for each round that was evaluated with every seed."""
+    """Return the costs and the accuracy, as means over seeds, after each round that was evaluated with every seed."""
     rounds = evaluations.groupby("round")
     return rounds[list(WANTED)].mean()[rounds["seed"].nunique() == evaluations["seed"].nunique()]
 
 
 def ends_of(view: StudyRecords, settings: Sequence[Setting]) -> pd.DataFrame:
-    """Return one point per setting, the means over seeds of its costs, as a table with the columns of `points_of`.
+    """Return one point per setting, the means of its costs over seeds, as a table with the columns of `points_of`.
 
-    With a target, the costs are those to reach the target, for settings that reached it with every seed. Without a
-    target, the costs are those of whole runs. The accuracy is NaN.
+    If the study has a target, costs are those to reach the target, and settings that missed it with some seed have no
+    point. Otherwise costs are those of whole runs. The accuracy is NaN.
     """
     columns = {cost.to_target if view.target else cost.column: cost.column for cost in TRADED.values()}
     rows = []
@@ -73,7 +75,7 @@ def ends_of(view: StudyRecords, settings: Sequence[Setting]) -> pd.DataFrame:
 
 
 def fronts(points: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> dict[str, Mask]:
-    """Return for each pair of quantities, named `one:other`, a mask of the points on the front of their data set."""
+    """Return for each pair of quantities, with the key `one:other`, a mask of the points on their data set's front."""
     found: dict[str, Mask] = {}
     chosen = np.flatnonzero(points["learnt"])
     for one, other in pairs:
@@ -86,10 +88,12 @@ def fronts(points: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> dict[str, 
 
 
 def on_front(first: Array, second: Array) -> Mask:
-    """Return a mask of the Pareto front [n]: points that no other point dominates, with lower values better in both.
+    """Return a mask [n] of the Pareto front, the points that no other point dominates.
 
-    A point dominates another point if it is lower in one quantity and not higher in the other. Equal points do not
-    dominate each other.
+    Lower values are better in both quantities.
+
+    A point dominates another point if it is lower in one quantity and not higher in the other. Equal points therefore
+    do not dominate each other.
     """
     order = np.lexsort((second, first))
     a, b = first[order], second[order]

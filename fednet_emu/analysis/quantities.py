@@ -1,4 +1,4 @@
-"""Text with units for bits, seconds and joules, and the base class of results that are lines of text."""
+"""Functions that format bits, seconds and joules with units, and the base class of results that are shown as text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit for display: a quantity in SI units (or bits) is divided by `size` and followed by `symbol`."""
+    """A unit for display.
+
+    A quantity in SI units (or bits) is divided by `size`, and the result is followed by `symbol`.
+    """
 
     size: float
     symbol: str
@@ -42,13 +45,13 @@ LONG_TIMES = (Unit(1.0, "s"), Unit(60.0, "min"), Unit(3600.0, "h"), Unit(86400.0
 
 
 def fitting_unit(largest: float, units: tuple[Unit, ...], *, at_least: float = 1.0) -> Unit:
-    """Return the largest unit in which a quantity is at least `at_least`.
+    """Return the largest of several units in which a quantity has at least the value `at_least`.
 
     Args:
-        largest: the quantity in SI units or bits; for an axis, its maximum. Zero and NaN take the unit of size 1.
+        largest: the quantity in SI units or bits. For an axis, it is the maximum. Zero and NaN take the unit of size 1.
         units: the candidate units, in ascending order.
-        at_least: minimum value of `largest` in the returned unit; for axes about 5, so that an axis in minutes spans 5
-            minutes.
+        at_least: minimum value of `largest` in the returned unit. For axes it is about 5, so that an axis in minutes
+            spans 5 minutes.
     """
     size = abs(largest)
     if not math.isfinite(size) or size == 0:
@@ -58,20 +61,23 @@ def fitting_unit(largest: float, units: tuple[Unit, ...], *, at_least: float = 1
 
 
 def axis_unit(largest: float, units: tuple[Unit, ...]) -> Unit:
-    """Return the unit of an axis that ends at `largest`; minutes, hours or days only if the axis spans at least 5."""
+    """Return the unit of an axis that ends at `largest`.
+
+    Minutes, hours or days are used only if the axis spans at least 5 of them.
+    """
     if units is LONG_TIMES:
         return fitting_unit(largest, SHORT_TIMES) if largest < 1.0 else fitting_unit(largest, LONG_TIMES, at_least=5.0)
     return fitting_unit(largest, units)
 
 
 def number_text(value: float) -> str:
-    """Return a number as text, with six significant digits, or with more if six do not represent it exactly."""
+    """Return a number as text with six significant digits, or with more digits if six do not represent it exactly."""
     texts = (f"{value:.{digits}g}" for digits in range(6, 17))
     return next((text for text in texts if float(text) == value), f"{value:.17g}")
 
 
 def joined(names: Sequence[str]) -> str:
-    """Join names as a list in words: `a, b and c`; with semicolons if a name contains a comma."""
+    """Join names to a list in words, as in `a, b and c`. Semicolons replace commas if a name contains a comma."""
     comma = "; " if any("," in name for name in names) else ", "
     return f"{comma.join(names[:-1])}{';' if comma == '; ' else ''} and {names[-1]}" if len(names) > 1 else names[0]
 
@@ -105,7 +111,7 @@ def format_seconds(duration_s: float) -> str:
 
 
 def format_alike(amounts: Sequence[float], units: tuple[Unit, ...]) -> list[str]:
-    """Return quantities as text in one unit, which suits the largest quantity: `38.9 s`, `-88.2 s`, `166 s`."""
+    """Return quantities as text in the unit that suits the largest quantity: `38.9 s`, `-88.2 s`, `166 s`."""
     known = [abs(each) for each in amounts if math.isfinite(each)]
     unit = axis_unit(float(f"{max(known, default=0.0):.3g}"), units)
     return [_in_unit(each, unit) if math.isfinite(each) else UNKNOWN for each in amounts]
@@ -128,7 +134,7 @@ def _in_unit(quantity: float, unit: Unit) -> str:
 
 
 class TextResult(ABC):
-    """Base class of results that are shown as lines of text, in Python, on the command line and in notebooks."""
+    """Base class of results that Python, the command line and notebooks show as lines of text."""
 
     @abstractmethod
     def lines(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""A ranking of settings: ranks and costs, as a table and in words."""
+"""A ranking of the settings of a study by their cost to reach a target, as a table and in words."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from fednet_emu.arrays import Array, Mask
 MOST_NAMED = 4
 """Maximum number of settings that a sentence names."""
 MARGIN = 0.05
-"""A setting counts as equally good as the first one if the interval of their difference is within this share of the
-first one's mean cost.
+"""A setting counts as equally good as the first setting if the interval of their cost difference lies within this share
+of the first setting's mean cost.
 """
 QUESTION = (
     "p: the chance of means so far apart if all settings up to this one were equally good; "
     "intervals are of the mean of one setting"
 )
 ENDED, DIVERGED = "ended", "diverged"
-"""Reasons for missing the target other than limits: the run ended with budget left, or diverged."""
+"""Reasons for missing the target, apart from limits: the run ended before it exceeded a limit, or it diverged."""
 
 
 @dataclass(frozen=True)
@@ -44,21 +44,21 @@ class Ranked:
     got_there: Mask
     """Mask [seeds] of runs that reached the target within the limits."""
     cost: Interval
-    """Mean cost with its 95 % interval; NaN unless all runs reached the target."""
+    """Mean cost with its 95 % interval. NaN unless all runs reached the target."""
     median: float
-    """Kaplan-Meier median of the costs; NaN unless more than half of the runs reached the target."""
+    """Kaplan-Meier median of the costs to reach the target. NaN unless more than half of the runs reached it."""
     difference: Paired
-    """Cost difference from the first setting, paired by seed. If a run ended early, its pair is compared up to this
-    end.
+    """Cost difference from the first setting, paired by seed. If a run of a pair ended early, the costs are compared
+    only up to this end.
     """
     restricted: tuple[float, float]
     """Mean costs of this setting and of the first setting, over the pairs of runs that `difference` compares."""
     horizon: tuple[float, float]
-    """Minimum and maximum cost at which a run of the compared pairs ended early; NaN if no run ended early."""
+    """Minimum and maximum cost at which runs of the compared pairs ended early. NaN if no run ended early."""
     p: float
-    """p-value: probability of means at least as far apart if all settings up to this rank are equally good. At any
-    higher significance level, this setting is not the best. NaN if the setting is not ranked, or may be the best only
-    because more of its runs reached the target.
+    """The p-value: the probability of mean costs at least as far apart if all settings up to this rank are equally
+    good. At any higher significance level, the setting is not among those that may be the best. NaN if the setting is
+    not ranked, or if it may be the best only because more of its runs reached the target.
     """
     may_be_best: bool
     """True if the setting may be the best of all settings."""
@@ -68,9 +68,9 @@ class Ranked:
     limited_by: Mapping[str, int]
     """Number of runs that missed the target, for each reason."""
     is_same: bool = False
-    """True if every run reached the target at the same cost as the first setting's run with the same seed."""
+    """True if each run reached the target at the same cost as the first setting's run with the same seed."""
     not_ranked: str = ""
-    """The reason why the setting is not ranked; empty if it is ranked."""
+    """The reason why the setting is not ranked. Empty if it is ranked."""
 
     @property
     def share(self) -> int:
@@ -100,7 +100,7 @@ class Ranked:
 
     @property
     def limits(self) -> str:
-        """Reasons for missing the target, in words; empty if all runs reached the target."""
+        """Reasons why runs missed the target, in words. Empty if all runs reached the target."""
         causes = {
             cause: "never reached it" if cause == ENDED else cause if cause == DIVERGED else f"limit of {cause}"
             for cause in self.limited_by
@@ -109,7 +109,7 @@ class Ranked:
 
     @property
     def more_seeds(self) -> int:
-        """Number of further seeds that would decide between this setting and the first setting."""
+        """Number of further seeds that would probably decide whether this setting or the first setting is better."""
         return max(1, int(self.seeds_needed) - len(self.costs))
 
 
@@ -127,17 +127,17 @@ class RankedSettings(TextResult):
     seeds: Sequence[int]
     """The seeds that all settings have."""
     settings: Sequence[Ranked]
-    """The settings in order of rank; settings that are not ranked are last."""
+    """The settings in order of rank. Settings that are not ranked are last."""
     most: float
-    """Cost assigned to runs that diverged or exceeded a limit: the limit of the compared cost, or the highest of any
-    run."""
+    """Cost that counts for runs that diverged or exceeded a limit. It is the limit of the compared cost if there is
+    one, and else the highest cost of any run."""
     first_ended: tuple[str, int, float] | None
-    """Setting, seed and cost of the ranked run that ended first with budget left; None if no run ended with budget
-    left."""
+    """Setting, seed and cost of the run that ended at the lowest cost without reaching the target or a limit. None if
+    there is no such run among the ranked settings."""
     left_out: Sequence[str]
     """Labels of settings without finished runs."""
     more_seeds: int
-    """Number of seeds that are ignored because some settings lack them."""
+    """Number of seeds that are ignored because not all settings have a run with them."""
 
     @property
     def cost(self) -> Cost:
@@ -184,12 +184,12 @@ class RankedSettings(TextResult):
 
     @property
     def headline(self) -> str:
-        """The result in short: the best setting, settings not significantly worse, and settings without a rank."""
+        """Summary of the result: the best setting, settings not significantly worse, and settings without a rank."""
         return " ".join([*self._diverged(), *self._first(), *self._rest(), *self._not_ranked()])
 
     @property
     def words(self) -> list[str]:
-        """The result in sentences: the best setting, how certain it is, and how runs without the target counted."""
+        """The result in sentences: the best setting, how certain it is, and how missed targets were counted."""
         sentences = [*self._diverged(), *self._first(), *self._rest(), *self._not_ranked()]
         sentences += [*self._more_seeds(), *self._counted()]
         if self.left_out:
@@ -233,7 +233,7 @@ class RankedSettings(TextResult):
         return text
 
     def _share(self, its: Ranked) -> str:
-        """Describe the costs at which a setting's runs reached the target, or within which they missed it."""
+        """Describe the costs at which the runs of a setting reached the target, or within which they missed it."""
         costs = its.costs[its.got_there]
         if its.is_whole:
             ends = dict.fromkeys(self.cost.row([costs.min(), costs.max()]))

@@ -1,10 +1,11 @@
-"""Rank the settings of a study by the cost to reach a target, within limits on costs.
+"""Rank the settings of a study by the cost to reach a target, within upper limits of costs.
 
-Runs that missed the target are included, because omitting them would favour their setting. A run that ended with budget
-left is censored: it is compared with each other run of its seed up to its end (restricted means: Royston, Parmar,
-"Restricted mean survival time: an alternative to the hazard ratio for the design and analysis of randomized trials with
-a time-to-event outcome", BMC Medical Research Methodology 13, 2013). A run that diverged or exceeded a limit never
-reaches the target; its cost is the limit, or the highest cost of any run.
+Runs that missed the target are included, because omitting them would favour their setting. A run that ended before it
+exceeded a limit is censored. It is compared with each other run of its seed, but only up to its end (restricted means:
+Royston, Parmar, "Restricted mean survival time: an alternative to the hazard ratio for the design and analysis of
+randomized trials with a time-to-event outcome", BMC Medical Research Methodology 13, 2013). A run that diverged or
+exceeded a limit counts as never reaching the target. Its cost is the limit of the compared cost, or else the highest
+cost of any run.
 
 A setting is not ranked if all its runs diverged, if all its runs ended before any run of another setting reached the
 target, or if its untrained model meets the target.
@@ -34,21 +35,22 @@ from fednet_emu.errors import FednetError
 
 @dataclass(frozen=True)
 class Course:
-    """Outcome of one run with respect to the target and the limits."""
+    """Outcome of one run: whether and at which cost it reached the target within the limits."""
 
     cost: float
-    """Cost to reach the target within the limits; infinite if the run missed the target."""
+    """Cost to reach the target within the limits. Infinite if the run missed the target."""
     watched: float
-    """Cost up to which the run was observed: up to the target, or up to the last evaluation within the limits."""
+    """Cost up to which the run was observed. It is the cost at which the run reached the target, or else the cost of
+    the last evaluation within the limits."""
     stopped_by: tuple[str, ...]
-    """Reasons for missing the target: the costs whose limits were exceeded first, or `ended`, or `diverged`; empty if
+    """Reasons for missing the target: the costs whose limits were exceeded first, or `ended`, or `diverged`. Empty if
     the run reached the target."""
     score: float
     """The best score at an evaluation within the limits."""
 
 
 def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float] | None = None) -> RankedSettings:
-    """Rank the settings of a study with a target by `minimised`, one of `COSTS`, within limits on costs.
+    """Rank the settings of a study by the cost `minimised`, one of `COSTS`, to reach its target within limits of costs.
 
     Raises:
         FednetError: the cost or the target does not exist, settings learn different data or have no common seed, no run
@@ -94,7 +96,7 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
 
 
 def _why_not(place: int, courses: Sequence[Sequence[Course]], target: Mapping[str, float], minimised: str) -> str:
-    """Return the reason why a setting is not ranked; empty if it is ranked."""
+    """Return the reason why a setting is not ranked, or an empty text if it is ranked."""
     runs, aim, show = courses[place], target_text(target), COSTS[minimised].show
     diverged = sum(DIVERGED in run.stopped_by for run in runs)
     if diverged == len(runs):
@@ -115,7 +117,7 @@ def _why_not(place: int, courses: Sequence[Sequence[Course]], target: Mapping[st
 
 
 def _known(runs: Sequence[Course], most: float) -> tuple[Array, Mask, Mask]:
-    """Return the costs of runs, the mask of runs that reached the target, and the mask of runs that ended early."""
+    """Return the costs of runs, a mask of the runs that reached the target, and a mask of the runs that ended early."""
     reached = np.array([math.isfinite(run.cost) for run in runs])
     ended = np.array([ENDED in run.stopped_by for run in runs])
     known = np.array([run.cost if got else run.watched for run, got in zip(runs, reached, strict=True)])
@@ -123,10 +125,10 @@ def _known(runs: Sequence[Course], most: float) -> tuple[Array, Mask, Mask]:
 
 
 def _ranked(settings: Sequence[Setting], courses: Sequence[Sequence[Course]], most: float) -> list[Ranked]:
-    """Return the settings in order of rank, first those that may be the best.
+    """Return the settings in order of rank. Settings that may be the best precede the others.
 
-    Within each group, settings are sorted by mean restricted cost, and ties by number of successful runs; settings that
-    may be the best only because of more successful runs follow the others.
+    Both groups are sorted by mean restricted cost, and ties by the number of runs that reached the target. Settings
+    that may be the best only because more of their runs reached the target come last in the first group.
     """
     known = [_known(runs, most) for runs in courses]
     costs, reached, ended = (np.stack(part, axis=1) for part in zip(*known, strict=True))
@@ -157,7 +159,7 @@ def _ranked(settings: Sequence[Setting], courses: Sequence[Sequence[Course]], mo
 
 
 def _range(ends: Array) -> tuple[float, float]:
-    """Return the minimum and maximum of the finite costs in `ends`; NaN if no cost is finite."""
+    """Return the minimum and maximum of the finite costs in `ends`, or NaN if no cost is finite."""
     known = ends[np.isfinite(ends)]
     return (float(known.min()), float(known.max())) if len(known) else (math.nan, math.nan)
 
@@ -184,7 +186,7 @@ def _apart(setting: Setting, runs: Sequence[Course], why: str, most: float) -> R
 
 
 def _median(costs: Array, reached: Mask, ended: Mask) -> float:
-    """Return the Kaplan-Meier median of the costs of runs [seeds]; NaN unless more than half reached the target."""
+    """Return the Kaplan-Meier median of costs [seeds] to reach the target; NaN unless more than half reached it."""
     if 2 * reached.sum() <= len(costs):
         return math.nan
     known_until = np.where(ended, costs, 2 * costs.max())  # other failed runs never reach the target
@@ -195,7 +197,7 @@ def _median(costs: Array, reached: Mask, ended: Mask) -> float:
 def course_of(
     rows: pd.DataFrame, status: str, measure: str, level: float, minimised: str, limits: Mapping[str, float]
 ) -> Course:
-    """Return the outcome of a run, from its evaluations with a column `spent COST` for each cost."""
+    """Return the outcome of a run from its evaluations, which have a column `spent COST` for each cost."""
     scores, spent = rows[measure].to_numpy(np.float64), rows[f"spent {minimised}"].to_numpy(np.float64)
     beyond = {cost: rows[f"spent {cost}"].to_numpy(np.float64) > most for cost, most in limits.items()}
     within = ~np.any([*beyond.values(), np.zeros(len(rows), np.bool_)], axis=0)
@@ -254,7 +256,7 @@ def _nobody(
     courses: Sequence[Sequence[Course]],
     limits: Mapping[str, float],
 ) -> str:
-    """Return the error message that no run reached the target within the limits, with the best score and a remedy."""
+    """Return the message that no run reached the target within the limits, with the best score and a suggestion."""
     measure, _ = _target(view)
     sign, easier = (1, "lower") if measure == "accuracy" else (-1, "raise")
     known = {

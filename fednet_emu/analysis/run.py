@@ -25,7 +25,7 @@ class RunRecords:
     """The records of a run, in its folder or in memory; each table is read on request."""
 
     name: str
-    """The name that figures show, by default the name of the scenario."""
+    """The name of the run in figures, by default the name of the scenario."""
     summary: dict[str, Any]
     """Totals and final scores, as in summary.json."""
     settings: dict[str, Any]
@@ -33,7 +33,7 @@ class RunRecords:
     folder: Path | None
     """The run folder; None for a run in memory."""
     in_memory: Callable[[], Mapping[str, pd.DataFrame]] = dict
-    """Function that returns the tables of a run in memory, by name."""
+    """Function that returns the tables of a run in memory, by their names."""
 
     @classmethod
     def opened(cls, folder: Path, name: str | None = None) -> Self:
@@ -71,7 +71,9 @@ class RunRecords:
         return name in self.in_memory() if self.folder is None else (self.folder / f"{name}.parquet").is_file()
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Return a table of the run, or columns of it, with times in seconds, sizes in bits and energies in joules.
+        """Return a table of the run, or some of its columns.
+
+        Times are in seconds, sizes in bits, and energies in joules.
 
         Raises:
             DataError: the table is missing, unreadable, or lacks one of the columns.
@@ -83,7 +85,7 @@ class RunRecords:
             return pd.read_parquet(path, columns=list(columns) if columns is not None else None)
 
     def batches(self, name: str, columns: Sequence[str], rows: int) -> Iterator[pd.DataFrame]:
-        """Yield columns of a table in parts of `rows` rows, so that memory does not grow with the duration of the run.
+        """Yield columns of a table in parts of `rows` rows, so that long runs do not need more memory than short ones.
 
         Raises:
             DataError: the table is missing, unreadable, or lacks one of the columns.
@@ -119,7 +121,10 @@ class RunRecords:
 
 
 def distinct_labels(runs: Sequence[RunRecords]) -> list[str]:
-    """Return a label for each run: its name, plus the seed if names are equal, or the folder if seeds are, too."""
+    """Return a label for each run.
+
+    A label is the name of the run. If names are equal, the seed is added, or the folder if seeds are also equal.
+    """
     labels = [run.name for run in runs]
     seeds = (f"seed {run.summary.get('seed')}" for run in runs)
     for detail in (seeds, (run.folder.name if run.folder else "" for run in runs)):

@@ -1,4 +1,4 @@
-"""The scores of a model, and the costs of a run and of reaching a target: names, columns and formats."""
+"""Names, columns and formats of the scores of a model, the costs of a run, and the costs to reach a target."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ RANGES = {
     **dict.fromkeys(("loss", "worst_train_loss", "perplexity", "mae", "rmse"), (0.0, math.inf)),
     "r2": (-math.inf, 1.0),
 }
-"""Minimum and maximum possible value of the scores whose range is not 0 to 1."""
+"""Minimum and maximum possible value of each score whose range is not 0 to 1."""
 
 
 def measured(tables: Iterable[pd.DataFrame]) -> dict[str, str]:
@@ -74,7 +74,7 @@ class Cost:
     title: str
     """Name on axes and in tables."""
     column: str
-    """Column in evaluations and cells, in simulated seconds, bits, joules or rounds."""
+    """Column with this cost in the tables of evaluations and cells, in simulated seconds, bits, joules or rounds."""
     to_target: str
     """Column of cells with the cost to reach the target."""
     units: tuple[Unit, ...]
@@ -84,13 +84,14 @@ class Cost:
     show: Callable[[float], str]
     """Function that formats an amount with its unit."""
     less: str
-    """The word for a lower cost to reach the target, such as `sooner`."""
+    """Word for a lower cost to reach the target, such as `sooner`."""
     more: str
-    """The word for a higher cost to reach the target, such as `later`."""
+    """Word for a higher cost to reach the target, such as `later`."""
     run: str
-    """Phrase that compares the cost of runs, with blanks for the amount and for `less` or `more`."""
+    """Phrase that compares the costs of two runs, with blanks for the amount and for the word `less` or `more`."""
     reached: str
-    """Phrase that compares the cost to reach the target, with blanks for the amount and for `less` or `more`."""
+    """Phrase that compares two costs to reach the target, with blanks for the amount and for the word `less` or `more`
+    of this cost."""
     best: str
     """Phrase for the lowest cost to reach the target, such as `soonest`."""
     after: str = "with {}"
@@ -99,7 +100,7 @@ class Cost:
     """Phrase for an upper limit of the cost, with a blank for the amount."""
 
     def of(self, evaluations: pd.DataFrame) -> pd.Series:
-        """Return the cost in SI units or bits for each row of `evaluations`; the column `total_bit` is not required."""
+        """Return the cost at each row of `evaluations`, in SI units or bits. The column `total_bit` is not required."""
         if self.column == TOTAL_BIT:
             return evaluations["uplink_bit"] + evaluations["downlink_bit"] + evaluations["sidelink_bit"]
         return evaluations[self.column]
@@ -109,12 +110,12 @@ class Cost:
         return axis_unit(largest, self.units)
 
     def row(self, amounts: Iterable[float]) -> list[str]:
-        """Format amounts in one unit, which suits the largest amount, for one row of a table."""
+        """Format the amounts in a row of a table in the unit that suits the largest amount."""
         given = list(amounts)
         return [self.show(each) for each in given] if self.name == "rounds" else format_alike(given, self.units)
 
     def label(self, unit: Unit, aim: str = "") -> str:
-        """Return the label of an axis with the unit `unit`; `aim` is the target, for an axis of costs to reach it."""
+        """Return the label of an axis. `aim` is the target as text, for an axis with costs to reach the target."""
         title = f"{self.title} to {aim}" if aim else self.title
         return f"{title} ({unit.symbol})" if unit.symbol else title
 
@@ -163,12 +164,12 @@ _CARBON = Cost(
     "the run causes {} {}", "{target} is reached with {} {}", "with the least carbon",
 )  # fmt: skip
 PER_RUN = {its.name: its for its in (_NEIGHBOURS, _CARBON)}
-"""Costs of a whole run, which are columns of cells; these costs are not known at each evaluation."""
+"""Costs that are known for a whole run, but not at each evaluation. They are columns of the table of cells."""
 COSTS = {its.name: its for its in (_TIME, _BITS, _ENERGY, _DEVICE_ENERGY, _ROUNDS)} | PER_RUN
 """The costs of a run, by short name. `energy` is the energy of all devices and base stations. `device-energy` is this
-energy divided by the number of devices; evaluations have no column for `device-energy`. `neighbours` is the 95 %
-quantile of the delays of other users; of several classes of users, the largest quantile counts. `carbon` is the CO2 of
-a whole run in g."""
+energy divided by the number of devices, and evaluations have no column for it. `neighbours` is the 95 % quantile of the
+delays of other users. If there are several classes of other users, the largest quantile counts. `carbon` is the CO2
+emission of a whole run in g."""
 RECORDED = {name: its for name, its in COSTS.items() if name != DEVICE_ENERGY and name not in PER_RUN}
 """The costs that have a column in the table of evaluations."""
 TRADED = {name: RECORDED[name] for name in ("time", "bits", "energy")}
@@ -176,7 +177,7 @@ TRADED = {name: RECORDED[name] for name in ("time", "bits", "energy")}
 
 
 def limits_text(limits: Mapping[str, float]) -> str:
-    """Return limits in words: ` within 4 J of energy and 20 Mbit`; empty without limits."""
+    """Return limits in words, as in ` within 4 J of energy and 20 Mbit`. The text is empty if there are no limits."""
     texts = [COSTS[name].limit.format(COSTS[name].show(most)) for name, most in limits.items()]
     return f" within {' and '.join(texts)}" if texts else ""
 
@@ -188,23 +189,24 @@ TO_TARGET = tuple(cost.to_target for cost in RECORDED.values())
 
 
 def with_total_bits(evaluations: pd.DataFrame) -> pd.DataFrame:
-    """Add the column `total_bit`, the number of bits on all links, to a table of evaluations."""
+    """Add a column `total_bit`, the number of bits on all links, to a table of evaluations."""
     return evaluations.assign(total_bit=COSTS["bits"].of(evaluations))
 
 
 def first_reached(
     evaluations: pd.DataFrame, cells: Iterable[str], measure: Measure | None, level: float
 ) -> pd.DataFrame:
-    """Return for each run the cost to first reach the target: time (s), bits, energy (J) and rounds.
+    """Return for each run the time (s), bits, energy (J) and rounds at which it first reached the target.
 
     Args:
         evaluations: the evaluations of runs, in order of time per run, with the columns `cell` and `total_bit`.
         cells: the names of the runs.
-        measure: `accuracy`, which must be at least `level`, or `loss`, at most `level`; None for no target.
-        level: the level of the target.
+        measure: `accuracy`, which must be at least `level`, or `loss`, which must be at most `level`. None for no
+            target.
+        level: the value that the score must reach.
 
     Returns:
-        The columns `TO_TARGET`, with one row for each name in order; NaN for runs that missed the target.
+        The columns `TO_TARGET`, with one row for each name in order. Runs that missed the target have NaN.
     """
     wanted = pd.Index(list(cells), name="cell")
     if measure is None:

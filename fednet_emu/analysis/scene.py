@@ -1,4 +1,4 @@
-"""Positions of devices and stations, and rates of links during a run, as recorded in the table `scene`."""
+"""Positions of devices and stations, and data rates of links during a run, as recorded in the table `scene`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ OVER_TIME = ("x_m", "y_m", "cell", "snr_db", "uplink_bps", "downlink_bps", "ther
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """Devices and stations over time; T, N and S are the numbers of times, devices and stations."""
+    """Devices and stations over time. T, N and S are the numbers of times, devices and stations."""
 
     times_s: Array
-    """The times in simulated seconds [T]; a static scene has one time."""
+    """The recorded times in simulated seconds [T]. A static scene has a single time."""
     x_m: Array
     """x coordinates of the devices in m [T, N]."""
     y_m: Array
@@ -28,15 +28,15 @@ class Scene:
     cell: IntArray
     """Index of the station that serves each device [T, N]."""
     snr_db: Array
-    """Mean uplink SNR in dB of each device over the whole band, without interference [T, N]."""
+    """Mean uplink SNR of each device over the whole band, without interference, in dB [T, N]."""
     uplink_bps: Array
-    """Uplink rate in bit/s of each device, if it is alone in the band [T, N]. With a trace, the rate is that of the
-    trace. Otherwise it is the rate at the mean SNR, or the mean rate over fading if the rate at the mean SNR is zero.
+    """Uplink rate of each device if it is alone in the band, in bit/s [T, N]. If the rates come from a trace, it is the
+    rate of the trace. Otherwise it is the rate at the mean SNR, or, if this is zero, the mean rate over fading.
     """
     downlink_bps: Array
-    """Downlink rate in bit/s of each device [T, N]; computed like `uplink_bps`."""
+    """Downlink rate of each device, computed like `uplink_bps`, in bit/s [T, N]."""
     there: Mask
-    """True if a device is available, regardless of its battery [T, N]."""
+    """Mask of available devices [T, N]. The state of batteries is not considered."""
     stations_m: Array
     """Coordinates of the stations in m [S, 2]."""
     speed_flop_per_s: Array
@@ -44,7 +44,7 @@ class Scene:
     idle_w: Array
     """Idle power of each device in W [N]."""
     overhead_s: Array
-    """Time in s that each computation takes in addition to its operations, for each device [N]."""
+    """Time that each computation of a device takes in addition to its operations, in s [N]."""
 
     @classmethod
     def of(cls, run: RunRecords) -> Scene:
@@ -64,9 +64,9 @@ class Scene:
         return cls(times_s=times_s, stations_m=stations[["x_m", "y_m"]].to_numpy(np.float64), **over_time, **own)
 
     def fixed_s(self, computes: pd.DataFrame) -> Array:
-        """Return the part of each computation's duration, in s [n], that does not depend on its number of operations.
+        """Return the part of each computation's duration that does not depend on its number of operations, in s [n].
 
-        A straggler or a slower clock stretches this fixed part by the same factor as the operations.
+        If a device is a straggler or has a slower clock, this part becomes longer by the same factor as the operations.
         """
         if not self.overhead_s.any():
             return np.zeros(len(computes))
@@ -78,7 +78,10 @@ class Scene:
         return np.asarray(np.where(device > SERVER, fixed_s, 0.0), np.float64)
 
     def frame(self) -> pd.DataFrame:
-        """Return the table `scene`: a row for each station, with device -1, then a row for each time and device."""
+        """Return the table `scene`.
+
+        It has a row for each station, with device -1, followed by a row for each time and device.
+        """
         times, devices = self.x_m.shape
         rows = {
             "simulated_s": np.repeat(self.times_s, devices),

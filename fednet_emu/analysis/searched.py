@@ -1,4 +1,4 @@
-"""A recorded search for the best settings: its trials, its finalists, and the importance of the varied parameters."""
+"""A recorded search for the best settings, with its trials, its finalists, and the importance of the parameters."""
 
 from __future__ import annotations
 
@@ -32,22 +32,23 @@ class SearchRecords(TextResult):
     name: str
     """The name of the study."""
     costs: Sequence[str]
-    """Names of the minimised costs; empty if the accuracy was maximised."""
+    """Names of the minimised costs. Empty if the accuracy was maximised."""
     limits: Mapping[str, float]
     """The upper limits of costs."""
     target: Mapping[str, float]
-    """Measure and level of the target; empty if costs of whole runs were minimised."""
+    """The target's metric and the value it must reach. Empty if costs of whole runs were minimised."""
     trials: pd.DataFrame
     """One row for each tried setting."""
     finalists: Sequence[int]
-    """Trial numbers of the finalists that no comparison over further seeds has eliminated, best first."""
+    """Trial numbers of the finalists that were not eliminated when they were compared over further seeds, best first.
+    """
     dropped: Mapping[int, tuple[int, float]]
     """Trial numbers of the eliminated finalists, each with the number of seeds at its elimination and the p-value. With
     several costs, the p-value is NaN."""
     runs: Mapping[int, Array]
-    """The costs of each finalist's runs [seeds, costs]; NaN for a run that missed the target."""
+    """The costs of the runs of each finalist [seeds, costs], by trial number. A run that missed the target has NaN."""
     importance: Mapping[str, float]
-    """For each parameter, the share of the variation of the first cost that it explains, largest first."""
+    """The share of the variation of the first cost that each parameter explains, largest first."""
     parameters: Sequence[str]
     """Names of the varied parameters."""
 
@@ -85,7 +86,7 @@ class SearchRecords(TextResult):
 
     @classmethod
     def found(cls, folder: Path) -> Self | None:
-        """Open the search in the folder of a study; None if the folder contains no search.
+        """Open the search in the folder of a study, or return None if the folder contains no search.
 
         Raises:
             DataError: a file of the search is unreadable.

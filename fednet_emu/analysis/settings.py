@@ -1,4 +1,4 @@
-"""The settings of a study: full names in texts, short names in figures, and the costs to reach the target."""
+"""The settings of a study: full names in text, short names in figures, and the costs to reach the target."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from fednet_emu.errors import FednetError, did_you_mean
 from fednet_emu.units import UNITS, unit_of
 
 MANY = 4
-"""Minimum number of settings for which a legend has the axis names in its heading instead of in each label."""
+"""Minimum number of settings for which the names of the axes are in the heading of a legend instead of in each label.
+"""
 PREFIXED = frozenset({"Hz", "bit", "bit/s", "FLOP/s", "W", "J"})
 """Units that may have decimal prefixes in the names of levels."""
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "\u00b5"), (1e-9, "n"))
@@ -28,13 +29,13 @@ PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting: one combination of levels of a study, whose cells differ only in the seed."""
+    """A setting of a study: one combination of levels. Its cells differ only in the seed."""
 
     levels: dict[str, Any]
     label: str
     """Full name of the setting."""
     data_set: str
-    """Name of the data set of the cells; a Pareto front never mixes data sets."""
+    """Name of the data set of the cells. A Pareto front never mixes data sets."""
     cells: pd.DataFrame
     """The finished cells of the setting."""
     missing: pd.DataFrame
@@ -42,7 +43,7 @@ class Setting:
 
     @property
     def sound(self) -> bool:
-        """True if the setting has finished cells, and none of these cells diverged."""
+        """True if the setting has finished cells and no finished cell diverged."""
         return len(self.cells) > 0 and not (self.cells["status"] == "diverged").any()
 
     @property
@@ -73,20 +74,20 @@ def settings_of(study: StudyRecords) -> list[Setting]:
 
 @dataclass(frozen=True)
 class Names:
-    """Names of the axes, levels and metrics of a study in texts and figures.
+    """Names of the axes, levels and metrics of a study in text and in figures.
 
-    Texts have full names, which can be copied into conditions. Figures have short names with units, or user-defined
-    names.
+    Text has full names, which can be copied into conditions. Figures have short names with units, or names that the
+    user has given.
     """
 
     axes: Mapping[str, Sequence[Any]]
     """The axes, each with its levels."""
     given: Mapping[str, str] = field(default_factory=dict)
-    """User-defined names, keyed by axis, level, `axis=level` or metric."""
+    """Names given by the user for axes, levels and metrics. The key of a level is `level` or `axis=level`."""
 
     @staticmethod
     def of(axes: Mapping[str, Sequence[Any]], given: Mapping[str, str] | None = None) -> Names:
-        """Return the names for a study with the axes `axes`, and with user-defined names `given`.
+        """Return the names for a study with the axes `axes` and with the names `given` by the user.
 
         Raises:
             FednetError: a name is given for an unknown axis, level or metric.
@@ -104,17 +105,20 @@ class Names:
         return self.given.get(name, METRICS[name])
 
     def axis(self, name: str) -> str:
-        """Return the name of an axis: by default its key without section and unit, shortened to the last two parts."""
+        """Return the name of an axis in figures.
+
+        By default, this is the key without section and unit, shortened to the last two parts.
+        """
         return self.given.get(name) or self._short[name]
 
     def level(self, axis: str, level: Any) -> str:
-        """Return a level as text; a number gets the unit at the end of its axis's key, as in `1 MHz`."""
+        """Return a level as text. A number gets the unit at the end of the axis's key, as in `1 MHz`."""
         text = level_text(level)
         unit = self._unit(axis) if _is_number(level) else None
         return self._renamed(axis, level) or (text if unit is None else with_unit(float(level), unit))
 
     def whole(self, levels: Levels) -> str:
-        """Return levels as text, each with the full name of its axis unless the level or unit identifies the axis."""
+        """Return levels as text. The full name of an axis is added unless the level or its unit identifies the axis."""
         return ", ".join(
             self.level(axis, level)
             if self._says_enough(level) or not self._needs_axis(axis, level)
@@ -123,7 +127,7 @@ class Names:
         )
 
     def text(self, levels: Levels) -> str:
-        """Return levels for figures; an axis name is added only if the level does not identify the axis."""
+        """Return levels as text for figures. An axis name is added only if the level does not identify the axis."""
         return ", ".join(
             f"{self.axis(axis)} = {self.level(axis, level)}"
             if self._needs_axis(axis, level)
@@ -132,7 +136,10 @@ class Names:
         )
 
     def legend(self, settings: Sequence[Levels]) -> tuple[str, list[str]]:
-        """Return a heading and a label for each setting; with many settings, the heading contains the axis names."""
+        """Return the heading of a legend, and a label for each setting.
+
+        With many settings, the heading contains the names of the axes.
+        """
         named = any(self._needs_axis(axis, level) for levels in settings for axis, level in levels.items())
         if len(settings) < MANY or not named:
             return "", [self.text(levels) for levels in settings]
@@ -177,7 +184,7 @@ class Names:
 
 
 def with_unit(value: float, unit: str) -> str:
-    """Return a value with its unit, and a decimal prefix if the unit may have one: `1 MHz`, `12.5 kbit/s`."""
+    """Return a value with its unit, and with a decimal prefix if the unit may have one: `1 MHz`, `12.5 kbit/s`."""
     size, prefix = 1.0, ""
     if unit in PREFIXED and value:
         size, prefix = next((pair for pair in PREFIXES if abs(value) >= pair[0]), PREFIXES[-1])
@@ -197,7 +204,10 @@ def _is_number(level: Any) -> bool:
 
 
 def data_set_names(data: Sequence[Mapping[str, Any] | None]) -> list[str]:
-    """Return a unique name for each data set: its kind, with its settings in brackets if several have this kind."""
+    """Return a unique name for each data set.
+
+    The name is the kind of the data set. If several data sets have the same kind, their settings follow in brackets.
+    """
     named = [
         (str(its.get("kind", "")), ", ".join(f"{key}: {value}" for key, value in its.items() if key != "kind"))
         for its in (each or {} for each in data)
@@ -207,7 +217,9 @@ def data_set_names(data: Sequence[Mapping[str, Any] | None]) -> list[str]:
 
 
 def costs_to_target(settings: Sequence[Setting]) -> Iterator[dict[str, Any]]:
-    """Yield for each setting the costs of its runs, and their mean with interval over the runs that reached the target.
+    """Yield for each setting the costs to reach the target of its runs, and their mean with its interval.
+
+    The mean is over the runs that reached the target.
 
     A run without a value missed the target. `failures` contains the number of such runs by reason, in words.
     """
@@ -231,10 +243,10 @@ def costs_to_target(settings: Sequence[Setting]) -> Iterator[dict[str, Any]]:
 
 
 def failures_text(ends: Sequence[str], reached: Sequence[bool] | np.ndarray[Any, np.dtype[np.bool_]]) -> str:
-    """Describe the number of runs that missed the target, by reason; empty if all runs reached the target.
+    """Describe how many runs missed the target for each reason. The text is empty if all runs reached the target.
 
     Args:
-        ends: the status of each run; unfinished runs are last.
+        ends: the status of each run. Unfinished runs are last.
         reached: for each finished run, True if it reached the target.
     """
     late = [end for end, got in zip(ends, reached, strict=False) if not got]

@@ -34,13 +34,14 @@ ALPHA = 0.05
 FEWEST, RESAMPLES = 8, 10_000
 """Minimum number of values for which a mean is resampled, and number of resamples."""
 EXACT, DRAWS = 20_000, 10_000
-"""Up to this number of permutations, all are evaluated; number of random permutations that are evaluated otherwise."""
+"""Maximum number of permutations of which all are evaluated, and number of random permutations that are evaluated if
+there are more."""
 SAME, ROUNDING = 1e-6, 1e-12
-"""Maximum relative difference of two costs that count as equal; relative rounding error of a mean."""
+"""Maximum relative difference of two costs that count as equal, and relative rounding error of a mean."""
 
 
 class Interval(NamedTuple):
-    """A mean and its 95 % interval; the interval limits are NaN for a single value."""
+    """A mean and its 95 % interval. The limits of the interval are NaN for a single value."""
 
     mean: float
     low: float
@@ -48,7 +49,7 @@ class Interval(NamedTuple):
 
 
 def mean_interval(values: Array) -> Interval:
-    """Return the mean of `values` [n] and its 95 % interval; NaN without values."""
+    """Return the mean of `values` [n] and its 95 % interval. All three are NaN if there are no values."""
     mean, low, high = mean_intervals(np.asarray(values, np.float64)[:, None])
     return Interval(float(mean[0]), float(low[0]), float(high[0]))
 
@@ -90,14 +91,17 @@ class Paired(NamedTuple):
 
 
 def gaps(first: Array, second: Array) -> Array:
-    """Return second - first; a difference below a millionth of the larger value counts as zero."""
+    """Return the differences second - first. A difference below a millionth of the larger value counts as zero."""
     first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
     found = second - first
     return np.where(np.abs(found) <= SAME * np.maximum(np.abs(first), np.abs(second)), 0.0, found)
 
 
 def paired_difference(first: Array, second: Array) -> Paired:
-    """Return mean, interval and p-value of second - first; values [n] at the same index belong to the same seed."""
+    """Return the mean, interval and p-value of the differences second - first.
+
+    Values [n] at the same index belong to the same seed.
+    """
     return sign_test(gaps(first, second))
 
 
@@ -122,7 +126,7 @@ def sign_test(differences: Array) -> Paired:
 
 
 def smallest_p(settings: int, seeds: int) -> float:
-    """Return the smallest possible p-value of a permutation test with `settings` settings and `seeds` seeds."""
+    """Return the smallest p-value that a permutation test with `settings` settings and `seeds` seeds can have."""
     return float(min(1.0, (settings * (settings - 1.0)) ** (1 - seeds)))
 
 
@@ -133,9 +137,10 @@ def fewest_seeds(settings: int = 2) -> int:
 
 @lru_cache(maxsize=8)
 def _flipped(n: int) -> Array:
-    """Return combinations of sign changes of n differences [combinations, n]; 1 stands for a changed sign.
+    """Return combinations of sign changes of n differences, [combinations, n]. The value 1 stands for a changed sign.
 
-    If there are few, the result contains all combinations in which the last sign is unchanged; otherwise random ones.
+    If there are few combinations, the result contains all combinations in which the last sign is unchanged. Otherwise
+    it contains random combinations.
     """
     if 2 ** (n - 1) <= EXACT:
         return (np.arange(2 ** (n - 1))[:, None] >> np.arange(n) & 1).astype(np.float64)
@@ -143,14 +148,14 @@ def _flipped(n: int) -> Array:
 
 
 def _times_drawn(n: int, ways: np.random.Generator) -> Array:
-    """Return how often each of n values occurs in each resample, [resamples, n]."""
+    """Return how often each of n values occurs in each random resample, [resamples, n]."""
     drawn = ways.integers(0, n, (RESAMPLES, n)) + n * np.arange(RESAMPLES)[:, None]
     return np.bincount(drawn.ravel(), minlength=RESAMPLES * n).reshape(RESAMPLES, n).astype(np.float64)
 
 
 @lru_cache(maxsize=2)
 def _first_times_drawn(n: int) -> Array:
-    """Return `_times_drawn` for a fixed random seed; cached, because a study uses the result thousands of times."""
+    """Return `_times_drawn` for a fixed random seed, cached because a study uses the result thousands of times."""
     return _times_drawn(n, _generator())
 
 
@@ -174,12 +179,12 @@ Steps = tuple[Array, Array]
 
 
 class Band(NamedTuple):
-    """Mean and 95 % band of several runs over a grid of costs; all arrays have the shape [points]."""
+    """Mean and 95 % band of several runs over a grid of costs. All arrays have the shape [points]."""
 
     spent: Array
     """Costs at which the band is evaluated."""
     mean: Array
-    """Mean of all runs; a run that has ended counts with its last score."""
+    """Mean of all runs. A run that has ended counts with its last score."""
     low: Array
     """Lower limit of the band; NaN for a single run."""
     high: Array
@@ -191,20 +196,24 @@ class Band(NamedTuple):
 
 
 def band(runs: Sequence[Steps], spent: Array) -> Band:
-    """Return the mean and the 95 % band of `runs` at the costs `spent` [points]."""
+    """Return the mean of the scores of `runs`, and its 95 % band, at the costs `spent` [points]."""
     ends = np.array([cost[-1] for cost, _ in runs])
     limits = mean_intervals(np.stack([step_values(cost, score, spent) for cost, score in runs]))
     return Band(spent, *limits, (ends[:, None] >= spent).sum(axis=0))
 
 
 def even_costs(runs: Sequence[Steps], points: int) -> Array:
-    """Return evenly spaced costs [points], from the last start of a run's curve to the end of the longest run."""
+    """Return evenly spaced costs [points].
+
+    The first is the cost at which every run has been evaluated at least once, and the last is the end of the longest
+    run.
+    """
     start, end = max(float(cost[0]) for cost, _ in runs), max(float(cost[-1]) for cost, _ in runs)
     return np.linspace(start, max(start, end), points)
 
 
 def step_values(cost: Array, score: Array, grid: Array) -> Array:
-    """Evaluate a step function of ascending positions [n] and values [n] on a grid [points]; NaN before its start."""
+    """Evaluate a step function with ascending positions [n] and values [n] on a grid [points]; NaN before its start."""
     last = np.searchsorted(cost, grid, side="right") - 1
     return np.where(last >= 0, score[np.maximum(last, 0)], np.nan)
 
@@ -214,7 +223,8 @@ def band_of(rows: pd.DataFrame, metric: str, cost: Cost, points: int, until: flo
 
     Return None if no run has the metric or a positive cost. The band begins at the cost at which every run has been
     evaluated at least once. It ends with the longest run, or at the cost `until` if that is higher. The grid consists
-    of `points` evenly spaced costs and the final cost of each run. Limits are clipped to the range of the metric.
+    of `points` evenly spaced costs and the final cost of each run. The limits of the band are clipped to the range of
+    the metric.
     """
     known = rows[np.isfinite(rows[metric])]
     runs = [(cost.of(run).to_numpy(np.float64), run[metric].to_numpy(np.float64)) for _, run in known.groupby("seed")]

@@ -1,4 +1,4 @@
-"""A recorded study: its axes, its target and its tables of cells and evaluations."""
+"""A recorded study, with its axes, its target, and its tables of cells and evaluations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from fednet_emu.records.folder.manifest import AGAIN, read_manifest
 
 
 def cycle_times(turns: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return a table with the `cycle_columns` of several runs; runs without a complete cycle are omitted."""
+    """Return a table with the `cycle_columns` of several runs. Runs without a complete cycle are omitted."""
     runs = pd.DataFrame([cycle_columns(table) for table in turns], columns=["grouping", "groups_formed", "cycle_s"])
     return runs.dropna().reset_index(drop=True)
 
@@ -42,7 +42,7 @@ def cycle_columns(turns: pd.DataFrame) -> dict[str, Any]:
 
     Returns:
         `grouping` (structure and access scheme as text), `groups_formed`, and `cycle_s` in simulated seconds. Means are
-        over complete cycles, and NaN without a complete cycle.
+        over complete cycles, and they are NaN if there is no complete cycle.
     """
     cycles = turns.groupby("cycle").agg(
         turns=("group", "size"), groups=("groups", "first"), start_s=("started_s", "min"), end_s=("ended_s", "max")
@@ -56,7 +56,7 @@ def cycle_columns(turns: pd.DataFrame) -> dict[str, Any]:
 
 
 SERIES_COLUMNS: dict[str, Callable[[pd.DataFrame], dict[str, Any]]] = {"cyclic_turns": cycle_columns}
-"""Functions that summarise a series of a run as columns of the table of cells."""
+"""Functions that summarise a recorded series of a run as columns of the table of cells, by the name of the series."""
 
 
 DESCRIPTION = "study.json"
@@ -64,16 +64,16 @@ UNFINISHED = "run the sweep that writes it again, which mends it"
 NEEDED = ("seed", "status", "uplink_bit", "downlink_bit", "sidelink_bit")
 """Entries of a run's summary that comparisons need."""
 DATA_SET, DEVICE_COUNT = "data_set", "device_count"
-"""Columns of the cells with the unique name of their data set, and with their number of devices."""
+"""Columns of the table of cells that contain the unique name of the data set, and the number of devices."""
 CONDITION = re.compile(r",(?=[^,=]+=)")
-"""Separator of conditions: a comma followed by `axis=`; any other comma belongs to a level."""
+"""Separator of conditions: a comma that is followed by `axis=`. Any other comma belongs to a level."""
 
 Levels = Mapping[str, Any]
 """A mapping from some axes of a study to a level of each axis."""
 Condition = str | Mapping[str, Any]
-"""The levels of some axes, as text `axis=level` (several separated by commas) or as `{axis: level}`."""
+"""The levels of some axes, as text `axis=level` (separated by commas if there are several) or as `{axis: level}`."""
 Within = Mapping[str, float] | Iterable[str]
-"""Upper limits of costs, as `{"time": 60}` or as texts such as `time=60`."""
+"""Upper limits of costs, as a mapping such as `{"time": 60}` or as strings such as `time=60`."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ class StudyRecords:
     evaluations: pd.DataFrame
     """One row for each evaluation of each finished cell, with `seed` and a column for each axis."""
     cells: pd.DataFrame
-    """One row for each finished cell, in the order of the study, with its levels, totals, costs to reach the target,
-    and the columns of `SERIES_COLUMNS`."""
+    """One row for each finished cell, in the order of the study, with its levels, total costs, costs to reach the
+    target, and the columns of `SERIES_COLUMNS`."""
     unfinished: Sequence[str]
     """Labels of the unfinished cells."""
     missing: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -144,17 +144,17 @@ class StudyRecords:
 
     @property
     def diverged(self) -> list[str]:
-        """Labels of the finished cells that diverged; these cells have scores, but miss every target."""
+        """Labels of the finished cells that diverged. These cells have scores, but miss every target."""
         return list(self.cells["cell"][self.cells["status"] == "diverged"])
 
     @property
     def metrics(self) -> dict[str, str]:
-        """The measured scores with their titles; the score of the target is first."""
+        """The measured scores with their titles. The score of the target is first."""
         known = measured([self.evaluations])
         return {name: known[name] for name in (*self.target, *known) if name in known}
 
     def aiming_at(self, accuracy: float | None = None, loss: float | None = None) -> Self:
-        """Return the study with another target, an accuracy or a loss; unchanged if neither is given.
+        """Return the study with another target, an accuracy or a loss, or unchanged if neither is given.
 
         Raises:
             FednetError: both are given, the accuracy is not above 0 and at most 1, or the loss is not above 0.
@@ -175,9 +175,9 @@ class StudyRecords:
         return replace(self, target={measure: level}, cells=self.cells.drop(columns=list(TO_TARGET)).join(reached))
 
     def within(self, cost: str, amount: float) -> Self:
-        """Return the study as if every run had ended at its last evaluation whose cost is within a limit.
+        """Return the study as if each run had ended at its last evaluation with a cost of at most a limit.
 
-        Scores and totals are taken at this evaluation. The costs to reach the target are not changed.
+        Final scores and total costs are those at this evaluation. The costs to reach the target are not changed.
 
         Raises:
             FednetError: the cost does not exist.
@@ -253,7 +253,7 @@ class StudyRecords:
 
 
 def level_text(level: Any) -> str:
-    """Return a level as text; numbers have enough digits to be distinct, truth values are `true` and `false`."""
+    """Return a level as text. Numbers have enough digits to be distinct, and truth values are `true` and `false`."""
     if isinstance(level, bool):
         return str(level).lower()
     return number_text(level) if isinstance(level, float) else str(level)
@@ -270,7 +270,7 @@ def is_level(level: Any, text: str) -> bool:
 
 
 def combinations(view: StudyRecords, names: Sequence[str]) -> list[Levels]:
-    """Return all combinations of the levels of the axes `names`; a single empty combination if there are no axes."""
+    """Return all combinations of levels of the axes `names`. Without axes there is a single empty combination."""
     return [dict(zip(names, levels, strict=True)) for levels in itertools.product(*(view.axes[name] for name in names))]
 
 
@@ -288,7 +288,7 @@ def is_study(folder: Path) -> bool:
 
 
 def is_one_study(folders: Sequence[Path], command: str = "plot") -> bool:
-    """Return True if the folders given to a command are a single study, and False if they are runs.
+    """Return True if the folders given to a command are a single study, or False if they are runs.
 
     Raises:
         FednetError: a study is among several folders.
@@ -303,7 +303,7 @@ def is_one_study(folders: Sequence[Path], command: str = "plot") -> bool:
 
 
 def _with_series(folder: Path, cells: pd.DataFrame) -> pd.DataFrame:
-    """Add the columns of `SERIES_COLUMNS` to the table of cells; NaN in cells without the series."""
+    """Add the columns of `SERIES_COLUMNS` to the table of cells. Cells without the series have NaN."""
     for series, columns_of in SERIES_COLUMNS.items():
         known = {
             cell: columns_of(_table(path, ((read_manifest(path.parent) or {}).get("files") or {}).get(path.name)))
@@ -330,15 +330,15 @@ def _table(path: Path, expected: str | None) -> pd.DataFrame:
 
 
 def target_text(target: Mapping[str, float]) -> str:
-    """Return a target as text: `accuracy 0.9`, `loss 0.3`, or empty for no target."""
+    """Return a target as text, such as `accuracy 0.9` or `loss 0.3`. The text is empty if there is no target."""
     return ", ".join(f"{measure} {level:g}" for measure, level in target.items() if math.isfinite(level))
 
 
 def conditions(given: Condition, option: str) -> Mapping[str, Any]:
-    """Return a mapping from axes to levels, or to texts of levels.
+    """Return conditions as a mapping from axes to levels, or to levels as text.
 
     Raises:
-        FednetError: a text is malformed; the error names `option`.
+        FednetError: a condition is malformed; the error names `option`.
     """
     if isinstance(given, Mapping):
         return given

@@ -11,11 +11,11 @@ from fednet_emu.analysis.scales import OWN_METRICS
 from fednet_emu.records.summaries import losses_in_words
 
 DIGEST_LENGTH = 12
-"""Number of hexadecimal digits of the event digest in tables; 48 bits distinguish all runs of a study."""
+"""Number of hexadecimal digits of the event digest in tables. These 48 bits distinguish all runs of a study."""
 
 
 def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the rows (title, value with unit) of a run's summary; quantities that were not measured are omitted."""
+    """Return the rows (title, value with unit) of a run's summary, without quantities that were not measured."""
     known = {**summary, "losses": losses_in_words(summary) or None}
     measured = {
         key: value
@@ -27,7 +27,10 @@ def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _neighbours(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield rows about each class of other users: its files, and its delays, also while the federation was sending."""
+    """Yield rows about the files and delays of each class of other users.
+
+    Delays are also given for the time during which the federation was sending.
+    """
     for name, its in summary.get("traffic", {}).items():
         files = f"{its['files']:,} files, {its['unfinished']:,} unfinished, {its['lost']:,} lost"
         yield f"other users: {name}", f"{files}; {delays_text(its)}"
@@ -38,7 +41,10 @@ def _neighbours(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def delays_text(its: Mapping[str, Any]) -> str:
-    """Describe the mean and the 95 % quantile of delays; `at least` marks lower bounds due to unfinished files."""
+    """Describe the mean and the 95 % quantile of delays.
+
+    The words `at least` mark lower bounds, which are due to unfinished files.
+    """
     if not its["counted"]:
         return "no files"
     mean, high = (
@@ -48,7 +54,7 @@ def delays_text(its: Mapping[str, Any]) -> str:
 
 
 def profile_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the rows (title, value with unit) of a profile of the host's time, with the largest part first."""
+    """Return the rows (title, value with unit) of a profile of the computing time on the host, largest part first."""
     parts = sorted(summary["host_parts"].items(), key=lambda item: -item[1]["host_s"])
     total_s = sum(spent["host_s"] for _, spent in parts) or 1.0
     rows = []
@@ -63,14 +69,14 @@ def profile_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _exchange_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return rows on the message exchanges that were computed as arrays, and on why others were not."""
+    """Return rows about message exchanges that were computed as arrays, and about the reasons why others were not."""
     own = summary.get("exchanges", {"as_arrays": 0, "one_by_one": {}})
     rows = [("  exchanges as arrays", str(own["as_arrays"]))] if own["as_arrays"] else []
     return rows + [("  exchanges one by one", f"{count}: {why}") for why, count in own["one_by_one"].items()]
 
 
 def _worker_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return rows on the processes or Ray actors that trained; empty if there are none."""
+    """Return rows about the processes or Ray actors that executed the training, or no rows if there are none."""
     own = summary.get("elsewhere")
     if own is None:
         return []
@@ -83,7 +89,8 @@ def _worker_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 _PARTS = ("compute_j", "transmit_j", "rx_energy_j", "idle_j", "waiting_j", "station_j", "known_jobs")
-"""Keys of rows that are omitted if their value is zero: parts of the energy, and training jobs taken from the cache."""
+"""Keys of summary rows that are omitted if their value is zero: parts of the energy, and training jobs taken from the
+cache."""
 
 _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("doubtful", "doubtful", str),

@@ -1,4 +1,4 @@
-"""Activities, costs and losses of each device of a run, as numbers, histograms and sentences."""
+"""Activities, costs and lost messages of each device of a run, as numbers, histograms and sentences."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from fednet_emu.records.summaries import losses_in_words
 TRANSFERS = (*TRANSFER_COLUMNS, "receivers", "size_bit", "transmitted_bit", "delivered_bit", "lost_bit", "energy_j",
              "rx_energy_j", "cell")  # fmt: skip
 OFF_AIR = ("ack_wait_s", "reception_delay_s")
-"""Columns with the durations of the phases in which a transfer sends no bits."""
+"""Columns of transfers with the durations of phases in which a transfer sends no bits."""
 COMPUTES = (*COMPUTE_COLUMNS, "flop", "energy_j")
 
 
 @dataclass(frozen=True, eq=False)
 class Usage:
-    """Activities and costs of each device of a run; each table is read once, and each quantity is computed once."""
+    """Activities and costs of each device of a run. Each table is read once, and each quantity is computed once."""
 
     run: RunRecords
 
     @cached_property
     def scene(self) -> Scene | None:
-        """Positions of the devices; None for a run that did not record positions."""
+        """Positions of the devices, or None if the run did not record positions."""
         return Scene.of(self.run) if self.run.has(SCENE) else None
 
     @property
@@ -47,7 +47,10 @@ class Usage:
 
     @cached_property
     def transfers(self) -> pd.DataFrame:
-        """All transfers; unfinished ones have the end time of the run, and the cell is 0 in old runs without cells."""
+        """All transfers. The end time of an unfinished transfer is the end of the run.
+
+        Old runs do not record cells; all their transfers have cell 0.
+        """
         whole = self.run.table("transfers")
         whole = whole.assign(cell=whole.get("cell", 0))
         columns = [*TRANSFERS, *(name for name in OFF_AIR if name in whole)]
@@ -55,12 +58,12 @@ class Usage:
 
     @cached_property
     def receptions(self) -> pd.DataFrame:
-        """One row for each receiver of a transfer with several receivers."""
+        """One row for each receiver of the transfers that have several receivers."""
         return self.run.table("receptions", RECEPTION_COLUMNS)
 
     @cached_property
     def computes(self) -> pd.DataFrame:
-        """All computations; an unfinished computation has the end time of the run."""
+        """All computations. The end time of an unfinished computation is the end of the run."""
         whole = self.run.table("computes", COMPUTES)
         return whole.assign(ended_s=whole["ended_s"].fillna(self.simulated_s))
 
@@ -70,7 +73,7 @@ class Usage:
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:
-        """All evaluations, with the number of bits on all links in `total_bit`."""
+        """All evaluations of the model. The column `total_bit` contains the number of bits on all links."""
         return with_total_bits(self.run.table("evaluations"))
 
     @cached_property
@@ -80,14 +83,14 @@ class Usage:
 
     @cached_property
     def split(self) -> dict[str, Array]:
-        """Time of each device in each category of activity; see `time_split`."""
+        """Time that each device spent in each category of activity; see `time_split`."""
         return time_split(self.bars, self.devices, self.simulated_s)
 
     @cached_property
     def lost_s(self) -> Array:
-        """Time of each device in lost transfers and stopped computations, in seconds [devices].
+        """Time that each device spent on lost transfers and stopped computations, in seconds [devices].
 
-        Transfers and computations that the end of the run cut off do not count.
+        Transfers and computations that were unfinished at the end of the run do not count.
         """
         sent, heard, made = self.transfers, self.receptions, self.computes
         sent = sent.assign(loss_reason=sent["loss_reason"].astype(str).replace("end", ""))
@@ -105,7 +108,7 @@ class Usage:
 
     @cached_property
     def energy_j(self) -> dict[str, Array]:
-        """Energy of each device by cause, in joules [devices]: sending, receiving, computing and idle power.
+        """Energy of each device for sending, receiving, computing and idle power, in joules [devices].
 
         The receivers of a transmission share its receive energy equally, because they receive for the same time. The
         energy of the idle power counts as `waiting` while a device is inactive, and as `idle` otherwise.
@@ -125,7 +128,10 @@ class Usage:
         return {**spent, "receiving": received, "computing": computing, **self._idle_j()}
 
     def _idle_j(self) -> dict[str, Array]:
-        """Return the idle energy of each device by cause, in joules [devices]; empty without idle power or scene."""
+        """Return the energy of each device due to its idle power, in joules [devices], by cause.
+
+        The result is empty if devices have no idle power, or if the run recorded no scene.
+        """
         if self.scene is None or not self.scene.idle_w.any():
             return {}
         whole_j = self.scene.idle_w * self.simulated_s
@@ -136,7 +142,7 @@ class Usage:
         return {"waiting": whole_j - self.scene.idle_w * busy_s, "idle": self.scene.idle_w * busy_s}
 
     def per_device(self, device: pd.Series[int], amount: pd.Series[float] | None = None) -> Array:
-        """Return the sum of `amount` for each device [devices], or the number of rows if `amount` is None."""
+        """Return the sum of `amount` over the rows of each device [devices]; if it is None, the number of rows."""
         here = device.to_numpy(np.int64)
         own = here > SERVER
         weights = None if amount is None else amount.to_numpy(np.float64)[own]
@@ -150,7 +156,7 @@ DOING = {
 
 
 def words(usage: Usage) -> list[str]:
-    """Describe a run in sentences: its duration and result, losses, costs, and the slowest device."""
+    """Describe a run in sentences: its duration and result, lost messages, costs, and the slowest device."""
     losses = losses_in_words(usage.run.summary)
     lost = [f"{losses[0].upper()}{losses[1:]}."] if losses else []
     return [_length(usage), *lost, _costs(usage), _slowest(usage)]
@@ -248,9 +254,10 @@ def spreads(usage: Usage) -> dict[str, Any]:
 
 
 def histogram(values: Array) -> dict[str, Any] | None:
-    """Return bin edges, counts, mean and quantiles of values; None without values.
+    """Return the bin edges and counts of a histogram, and the mean and quantiles, or None if there are no values.
 
-    Bins have equal width, on a logarithmic axis if values are positive and span more than a factor of 20.
+    Bins have equal widths. If all values are positive and span more than a factor of 20, bins have equal widths on a
+    logarithmic axis.
     """
     known = values[np.isfinite(values)]
     if not len(known):
@@ -275,7 +282,10 @@ def histogram(values: Array) -> dict[str, Any] | None:
 
 
 def _staleness(usage: Usage) -> dict[str, Any] | None:
-    """Count updates by staleness, from the first series that has a column `staleness`; None if no series has it."""
+    """Count updates by their staleness, which is a column of a recorded series.
+
+    The first series with this column is used. The result is None if no series has it.
+    """
     run = usage.run
     for name in run.names():
         table = run.table(name)

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 ORANGE, SKY_BLUE, YELLOW, BLACK = "#E69F00", "#56B4E9", "#F0E442", "#000000"
-"""The palette of Okabe and Ito (2008), Color Universal Design; yellow is too light for lines on a white background."""
+"""The palette of Okabe and Ito, "Color Universal Design", 2008. Yellow is too light for lines on a white background."""
 BROWN, GREY = "#7A4B14", "#8C8C8C"
 LINE_COLOURS = (BLUE, VERMILLION, GREEN, BLACK, PURPLE, ORANGE, SKY_BLUE, BROWN, GREY)
 DARK_LINE_COLOURS = ("#4AA8E8", "#F08A45", "#33C79B", "#DFE3EA", "#E3A0C8", "#F0B64A", "#8FD0F7", "#C79A63", "#9AA0A8")
-"""Colours of lines by their index, in figures and on pages: on a white and on a dark background."""
+"""Colours of the lines of figures and pages, in order, for a white background and for a dark background."""
 
 
 class Activity(NamedTuple):
@@ -30,5 +30,5 @@ ACTIVITIES = {
     "idle": Activity("idle", "#E8EAEE", "#2A2F38"),
     "lost": Activity("lost or stopped", "#7A1020", "#E0455F"),
 }
-"""Activities of devices by their names in records and on pages. Colours are distinguishable with protanopia,
-deuteranopia and tritanopia. Devices that are absent count as idle."""
+"""The activities of devices, by their names in records and on pages. Their colours can be distinguished with
+protanopia, deuteranopia and tritanopia. An absent device counts as idle."""

@@ -1,4 +1,4 @@
-"""The common style of figures: sized for a two-column paper, readable with colour blindness and in greyscale."""
+"""The common style of figures, which fits a two-column paper and is readable in greyscale and with colour blindness."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 WIDTH_IN, PAGE_WIDTH_IN = 3.5, 7.16
-"""Width of one column, and of both columns together, of a two-column paper, in inches."""
+"""Width of one column and width of the text area of a two-column paper, in inches."""
 SIZES = {"one-column": WIDTH_IN, "two-column": PAGE_WIDTH_IN}
 CURVE_HEIGHT_IN = 2.2
 SMALL_PT = 7.0
@@ -37,7 +37,7 @@ POINTS_PER_IN = 72.0
 CLOSE_TO_1 = 0.97
 LOGIT_TICKS = (0.001, 0.01, 0.1, 0.5, 0.9, 0.97, 0.99, 0.997, 0.999)
 LABEL_LENGTH = 52
-"""Maximum number of characters in a line of a run's label; such a line fits next to a legend handle at 7 pt."""
+"""Maximum number of characters per line of a run's label. Such a line fits next to a legend handle in 7 pt text."""
 
 TARGET_LINE: dict[str, Any] = {"color": "0.35", "linewidth": 0.7, "linestyle": (0, (2, 2)), "zorder": 1.5}
 """Style of the line that marks the target."""
@@ -67,18 +67,18 @@ _SETTINGS = {
 
 
 _ALONE = threading.RLock()
-"""Lock for plotting: Matplotlib's settings are process-wide, so only one thread at a time may plot."""
+"""Lock that lets only one thread plot at a time, because Matplotlib's settings apply to the whole process."""
 
 
 @contextmanager
 def paper_style() -> Iterator[None]:
-    """Replace the user's Matplotlib settings with ours inside the `with` block; only one thread may enter at a time."""
+    """Replace the user's Matplotlib settings inside the `with` block, which only one thread at a time can enter."""
     with _ALONE, style.context(["default", _SETTINGS]):
         yield
 
 
 class Entries(NamedTuple):
-    """The content of a legend: handles, labels without line breaks, handle width, legend height, and heading."""
+    """The handles, labels (without line breaks) and heading of a legend, and its handle width and height."""
 
     handles: Sequence[Artist]
     labels: Sequence[str]
@@ -91,8 +91,8 @@ class PaperFigure(Figure):
     """A figure that a notebook displays without pyplot, with the same style as in a file.
 
     Attributes:
-        numbers: the plotted numbers as a table; None if the lines of the figure contain all numbers.
-        entries: the entries of the legend; None without a legend.
+        numbers: the plotted numbers as a table. None if they can be read from the lines of the figure.
+        entries: the entries of the legend. None if the figure has no legend.
     """
 
     numbers: pd.DataFrame | None = None
@@ -105,19 +105,19 @@ class PaperFigure(Figure):
         return picture.getvalue()
 
     def _repr_html_(self) -> str | None:
-        """Return the figure as HTML for galleries; None in a notebook, which uses `_repr_png_`."""
+        """Return the figure as HTML for documentation galleries. A notebook gets None and uses `_repr_png_` instead."""
         if "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None:
             return None
         return f'<img alt="figure" src="data:image/png;base64,{base64.b64encode(self._repr_png_()).decode()}">'
 
 
 def new_figure(height_in: float, width_in: float = WIDTH_IN) -> PaperFigure:
-    """Return an empty figure, by default one column wide, whose layout reserves space for labels and legends."""
+    """Return an empty figure whose layout reserves space for labels and legends. By default it is one column wide."""
     return PaperFigure(figsize=(width_in, height_in), layout="constrained")
 
 
 def finish_axes(axes: Axes, *, grid: bool = True) -> None:
-    """Set thin ticks and small tick labels, also for ticks that Matplotlib creates later, and a light grid."""
+    """Set a light grid, thin ticks and small tick labels, including those of ticks that Matplotlib creates later."""
     axes.tick_params(which="major", labelsize=SMALL_PT, width=0.5, length=2.5, pad=2.0)
     axes.tick_params(which="minor", width=0.4, length=1.5)
     if grid:
@@ -126,7 +126,10 @@ def finish_axes(axes: Axes, *, grid: bool = True) -> None:
 
 
 def line_style(index: int) -> dict[str, Any]:
-    """Return colour, dashes and marker of line `index`. They repeat after 9, 5 and 8 lines, which gives 360 styles."""
+    """Return the colour, dash pattern and marker of line `index`.
+
+    Colours repeat after 9 lines, dash patterns after 5, and markers after 8, so 360 lines differ.
+    """
     return {
         "color": LINE_COLOURS[index % len(LINE_COLOURS)],
         "linestyle": _DASHES[index % len(_DASHES)],
@@ -136,7 +139,7 @@ def line_style(index: int) -> dict[str, Any]:
 
 
 def wrapped(label: str, width_in: float = WIDTH_IN) -> str:
-    """Return a run's label, broken into lines that fit the width of a figure, with dollar signs escaped."""
+    """Return the label of a run with escaped dollar signs, broken into lines that fit the width of a figure."""
     return "\n".join(textwrap.wrap(label, round(LABEL_LENGTH * width_in / WIDTH_IN))).replace("$", r"\$")
 
 
@@ -148,7 +151,7 @@ def add_legend(
     Args:
         figure: the figure.
         handles: the line or patch of each label.
-        labels: one label for each handle, by default the handle's own label; long labels are broken into lines.
+        labels: one label for each handle, by default the label that the handle has. Long labels are broken into lines.
         handle_em: width of the handles, as a multiple of the font size.
         heading: text above the entries.
     """
@@ -177,10 +180,9 @@ def add_line_legend(figure: Figure, axes: Axes) -> None:
 
 
 def _legend_columns(texts: Sequence[str], handle_em: float, width_in: float) -> int:
-    """Return the number of legend columns that fit the width and give rows of nearly equal length.
+    """Return a number of legend columns that fits the width of the figure and gives rows of nearly equal length.
 
-    Matplotlib fills columns one after another. Layouts with two entries in the first row and one in the second are
-    avoided.
+    Matplotlib fills columns one after another. Two entries in the first row and a single one in the second are avoided.
     """
     widths_in = [
         max(map(_width_in, text.splitlines())) + (handle_em + 1.8) * SMALL_PT / POINTS_PER_IN for text in texts
@@ -199,7 +201,7 @@ def _width_in(line: str) -> float:
 
 
 def fit_scale(axes: Axes, direction: Literal["x", "y"]) -> None:
-    """Set a logarithmic scale if values are positive and span more than a factor of 100, else a linear scale."""
+    """Set a logarithmic axis if all values are positive and span more than a factor of 100, and else a linear axis."""
     smallest, largest = (float(limit) for limit in getattr(axes.dataLim, f"interval{direction}"))
     axis = axes.xaxis if direction == "x" else axes.yaxis
     if smallest > 0 and largest > 100.0 * smallest:
@@ -210,7 +212,7 @@ def fit_scale(axes: Axes, direction: Literal["x", "y"]) -> None:
 
 
 def fit_share_scale(axes: Axes) -> None:
-    """Set a logit scale on the y axis, which spreads values near 1, if a value exceeds 0.97; else a linear scale."""
+    """Set a logit y axis, which spreads values near 1, if a value exceeds 0.97. Otherwise set a linear y axis."""
     smallest, largest = (float(limit) for limit in axes.dataLim.intervaly)
     if smallest > 0.0 and CLOSE_TO_1 < largest < 1.0:
         axes.set_yscale("logit")
@@ -222,5 +224,5 @@ def fit_share_scale(axes: Axes) -> None:
 
 
 def round_ticks(axis: Axis, most: int = 6) -> None:
-    """Place ticks at round numbers, which divide the axis into at most `most` intervals."""
+    """Place ticks at round numbers that divide the axis into at most `most` intervals."""
     axis.set_major_locator(MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]))

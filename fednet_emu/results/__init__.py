@@ -1,1 +1,1 @@
-"""Public results: runs, studies, rankings, comparisons and searches, and the functions that return them."""
+"""Public classes of results (runs, studies, rankings, comparisons, searches), and the functions that return them."""

@@ -99,7 +99,7 @@ def remedies(scenario: Scenario, path: Explanation) -> Iterator[Remedy]:
 
 
 def _of_other_users(scenario: Scenario) -> Iterator[Remedy]:
-    """Yield remedies against delays by other users: no other users, or a slice with priority over all other slices."""
+    """Yield remedies against delays by other users: no other users, or the first priority for the federation."""
     if not scenario.traffic:
         return
     yield Remedy("without other users", {"traffic": [], "network.slices": {}})
@@ -138,7 +138,7 @@ def _of_the_link(scenario: Scenario) -> Iterator[Remedy]:
 
 
 def _faster(devices: Devices) -> dict[str, Any]:
-    """Return the changed settings for devices that compute twice as fast; empty if the speeds are unknown."""
+    """Return the settings with which devices compute twice as fast, or no settings if the speeds are unknown."""
     for name in SPEEDS:
         speed = getattr(devices.speed, name, None)
         if speed is not None:
@@ -180,7 +180,7 @@ class Replay:
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
-        """The rounds, with the number of updates that have arrived by the end of each round as `so_far`."""
+        """The rounds. The column `so_far` is the number of updates that have arrived by the end of each round."""
         rounds = self.tables["rounds"]
         return rounds.assign(so_far=rounds["arrived"].cumsum())
 
@@ -190,7 +190,7 @@ class Replay:
 
     @cached_property
     def messages(self) -> pd.DataFrame:
-        """The messages, with `direction`, `loss_reason`, and `device` (the receiver if the server is the sender)."""
+        """The messages, with `direction`, `loss_reason` and `device` (the receiver, if the server is the sender)."""
         sent = self.tables["transfers"]
         several = self.tables["receptions"].join(sent[["direction", "sender"]], on="transfer")
         columns = ["direction", "sender", "receiver", "loss_reason"]
@@ -206,18 +206,18 @@ class Replay:
         return set(zip(came["device"], came["direction"], strict=True))
 
     def path_s(self, rounds: int) -> pd.Series[float]:
-        """Return the time in seconds on the critical paths of the first `rounds` rounds, by kind of activity."""
+        """Return the time of each kind of activity on the critical paths of the first `rounds` rounds, in seconds."""
         its = self.tables
         parts = critical_path(its["transfers"], its["computes"], its["rounds"].head(rounds), its.get("backhaul"))
         return parts_frame(parts).groupby("what")["took_s"].sum()
 
 
 BY_CHANCE = ("erased", "away", "left", "end")
-"""Reasons of loss that do not depend on whether a device is in range."""
+"""Reasons for the loss of a message that do not depend on whether the device is in range."""
 
 
 def shed(before: Replay, after: Replay) -> str:
-    """Describe the devices that a remedy disconnects, whose messages arrived in `before`, but not in `after`."""
+    """Describe the devices that a remedy disconnects. Their messages arrive in `before`, but not in `after`."""
     gone = before.through - after.through
     lost = after.messages[~after.messages["loss_reason"].isin(["", *BY_CHANCE])]
     lost = lost[[pair in gone for pair in zip(lost["device"], lost["direction"], strict=True)]]
@@ -234,12 +234,12 @@ def _named(devices: Sequence[int]) -> str:
 
 
 def replayed(scenario: Scenario, remedy: Remedy, same: Replay) -> Remedy | None:
-    """Replay a scenario with a remedy, until as many updates have arrived as in the replay `same` without the remedy.
+    """Replay a scenario with a remedy until as many updates have arrived as in `same`, the replay without the remedy.
 
     Returns:
-        The remedy with the time that was needed, or with the reason why this time is unknown, for example because the
-        remedy disconnects devices. None if the scenario does not accept the settings of the remedy, or if no other
-        devices replace the excluded ones.
+        The remedy with the simulated time of the replay, or with the reason why this time is unknown, for example
+        because the remedy disconnects devices. None if the scenario does not accept the settings of the remedy, or if
+        no other devices take the place of the excluded devices.
     """
     rounds = len(same.rounds)
     try:
@@ -263,11 +263,12 @@ def replayed(scenario: Scenario, remedy: Remedy, same: Replay) -> Remedy | None:
 
 
 MARGIN = 1.1
-"""If too few updates arrive in a first replay, the second has this factor times the estimated number of rounds."""
+"""Factor by which the number of rounds of a second replay exceeds the estimate, if too few updates arrive in the first
+replay."""
 
 
 def weighed(remedy: Remedy, same: Replay, then: Replay, weak: str = "") -> Remedy:
-    """Return the remedy with the time until as many updates have arrived as without it.
+    """Return the remedy with the time until as many updates have arrived as without the remedy.
 
     If this time is longer, `problem` names the kind of activity that takes longer.
     """
@@ -287,7 +288,10 @@ def weighed(remedy: Remedy, same: Replay, then: Replay, weak: str = "") -> Remed
 
 
 def weaker(before: Outlook, after: Outlook) -> str:
-    """Describe how many devices have an initial mean SNR below the minimum for their links, if more than before."""
+    """Describe how many devices have an initial mean SNR below the minimum of a link.
+
+    The text is empty if a remedy has not increased this number.
+    """
     for place, way in enumerate(("uplink", "downlink")):
         needed = [Needed.by(its.scenario, getattr(its.scenario.network, way)).sinr for its in (before, after)]
         snrs = [its.links[place].mean_snr for its in (before, after)]
@@ -299,7 +303,7 @@ def weaker(before: Outlook, after: Outlook) -> str:
 
 
 def _outlook(scenario: Scenario, settings: Mapping[str, Any], rounds: int) -> Outlook:
-    """Return the outlook (scenario with estimates) with the changes `settings`, and with a stop after `rounds` rounds.
+    """Return the scenario with the changes `settings`, a stop after `rounds` rounds, and estimates about its run.
 
     Raises:
         ScenarioError: the scenario does not accept the settings.

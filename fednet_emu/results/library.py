@@ -1,4 +1,4 @@
-"""Content of the library, and validation of scenarios: check, channels, profiles, scenarios, kinds, schema."""
+"""List the content of the library (channels, profiles, scenarios, kinds, schema), and check scenarios."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AnyProfile = Profile | RadioProfile | StationProfile
 CLASSES: dict[Kind, type[AnyProfile]] = {"device": Profile, "radio": RadioProfile, "station": StationProfile}
 
 UNITS = {"flop_per_s": "FLOP/s", "memory_bytes": "B", "transmit_j_per_bit": "J", "receive_j_per_bit": "J"}
-"""Units of the profile numbers whose names do not end with a unit."""
+"""Units of those numbers of profiles whose names do not end with a unit."""
 HEADS: dict[type[AnyProfile], tuple[str, ...]] = {
     Profile: (
         *("device", "speed", "overhead", "computing", "idle", "sending", "receiving", "at", "amplifier", "memory"),
@@ -58,8 +58,8 @@ def check(
 ) -> Scenario:
     """Validate a scenario and return it with every default filled in.
 
-    If the data are available and the scenario is not large, its first round is also run without training, because some
-    problems appear only then.
+    Some problems appear only in a run. Therefore, if the data are available and the scenario is not large, its first
+    round is run without training.
 
     Args:
         scenario: a name of the library, a path, a mapping with the keys of a scenario file, or a `Scenario`.
@@ -109,7 +109,7 @@ def channels(names: Sequence[str] | None = None) -> pd.DataFrame:
 
 
 def profiles(names: Sequence[str] | None = None) -> pd.DataFrame:
-    """Return a table of existing devices, radios and base stations, with the quality of the source of each number.
+    """Return a table of real devices, radios and base stations, with the quality of the source of each number.
 
     Args:
         names: names of profiles; None for all profiles of the library.
@@ -149,17 +149,19 @@ def kinds(slot: None = None) -> dict[str, dict[str, str]]: ...
 @overload
 def kinds(slot: str) -> dict[str, str]: ...
 def kinds(slot: str | None = None) -> dict[str, Any]:
-    """Return the kinds of a slot, including installed plug-ins, each with a descriptive sentence.
+    """Return the kinds of component that a setting can take, including those of installed plug-ins.
 
-    A slot is a setting that takes one of several kinds of component.
+    Each kind has a sentence that describes it.
+
+    Such a setting is called a slot.
 
     Args:
-        slot: a slot, for example `access`, or a key that contains a slot, for example `network.uplink.access`; a kind
-            of a slot, for example `access.ofdma`; or a key without kinds, for example `stop`. None for all slots.
+        slot: a slot, for example `access`, or a key with a slot, for example `network.uplink.access`. It can also be a
+            kind of a slot, for example `access.ofdma`, or a key without kinds, for example `stop`. None for all slots.
 
     Returns:
-        For a slot, its kinds with their sentences. For a kind or key, its settings, each with values, unit, default and
-        meaning. For None, the kinds of each slot by the name of the slot.
+        For a slot, its kinds with their sentences. For a kind or key, its settings with their possible values, units,
+        defaults and meanings. For None, the kinds of each slot, by the name of the slot.
 
     Raises:
         ScenarioError: the slot, kind or key does not exist.
@@ -172,7 +174,7 @@ def kinds(slot: str | None = None) -> dict[str, Any]:
 
 
 def schema(*, study: bool = False) -> dict[str, Any]:
-    """Return the JSON schema of scenario files, or of study files, for editors that complete and check such files."""
+    """Return the JSON schema of scenario or study files, with which an editor can complete and check such files."""
     from fednet_emu.scenario.schema import json_schema
     from fednet_emu.study.file import StudyFile
 
@@ -183,7 +185,7 @@ def schema(*, study: bool = False) -> dict[str, Any]:
 
 
 def channel_rows(wanted: list[str] | None) -> list[str]:
-    """Return a heading and one line of text for each environment: name, carrier, bandwidth, median rates, title.
+    """Return a heading, and for each environment a line of text with name, carrier, bandwidth, median rates and title.
 
     Args:
         wanted: names of environments; None for all environments of the library.
@@ -198,7 +200,7 @@ def _channel_row(name: str, channel: Channel) -> tuple[str, ...]:
 
 
 def rate_curves(wanted: list[str] | None) -> dict[str, RateCurve]:
-    """Return the uplink rates over distances from 10 m to 2 km, for the environments `wanted`, by default for all."""
+    """Return the uplink rates of the environments `wanted` (by default all) over distances from 10 m to 2 km."""
     from fednet_emu.draw.figures.rates import RateCurve
 
     found = environments(wanted).items()
@@ -206,7 +208,7 @@ def rate_curves(wanted: list[str] | None) -> dict[str, RateCurve]:
 
 
 def listed_rates(channel: Channel) -> list[float]:
-    """Return the median uplink rates in bit/s at the distances `LISTED_M`; NaN where a distance is out of range."""
+    """Return the median uplink rates in bit/s at the distances `LISTED_M`, with NaN at distances out of range."""
     rates: list[float] = uplink_rates(channel, np.array(LISTED_M)).median_bps.tolist()
     return rates
 
@@ -217,7 +219,7 @@ def environments(wanted: Sequence[str] | None) -> dict[str, Channel]:
 
 
 def profile_rows(wanted: list[str] | None) -> list[str]:
-    """Return tables of devices, radios and stations as lines of text, and a legend of the source-quality letters.
+    """Return tables of devices, radios and stations as lines of text, and a legend of the letters for source quality.
 
     Args:
         wanted: names of profiles; None for all profiles of the library.

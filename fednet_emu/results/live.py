@@ -1,4 +1,4 @@
-"""Run a scenario live, with real programs in real time, from Python or from the command line."""
+"""Run a scenario live, with real client and server programs in real time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LivePlan(NamedTuple):
 
     Attributes:
         name: the name of the scenario, as used in records.
-        outlook: the scenario, with estimates about its run.
+        outlook: the scenario with estimates about its run.
         commands: the commands of the programs; None for the programs of a Flower app.
         folder: the run folder.
     """
@@ -45,7 +45,7 @@ class LivePlan(NamedTuple):
         data_dir: str | Path | None = None,
         out: str | Path | None = None,
     ) -> LivePlan:
-        """Read the scenario and the commands; see `live` for the arguments."""
+        """Create a plan from a scenario and commands; see `live` for the arguments."""
         own: list[str | Setting] = []
         name, commands = None, None
         if flower is None:
@@ -68,7 +68,7 @@ class LivePlan(NamedTuple):
         force: bool = False,
         on_start: Callable[[str], None] = lambda _what: None,
     ) -> Run:
-        """Run the scenario live and return the results; `on_start` receives a sentence at each step of the start."""
+        """Run the scenario live and return the results. `on_start` receives a sentence at each step of the start."""
         play_live(self.outlook, self.name, self.folder, self.commands, options, force=force, on_start=on_start)
         return Run.opened(self.folder)
 
@@ -90,22 +90,22 @@ def live(
     data_dir: str | Path | None = None,
     force: bool = False,
 ) -> Run:
-    """Run a scenario with real programs, whose packets pass through the simulated network in real time (only on Linux).
+    """Run a scenario with real programs, whose packets pass the simulated network in real time. Requires Linux.
 
     Args:
         scenario: a name of the library, a path, a mapping with the keys of a scenario file, or a `Scenario`.
         client: the command of each client, as a list of words; `{server}`, `{device}`, `{devices}` and `{role}` are
             filled in.
-        server: the command of the server, as typed in a shell; None takes the command of the clients.
-        flower: the folder of a Flower app, whose processes are the programs, instead of `client` and `server`.
+        server: the command of the server, as typed in a shell. None takes the command of the clients.
+        flower: the folder of a Flower app, whose processes are run instead of the programs `client` and `server`.
         seed: a seed that replaces the seed of the scenario.
         settings: changes to the scenario, for example `{"network.uplink.access": "ofdma"}`.
-        out: the run folder; None takes `results/NAME/live-SEED`.
-        latency_s: one-way delay in addition to the time on the air, in s; None takes half of `network.transport.rtt_s`,
-            or 0.0005 s without a transport.
-        queue_byte: capacity of the queue of a link, in bytes.
+        out: the run folder. None takes `results/NAME/live-SEED`.
+        latency_s: one-way delay in addition to the time on the air, in s. None takes half of `network.transport.rtt_s`,
+            or 0.0005 s if the scenario has no transport.
+        queue_byte: capacity of the send queue of a link, in bytes.
         hold_s: time for which a link still counts as transmitting after its queue has become empty, in s.
-        tcp: TCP congestion control; None takes the setting of the host.
+        tcp: TCP congestion control algorithm. None takes the setting of the host.
         boot_s: maximum wait for the server to listen, or for a Flower app to begin, in s.
         data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
         force: True to replace an existing run in the folder, once the new run has ended.

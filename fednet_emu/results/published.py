@@ -1,8 +1,8 @@
-"""Compare published numbers with our own: one row per number, with a tolerance set before the comparison.
+"""Compare published numbers with numbers of this emulator, within tolerances that were set before the comparison.
 
-`scenarios/papers/published.csv` contains the published numbers, their sources and their tolerances. For each paper, a
-program in the same folder computes our numbers with its function `ours`. Arrays that have no licence are not copied
-into this package, but read from the user's clone of their repository.
+The file `scenarios/papers/published.csv` contains the published numbers, their sources and their tolerances. For each
+paper, a program in the same folder has a function `ours`, which computes our numbers. Published arrays without a
+licence are not copied into this package. They are read from the user's clone of the repository that contains them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,18 @@ from fednet_emu.errors import FednetError, did_you_mean
 from fednet_emu.files.writing import write_text
 
 PAPERS = ("adaptive-tau", "fedl", "completion-time", "analog-aggregation", "joint-learning")
-"""Papers whose numbers are compared; the program of a paper is named after the paper, for example `adaptive_tau.py`."""
+"""Papers whose numbers are compared. The program of a paper has the name of the paper, for example `adaptive_tau.py`.
+"""
 COLUMNS = ("setting", "published", "source", "ours", "difference", "tolerance", "verdict", "command")
 MET, NOT_MET, NOT_COMPARABLE = "met", "not met", "not comparable"
 _NOISE = 1e-9
 
 
 class Sources(NamedTuple):
-    """Locations of inputs: the user's clone of a repository, and the data folder (if None, that of FEDNET_DATA)."""
+    """Folders with the inputs of a comparison: the user's clone of a repository, and the data folder.
+
+    If the data folder is None, the environment variable FEDNET_DATA names it.
+    """
 
     clone: Path | None = None
     data_dir: Path | None = None
@@ -46,7 +50,7 @@ class Sources(NamedTuple):
 
 
 def compared(paper: str, sources: Sources = Sources()) -> pd.DataFrame:  # noqa: B008  # a constant
-    """Return the table of a paper, with the columns `COLUMNS` and one row for each published number or claim.
+    """Return a table with the columns `COLUMNS` and one row for each published number or claim of a paper.
 
     Raises:
         FednetError: the paper is unknown, or an input of the paper's program is missing.
@@ -82,7 +86,7 @@ def program(paper: str) -> ModuleType:
 
 
 def _row(row: Mapping[Any, str], values: Mapping[str, float]) -> tuple[str, ...]:
-    """Return a row of the table; `check` in `row` is the rule that compares the numbers."""
+    """Return a row of the table of a paper. `check` in `row` is the rule that compares the two numbers."""
     ours = values[row["key"]]
     difference, verdict = judged(row["check"], row["published"], ours, row["tolerance"])
     setting = f"{row['setting']} ({row['unit']})" if row["unit"] else row["setting"]
@@ -91,7 +95,7 @@ def _row(row: Mapping[Any, str], values: Mapping[str, float]) -> tuple[str, ...]
 
 
 def judged(check: str, published: str, ours: float, tolerance: str) -> tuple[str, str]:
-    """Compare a published number with ours; return their difference as text, and the verdict.
+    """Compare a published number with ours. Return their difference as text, and the verdict.
 
     Args:
         check: the rule of comparison. `within` compares our number with the published number by their absolute
@@ -112,7 +116,10 @@ def judged(check: str, published: str, ours: float, tolerance: str) -> tuple[str
 
 
 def number(value: float) -> str:
-    """Return a number with five significant digits, or `below 1e-9`, because such small values depend on the host."""
+    """Return a number as text with five significant digits.
+
+    Smaller numbers than 1e-9 become `below 1e-9`, because their values depend on the host.
+    """
     if math.isnan(value):
         return "none"
     if value and abs(value) < _NOISE:
@@ -121,7 +128,9 @@ def number(value: float) -> str:
 
 
 def write_compared(paper: str, sources: Sources, out: Path) -> tuple[Path, pd.DataFrame]:
-    """Write the table of a paper to `out/published/PAPER.csv`, and `counts.csv` for all tables in that folder.
+    """Write the table of a paper to the file `out/published/PAPER.csv`.
+
+    The file `counts.csv` in the same folder is updated; it summarises all tables there.
 
     Returns:
         The file of the paper, and the table of the paper.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 PAGE = "report.html"
 """Default file name of a report page, in the folder of its run or study."""
 DATA_FIGURES = ("data", "data-test")
-"""Names of the figures that show the data split; these figures need no run."""
+"""Names of the figures that show the data split. These figures need no run."""
 
 
 class Timeline(TypedDict, total=False):
@@ -50,8 +50,8 @@ class Run(RunRecords):
     """The results of a run: its summary, its tables and its model, in memory or in a run folder.
 
     Tables are pandas data frames with times in seconds, sizes in bits and energies in joules. Each access reads the
-    table again and returns a new frame, which the caller may change. Every entry of the summary that is not a table is
-    also an attribute: `run.accuracy`, `run.simulated_s`, `run.energy_j`, `run.seed`, `run.status`.
+    table again and returns a new frame, which the caller may change. The entries of the summary, except tables, are
+    also attributes: `run.accuracy`, `run.simulated_s`, `run.energy_j`, `run.seed`, `run.status`.
 
     Attributes:
         given: the scenario, if this process has run it.
@@ -63,7 +63,7 @@ class Run(RunRecords):
 
     @classmethod
     def ended(cls, ended: Ended, scenario: Scenario, folder: Path | None) -> Run:
-        """Return a run that this process has just finished; `folder` is None for a run in memory."""
+        """Return a run that this process has just finished. `folder` is None for a run in memory."""
         if folder is not None:
             return replace(cls.opened(folder), given=scenario, trained=ended.model)
         settings, tables = scenario.model_dump(mode="json"), cache(ended.ledger.frames)
@@ -84,7 +84,7 @@ class Run(RunRecords):
 
     @property
     def digest(self) -> str:
-        """Digest of all events of the run; the same scenario and seed give the same digest on every machine."""
+        """Digest of all events of the run. The same scenario and seed give the same digest on every machine."""
         return str(self.summary["event_digest"])
 
     @property
@@ -96,17 +96,17 @@ class Run(RunRecords):
 
     @property
     def rounds(self) -> pd.DataFrame:
-        """One row for each round: start and end, number of invited devices, number of arrived updates."""
+        """One row for each round, with its start and end, and the numbers of invited devices and arrived updates."""
         return self.table("rounds")
 
     @property
     def transfers(self) -> pd.DataFrame:
-        """One row for each transfer: sender, receiver, times, size, and reason of loss."""
+        """One row for each transfer, with its sender, receiver, times, size, and reason of loss."""
         return self.table("transfers")
 
     @property
     def receptions(self) -> pd.DataFrame:
-        """One row for each receiver of a transfer that has several receivers."""
+        """One row for each receiver of the transfers that have several receivers."""
         return self.table("receptions")
 
     @property
@@ -116,17 +116,23 @@ class Run(RunRecords):
 
     @property
     def evaluations(self) -> pd.DataFrame:
-        """One row for each evaluation of the global model, with time, bits and energy so far."""
+        """One row for each evaluation of the global model, with the time, bits and energy spent so far."""
         return self.table("evaluations")
 
     @property
     def device_evaluations(self) -> pd.DataFrame:
-        """One row for each device and evaluation; only with the setting `evaluation.per_device: true`."""
+        """One row for each device and evaluation.
+
+        The table exists only with the setting `evaluation.per_device: true`.
+        """
         return self.table("device_evaluations")
 
     @property
     def energies(self) -> pd.DataFrame:
-        """One row per device: energy of computing, sending, receiving and idling; the last row is for base stations."""
+        """One row per device, with its energy for computing, sending, receiving and idling.
+
+        The last row is for base stations.
+        """
         return self.table("energies")
 
     def series(self, name: str) -> pd.DataFrame:
@@ -161,7 +167,9 @@ class Run(RunRecords):
 
     @cached_property
     def model(self) -> nn.Module | list[nn.Module]:
-        """The final model in evaluation mode; a list with one model per device if the algorithm trains personal models.
+        """The final model in evaluation mode.
+
+        If the algorithm trains personal models, this is a list with one model per device.
 
         Raises:
             DataError: no model exists, because the run did not train or because its folder does not store the model.
@@ -178,15 +186,15 @@ class Run(RunRecords):
     # ---- figures -----------------------------------------------------------------------------------------------------
 
     def plot(self, what: str | None = None, *, against: str | None = None, **timeline: Unpack[Timeline]) -> Figure:
-        """Plot a measure (by default accuracy) against a cost (by default time), or plot the figure named `what`.
+        """Plot a score against a cost, by default the accuracy against the time, or plot the figure `what`.
 
         Args:
-            what: a measure (`accuracy`, `loss`, `worst_accuracy`, ...) or a figure: `timeline`, `round-latency`, the
-                name of a series that the algorithm recorded, or `data` and `data-test` for the split of training and
-                test samples.
-            against: the cost on the horizontal axis for a measure: `time`, `bits`, `energy` or `rounds`.
-            timeline: settings of the timeline: its window from `from_s` to `until_s` in simulated seconds (by default
-                the first three rounds), its `devices` (by default all), and their order `sort`, which is `device`,
+            what: a score (`accuracy`, `loss`, `worst_accuracy`, ...) or a figure. Figures are `timeline`,
+                `round-latency`, the name of a series that the algorithm recorded, and `data` and `data-test` for the
+                split of training and test samples.
+            against: the cost on the horizontal axis if `what` is a score: `time`, `bits`, `energy` or `rounds`.
+            timeline: settings of the timeline. `from_s` and `until_s` are its window in simulated seconds (by default
+                the first three rounds), `devices` the shown devices (by default all), and `sort` their order: `device`,
                 `waiting`, `computing`, `busy` or `lost`.
 
         Raises:
@@ -195,7 +203,7 @@ class Run(RunRecords):
         return plot(self, what, against=against, **timeline)
 
     def figures(self, **timeline: Unpack[Timeline]) -> dict[str, Figure]:
-        """Plot all figures of the run, and return the figures by name; see `plot` for the arguments."""
+        """Plot all figures of the run, and return the figures by name. See `plot` for the arguments."""
         return figures([self], **timeline)
 
     def trace(
@@ -209,14 +217,14 @@ class Run(RunRecords):
     ) -> Path:
         """Write the run as a Perfetto trace, a zoomable and searchable timeline for ui.perfetto.dev.
 
-        The trace has one process per cell. Each device has a track, whose downlinks, computations, waits and uplinks
-        are grouped into turns. The medium has tracks and counters. Rounds, scores and energy have tracks of the whole
-        run. Flows (arrows) lead from the broadcast of a model to the training with this model and to the average. Each
-        device is shown in its initial cell. Slices that overlap the window are written in full, and counters include
-        all devices.
+        The trace has one process per cell. Each device has a track with its downlinks, computations, waits and uplinks,
+        which are grouped into turns. The radio medium of a cell has tracks and counters. Rounds, scores and energy have
+        tracks for the whole run. Flows (arrows) lead from the broadcast of a model to the training with this model, and
+        on to the model average. Each device is shown in its initial cell. Slices that overlap the window are written in
+        full, and counters include all devices.
 
         Args:
-            path: the file; the usual ending is `.pftrace`.
+            path: the file. The usual suffix is `.pftrace`.
             from_s: start of the window in simulated seconds; None for the start of the run.
             until_s: end of the window in simulated seconds; None for the end of the run.
             devices: the devices whose slices are written; None for all devices.
@@ -302,7 +310,7 @@ class Run(RunRecords):
 
 
 def opened(runs: Sequence[Run | str | Path], labels: Sequence[str] = ()) -> list[RunRecords]:
-    """Return the records of `runs` (run objects or folders); `labels`, if given, replace the names of the runs.
+    """Return the records of `runs`, which are run objects or folders. If `labels` are given, they replace the names.
 
     Raises:
         FednetError: the number of labels differs from the number of runs.
@@ -326,7 +334,7 @@ def plot(
 
     Args:
         runs: a run or its folder, or a list of several. The figures of the data split also accept a scenario.
-        what: the measure or figure; see `Run.plot`.
+        what: the score or figure; see `Run.plot`.
         against: the cost; see `Run.plot`.
         labels: a legend label for each run; by default the names of the scenarios.
         settings: changes to the scenario for the figures of the data split, for example `{"partition": "iid"}`.
@@ -353,7 +361,7 @@ def plot(
 
 
 def _data_figure(sources: Sequence[Run | ScenarioLike], what: str, settings: Settings | None) -> Figure:
-    """Return the figure of the data split of one run or scenario; `settings` are changes to the scenario."""
+    """Return the figure of the data split of one run or scenario. `settings` are changes to the scenario."""
     if len(sources) != 1:
         raise FednetError(f"plot: '{what}' shows the data of one run or scenario, got {len(sources)}; give one")
     from fednet_emu.draw.figures.data_split import split_figures
@@ -382,7 +390,7 @@ def _refuse_unused(what: str | None, given: Mapping[str, Any]) -> None:
 def figures(
     runs: Sequence[Run | str | Path], labels: Sequence[str] = (), **timeline: Unpack[Timeline]
 ) -> dict[str, Figure]:
-    """Plot all figures of several runs, overlaid, and return the figures by name; see `plot` for the arguments."""
+    """Plot all figures of several runs, overlaid, and return the figures by name. See `plot` for the arguments."""
     from fednet_emu.draw.figures.run_figures import figures as drawn
 
     return drawn(opened(runs, labels), Window.of(**timeline))

@@ -1,4 +1,4 @@
-"""Run a scenario, sweep a study, and search for settings, from Python."""
+"""Functions that run a scenario, sweep a study, and search for settings."""
 
 from __future__ import annotations
 
@@ -53,13 +53,14 @@ def run(
         scenario: a name of the library, a path, a mapping with the keys of a scenario file, or a `Scenario`.
         seed: a seed that replaces the seed of the scenario.
         settings: changes to the scenario, for example `{"algorithm.lr": 0.05, "network.uplink.access": "ofdma"}`.
-        out: the run folder, with the same content as from `fednet run`; None keeps all results in memory. An unfinished
-            run of the same scenario in the folder is continued.
-        algorithm: an algorithm object that replaces the algorithm of the scenario; or another kind, such as
-            `"fedprox"`, which keeps the settings that both kinds have.
-        model: a model that replaces the model of the scenario: a component or another kind; a `torch.nn.Module`, whose
-            parameters are the initial model; or a function or class that creates a model, whose initial parameters
-            follow from the seed. The function is called with `input_shape` and `outputs` if it has such parameters.
+        out: the run folder, which gets the same content as from `fednet run`. An unfinished run of the same scenario in
+            the folder is continued. None keeps all results in memory.
+        algorithm: an algorithm object that replaces the algorithm of the scenario, or the name of another kind, such as
+            `"fedprox"`. With a name, the settings that both kinds have are kept.
+        model: a model that replaces the model of the scenario. It can be a component, the name of another kind, a
+            `torch.nn.Module` with the initial parameters, or a function or class that creates a model. In the last
+            case, the seed determines the initial parameters, and the function is called with `input_shape` and
+            `outputs` if it has such parameters.
         data: samples that replace the data of the scenario, or another kind of data set.
         data_dir: the folder with data sets; None takes it from the environment variable FEDNET_DATA.
         timing_only: True to omit training; time, bits and energy stay the same.
@@ -95,7 +96,7 @@ def ran(
     track: Sequence[Tracker] = (),
     progress: bool | None = None,
 ) -> Run:
-    """Run a validated scenario, show its progress, and return its results; see `run` for the other arguments."""
+    """Run a validated scenario, show its progress, and return its results. See `run` for the other arguments."""
     scenario = outlook.scenario
     with run_shown(scenario.stop, progress) as on_round:
         ended = play(
@@ -135,18 +136,20 @@ def sweep(
     track: str | Iterable[str] = (),
     progress: bool | None = None,
 ) -> Study:
-    """Run every setting of a grid with several seeds; the same seed gives the same channels, data and stragglers.
+    """Run every setting of a grid with several seeds.
+
+    Runs with the same seed have the same channels, data and stragglers.
 
     Args:
-        study: a scenario, as for `run`, whose settings the grid varies; or the name or path of a study file.
+        study: a scenario, as for `run`, whose settings are varied by the grid; or the name or path of a study file.
         grid: the axes of the grid; all combinations of their levels are run. An axis is a list for one key, named
             variants, or lists that vary together.
         seeds: the number of seeds, counted from 0, or a list of seeds; by default 5 for a scenario.
         settings: settings of every run; the grid overrides these settings.
         target: the target of the runs, `{"accuracy": 0.9}` or `{"loss": 0.1}`.
         workers: number of simultaneous runs, each in its own process; by default one per core.
-        out: the folder of the study, with the same content as from `fednet sweep`; finished runs in the folder are not
-            repeated. None leaves no folder.
+        out: the folder of the study, which gets the same content as from `fednet sweep`. Finished runs in the folder
+            are not repeated. None leaves no folder.
         algorithm: as for `run`. An object whose class is defined in a notebook or script cannot be sent to other
             processes, so its runs are executed in this process one after another.
         model: as for `run`.
@@ -175,7 +178,7 @@ def sweep(
 
 
 def study_of(command: str, study: ScenarioLike, varied: Mapping[str, Any] | None, keys: Mapping[str, Any]) -> StudyFile:
-    """Return the study of a study file, or a new study that varies a scenario; `keys` are the keys of its study file.
+    """Return the study in a study file, or a new study that varies a scenario. `keys` are the keys of the new study.
 
     Raises:
         ScenarioError: lists every problem of the study, or of its base scenario.
@@ -215,7 +218,7 @@ def swept(
 
 
 def _prepared(track: str | Iterable[str], out: str | Path | None) -> tuple[tuple[str, ...], Path]:
-    """Return the tracker names and the folder, which is temporary if `out` is None; check that all trackers exist."""
+    """Check that all trackers exist, and return their names and the folder, which is temporary if `out` is None."""
     names = (track,) if isinstance(track, str) else tuple(track)
     if not all(isinstance(name, str) for name in names):
         raise FednetError(f"track: a sweep takes names, got {names!r}; give an import path, package.module:Class")
@@ -244,16 +247,17 @@ def search(
 ) -> Search:
     """Search for the settings with which a scenario reaches a target at the lowest cost.
 
-    Optuna's TPE proposes settings, which are tried with two seeds. Settings are dropped if a timing-only run shows that
-    they exceed a limit even without training. A run is ended at twice the cost of the best setting so far. The best
-    settings are then run with further seeds, one seed at a time, and settings that prove not to be the best are
-    dropped. The result does not depend on the number of workers, and an interrupted search is continued.
+    Settings are proposed by Optuna's TPE (tree-structured Parzen estimator) and tried with two seeds. Settings are
+    dropped if a run without training shows that they exceed a limit. A run is ended at twice the cost of the best
+    setting so far. The best settings are then run with further seeds, one seed at a time, and settings that prove not
+    to be the best are dropped. The result does not depend on the number of workers, and an interrupted search is
+    continued.
 
     Args:
         study: a study file with the key `search`, by path or name; or a scenario, as for `run`, with a space.
         space: the varied settings, as under `search.space` of a study file.
-        minimise: the cost to reach the target, or several costs: `time`, `bits`, `energy`, `device-energy` or `rounds`.
-        maximise: `accuracy`, to search for the highest accuracy within the limits instead.
+        minimise: one or several of the costs to reach the target: `time`, `bits`, `energy`, `device-energy`, `rounds`.
+        maximise: `accuracy` to search for the highest accuracy within the limits instead of the lowest cost.
         within: upper limits of the costs of a run, for example `{"energy": 4}` in joules.
         target: the target of the runs, `{"accuracy": 0.9}` or `{"loss": 0.1}`.
         seeds: the number of seeds, counted from 0, or a list of seeds; by default 5 for a scenario.

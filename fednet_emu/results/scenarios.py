@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def data_split(scenario: Scenario, data_dir: Path | str | None = None) -> DataSplit:
-    """Split the data of a scenario in the same way as in a run, and count the samples of each device.
+    """Split the data of a scenario as a run does, and count the samples of each device.
 
-    Labels and targets are counted after the attack and the transformations of groups have changed them.
+    Samples are counted by their labels or targets after an attack and the transformations of groups have changed these.
 
     Raises:
         FednetError: the algorithm brings its own data.
@@ -38,7 +38,7 @@ def data_split(scenario: Scenario, data_dir: Path | str | None = None) -> DataSp
 
 
 def scenario_in(source: ScenarioLike, settings: Settings | None = None) -> Scenario:
-    """Return the scenario of a run folder, or any other scenario, with the settings in `settings` changed."""
+    """Return the scenario of a run folder, or any other scenario, with the changes in `settings`."""
     folder = Path(source) if isinstance(source, str | Path) else None
     recorded = None if folder is None or not folder.is_dir() else folder / SCENARIO
     return scenario_of(source if recorded is None or not recorded.is_file() else recorded, settings)[1].scenario
@@ -47,7 +47,7 @@ def scenario_in(source: ScenarioLike, settings: Settings | None = None) -> Scena
 def data_figures(
     source: ScenarioLike, settings: Settings | None = None, data_dir: Path | str | None = None
 ) -> dict[str, Figure]:
-    """Plot the figures `data` and, if devices have test samples, `data-test` of a scenario; see `data_split`."""
+    """Plot the data split of a scenario as the figure `data`, and as `data-test` if devices have test samples."""
     from fednet_emu.draw.figures.data_split import split_figures
 
     return split_figures(data_split(scenario_in(source, settings), data_dir))
@@ -56,15 +56,15 @@ def data_figures(
 # ---- references ------------------------------------------------------------------------------------------------------
 
 REFERENCES = Path(__file__).with_name("references.bib")
-"""File of the BibTeX entries; a line above each entry names the kinds of components that cite the entry."""
+"""File with the BibTeX entries. A line above each entry names the kinds of components that cite the entry."""
 OURSELVES = "fednet_emu"
 _ENTRY = re.compile(r"^% (?P<sources>\S[^\n]*)\n(?P<entry>@\w+\{.*?^\})$", re.MULTILINE | re.DOTALL)
 
 
 def bibtex(scenarios: Iterable[Scenario]) -> str:
-    """Return the BibTeX entries of all components of the scenarios; the entry of the emulator is first.
+    """Return the BibTeX entries of all components of the scenarios. The entry of the emulator is first.
 
-    A component of a plug-in adds the entries of its class variable `bibtex`.
+    The entries of a component from a plug-in are in its class variable `bibtex`.
     """
     used: dict[str, None] = {OURSELVES: None}
     own: dict[str, None] = {}
@@ -78,7 +78,7 @@ def bibtex(scenarios: Iterable[Scenario]) -> str:
 
 @cache
 def references() -> Mapping[str, tuple[str, ...]]:
-    """Return each BibTeX entry with the components that cite the entry, as `slot.kind`."""
+    """Return each BibTeX entry with the names `slot.kind` of the components that cite the entry."""
     text = REFERENCES.read_text(encoding="utf-8")
     return {found["entry"]: tuple(found["sources"].split()) for found in _ENTRY.finditer(text)}
 
@@ -94,7 +94,7 @@ def _kinds() -> Mapping[type, tuple[str, ...]]:
 
 
 def _components(value: Any) -> Iterator[Component]:
-    """Yield the components inside a value, and the value if it is a component."""
+    """Yield the value if it is a component, and all components inside the value."""
     if isinstance(value, Component):
         yield value
         value = [getattr(value, name) for name in type(value).model_fields]

@@ -30,7 +30,10 @@ SHOWN = ("accuracy", "loss", "simulated_s", "total_bit", "energy_j")
 
 
 class Failure(NamedTuple):
-    """A failed cell: its levels and seed as `label`, the reason, and the command that repeats the cell alone."""
+    """A failed cell of a study.
+
+    `label` states its levels and seed, and `replay` is the command that repeats only this cell.
+    """
 
     label: str
     reason: str
@@ -38,7 +41,7 @@ class Failure(NamedTuple):
 
 
 class Home:
-    """The folder of results; a temporary folder is deleted together with the last object that reads from it."""
+    """The folder of results. A temporary folder is deleted together with the last object that reads from it."""
 
     def __init__(self, path: Path, *, temporary: bool = False) -> None:
         self.path, self.temporary = path, temporary
@@ -47,7 +50,7 @@ class Home:
 
 
 class Ranking(RankedSettings):
-    """A ranking that can be printed and plotted: settings in ascending order of the cost to reach the target."""
+    """The settings of a study in ascending order of the cost to reach the target, to be printed or plotted."""
 
     def plot(self, *, rename: Mapping[str, str] | None = None) -> Figure:
         """Plot the costs of all runs, with the mean and the 95 % interval of each setting.
@@ -64,7 +67,7 @@ class Ranking(RankedSettings):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Study(StudyRecords):
-    """The results of a sweep: one row for each cell, all evaluations, comparisons and figures.
+    """The results of a sweep: a table with one row for each cell, all evaluations, comparisons and figures.
 
     A study is a sequence of its finished runs: `len(study)`, `study[0]`, `for run in study`. Selecting levels returns a
     part, which is also a study: `study["network.uplink.access=tdma"]`, `study[{"devices.count": 20}]`.
@@ -86,12 +89,12 @@ class Study(StudyRecords):
 
     @classmethod
     def at(cls, home: Home, failures: Sequence[Failure] = ()) -> Self:
-        """Open the study in a folder; other objects may use the same folder."""
+        """Open the study in a folder. Other objects may use the same folder."""
         return cls(**vars(StudyRecords.opened(home.path)), home=home, failures=tuple(failures))
 
     @property
     def folder(self) -> Path | None:
-        """The folder of the study; None for a temporary folder, and for a part of a study."""
+        """The folder of the study. None if the folder is temporary, or if the object is a part of a study."""
         return None if self.home.temporary or self.is_part else self.home.path
 
     @override
@@ -175,10 +178,10 @@ class Study(StudyRecords):
     ) -> Ranking:
         """Rank the settings by the cost to reach the target, and name the settings that may be the best.
 
-        If one of two runs with the same seed ended without reaching the target, they are compared up to this end. A run
-        that diverged or exceeded a limit counts with the limit of the compared cost, or else with the highest cost of
-        any run. A permutation test, which exchanges costs within seeds, finds the settings that are not the best; it
-        accounts for the number of settings. Settings whose runs do not allow a comparison are not ranked.
+        If one of two runs with the same seed ended without reaching the target, the runs are compared up to this end.
+        The cost of a run that diverged or exceeded a limit is the limit of the compared cost, or else the highest cost
+        of any run. The settings that are not the best are found by a permutation test, which exchanges costs within
+        seeds and accounts for the number of settings. Settings whose runs do not allow a comparison are not ranked.
 
         Args:
             accuracy: a target accuracy that replaces the study's target.
@@ -197,12 +200,12 @@ class Study(StudyRecords):
         return Ranking(**vars(found))
 
     def front(self, one: str = "time", other: str = "accuracy") -> pd.DataFrame:
-        """Return the Pareto front of two quantities: points that no other point dominates.
+        """Return the Pareto front of two quantities, the points that no other point dominates.
 
         If one quantity is the accuracy, points are rounds that every seed has evaluated. A model whose accuracy gain
-        over an untrained model is less than a tenth of the largest gain is then on no front. With two costs, points are
-        settings with their costs to reach the target, or with the costs of whole runs if there is no target. Each data
-        set has its own front. The figure `pareto` and the page of the study show the same points.
+        over an untrained model is less than a tenth of the largest gain is then on no front. If both quantities are
+        costs, each point is a setting with its costs to reach the target, or with the costs of whole runs if there is
+        no target. Each data set has its own front. The figure `pareto` and the page of the study show the same points.
 
         Args:
             one: `time`, `bits`, `energy` or `accuracy`.
@@ -225,7 +228,7 @@ class Study(StudyRecords):
         panels: Sequence[str] | None = None,
         rename: Mapping[str, str] | None = None,
     ) -> Figure:
-        """Plot a metric against a cost, as means and 95 % bands over the seeds.
+        """Plot a metric against a cost, with the mean over seeds and a 95 % band for each setting.
 
         Args:
             metric: `accuracy`, `loss`, `worst_accuracy`, ...; by default the metric of the target, or the accuracy.
@@ -248,7 +251,7 @@ class Study(StudyRecords):
         panels: Sequence[str] | None = None,
         rename: Mapping[str, str] | None = None,
     ) -> dict[str, Figure]:
-        """Plot all figures of the study, and return the figures by name; see `plot` for the arguments.
+        """Plot all figures of the study, and return the figures by name. See `plot` for the arguments.
 
         If `against` is given, only the figure of the metric against this cost is plotted.
         """
@@ -296,7 +299,7 @@ class Study(StudyRecords):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Search(SearchRecords):
-    """The results of a search: all trials, the settings that may be the best, and the importance of parameters.
+    """The results of a search: all trials, the settings that may be the best, and the importance of each parameter.
 
     Attributes:
         home: the folder of the search.
@@ -319,7 +322,7 @@ class Search(SearchRecords):
 
     @property
     def best(self) -> list[dict[str, Any]]:
-        """The settings of the finalists, best first, by the names of the varied quantities."""
+        """The settings of the finalists, best first. Each is a mapping from the varied parameters to their values."""
         rows = self.trials.set_index("trial")
         values = [{name: rows[name][number] for name in self.parameters} for number in self.finalists]
         return [{name: value for name, value in each.items() if not pd.isna(value)} for each in values]

@@ -1,4 +1,4 @@
-"""A console that prints text verbatim: text of a scenario is not markup or emoji, and cannot control the terminal."""
+"""A console that prints text verbatim, so that text from a scenario is not read as markup or control characters."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class PlainConsole(Console):
         super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print objects as `Console` does, but make control characters in texts visible."""
+        """Print objects like `Console`, but make control characters in strings visible."""
         super().print(*map(_shown, objects), **options)
 
     def out(self, *objects: Any, **options: Any) -> None:
-        """Write objects as `Console` does, but make control characters in texts visible."""
+        """Write objects like `Console`, but make control characters in strings visible."""
         super().out(*map(_shown, objects), **options)
 
 

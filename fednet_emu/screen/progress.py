@@ -1,4 +1,4 @@
-"""Show the progress of runs, traces and sweeps: in a terminal, in a notebook, or as lines of text (in a log file)."""
+"""Show the progress of runs, traces and sweeps in a terminal, in a notebook, or as lines of text in a log file."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Bar(NamedTuple):
     every_s: float
     """Minimum time between two updates, in seconds of host time."""
     show: Callable[[str, float, Table | None], None]
-    """Function that shows a line of text and the completed share (0 to 1); a display that supports tables shows only
-    the table."""
+    """Function that shows a line of text and the completed share (0 to 1), or only the table if the display supports
+    tables."""
 
 
 @contextmanager
 def bar(progress: bool | None, *, as_table: bool = False) -> Iterator[Bar | None]:
-    """Provide a display inside the `with` block, in a terminal, in a notebook, or as text; afterwards, it is removed.
+    """Context manager that provides a display in a terminal, in a notebook, or as text, and removes it at the end.
 
     Args:
         progress: True to show progress, False to hide it; None shows progress only in a terminal or a notebook.
@@ -75,9 +75,11 @@ def bar(progress: bool | None, *, as_table: bool = False) -> Iterator[Bar | None
 
 @contextmanager
 def _now_and_then(progress: bool | None) -> Iterator[Callable[[Callable[[], tuple[str, float]]], None] | None]:
-    """Provide a function that updates a display if an update is due; None if nothing is displayed.
+    """Context manager that provides a function, which updates a display if an update is due.
 
-    The argument of the function is a function that returns the text and the completed share.
+    The value is None if nothing is displayed.
+
+    The argument of this function is a function that returns the text and the completed share.
     """
     shown_s = time.monotonic()
     with bar(progress) as display:
@@ -94,7 +96,9 @@ def _now_and_then(progress: bool | None) -> Iterator[Callable[[Callable[[], tupl
 
 @contextmanager
 def run_shown(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federation], None] | None]:
-    """Provide an observer that shows the progress of a run at the end of each round; None if nothing is displayed.
+    """Context manager with an observer that shows the progress of a run at the end of each round.
+
+    The value is None if nothing is displayed.
 
     Args:
         stop: the conditions that end the run.
@@ -118,7 +122,10 @@ def run_shown(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federatio
 
 
 def _run_state(fed: Federation, stop: Stop) -> tuple[str, float]:
-    """Return round, simulated time, bits and accuracy as text, and the completed share of the limit that is nearest."""
+    """Return the round, simulated time, bits and accuracy as text, and the completed share of the run.
+
+    The completed share is that of the stop condition that is closest to being met.
+    """
     accuracy = "" if fed.accuracy is None else f"  accuracy {fed.accuracy:.3f}"
     sent_bit, now_s = sum(fed.ledger.sent_bit), fed.clock.now_s
     limits = (
@@ -135,7 +142,7 @@ def _run_state(fed: Federation, stop: Stop) -> tuple[str, float]:
 
 @contextmanager
 def trace_shown(end_ns: float, progress: bool | None) -> Iterator[Callable[[int, int], None] | None]:
-    """Provide a function that shows the progress of a trace; None if nothing is displayed.
+    """Context manager with a function that shows the progress of a trace, or None if nothing is displayed.
 
     The arguments of the function are the processed simulated time in ns and the number of slices.
     """
@@ -150,12 +157,12 @@ def trace_shown(end_ns: float, progress: bool | None) -> Iterator[Callable[[int,
 # ---- sweeps ----------------------------------------------------------------------------------------------------------
 
 MOST_NAMED = 8
-"""Maximum number of running runs, and maximum number of failed runs, that the table lists."""
+"""Maximum number of running cells, and maximum number of failed cells, that the table lists."""
 
 
 @contextmanager
 def sweep_shown(progress: bool | None) -> Iterator[Callable[[Sweep], None]]:
-    """Provide a display of a sweep: a live table in a terminal, elsewhere a line for each ended run.
+    """Context manager that displays a sweep as a live table in a terminal, and elsewhere as a line for each ended run.
 
     Inside the `with` block, a termination request (SIGTERM) acts as an interrupt, so that runs write their records.
     """

@@ -1,4 +1,4 @@
-"""Trackers: send the metrics of a run to TensorBoard, MLflow, W&B or a user's object during the run."""
+"""Send the metrics of a run to TensorBoard, MLflow, W&B or an object of the user during the run."""
 
 from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo, Tracker
 

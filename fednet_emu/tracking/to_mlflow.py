@@ -1,4 +1,4 @@
-"""MLflow: log a run to the store that the user has configured, or to a database in the run folder."""
+"""Log a run to the MLflow store that the user has configured, or to an MLflow database in the run folder."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo, Tracker
 
 FOLDER, DATABASE = "mlruns", "mlflow.db"
 ID = "fednet_emu.id"
-"""The MLflow tag that contains the id of a run, by which a resumed run finds its MLflow run."""
+"""Name of the MLflow tag with the id of a run. A resumed run finds its MLflow run by this tag."""
 STATUSES = {"done": "FINISHED", "interrupted": "KILLED"}
-"""The MLflow status of each run status; FAILED for any other run status."""
+"""The MLflow status that corresponds to each run status. Any other run status corresponds to FAILED."""
 PARAMETERS_AT_ONCE, METRICS_AT_ONCE, PARAMETER_LENGTH = 100, 1000, 6000
-"""Limits of one request to the MLflow server: number of parameters, number of metrics, length of a parameter."""
+"""Maximum number of parameters, number of metrics, and length of a parameter in one request to the MLflow server."""
 EVERY_S = 1.0
-"""If this host time in seconds has passed since the last request, a log call sends all collected metrics."""
+"""Host time in seconds after a request, from which on the next log call sends the collected metrics."""
 
 
 @final
@@ -32,7 +32,7 @@ class MLflow(Tracker):
     """Logs a run to MLflow: settings as parameters, metrics with the round as step, files as artifacts.
 
     The experiment has the name of the study or scenario. The timestamp of a metric is the simulated time. A resumed run
-    continues in its MLflow run; values that were already sent are not sent again.
+    continues in its MLflow run, and does not send the values again that have already been sent.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class MLflow(Tracker):
             self._send()
 
     def _history(self, name: str) -> set[tuple[int, int]]:
-        """Return the rounds, and the times in ms, at which an earlier attempt has sent a metric."""
+        """Return the rounds, and the times in ms, for which an earlier attempt of the run has sent a metric."""
         if name not in self._there:
             points = self._client.get_metric_history(self._run_id, name)
             self._there[name] = {(point.step, point.timestamp) for point in points}

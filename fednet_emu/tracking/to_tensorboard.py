@@ -1,4 +1,4 @@
-"""TensorBoard: write event files to the run folder, with simulated seconds as wall time."""
+"""Write TensorBoard event files to the run folder, with the simulated time as wall time."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class TensorBoard(Tracker):
     """Writes metrics as scalars over rounds, settings as hyperparameters, and files as text.
 
     The wall time of a metric is the simulated time. The files are in the folder `tensorboard/ID` of the run folder.
-    TensorBoard cannot remove points, so all points of a resumed run are written again. The files of a replaced run stay
-    until the new run has finished.
+    TensorBoard cannot remove points, so all points of a resumed run are written again. The files of a replaced run are
+    kept until the new run has finished.
     """
 
     def __init__(self) -> None:

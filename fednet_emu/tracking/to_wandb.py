@@ -1,4 +1,4 @@
-"""W&B (Weights & Biases): log an offline run for `wandb sync`, or an online run if WANDB_MODE is `online`."""
+"""Log a run to W&B (Weights & Biases), offline for `wandb sync`, or online if WANDB_MODE is `online`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PROJECT = "fednet_emu"
 class WeightsAndBiases(Tracker):
     """Logs a run to W&B: settings as the configuration, metrics over rounds, and the files of the run folder.
 
-    The files of W&B are in `wandb/` of the run folder or of the study's folder. The project has the name in the
-    environment variable WANDB_PROJECT, by default `fednet_emu`. The group has the name of the study or scenario. The
-    step of W&B counts log calls, because several calls can belong to one round; the axis of all charts is the metric
-    `round`. The offline files of a resumed run are written again, unless they have been uploaded. A repeated upload has
-    the same steps, and W&B stores each step only once.
+    The files of W&B are in the folder `wandb/` of the run or study. The name of the project is taken from the
+    environment variable WANDB_PROJECT, and is `fednet_emu` by default. The group has the name of the study or scenario.
+    The step of W&B counts log calls, because several calls can belong to one round; the axis of all charts is the
+    metric `round`. The offline files of a resumed run are written again, unless they have been uploaded. After another
+    upload, W&B still stores each step only once, because the steps are the same.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The interface of a tracker (three methods and their arguments), and the available trackers by name."""
+"""The interface of a tracker, which has three methods, and the available trackers by name."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ class RunInfo:
     """Description of a run at its start."""
 
     id: str
-    """Eight hexadecimal digits that identify the run; a resumed run keeps them."""
+    """Eight hexadecimal digits that identify the run. A resumed run keeps them."""
     resumed: bool
     """True if an earlier attempt of this run may have been logged. A resumed run logs all values again from the start,
     so a tracker must replace or skip values that already exist."""
     name: str
-    """The name of the scenario; for a run of a study, this name with the settings of the run."""
+    """The name of the scenario. For a run of a study, the settings of the run are added to it."""
     group: str
-    """The name of the study; without a study, the name of the scenario."""
+    """The name of the study, or the name of the scenario if the run belongs to no study."""
     seed: int
     parameters: Mapping[str, Scalar]
-    """Every setting of the scenario by its path, as in `{"algorithm.lr": 0.05}`; lists are JSON texts."""
+    """Every setting of the scenario by its path, as in `{"algorithm.lr": 0.05}`. Lists are JSON strings."""
     folder: Path | None
     """The run folder; None for a run in memory."""
     store: Path | None
-    """The folder that several runs share: the folder of the study; without a study, the run folder."""
+    """The folder that is common to several runs. It is the folder of the study, or the run folder if the run belongs to
+    no study."""
 
 
 class Costs(NamedTuple):
@@ -58,7 +59,7 @@ class Costs(NamedTuple):
         return self.uplink_bit + self.downlink_bit + self.sidelink_bit
 
     def metrics(self) -> dict[str, float]:
-        """Return all costs except the round as metrics: simulated_s, uplink_bit, ..., energy_j, sent_bit."""
+        """Return the costs as metrics: `simulated_s`, `uplink_bit`, ..., `energy_j`, `sent_bit`, but not `round`."""
         named = self._asdict()
         del named["round"]
         return {**named, "sent_bit": self.sent_bit}
@@ -73,7 +74,8 @@ class Outcome:
     reason: str
     """Reason of a failure or divergence; empty otherwise."""
     summary: Mapping[str, Any]
-    """The content of summary.json, with the event digest; incomplete or empty if the run failed before its start."""
+    """The content of summary.json, with the event digest. It is incomplete or empty if the run failed before its start.
+    """
     files: tuple[Path, ...]
     """The files of the run folder: scenario, summary, tables, manifest, log, and the model if there is one."""
 
@@ -92,9 +94,10 @@ class Tracker(Protocol):
         """Called with metrics that were recorded at the same simulated time.
 
         Args:
-            metrics: values by name: `loss`, `accuracy` and other scores of the global model; `rounds/duration_s`,
-                `rounds/invited`, `rounds/arrived`; and `series/column` for each series of the algorithm.
-            costs: the round, and the costs so far.
+            metrics: values by name. Names are `loss`, `accuracy` and other scores of the global model;
+                `rounds/duration_s`, `rounds/invited` and `rounds/arrived`; and `series/column` for the columns of each
+                series that the algorithm records.
+            costs: the number of the round, and the costs of the run so far.
         """
 
     def end(self, outcome: Outcome) -> None:
@@ -106,13 +109,13 @@ HOMES = {
     "mlflow": "to_mlflow:MLflow",
     "wandb": "to_wandb:WeightsAndBiases",
 }
-"""The module and class of each tracker, by name; the package extra that a tracker needs has the same name."""
+"""The module and class of each tracker, by name. The package extra that a tracker requires has the same name."""
 SLOT = "tracker"
 """Prefix of the names of entry points for trackers, `tracker.<name>`; see `fednet_emu.component.plugins`."""
 
 
 def trackers_of(chosen: str | Tracker | Iterable[str | Tracker]) -> list[Tracker]:
-    """Return trackers: a new one for each name, import path or entry point; objects are returned unchanged.
+    """Create a tracker for each name, import path or entry point. Objects are returned unchanged.
 
     The library of a tracker is imported here, so that a missing library is reported before the run.
 

@@ -1,4 +1,4 @@
-"""The trackers of one run, from its start to its end; a failing tracker cannot disturb the run."""
+"""Start, feed and end the trackers of a run. A tracker that fails during the run cannot disturb it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from fednet_emu.records.ledger import Ledger, scores_in
 from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo, Scalar, Tracker
 
 AXES = ("round", "step", "simulated_s")
-"""Columns of a series that are axes, not metrics; the first two contain the number of the round."""
+"""Columns of a series that are axes instead of metrics. The first two contain the number of the round."""
 SINGLED_OUT = ("device", "i", "j")
-"""A series with one of these columns describes single devices; its rows are not logged as metrics."""
+"""A series with one of these columns describes single devices. Its rows are not logged as metrics."""
 
 
 class Listener:
-    """Listens to a ledger, and logs metrics that were recorded at the same time in one call, with the costs so far."""
+    """Listens to the records of a run, and logs all metrics of the same simulated time in one call."""
 
     def __init__(self, ledger: Ledger, clock: Clock, tell: Callable[[Mapping[str, float], Costs], None]) -> None:
         self._ledger, self._clock, self._tell = ledger, clock, tell
@@ -63,7 +63,7 @@ class Listener:
 def metrics_of(table: str, row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     """Yield the names and values of the metrics in a row of `evaluations`, `rounds`, or a series of an algorithm.
 
-    NaN (not measured) and texts are omitted. A row about a single device, or a row with lists, has no metrics.
+    NaN (not measured) and strings are omitted. A row about a single device, or a row with lists, has no metrics.
     """
     if table == "evaluations":
         named = {name: row[name] for name in scores_in(row)}
@@ -82,11 +82,11 @@ def metrics_of(table: str, row: Mapping[str, Any]) -> Iterator[tuple[str, float]
 LOG = logging.getLogger("fednet_emu")
 
 NOTE = "tracking.json"
-"""File in the run folder that stores the id by which trackers identify the run."""
+"""Name of the file in the run folder with the id by which trackers identify the run."""
 
 
 class Tracking:
-    """Starts, feeds and ends the trackers of a run; does nothing without trackers."""
+    """Starts, feeds and ends the trackers of a run. Does nothing if there are no trackers."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Tracking:
     def start(
         self, ledger: Ledger, clock: Clock, settings: Callable[[], Mapping[str, Any]], summary: Mapping[str, Any]
     ) -> None:
-        """Start all trackers, and begin to log the records of the ledger, which must still be empty.
+        """Start all trackers, and begin to log the records that are added to the ledger. The ledger must be empty.
 
         `settings` returns the settings of the scenario as a mapping. `summary` is filled in at the end of the run.
 
@@ -161,7 +161,7 @@ class Tracking:
 
 
 def flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Scalar]:
-    """Return nested settings by their paths: `{"a": {"b": 1}}` becomes `{"a.b": 1}`, and lists become JSON texts."""
+    """Return nested settings by their paths. `{"a": {"b": 1}}` becomes `{"a.b": 1}`, and lists become JSON strings."""
     found: dict[str, Scalar] = {}
     for key, value in settings.items():
         if isinstance(value, Mapping):
@@ -172,7 +172,7 @@ def flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Scalar]:
 
 
 def files_of(folder: RunFolder | None) -> tuple[Path, ...]:
-    """Return the existing files of a run: the files in its manifest, the manifest itself, and the log."""
+    """Return those of a run's files that exist: the files in its manifest, the manifest itself, and the log."""
     if folder is None:
         return ()
     names = (*(read_manifest(folder.path) or {"files": {}})["files"], MANIFEST, LOG_FILE)
@@ -180,7 +180,7 @@ def files_of(folder: RunFolder | None) -> tuple[Path, ...]:
 
 
 def _identity(folder: RunFolder | None) -> tuple[str, bool]:
-    """Return the id of the run, which is stored in the run folder, and True if an earlier attempt had this id."""
+    """Return the id of the run, and True if an earlier attempt had this id. The id is stored in the run folder."""
     known = None
     if folder is not None:
         try:

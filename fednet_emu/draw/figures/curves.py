@@ -32,14 +32,17 @@ Labelled = Sequence[tuple[str, pd.DataFrame]]
 
 
 def progress_figures(evaluations: Labelled, target: float | None = None) -> dict[str, Figure]:
-    """Plot accuracy against time, bits and energy, and loss against time; or only loss, if a run has no accuracy.
+    """Plot the accuracy against time, bits and energy, and the loss against time.
+
+    If a run has no accuracy, only the loss is plotted.
 
     Args:
         evaluations: the evaluations of each run.
         target: an accuracy, marked by a horizontal line.
 
     Returns:
-        The figures by name. A cost that is zero in all runs has no figure; without evaluations, there are no figures.
+        The figures by name. A cost that is zero in all runs has no figure. If no run has evaluations, there are no
+        figures.
     """
     evaluated = [rows for _, rows in evaluations if len(rows)]
     measure = "accuracy" if all(np.isfinite(rows["accuracy"]).any() for rows in evaluated) else "loss"
@@ -56,7 +59,7 @@ def progress_figures(evaluations: Labelled, target: float | None = None) -> dict
 
 
 def latency_figure(rounds: Labelled) -> Figure | None:
-    """Plot the cumulative distribution of round durations, one curve per run; None if no round has ended."""
+    """Plot the cumulative distribution of round durations, one curve per run. Return None if no round has ended."""
     latencies = [(label, (rows["ended_s"] - rows["started_s"]).dropna().to_numpy()) for label, rows in rounds]
     together_s = np.concatenate([latency_s for _, latency_s in latencies]) if latencies else np.empty(0)
     if not together_s.size:
@@ -74,14 +77,14 @@ def latency_figure(rounds: Labelled) -> Figure | None:
 
 
 def progress_figure(curves: Labelled, measure: str, cost: Cost, title: str = "", target: float | None = None) -> Figure:
-    """Plot a measure against a cost, one line per run; if there are several lines, they have markers.
+    """Plot a score against a cost, one line per run. Several lines are distinguished by markers.
 
     Args:
         curves: the evaluations of each run.
         measure: a column of the evaluations.
         cost: the cost on the horizontal axis.
         title: label of the vertical axis; by default the capitalized `measure`.
-        target: a level of the measure, marked by a horizontal line.
+        target: a value of the score, marked by a horizontal line.
     """
     unit = cost.unit(max(float(cost.of(rows).max()) for _, rows in curves if len(rows)))
     figure = new_figure(CURVE_HEIGHT_IN)

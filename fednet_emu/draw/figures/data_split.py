@@ -36,18 +36,20 @@ ROW_IN, HIGHEST_MAP_IN = 0.16, 4.0
 LABELS_IN = 0.55
 """Width of the tick labels and title of the vertical axis, in inches."""
 SHARP_ROWS = 200
-"""Minimum number of image rows of a shaded map; Matplotlib would blur the narrow columns of a smaller image."""
+"""Minimum number of pixel rows of a shaded map. Matplotlib would blur the narrow columns of a smaller image."""
 LIGHT = "#9ecbe8"
 SHARES = LinearSegmentedColormap.from_list("shares", ["white", LIGHT, BLUE, "#00263d"])
 
 
 def split_figures(split: DataSplit) -> dict[str, Figure]:
-    """Plot the distribution of samples: `data` for training samples, and `data-test` if devices have test samples.
+    """Plot the distribution of samples over devices.
+
+    The figure `data` shows training samples. The figure `data-test` shows test samples, if devices have them.
 
     The upper plot shows the number of samples per device. The lower plot shows labels or targets. For up to 40 devices,
-    the area of a bubble is proportional to the number of samples of a label; for more devices, the shade of a field
-    shows the share of a label. Regression targets are shown as their median, with their 50 % and 90 % ranges. With more
-    than 40 devices, devices with similar training samples are adjacent in both figures.
+    the area of a bubble is proportional to the number of a device's samples with a label. For more devices, the shade
+    of a field shows the label's share of the device's samples. Regression targets are shown as their median, with their
+    50 % and 90 % ranges. With more than 40 devices, devices with similar training samples are adjacent in both figures.
     """
     order = split.train.order() if len(split.train.sizes) > MOST_BUBBLES else np.arange(len(split.train.sizes))
     drawn: dict[str, Figure] = {"data": _figure(split.train, order, "train")}
@@ -81,7 +83,7 @@ def _figure(part: Part, order: IntArray, which: str) -> PaperFigure:
 
 
 def _sizes(axes: Axes, part: Part, order: IntArray) -> None:
-    """Plot the number of samples per device: as bars, or as one filled area if bars would be too thin."""
+    """Plot the number of samples per device as bars, or as one filled area if bars would be too thin."""
     places, sizes = np.arange(len(order)), part.sizes[order]
     if len(order) <= MOST_BUBBLES:
         axes.bar(places, sizes, width=0.8, color=BLUE)

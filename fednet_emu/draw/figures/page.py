@@ -19,8 +19,8 @@ TITLE_PT = 8.0
 DIGITS, LATEX_DIGITS = 6, 3
 """Significant digits of numbers in CSV tables and in LaTeX tables."""
 LOPSIDED = 0.1
-"""An interval is written as `mean ± half width` if the distance between the mean and the middle of the interval is at
-most this share of the interval's width."""
+"""Maximum asymmetry of an interval that is written as `mean ± half width`. The asymmetry is the distance between the
+mean and the middle of the interval, divided by the width of the interval."""
 
 
 def fit_to_page(figure: Figure, size: str | None = None, title: str | None = None) -> None:
@@ -46,10 +46,12 @@ def fit_to_page(figure: Figure, size: str | None = None, title: str | None = Non
 
 
 def numbers_of(figure: Figure) -> pd.DataFrame:
-    """Return the plotted numbers of a figure: the figure's own table, or one row for each point of each line.
+    """Return the plotted numbers of a figure as a table.
 
-    The columns of a point's row are `panel` (title or vertical axis of the panel), `series` (label of the line), and
-    the two coordinates. The coordinates are named like the axes, or `x` and `y` if panels have different axes.
+    If the figure does not bring its own table, the table has one row for each point of each line.
+
+    Its columns are `panel` (title or vertical axis of the panel), `series` (label of the line), and the two
+    coordinates. The coordinates are named like the axes, or `x` and `y` if panels have different axes.
     """
     if isinstance(figure, PaperFigure) and figure.numbers is not None:
         return figure.numbers
@@ -71,7 +73,7 @@ def numbers_of(figure: Figure) -> pd.DataFrame:
 
 
 def latex_text(numbers: pd.DataFrame) -> str:
-    r"""Return the numbers as a LaTeX table for the package booktabs; unknown numbers are dashes.
+    r"""Return a table of numbers as a LaTeX table for the package booktabs, with dashes for unknown numbers.
 
     A mean and its interval share one column, as `mean \pm half width`, or `mean (low to high)` for an asymmetric
     interval.
@@ -91,7 +93,10 @@ def latex_text(numbers: pd.DataFrame) -> str:
 
 
 def _row(cells: Iterable[str]) -> str:
-    r"""Return a row of a LaTeX table; a leading `[` or `*`, which LaTeX would read as an option, is put in braces."""
+    r"""Return a row of a LaTeX table.
+
+    A leading `[` or `*` is put in braces, because LaTeX would read it as an option.
+    """
     return re.sub(r"^[\[*]", r"{\g<0>}", " & ".join(cells)) + r" \\"
 
 
@@ -106,7 +111,7 @@ def _digits(value: float) -> str:
 
 
 def _with_intervals(numbers: pd.DataFrame) -> pd.DataFrame:
-    """Merge each mean and its interval into one column; the mean's column precedes that of the lower limit."""
+    """Merge each mean and its interval into one column. The column of the mean must precede that of the lower limit."""
     names, table = list(map(str, numbers.columns)), numbers.copy()
     for place, low in enumerate(names):
         high = re.sub(r"low(?=$| \()", "high", low)

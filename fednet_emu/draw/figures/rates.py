@@ -22,7 +22,7 @@ from fednet_emu.draw.style import (
 )
 
 MARKERS_PER_CURVE, MANY, PANEL_IN = 6, 4, 1.75
-"""Number of markers on a curve; maximum number of curves in a panel; height of one of several panels, in inches."""
+"""Number of markers on a curve, maximum number of curves in a panel, and height of each of several panels in inches."""
 REACHED_BPS = 1e6
 
 
@@ -44,10 +44,12 @@ class RateCurve:
 
 
 def rate_figure(curves: Mapping[str, RateCurve]) -> Figure:
-    """Plot the median rate of each environment over distance; a single environment also has a 10 % to 90 % band.
+    """Plot the median rate of each environment over distance.
 
-    More than four environments are split into panels of at most four lines, sorted by the distance up to which the
-    median rate is at least 1 Mbit/s, longest first. All panels have the same axes; each has its own legend.
+    A single environment also has a band from the 10 % to the 90 % quantile.
+
+    More than four environments are split into panels of at most four lines. Environments are sorted by their largest
+    distance with a median rate of 1 Mbit/s, longest first. All panels have the same axes, and each has its own legend.
     """
     with paper_style():
         if len(curves) <= MANY:

@@ -42,21 +42,22 @@ from fednet_emu.files.writing import csv_text, write_text
 
 RESOLUTION_DPI = 300
 UNDATED = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
-"""File metadata to omit in each format, so that the same figure always gives the same file."""
+"""Metadata that is omitted from files of each format, so that the same figure always gives the same file."""
 FORMATS = (*UNDATED, "pgf")
 TEX = ("lualatex", "xelatex", "pdflatex")
-"""LaTeX programs that measure the text of PGF files; the first installed one is used."""
+"""LaTeX programs, of which the first installed one measures the text of PGF figures."""
 
 
 def figures(runs: Sequence[RunRecords], shown: Window = WHOLE) -> dict[str, Figure]:
-    """Plot all figures of the runs, and return the figures by name; several runs are overlaid.
+    """Plot all figures of one or more runs, and return the figures by name. Several runs are overlaid.
 
-    The names are `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `loss-time`, with a line at the target
-    accuracy; `round-latency`, the cumulative distribution of round durations; `timeline`, the activities of devices;
-    and the name of each further series. If a run has no accuracy, all learning curves show the loss.
+    The learning curves `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `loss-time` have a line at the target
+    accuracy. If a run has no accuracy, all of them show the loss. The figure `round-latency` is the cumulative
+    distribution of round durations, and `timeline` shows the activities of devices. Each figure of a recorded series
+    has the name of the series.
 
     Args:
-        runs: the runs; each has the same line style in all figures.
+        runs: the runs. A run has the same line style in all figures.
         shown: time window and devices of the timeline.
 
     Raises:
@@ -81,13 +82,14 @@ def figures(runs: Sequence[RunRecords], shown: Window = WHOLE) -> dict[str, Figu
 def one_figure(
     runs: Sequence[RunRecords], what: str | None = None, *, against: str | None = None, shown: Window = WHOLE
 ) -> Figure:
-    """Plot one figure of the runs: a measure against a cost, or one of `figures` by its name.
+    """Plot a score against a cost, or plot one of the figures of `figures` by its name.
 
     Args:
         runs: the runs, which are overlaid.
-        what: a measure (`accuracy`, `loss`, `worst_accuracy`, ...) or a figure (`timeline`, `round-latency`, or the
-            name of a series). The default is the accuracy, or the loss if no accuracy was measured.
-        against: the cost on the horizontal axis for a measure: `time` (the default), `bits`, `energy` or `rounds`.
+        what: a score (`accuracy`, `loss`, `worst_accuracy`, ...) or a figure (`timeline`, `round-latency`, or the name
+            of a series). The default is the accuracy, or the loss if no accuracy was measured.
+        against: the cost on the horizontal axis if `what` is a score: `time` (the default), `bits`, `energy` or
+            `rounds`.
         shown: time window and devices of the timeline.
 
     Raises:
@@ -128,12 +130,13 @@ def save(
     csv: bool = False,
     latex: bool = False,
 ) -> list[Path]:
-    """Write each figure atomically as `<name>.<format>`; the same figure always gives the same file.
+    """Write each figure atomically to the file `<name>.<format>`. The same figure always gives the same file.
 
     Args:
         figures: figures by name, as `figures()` returns them.
         folder: the folder for the files; created if it does not exist.
-        formats: any of `png` (300 dpi), `pdf`, `svg` and `pgf`; all except `png` store text as text, not as shapes.
+        formats: any of `png` (300 dpi), `pdf`, `svg` and `pgf`. All formats except `png` store text as text, not as
+            shapes.
         csv: True to write the plotted numbers of each figure as `<name>.csv`.
         latex: True to write the plotted numbers of each figure as a LaTeX table, `<name>.tex`.
 
@@ -194,7 +197,7 @@ class _Recorded(NamedTuple):
 
     @property
     def end_s(self) -> float:
-        """End of the last activity, in simulated seconds; 0 without any activity."""
+        """End of the last activity, in simulated seconds; 0 if there is no activity."""
         ends_s = pd.concat([self.transfers["ended_s"], self.computes["ended_s"], self.rounds["ended_s"]])
         return float(ends_s.max()) if ends_s.notna().any() else 0.0
 
@@ -226,13 +229,13 @@ def _panel(label: str, run: RunRecords, its: _Recorded, shown: Window, end_s: fl
 
 
 def _target(runs: Sequence[RunRecords]) -> float | None:
-    """Return the target accuracy of the runs; None if no run has a target accuracy, or if runs have different ones."""
+    """Return the common target accuracy of the runs, or None if they have no target accuracy or different ones."""
     ends = {float(stop["accuracy"]) for run in runs if (stop := run.settings.get("stop") or {}).get("accuracy")}
     return ends.pop() if len(ends) == 1 else None
 
 
 def _save_one(figure: Figure, path: Path, picture: str) -> list[Path]:
-    """Write a figure to a file, and the images inside a PGF figure to separate files; return all written files."""
+    """Write a figure to a file, and return all written files. The images inside a PGF figure have separate files."""
     with TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as unfinished:
         target = Path(unfinished, path.name)
         if picture == "pgf":

@@ -1,4 +1,4 @@
-"""Bar charts of a study: the cost to reach the target for each setting, with 95 % intervals over seeds."""
+"""Bar charts of a study, which show the cost to reach the target for each setting, with 95 % intervals over seeds."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from fednet_emu.draw.style import SMALL_PT, add_legend, line_style, new_figure
 
 BAR_IN, PANEL_IN, FRAME_IN = 0.16, 0.28, 0.45
 ROOM, FAILED_ROOM = 1.1, 1.5
-"""Length of the cost axis relative to the longest bar: if no run failed, and if some runs failed."""
+"""Length of the cost axis relative to the longest bar, if all runs reached the target, and if some runs missed it."""
 MOST_CROSSES, CROSS_SHARE = 5, 0.028
-"""Maximum number of failed runs that are plotted as individual crosses; spacing between crosses, relative to the width
-of the axes."""
+"""Maximum number of a setting's missed targets that are plotted as individual crosses, and spacing between crosses
+relative to the width of the axes."""
 
 
 def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
-    """Plot the mean cost to reach the target, one bar per setting in the panels of the layout.
+    """Plot the mean cost to reach the target, one bar per setting.
 
     The mean is over the runs that reached the target. Each run that missed the target is a cross at the right, and text
     beside the bar states the number of successful runs. Bars have the colours of the curves if there are enough
@@ -97,7 +97,7 @@ def _widest(needed: list[list[Array]]) -> float:
 
 
 def _draw(axes: Axes, panel: Levels, layout: Layout, needed: list[Array]) -> bool:
-    """Plot the bars of a panel, and return True if an interval was clipped at zero."""
+    """Plot the bars of a panel. Return True if an interval was clipped at zero."""
     cut = False
     several = len(layout.lines) > len(LINE_COLOURS)
     for index, values in enumerate(needed):

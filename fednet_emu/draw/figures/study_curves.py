@@ -1,4 +1,4 @@
-"""Curves of a study: a metric against a cost, as mean and 95 % band over seeds, in a grid of panels."""
+"""Curves of a study: a metric against a cost, as the mean over seeds with a 95 % band, in a grid of panels."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from fednet_emu.draw.style import (
 from fednet_emu.errors import FednetError, did_you_mean
 
 POINTS, MARKERS, SETTLED = 200, 5, 6
-"""Number of points of a line; number of markers of a line; n, where the first 1/n of a line's points count as its
-start."""
+"""Number of points of a line, number of markers of a line, and a divisor n. The first 1/n of a line's points count as
+the start of the line."""
 COINCIDE, APART = 0.01, (0.09, 0.13)
-"""Maximum distance between lines that count as coinciding, relative to the length of the vertical axis; minimum
-horizontal and vertical distance between numbers on lines, relative to the lengths of the axes."""
+"""`COINCIDE`: maximum distance between lines that count as coinciding, relative to the length of the vertical axis.
+`APART`: minimum horizontal and vertical distance between numbers on lines, relative to the lengths of the axes."""
 CARRIED: dict[str, Any] = {"linewidth": 0.6, "alpha": 0.8, "marker": "none"}
 """Style of a setting's line beyond the cost at which the first of its runs has ended."""
 FALL: dict[str, Any] = {"linestyle": "", "marker": "|", "markersize": 3.5, "markeredgewidth": 0.7}
@@ -47,7 +47,7 @@ FALL: dict[str, Any] = {"linestyle": "", "marker": "|", "markersize": 3.5, "mark
 COLUMNS, PANEL_IN, LONE_PANEL_IN = 3, 1.45, 2.2
 TITLE_LENGTH = 22
 BAND_INK = 0.72
-"""Sum of the opacities of all bands of a panel; a single band has at most a quarter of the sum."""
+"""Sum of the opacities of all bands of a panel. A single band has at most a quarter of this sum."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Layout:
     """The arrangement of a study's settings in a figure.
 
     Attributes:
-        lines: the levels of each line (or bar); every panel has all lines.
-        panels: the levels of each panel, by row and column.
+        lines: the levels of each line (or bar). Every panel has all lines.
+        panels: the levels of each panel, by row and column of the grid.
         names: display names of axes and levels.
     """
 
@@ -66,12 +66,14 @@ class Layout:
 
     @staticmethod
     def of(view: StudyRecords, panel_axes: Sequence[str] | None, rename: Mapping[str, str] | None = None) -> Layout:
-        """Arrange a study: one panel for each level of the panel axes, and lines for the other axes.
+        """Arrange the settings of a study in panels and lines.
+
+        There is one panel for each combination of levels of the panel axes. Each panel has one line for each
+        combination of levels of the other axes.
 
         Args:
             view: the study.
-            panel_axes: at most two axes; None takes the second and third axis of the study. Each panel has one line for
-                each combination of levels of the other axes.
+            panel_axes: at most two axes. None takes the second and third axis of the study.
             rename: display names of axes, levels and metrics; see `Names`.
 
         Raises:
@@ -95,13 +97,13 @@ class Layout:
 
 
 def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) -> Figure | None:
-    """Plot a metric against a cost, with a line and its 95 % band for each setting in the panels of the layout.
+    """Plot a metric against a cost, with one line and its 95 % band for each setting.
 
-    Runs with different seeds are evaluated at different costs. Each run is therefore a step function that keeps its
-    last value until the next evaluation, and after its end. All lines continue to the end of the longest run. A line
-    becomes thin where the first of its runs ends, and the number of remaining runs is written beside the line. The
-    vertical axis shows possible values only, and its range ignores the first part of each line. The legend mentions
-    clipped bands. A note marks panels whose lines coincide.
+    Runs with different seeds are evaluated at different costs. Each run is therefore treated as a step function that
+    keeps its last value until the next evaluation. After the end of the run it keeps the final value. All lines
+    continue to the end of the longest run. A line becomes thin where the first of its runs ends, and the number of
+    remaining runs is written beside the line. The vertical axis shows possible values only, and its range ignores the
+    first part of each line. The legend mentions clipped bands. A note marks panels whose lines coincide.
 
     Args:
         view: the study.
@@ -208,12 +210,12 @@ def _draw(axes: Axes, bands: Mapping[int, Band], panel: str, lines: int) -> None
 
 
 def _falls(its: Band) -> list[int]:
-    """Return the indices of the points at which the number of remaining runs has decreased, but not to zero."""
+    """Return the indices of the points at which the number of runs that have not ended decreases, but not to zero."""
     return [int(place) + 1 for place in np.flatnonzero(np.diff(its.runs) < 0) if its.runs[place + 1] > 0]
 
 
 def _number_falls(axes: Axes, bands: Sequence[tuple[str, Band]]) -> None:
-    """Write the number of remaining runs at each point where it decreases, as far as space permits.
+    """Write the number of runs that have not ended at each point where this number decreases, as far as space permits.
 
     Args:
         axes: the panel, whose axis limits are already set.
@@ -260,7 +262,7 @@ def _finish_panels(drawn: Sequence[Drawn], target: float | None) -> None:
 
 
 def _apart(bands: Sequence[Band]) -> float:
-    """Return the largest distance between the mean curves of `bands`, over the costs that all bands cover."""
+    """Return the maximum distance between the mean curves of `bands`, over the range of costs that all bands cover."""
     start, end = max(its.spent[0] for its in bands), min(its.spent[-1] for its in bands)
     grid = np.linspace(start, end, POINTS)
     means = np.stack([np.interp(grid, its.spent, its.mean) for its in bands])
@@ -268,6 +270,6 @@ def _apart(bands: Sequence[Band]) -> float:
 
 
 def fitted(text: str) -> str:
-    """Return the title of a panel; a title that is too long for one line is broken after commas and between words."""
+    """Return the title of a panel, broken into lines after commas or between words if it is too long for one line."""
     lines = [text] if len(text) <= TITLE_LENGTH else text.split(", ")
     return "\n".join(part for line in lines for part in textwrap.wrap(line, TITLE_LENGTH, break_on_hyphens=False))

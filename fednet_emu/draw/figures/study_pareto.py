@@ -22,8 +22,8 @@ from fednet_emu.draw.figures.study_curves import fitted
 from fednet_emu.draw.style import SMALL_PT, add_legend, finish_axes, line_style, new_figure, round_ticks
 
 HEIGHT_IN, LONE_HEIGHT_IN, FINE = 1.75, 2.2, 200
-"""Heights in inches of a row of panels and of a single panel. The third number divides each axis, from zero to the
-maximum, into steps; points at the same step count as coinciding."""
+"""Height of a row of panels and height of a single panel, in inches. `FINE` is the number of steps into which each axis
+is divided from zero to its maximum. Points at the same step count as coinciding."""
 DOMINATED: dict[str, Any] = {"color": "0.8", "marker": "o", "markersize": 1.5, "linestyle": "", "markeredgewidth": 0.0}
 
 
@@ -31,7 +31,7 @@ def pareto_figure(view: StudyRecords, names: Names | None = None) -> Figure | No
     """Plot accuracy against time, bits and energy for all evaluated rounds, and mark the Pareto front of each panel.
 
     A point is on the Pareto front if no other point has at least the same accuracy at a lower cost. Each data set has
-    its own row of panels. Points at which the model has hardly learnt, and settings with diverged runs, are on no
+    its own row of panels. Points with little gain over an untrained model, and settings with diverged runs, are on no
     front; see `points_of`.
 
     Returns:
@@ -73,10 +73,10 @@ def pareto_figure(view: StudyRecords, names: Names | None = None) -> Figure | No
 
 
 def cost_front_figure(view: StudyRecords, names: Names | None = None) -> Figure | None:
-    """Plot energy against time to reach the target, one point per setting, and the Pareto front as a line.
+    """Plot the energy against the time to reach the target, one point per setting, and the Pareto front as a line.
 
-    Each point is the mean over seeds of a setting whose runs all reached the target; without a target, costs are those
-    of whole runs. Each data set has its own front.
+    Each point is the mean over the seeds of a setting. Settings with runs that missed the target have no point. Without
+    a target, energy and time are those of whole runs. Each data set has its own front.
 
     Returns:
         The figure, or None if fewer than two settings have a point.
@@ -111,7 +111,10 @@ def cost_front_figure(view: StudyRecords, names: Names | None = None) -> Figure 
 
 
 def _mark(axes: Axes, spots: Array, members: pd.Series[int]) -> None:
-    """Plot points [points, 2] in the styles of their settings; a point that coincides with others is a larger ring."""
+    """Plot points [points, 2] in the styles of their settings.
+
+    A point that coincides with others becomes a larger ring.
+    """
     largest = np.maximum(np.abs(spots).max(axis=0, initial=0.0), 1e-300)
     taken: Counter[tuple[float, ...]] = Counter()
     for spot, setting in zip(spots, members, strict=True):
@@ -123,7 +126,7 @@ def _mark(axes: Axes, spots: Array, members: pd.Series[int]) -> None:
 
 
 def _common(view: StudyRecords, settings: Sequence[Levels], names: Names) -> str:
-    """Return as text the levels that all `settings` share, for axes with several levels."""
+    """Return a text with the levels that all `settings` have in common. Axes with a single level are omitted."""
     shared = {
         name: level
         for name, level in settings[0].items()

@@ -1,4 +1,4 @@
-"""Figures of studies with a row per setting: final scores, differences from the first setting, and the ranking.
+"""Figures of a study with one row per setting: final scores, differences from the first setting, and the ranking.
 
 Each point is a run. Larger markers are means, with 95 % intervals; an interval that exceeds the axis ends in an arrow.
 """
@@ -41,12 +41,13 @@ MEAN: dict[str, Any] = {"marker": "D", "markersize": 3.2, "linestyle": "", "mark
 CROSS: dict[str, Any] = {"marker": "x", "markersize": 3.2, "markeredgewidth": 0.9, "color": VERMILLION, "linestyle": ""}
 """Styles of intervals, runs, means, and runs that missed the target."""
 FAN, FINE, MOST_FAN = 0.14, 200, 0.3
-"""`FAN`, `MOST_FAN`: offset between coinciding runs, and maximum offset, in row heights. Values coincide if they differ
-by less than 1/`FINE` of the maximum."""
+"""`FAN` and `MOST_FAN` are the vertical distance between the points of runs with nearly equal values, and the maximum
+offset from the middle of the row, both relative to the row height. `FINE` is the number of steps into which the range
+from zero to the largest value is divided. Values at the same step count as nearly equal."""
 ARROW = 3.5
 """Size in points of the arrow head at a clipped end of an interval."""
 ROW_IN, LOW_ROW_IN, TITLE_IN = 0.2, 0.17, 0.28
-"""Heights in inches: of a row, of a row in a figure with several panels, and of a panel's title."""
+"""Heights of a row, of a row in a figure with several panels, and of a panel's title, in inches."""
 LABEL_IN = 2.2
 """Width in inches of the axis label below a ranking, beside the names of the settings."""
 OF_DEVICES = {
@@ -54,13 +55,15 @@ OF_DEVICES = {
     "std_accuracy": "Spread over\ndevices",
     "attack_success": "Success of the\nattack",
 }
-"""Columns of the table of cells that summarise scores over devices, each with the label of its axis."""
+"""Columns of the table of cells that summarise the scores of individual devices. The value is the label of the axis."""
 
 
 def final_figure(view: StudyRecords, names: Names) -> Figure | None:
-    """Plot final scores of every run: accuracy of the worst device, spread over devices, success rate of an attack.
+    """Plot the accuracy of the worst device, the spread of the accuracy over devices, and an attack's success rate.
 
-    An interval beyond the possible values, 0 to 1, is clipped there and ends in an arrow head.
+    Each point is the score of a run at its end.
+
+    Intervals are clipped to the possible values, 0 to 1. A clipped end becomes an arrow head.
 
     Returns:
         The figure, or None if no devices were evaluated individually.
@@ -88,15 +91,15 @@ def final_figure(view: StudyRecords, names: Names) -> Figure | None:
 
 
 def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure | None:
-    """Plot the difference of each setting from the first setting at the end of the runs, paired by seed.
+    """Plot how much the final score of each setting differs from that of the first setting, paired by seed.
 
-    Each point is the difference for one seed. Unlike in curves with bands, common effects of a seed, such as channels
-    and data, cancel. Intervals are computed as in `compare`; with fewer than six seeds there is no interval.
+    Each point is the difference for one seed. Effects that a seed has on both settings, such as its channels and data,
+    cancel in the difference. Intervals are computed as in `compare`; with fewer than six seeds there is no interval.
 
     Args:
         view: the study.
         metric: a key of `METRICS`.
-        layout: the settings of rows and panels; the first row is the reference.
+        layout: the settings of rows and panels. The first row is the reference.
 
     Returns:
         The figure, or None if there is no other setting, no pair of runs, or no difference.
@@ -126,8 +129,9 @@ def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure
 def best_figure(ranking: RankedSettings, rename: Mapping[str, str] | None = None) -> PaperFigure:
     """Plot the cost to reach the target of each run, one row per setting, in ascending order of mean cost.
 
-    Blue settings may be the best; grey settings are not the best, or are not ranked. A run that missed the target is a
-    cross at its final cost. The row of a setting with such runs shows the number of successful runs instead of a mean.
+    Settings that may be the best are blue. Settings that are not the best, or that are not ranked, are grey. A run that
+    missed the target is a cross at its final cost. The row of a setting with such runs shows the number of successful
+    runs instead of a mean.
 
     Raises:
         FednetError: `rename` contains an unknown axis or level.
@@ -156,7 +160,7 @@ def best_figure(ranking: RankedSettings, rename: Mapping[str, str] | None = None
 
 
 def _differences(cells: pd.DataFrame, metric: str, panel: Levels, base: Levels, line: Levels) -> Array:
-    """Return the differences [seeds] between two settings, for the seeds that both settings have."""
+    """Return the score differences [seeds] between two settings, for the seeds that both settings have."""
     if metric not in cells:
         return np.empty(0)
     first, second = (rows_of(cells, {**panel, **its}).set_index("seed")[metric] for its in (base, line))
@@ -164,7 +168,7 @@ def _differences(cells: pd.DataFrame, metric: str, panel: Levels, base: Levels, 
 
 
 def _draw_ranked(axes: Axes, its: Ranked, row: int, unit: Unit) -> bool:
-    """Plot a setting of a ranking, and return True if its interval was clipped at zero."""
+    """Plot the row of a setting in a ranking. Return True if its interval was clipped at zero."""
     costs, colour = its.costs / unit.size, BLUE if its.may_be_best else GREY
     reached, failed = costs[its.got_there], costs[~its.got_there]
     interval = Interval(*(value / unit.size for value in its.cost))
@@ -185,7 +189,9 @@ def draw_runs(
     least: float = -math.inf,
     most: float = math.inf,
 ) -> bool:
-    """Plot the values of runs as points in a row, with mean and interval; return True if the interval was clipped.
+    """Plot the values of runs as points in a row, with their mean and its interval.
+
+    Return True if the interval was clipped.
 
     Args:
         axes: the axes of the plot.
@@ -214,10 +220,13 @@ def fanned(values: Array) -> Array:
 
 
 def draw_interval(axes: Axes, interval: Interval, row: float, least: float = -math.inf, most: float = math.inf) -> bool:
-    """Plot an interval as a horizontal line with caps; an end beyond the possible values becomes an arrow head.
+    """Plot an interval as a horizontal line with caps.
+
+    An end beyond the possible values is clipped and becomes an arrow head. An interval whose limits are NaN is not
+    plotted.
 
     Returns:
-        True if an end was clipped. An interval whose limits are NaN is not plotted.
+        True if an end was clipped.
     """
     if not math.isfinite(interval.low):
         return False
@@ -253,7 +262,10 @@ def write_beside(axes: Axes, text: str, place: tuple[float, float], **options: A
 def finish_rows(
     axes: Axes, lines: Sequence[Levels], names: Names, panel: Levels | None = None, *, grid: bool = True
 ) -> None:
-    """Label the rows of a chart with settings; if there are several panels, the chart also gets the panel's title."""
+    """Label the rows of a chart with the names of settings.
+
+    If there are several panels, the title of the panel is added.
+    """
     name_rows(axes, lines, names)
     if panel:
         axes.set_title(names.text(panel), loc="left", pad=2.0)
@@ -263,7 +275,10 @@ def finish_rows(
 
 
 def name_rows(axes: Axes, lines: Sequence[Levels], names: Names) -> None:
-    """Label the rows of a chart with settings; if the only axis is numeric, its name appears once, beside all rows."""
+    """Label the rows of a chart with the names of settings.
+
+    If the study has a single axis with numeric levels, the name of the axis appears once, beside all rows.
+    """
     alone = {name for levels in lines for name in levels}
     numbers = all(is_bare_number(level) for levels in lines for level in levels.values())
     if len(alone) == 1 and numbers and len(lines) > 1:

@@ -1,4 +1,4 @@
-r"""Escape text for TeX, and write PGF figures whose texts may contain any character.
+r"""Escape text for TeX, and write PGF figures whose labels may contain any character.
 
 A document that includes a PGF figure executes it as TeX code. A name such as `50 % & more` must therefore not break the
 figure, and `\input{...}` in a name must not read a file.
@@ -23,7 +23,7 @@ _SPECIAL = {c: rf"\{c}" for c in "&%$#_{}"} | {
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "-": "-{}",
 }  # fmt: skip
 _MATH = re.compile(r"(?:[\w .,+*/=()^{}-]|\\(?:mathdefault|times)(?![a-zA-Z]))*", re.ASCII)
-"""Pattern of the formulas in labels and in Matplotlib's tick labels. Any other text between dollar signs is escaped."""
+"""Pattern of formulas that remain unescaped in labels and tick labels. Other text between dollar signs is escaped."""
 _HEAD = r"""%% Include this picture with \input; the preamble needs \usepackage{pgf}, and often \usepackage{lmodern}.
 \begingroup%%
 \makeatletter%%
@@ -40,12 +40,15 @@ _END = r"""\end{pgfpicture}%
 
 
 def escaped(text: str) -> str:
-    r"""Return text as TeX source that prints every character; non-printing characters become escapes such as `\x1b`."""
+    r"""Return text as TeX source that prints every character.
+
+    Non-printing characters are shown as escapes such as `\x1b`.
+    """
     return re.sub(r"[\\&%$#_{}~^µ<>|]|-(?=-)", lambda found: _SPECIAL[found[0]], visible(text))
 
 
 def label_text(text: str, *, formulas: bool) -> str:
-    """Return a label as TeX source; if `formulas` is True, formulas that match `_MATH` are not escaped."""
+    """Return a label as TeX source. If `formulas` is True, formulas that match `_MATH` are not escaped."""
     parts = re.split(r"(?<!\\)\$", text) if formulas else [text]
     if not all(map(_MATH.fullmatch, parts[1::2])):
         parts = [text]
@@ -55,7 +58,7 @@ def label_text(text: str, *, formulas: bool) -> str:
 
 @contextmanager
 def measured(name: str) -> Iterator[None]:
-    """Context manager that turns LaTeX failures while measuring a figure's text into errors that name the figure.
+    """Context manager that reports a failure of LaTeX to measure a figure's text as an error that names the figure.
 
     Raises:
         FednetError: LaTeX does not run, or lacks a character.
@@ -72,7 +75,7 @@ def measured(name: str) -> Iterator[None]:
 
 
 class FigureCanvas(FigureCanvasPgf):
-    """Matplotlib's PGF canvas with escaped labels; `Figure.savefig` finds the canvas by the name of this class."""
+    """Matplotlib's PGF canvas with escaped labels. `Figure.savefig` finds the canvas by the name of this class."""
 
     def get_renderer(self) -> Any:
         return _Renderer(self.figure, None)

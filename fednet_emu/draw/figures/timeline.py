@@ -27,7 +27,8 @@ from fednet_emu.draw.style import add_legend, finish_axes, new_figure, round_tic
 MAX_ROWS = 60
 """Maximum number of device rows in a figure. With more devices, a figure shows areas, and rows of some devices."""
 SOME_ROWS, MIN_ROWS = 24, 12
-"""Number of device rows below the areas of a single panel; minimum number below the areas of each of several panels."""
+"""Number of device rows below the areas if there is a single panel, and minimum number of such rows in each of several
+panels."""
 AREA_ROWS = 12
 """Height of the areas, as a multiple of the height of a device row."""
 MAX_ROUND_LINES = 20
@@ -39,7 +40,7 @@ TICKS_IN, TITLE_IN, X_LABEL_IN = 0.2, 0.16, 0.2
 
 @dataclass(frozen=True)
 class Look:
-    """Style of the bars of an activity; colours also differ in lightness, for greyscale print.
+    """Style of the bars of an activity. Colours also differ in lightness, for greyscale print.
 
     Bars of failed activities are white and hatched.
 
@@ -47,7 +48,7 @@ class Look:
         colour: colour of the bars.
         height: height of the bars relative to a row.
         layer: plotting order; bars with a higher value cover bars with a lower value.
-        hollow: colour of the hatching of failed activities; empty for the colour of the bars.
+        hollow: colour of the hatching of failed activities. If empty, the hatching has the colour of the bars.
     """
 
     colour: str
@@ -79,7 +80,7 @@ class Panel:
         until_s: end of the time axis, in simulated seconds.
         from_s: start of the time axis, in simulated seconds.
         devices: number of devices, including devices without bars; 0 if unknown.
-        over_s: end of the run, in simulated seconds; after this time, devices do not count as idle.
+        over_s: end of the run, in simulated seconds. After this time, devices do not count as idle.
         sort: order of the rows, one of `SORTS`. The default is the device number if all devices have a row; otherwise
             the waiting time, or the busy time if no device waited.
     """
@@ -96,7 +97,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a panel: devices from top to bottom, True if areas are above the rows, and the axis label."""
+    """The rows of a panel: the devices from top to bottom, whether areas are above the rows, and the axis label."""
 
     devices: list[int]
     areas: bool
@@ -117,13 +118,13 @@ def rows_of(panel: Panel, panels: int) -> Rows:
 
 
 def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
-    """Plot the activities of the devices of each run over time; None without activities.
+    """Plot the activities of the devices of each run over time. Return None if there are no activities.
 
     All panels have the time axis of the longest run. A panel has one row per device if the run has at most 60 devices
     (60 divided by the number of panels, if there are several). Otherwise the panel has areas with the share of devices
     in each state, and rows for some devices. These devices are evenly spaced in the sort order, by default from the
-    longest to the shortest waiting time. Devices without activities have no row; the axis label then states the number
-    of rows and of devices.
+    longest to the shortest waiting time. Devices without activities have no row. The axis label then states the number
+    of rows and the number of devices.
     """
     panels = [panel for panel in panels if len(panel.bars)]
     if not panels:
@@ -157,7 +158,10 @@ def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
 
 
 def _draw_areas(axes: Axes, panel: Panel, unit: Unit) -> None:
-    """Plot the shares of devices in each state as stacked areas; the background is the share of idle devices."""
+    """Plot the share of devices in each activity as stacked areas.
+
+    The remaining background is the share of idle devices.
+    """
     edges_s = np.linspace(panel.from_s, panel.until_s, BINS + 1)
     shares = state_shares(panel.bars, max(panel.devices, panel.bars["device"].nunique()), edges_s)
     known = [(look, shares[name]) for name, look in LOOKS.items() if name in shares]
@@ -208,7 +212,7 @@ def _add_bars(axes: Axes, boxes: Array, **options: Any) -> None:
 
 
 def _boxes(bars: pd.DataFrame, devices: list[int], unit: Unit, height: float = 0.8) -> Array:
-    """Return the corners [bars, 4, 2] of horizontal bars, centred on the rows of their devices."""
+    """Return the corners [bars, 4, 2] of horizontal bars, each centred vertically on the row of its device."""
     order = np.argsort(devices)
     row = order[np.searchsorted(np.asarray(devices)[order], bars["device"].to_numpy(np.int64))]
     started, ended = (bars[name].to_numpy(np.float64) / unit.size for name in ("started_s", "ended_s"))

@@ -1,15 +1,15 @@
 """Assemble a page: one HTML file with styles, scripts, Plotly and data, without network access.
 
-1. Python collects the content of the page as a document: mappings and lists of texts, numbers and one-dimensional NumPy
-   arrays. Arrays are packed (`packing.py`), so columns with a million numbers are possible.
+1. Python collects the content of the page as a document. It consists of mappings and lists of strings, numbers and
+   one-dimensional NumPy arrays. Arrays are packed by `packing.py`, so columns with a million numbers are possible.
 2. `page(title, document, scripts)` inserts the document into `browser/frame.html`, with the colours and names of
    `palette.py`, with `browser/style.css`, the scripts of `CORE`, and the page's own scripts from `browser/`.
 3. A script of the page calls `fednet.page((document) => {...})`. The function receives the document with unpacked typed
    arrays, and builds the page with the functions of `browser/core.js`, `figure.js` and `table.js`: `fednet.section`,
    `fednet.figure`, `fednet.table`, `fednet.select`, ... Each function is documented at its definition.
 
-The script of Plotly comes from the package `plotly`; it is compressed to a third of its size and unpacked by the
-browser. The content security policy in `frame.html` forbids the page to load anything.
+The script of Plotly comes from the package `plotly`. It is compressed to a third of its size, and the browser unpacks
+it. The content security policy in `frame.html` forbids the page to load anything.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ TITLES = {
     "groups_formed": ("Groups formed", "score"),
     "cycle_s": ("Cycle", "time"),
 }
-"""Title of each table column, and the kind of its values, which determines their format in the browser. The title of
-any other column is its name."""
+"""Title of a table column, and the kind of its values, which determines their format in the browser. A column without
+an entry has its name as its title."""
 
 
 def page(title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> str:
@@ -57,7 +57,7 @@ def page(title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> str
 
     Args:
         title: the title of the page and its first heading.
-        document: the content for the scripts; see `Packer.plain` for allowed types.
+        document: the content that the scripts receive; see `Packer.plain` for allowed types.
         scripts: file names of the page's own scripts in `browser/`, in order.
     """
     packer = Packer()
@@ -77,7 +77,7 @@ def page(title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> str
 
 
 def write_page(path: Path, title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> Path:
-    """Write a page to a file atomically, and return the file; see `page` for the other arguments.
+    """Write a page to a file atomically, and return the file. See `page` for the other arguments.
 
     Parent folders are created.
 
@@ -91,7 +91,7 @@ def write_page(path: Path, title: str, document: Mapping[str, Any], scripts: Seq
 
 
 def columns_of(table: pd.DataFrame, titles: Mapping[str, tuple[str, str]] = TITLES) -> list[dict[str, Any]]:
-    """Return the columns of a table, each with `name`, `title`, `kind` and `values`, which are numbers or texts."""
+    """Return the columns of a table, each with `name`, `title`, `kind` and `values` (numbers or strings)."""
     found: list[dict[str, Any]] = []
     for name, values in table.items():
         title, kind = titles.get(str(name), (str(name), "number"))
@@ -115,7 +115,7 @@ def palette() -> str:
 
 
 def vocabulary() -> str:
-    """Return names of activities, costs and scores, and the number of line colours, as a JavaScript statement."""
+    """Return a JavaScript statement with the names of activities, costs and scores, and the number of line colours."""
     known = {
         "activities": {name: its.title for name, its in ACTIVITIES.items()},
         "costs": {name: {"title": its.title, "column": its.column} for name, its in RECORDED.items()},

@@ -1,4 +1,4 @@
-"""The page of several runs: learning curves on common axes, and summaries side by side."""
+"""The page that compares several runs, with learning curves on common axes and summaries side by side."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fednet_emu.records.rows import KINDS
 
 SCRIPTS = ("lines.js", "overlay.js")
 SHOWN = ("seed", "status", *TITLES, "event_digest")
-"""Summary entries that the page shows; entries that a run lacks are omitted."""
+"""Entries of a run's summary that the page shows. Entries that a run lacks are omitted."""
 TITLE_LENGTH = 60
 
 
@@ -33,7 +33,7 @@ def write_overlay_page(runs: Sequence[RunRecords], path: Path) -> Path:
 
 
 def overlay_document(runs: Sequence[RunRecords]) -> dict[str, Any]:
-    """Return the document of several runs; values are in seconds, bits and joules, and unknown values are NaN.
+    """Return the document of several runs. Values are in seconds, bits and joules, and unknown values are NaN.
 
     Raises:
         DataError: the evaluations of a run are missing or unreadable.

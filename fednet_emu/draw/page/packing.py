@@ -1,7 +1,7 @@
-"""Pack arrays of numbers for a page into few bytes, which a browser unpacks without a library.
+"""Pack the number arrays of a page into few bytes, which a browser can unpack without a library.
 
-All arrays of a page form one block of bytes, compressed with zlib and encoded in base64; `browser/core.js` reads the
-block.
+All arrays of a page form one block of bytes, which is compressed with zlib and encoded in base64. The script
+`browser/core.js` reads the block.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ import pandas as pd
 from numpy.typing import NDArray
 
 ARRAY = "$array"
-"""Key of the object that replaces an array in the document. The value is [type, offset in bytes, length, flag]; the
-flag is 1 if the array holds differences of successive numbers, otherwise 0."""
+"""Key of the object that replaces an array in the document. Its value is [type, offset in bytes, length, flag]. The
+flag is 1 if the array holds the differences of successive numbers, and otherwise 0."""
 _INTEGERS = (np.uint8, np.int16, np.int32, np.int64)
 _SAFE = 2**53
 """Integers up to this magnitude are exact in a browser."""
 
 
 class Packer:
-    """Collects arrays; each array is replaced by a small object with its position in the block of bytes."""
+    """Collects arrays in a block of bytes, and replaces each array by a small object with its position in the block."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._size_byte = 0
 
     def plain(self, content: Any) -> Any:
-        """Return content that JSON can represent: arrays are packed, and non-finite numbers become null.
+        """Return the content in a form that JSON can represent. Arrays are packed, and non-finite numbers become null.
 
         Args:
-            content: mappings, sequences, texts, numbers, None, and one-dimensional NumPy arrays and series of numbers,
-                truth values or texts.
+            content: mappings, sequences, strings, numbers, None, and one-dimensional NumPy arrays and series of
+                numbers, truth values or strings.
 
         Raises:
             TypeError: the content has another type.
@@ -80,7 +80,9 @@ class Packer:
 
 
 def _narrow(numbers: NDArray[np.int64]) -> tuple[NDArray[Any], int]:
-    """Return integers in the smallest sufficient type, and 0; or their successive differences, if much smaller, and 1.
+    """Return integers in the smallest type that can hold them, and 0.
+
+    If the differences of successive integers need much less space, return these differences and 1.
 
     Raises:
         ValueError: a browser cannot represent the numbers exactly.

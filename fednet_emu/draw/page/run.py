@@ -31,17 +31,17 @@ SCRIPTS = (
     "timeline.js", "run_devices.js", "run_air.js", "run_map.js", "run_spreads.js", "run_tables.js", "run.js",
 )  # fmt: skip
 MOST_TABLE_ROWS = 100_000
-"""Maximum number of rows of a table that no figure uses; longer tables are truncated."""
+"""Maximum number of rows of a table that no figure on the page shows. Longer tables are truncated."""
 MOST_DEVICES = 2000
-"""Maximum number of devices in the section on data. If there are more devices, they are sorted by similarity, and
-evenly spaced ones are shown."""
+"""Maximum number of devices in the section on data. If there are more devices, they are sorted by the similarity of
+their samples, and evenly spaced devices of this order are shown."""
 NOT_RECORDED = "The run has not recorded it, with an older version or with data of its own."
 BY = {"counts": "most frequent label", "targets": "median target", "sizes": "number of samples"}
 DISTURBING = {
     "full-reuse": "disturbing each other", "noma": "decoded one after the other", "slotted-aloha": "colliding",
     "spatial-reuse": "apart from each other", "dcf": "contending", "lora": "colliding", "ethernet": "sharing the port",
 }  # fmt: skip
-"""Words for the interaction of simultaneous senders, by access scheme; the default is "sharing the band"."""
+"""Words for the interaction of simultaneous senders with each access scheme. Other schemes have "sharing the band"."""
 
 
 def write_run_page(run: RunRecords, path: Path, scenario_text: str) -> Path:
@@ -59,7 +59,7 @@ def write_run_page(run: RunRecords, path: Path, scenario_text: str) -> Path:
 
 
 def run_document(run: RunRecords, scenario_text: str) -> dict[str, Any]:
-    """Return the document of a run; see `write_run_page` for the arguments."""
+    """Return the content of the page of a run; see `write_run_page` for the arguments."""
     usage = Usage(run)
     scores = scores_in(map(str, usage.evaluations))
     edges_s, uses = air_use(usage.transfers, usage.simulated_s)
@@ -102,7 +102,7 @@ def run_document(run: RunRecords, scenario_text: str) -> dict[str, Any]:
 
 
 def _path(run: RunRecords) -> dict[str, Any] | None:
-    """Return the critical paths of the rounds, in words and by kind of part; None without rounds."""
+    """Return the critical paths of the rounds, in words and as time per kind of part; None if there are no rounds."""
     try:
         path = Explanation.of(run)
     except DataError:
@@ -111,7 +111,7 @@ def _path(run: RunRecords) -> dict[str, Any] | None:
 
 
 def _live(run: RunRecords) -> dict[str, Any] | None:
-    """Return the comparison of a live run with its prediction; None for other runs."""
+    """Return the comparison of a live run with its prediction, or None if the run is not a live run."""
     if not run.has(MESSAGES):
         return None
     told = {"transfers": _columns(transfers_beside(run)), "rounds": _columns(rounds_beside(run))}
@@ -162,7 +162,7 @@ def _device_numbers(usage: Usage) -> dict[str, Any]:
 
 
 def _scene(scene: Scene | None) -> dict[str, Any]:
-    """Return positions in cm, cells, availability and rates of all devices at all recorded times, as flat arrays."""
+    """Return positions (in cm), cells, availability and rates of all devices at all recorded times, as flat arrays."""
     if scene is None:
         return {"missing": NOT_RECORDED}
     whole = {"x_cm": scene.x_m, "y_cm": scene.y_m}
@@ -178,7 +178,7 @@ def _scene(scene: Scene | None) -> dict[str, Any]:
 
 
 def _ground(run: RunRecords) -> dict[str, Any] | None:
-    """Return the map of channel gains in dB, one row for each y coordinate; None if the run recorded no map."""
+    """Return the map of channel gains in dB, one row for each y coordinate, or None if the run recorded no map."""
     if not run.has(GROUND):
         return None
     grid = run.table(GROUND).pivot(index="y_m", columns="x_m", values="gain_db")
@@ -188,7 +188,7 @@ def _ground(run: RunRecords) -> dict[str, Any] | None:
 
 
 def _data_split(run: RunRecords) -> dict[str, Any]:
-    """Return the distribution of samples; devices with similar samples are adjacent."""
+    """Return the distribution of samples over devices. Devices with similar samples are adjacent."""
     if not run.has(DATA_SPLIT):
         return {"missing": NOT_RECORDED}
     split = DataSplit.of(run)
@@ -219,7 +219,7 @@ def _several(scenario: Mapping[str, Any], kind: str) -> str:
 
 
 def _losses(usage: Usage) -> list[dict[str, Any]]:
-    """Count deliveries by direction and reason of loss, most frequent first; an empty reason means that they arrived.
+    """Count deliveries by direction and reason of loss, most frequent first. The reason of arrived deliveries is empty.
 
     A transfer to several devices counts as one delivery for each device.
     """

@@ -1,4 +1,4 @@
-"""The page of a study, as a document of plain values and arrays that the browser plots."""
+"""Collect the content of the page of a study, and write the page."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ from fednet_emu.errors import FednetError
 
 SCRIPTS = ("lines.js", "study.js", "search.js", "fronts.js")
 MEANS = dict.fromkeys(("accuracy", "loss"), mean_interval) | {its.column: cost_interval for its in TRADED.values()}
-"""Columns of the table of cells whose means and intervals the table of settings shows."""
+"""Columns of the table of cells. The table of settings shows their means over seeds, with the intervals computed by the
+given function."""
 FIRST = ("time", "bits", "energy")
 """Costs for which the introduction of the page names the best setting."""
 POINTS, FEWEST_POINTS, ALL_POINTS = 120, 40, 40_000
-"""Maximum and minimum number of points of a line; maximum number of points of all lines of a page together."""
+"""Maximum and minimum number of points of a line, and maximum total number of points of all lines of a page."""
 MOST_POINTS = 250
-"""Maximum number of points of a setting in a plot of fronts. Of more points, evenly spaced points and points on fronts
-are kept."""
+"""Maximum number of points of a setting in a plot of Pareto fronts. If there are more points, evenly spaced points and
+the points on fronts are kept."""
 TRIALS = {
     "trial": ("Trial", "count"),
     "setting": ("Setting", "text"),
@@ -42,7 +43,7 @@ TRIALS = {
     "score": ("Score", "score"),
     "why_not": ("Why not", "text"),
 }
-"""Titles and kinds of the columns of the table of trials, apart from the columns of parameters and costs."""
+"""Title and kind of each column of the table of trials, except the columns of parameters and costs."""
 
 
 def write_study_page(view: StudyRecords, path: Path, search: SearchRecords | None = None) -> Path:
@@ -55,7 +56,7 @@ def write_study_page(view: StudyRecords, path: Path, search: SearchRecords | Non
 
 
 def study_document(view: StudyRecords, search: SearchRecords | None = None) -> dict[str, Any]:
-    """Return the document of a study; values are in seconds, bits and joules, and unknown values are NaN."""
+    """Return the content of the page. Values are in seconds, bits and joules, and unknown values are NaN."""
     settings = settings_of(view)
     needed = list(costs_to_target(settings)) if view.target else []
     compared, ranked = list(differences(view)), list(rankings(view))
@@ -87,7 +88,7 @@ def study_document(view: StudyRecords, search: SearchRecords | None = None) -> d
 
 
 def cells_table(view: StudyRecords) -> pd.DataFrame:
-    """Return one row for each cell, finished or not; columns without any value are omitted."""
+    """Return a table with one row for each finished or unfinished cell. Columns without any value are omitted."""
     rows = pd.concat([view.cells, view.missing], ignore_index=True) if len(view.missing) else view.cells
     told = [name for name in ("reason",) if name in rows and (rows[name].fillna("") != "").any()]
     table = rows.drop(columns="reason", errors="ignore").dropna(axis="columns", how="all")
@@ -97,7 +98,7 @@ def cells_table(view: StudyRecords) -> pd.DataFrame:
 
 
 def means_columns(settings: Sequence[Setting], needed: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the columns of the table of settings: number of runs, and means over seeds with intervals."""
+    """Return the columns of the table of settings, such as the number of runs, and mean costs with intervals."""
     table: dict[str, list[Any]] = {"Setting": [setting.label for setting in settings]}
     table["Runs"] = [float(len(setting.cells)) for setting in settings]
     for name, interval in MEANS.items():
@@ -116,7 +117,7 @@ def means_columns(settings: Sequence[Setting], needed: Sequence[dict[str, Any]])
 
 
 def words(view: StudyRecords, settings: Sequence[Setting], ranked: Sequence[dict[str, Any]]) -> list[str]:
-    """Describe the study and its results in a few sentences; `ranked` contains the rankings of the study."""
+    """Describe the study and its results in a few sentences. `ranked` contains the rankings of the study."""
     axes = " x ".join(f"{len(levels)} {name}" for name, levels in view.axes.items())
     seeds = len({*view.cells["seed"], *view.missing.get("seed", ())})
     size = f"{counted(len(settings), 'setting')}{f' ({axes})' if axes else ''} with {counted(seeds, 'seed')}"
@@ -136,10 +137,10 @@ def words(view: StudyRecords, settings: Sequence[Setting], ranked: Sequence[dict
 
 
 def telling(view: StudyRecords, settings: Sequence[Setting], compared: Sequence[dict[str, Any]]) -> list[str]:
-    """Return for each axis a sentence that compares its first with its last level, over all levels of the other axes.
+    """Return for each axis a sentence that compares the first and the last level, averaged over the other axes.
 
-    Sentences are about the time to the target, or about accuracy without a target. Axes that change the data set are
-    omitted, because scores on different data sets are not comparable.
+    Sentences compare the time to the target, or the accuracy if the study has no target. Axes that change the data set
+    are omitted, because scores on different data sets are not comparable.
     """
     asked = "time_to_target_s" if view.target else "accuracy"
     found = []
@@ -176,7 +177,7 @@ def left_out(view: StudyRecords) -> str:
 
 
 def curves(study: StudyRecords, settings: Sequence[Setting]) -> Iterator[dict[str, Any]]:
-    """Yield the mean curve and 95 % band of every metric against every cost, for every setting that recorded both."""
+    """Yield, for each setting, the mean curve and 95 % band of each recorded metric against each recorded cost."""
     metrics = study.metrics
     lines = len(settings) * len(metrics) * len(RECORDED)
     points = max(FEWEST_POINTS, min(POINTS, ALL_POINTS // max(1, lines)))
@@ -231,7 +232,7 @@ def _ranking_columns(ranking: RankedSettings) -> list[dict[str, Any]]:
 
 
 def pareto(study: StudyRecords, settings: Sequence[Setting]) -> dict[str, Any]:
-    """Return the points and Pareto fronts of a study.
+    """Return the points of a study in the plots of Pareto fronts, and the fronts.
 
     Fronts with accuracy use the points of all rounds. Fronts of two costs use one point per setting: its costs to reach
     the target.

@@ -1,4 +1,4 @@
-"""Collect the transfers, receptions and computations that the timeline of a page shows, up to a limit."""
+"""Collect the transfers, receptions and computations that the timeline of a page shows, up to a maximum number."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from fednet_emu.records.rows import KINDS
 
 MOST_DEVICES = 2_000
 MOST_ROWS = 2_500_000
-"""Maximum number of devices with a row of their own; maximum total number of transfers, receptions and computations on
-a page."""
+"""Maximum number of devices that have rows, and maximum total number of transfers, receptions and computations on a
+page."""
 EXACT_ROWS = 200_000
-"""Up to this number of transfers, times are in nanoseconds, and energies are included. With more transfers, times are
-in microseconds, and energies are omitted."""
+"""Maximum number of transfers for which a page has times in nanoseconds and includes energies. With more transfers,
+times are in microseconds, and energies are omitted."""
 
 
 def timeline(usage: Usage) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def _among(column: pd.Series[int], devices: IntArray) -> Mask:
 
 
 def _until_s(sent: pd.DataFrame, heard: pd.DataFrame, made: pd.DataFrame) -> float:
-    """Return the simulated time in seconds up to which the records fit into the page; infinite if all fit."""
+    """Return the simulated time, in seconds, up to which the records fit into the page; infinity if all records fit."""
     if len(sent) + len(heard) + len(made) <= MOST_ROWS:
         return np.inf
     heard_s = sent.set_index("transfer")["requested_s"].reindex(heard["transfer"])

@@ -1,6 +1,8 @@
-"""Write slices (spans of activity) on the tracks of devices and of the media (bands) of cells, in batches by time.
+"""Write the activities of devices and media (the bands of cells) to their tracks in a trace, in batches by time.
 
-Overlapping slices of a track are placed in separate lanes. Consecutive slices without a gap between them form a turn.
+A slice is an activity with a start and an end on a track.
+
+Overlapping slices of a track are placed in separate lanes. Successive slices without a gap between them form a turn.
 """
 
 from __future__ import annotations
@@ -26,9 +28,10 @@ TOLD = {
     COMPUTING: ("compute", "flop", "energy_j"),
     WAITING: ("transfer",),
 }
-"""Names of the annotations of a device slice, by the form of the slice."""
+"""Names of the annotations of a device slice, by the form of the slice (transfer, computation, ...)."""
 Batch = tuple[IntArray, Bytes]
-"""Pairs of sort keys [messages] and encoded messages [messages, bytes]. The keys determine the order in the file."""
+"""Sort keys [messages] and encoded messages [messages, bytes]. The keys determine the order of the messages in the
+file."""
 _COLUMNS = {"transfer": "row", "compute": "row", "size_bit": "amount", "flop": "amount"}
 
 
@@ -50,7 +53,7 @@ class Activity:
         self.slices = 0
 
     def write(self, rows: Rows, sent: Rows, receivers: Mapping[int, IntArray]) -> None:
-        """Write slices of devices and media in order of time; no slice may start before a slice of an earlier call.
+        """Write slices of devices and media in order of time. No slice may start before a slice of an earlier call.
 
         Args:
             rows: device slices, of type `ROW`.
@@ -76,7 +79,10 @@ class Activity:
         self._file.write(packets.ends().filled(ended_ns, track).tobytes())
 
     def _of_devices(self, rows: Rows, track: IntArray, place: IntArray) -> Iterator[Batch]:
-        """Yield device slices in turns: a BEGIN before the first slice of a turn, and an END after the last slice."""
+        """Yield the slices of devices.
+
+        A BEGIN precedes the first slice of each turn, and an END follows its last slice.
+        """
         device, started_ns, ended_ns = rows["device"], rows["started_ns"], rows["ended_ns"]
         own = track_number(DEVICE, device, self._lanes.of(track, started_ns, ended_ns))
         self._tracks.describe(own)
@@ -112,7 +118,10 @@ class Activity:
 
 
 def _moment(rows: Rows) -> IntArray:
-    """Return the key by which slices are sorted in the file: the start time, then the rank (0 to 2)."""
+    """Return the keys by which slices are sorted in the file.
+
+    Slices are sorted by start time, and slices with the same start time by rank (0 to 2).
+    """
     return np.asarray(rows["started_ns"] << 2 | rows["rank"], np.int64)
 
 
@@ -124,7 +133,7 @@ def _slices(form: int, rows: Rows, track: IntArray) -> Bytes:
 
 
 def _flows(sent: Rows, receivers: Mapping[int, IntArray]) -> IntArray:
-    """Return the flow numbers [transmissions, flows]; all transmissions have the same direction and receiver count."""
+    """Return the flow numbers [transmissions, flows] of transmissions with one direction and number of receivers."""
     kind, transfer = sent["direction"][0], sent["transfer"]
     made = names.flow(names.SENT, transfer)[:, None]
     if kind == UPLINK:
@@ -144,7 +153,9 @@ class Reach:
         self.until_ns: dict[int, int] = {}
 
     def before(self, track: IntArray, ended_ns: IntArray) -> IntArray:
-        """Return for each slice the latest end in ns of all earlier slices on its track; NEVER_NS if there is none.
+        """Return for each slice the latest end, in ns, of all earlier slices on its track.
+
+        The value is NEVER_NS if there is no earlier slice.
 
         Args:
             track: track number of each slice [slices]; the slices of a track are contiguous.
@@ -170,13 +181,16 @@ class Reach:
 
 
 class _Packed(NamedTuple):
-    """The lanes of a track with overlapping slices: busy lanes with the end times of their slices, and free lanes."""
+    """The lanes of a track with overlapping slices.
+
+    `busy` contains pairs of an end time and the lane that is occupied until then.
+    """
 
     busy: list[tuple[int, int]]
     free: list[int]
 
     def take(self, started_ns: int, ended_ns: int) -> int:
-        """Take the lowest lane that is free from `started_ns` to `ended_ns`."""
+        """Occupy the free lane with the lowest number from `started_ns` to `ended_ns`, and return its number."""
         while self.busy and self.busy[0][0] <= started_ns:
             heappush(self.free, heappop(self.busy)[1])
         lane = heappop(self.free) if self.free else len(self.busy)
@@ -192,7 +206,7 @@ class Lanes:
         self._packed: dict[int, _Packed] = {}
 
     def of(self, track: IntArray, started_ns: IntArray, ended_ns: IntArray) -> IntArray:
-        """Return the lane of each slice [slices]; slices are ordered by track, then by start.
+        """Return the lane of each slice [slices]. Slices must be sorted by track, and on each track by start.
 
         On each track, slices of a later call may not start before slices of an earlier call.
         """
@@ -212,20 +226,22 @@ class Lanes:
 
 
 class Turns:
-    """Joins consecutive slices of a track into turns, unless a gap lies between them or they meet at a cut."""
+    """Joins successive slices of a track into a turn, unless there is a gap between them or they meet at a cut."""
 
     def __init__(self, cuts_ns: IntArray) -> None:
         self._reach, self._cuts_ns = Reach(), cuts_ns
 
     def begin(self, track: IntArray, started_ns: IntArray, ended_ns: IntArray) -> tuple[Mask, IntArray]:
-        """Return a mask of slices that begin a turn, and the end of each preceding turn in ns (NEVER_NS if none).
+        """Return a mask of slices that begin a turn, and for each slice the end of all earlier slices on its track.
 
-        Slices are ordered by track, then by start, over all calls.
+        The end is in ns, and NEVER_NS for the first slice of a track.
+
+        Slices must be sorted by track, and on each track by start, over all calls.
         """
         earlier_ns = self._reach.before(track, ended_ns)
         return (started_ns > earlier_ns) | ((started_ns == earlier_ns) & np.isin(started_ns, self._cuts_ns)), earlier_ns
 
     def open(self) -> tuple[IntArray, IntArray]:
-        """Return the track of each open turn, and the end of the turn's last slice in ns."""
+        """Return the track of each turn that has not been ended, and the end of its last slice in ns."""
         known = self._reach.until_ns
         return np.array(list(known), np.int64), np.array(list(known.values()), np.int64)

@@ -1,4 +1,4 @@
-"""Read the tables of a run in parts, in order of end time, and sort rows by start time."""
+"""Read the tables of a run in parts, in order of end time, and sort the rows of a table by start time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WORDS = {"direction": KINDS, "loss_reason": REASONS, "stopped": REASONS}
 
 Rows = NDArray[np.void]
 Columns = dict[str, Any]
-"""Columns of a table as arrays. Times are integer nanoseconds, named `..._ns`; words are replaced by integer codes."""
+"""Columns of a table as arrays. Times are integer nanoseconds and have names `..._ns`. Words are replaced by codes."""
 
 
 class Part(NamedTuple):
@@ -36,8 +36,8 @@ class Part(NamedTuple):
     Attributes:
         until_ns: simulated time in ns by which all records of this part and of earlier parts have ended.
         transfers: transfers that ended in the interval.
-        receptions: one row per receiver of each of these transfers with several receivers.
-        computes: computations that ended in the interval; `compute` is the row index in the recorded table.
+        receptions: one row for each receiver of those of these transfers that have several receivers.
+        computes: computations that ended in the interval. `compute` is the row number in the recorded table.
     """
 
     until_ns: int
@@ -63,7 +63,7 @@ def parts(run: RunRecords) -> Iterator[Part]:
 
 
 def longest_ns(run: RunRecords) -> int:
-    """Return the longest duration in ns of a transfer (from its request) or computation; 0 if there is none."""
+    """Return the longest duration, in ns, of a transfer (from its request) or of a computation; 0 if there is none."""
     longest = 0
     for name, span in SPANS.items():
         for table in run.batches(name, span, PART_ROWS):
@@ -73,7 +73,7 @@ def longest_ns(run: RunRecords) -> int:
 
 
 def nanoseconds(times_s: Any) -> IntArray:
-    """Convert times in seconds to simulated times in ns; NaN becomes NEVER_NS.
+    """Convert times in seconds to simulated times in ns. NaN becomes NEVER_NS.
 
     The conversion is exact up to 2^51 ns (26 days). Beyond this time, a float64 of seconds does not resolve
     nanoseconds.
@@ -83,7 +83,7 @@ def nanoseconds(times_s: Any) -> IntArray:
 
 
 class _Table:
-    """Reader of a table whose rows are sorted by the column `by`; it reads one batch of rows ahead."""
+    """Reader of a table whose rows are sorted by the column `by`. It reads one batch of rows ahead."""
 
     def __init__(self, run: RunRecords, name: str, columns: Sequence[str], by: str) -> None:
         self.none = pd.DataFrame(columns=list(columns))
@@ -134,11 +134,11 @@ def _codes(values: pd.Series[Any], words: Sequence[str]) -> IntArray:
 
 
 class Held:
-    """Buffer that receives rows in recorded order, and releases all rows up to a given time of the column `by`.
+    """Buffer that receives rows in recorded order, and releases all rows whose time is not after a given time.
 
     Args:
         row: data type of the rows.
-        by: name of the time column, in ns.
+        by: name of the column with the time, in ns.
     """
 
     def __init__(self, row: np.dtype[np.void], by: str) -> None:
@@ -151,11 +151,11 @@ class Held:
 
     @property
     def worth_while(self) -> bool:
-        """True if many rows were added since the last call of `until`: more than half as many as it left."""
+        """True if the rows added since the last call of `until` are more than half as many as this call left."""
         return 2 * self._count > len(self._rows)
 
     def until(self, known_ns: int) -> Rows:
-        """Remove and return all rows up to the time `known_ns`; no row that is added later may be earlier."""
+        """Remove and return all rows up to the time `known_ns`. Rows that are added afterwards must not be earlier."""
         rows = np.concatenate([self._rows, *self._new])
         ready = rows[self._by] <= known_ns
         self._rows, self._new, self._count = rows[~ready], [], 0

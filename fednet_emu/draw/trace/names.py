@@ -1,4 +1,4 @@
-"""Numbers of tracks, counters and flows in a trace, and names of slices with their numbers."""
+"""Numbers of tracks, counters and flows in a trace, and numbered names of slices."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fednet_emu.records.rows import KINDS
 # ---- tracks: a track number encodes the kind of track, the index of its owner, and the lane ----------------------
 
 RUN, ROUNDS, SCORE, CELL, MEDIUM, ON_AIR, COUNTER, DEVICES, DEVICE = range(1, 10)
-"""Kinds of tracks. The process of the run contains rounds and scores. The process of each cell contains a group for its
-medium, with counters and one track per direction, and a group for its devices."""
+"""Kinds of tracks. The process of the run contains the tracks of rounds and scores. The process of each cell contains
+two groups. The group of the medium has counters and one track per direction, and the other group has the devices."""
 _KIND_BITS, _INDEX_BITS = 4, 28
 
 
@@ -42,12 +42,12 @@ ENERGY = 0
 
 
 def counter_number(what: int, cell: IntArray, kind: IntArray) -> IntArray:
-    """Return the number of a counter, counted from 1, of a cell and direction; `what` is an index of `COUNTERS`."""
+    """Return the number (from 1) of a counter of a cell and direction; `what` is an index of `COUNTERS`."""
     return np.asarray(1 + (cell * len(KINDS) + kind) * len(COUNTERS) + what)
 
 
 def counter_parts(number: int) -> tuple[int, int, int]:
-    """Return the index in `COUNTERS`, the cell and the direction of the counter with the number `number`."""
+    """Return the index in `COUNTERS`, the cell, and the direction of a counter from its number."""
     rest, what = divmod(number - 1, len(COUNTERS))
     cell, kind = divmod(rest, len(KINDS))
     return what, cell, kind
@@ -56,21 +56,24 @@ def counter_parts(number: int) -> tuple[int, int, int]:
 # ---- names of slices ------------------------------------------------------------------------------------------------
 
 _DIRECTIONS = ("uplink", "downlink", "sidelink out", "downlink", "downlink", "sidelink in")
-"""Names of the sender's slices for uplink, downlink and sidelink, then of the receiver's slices. The server has no
-slices of transfers, so the second and the fourth name are never used."""
+"""Names of the slices of transfers. The first three are for the sender of an uplink, downlink and sidelink transfer,
+the others for its receiver. The server has no slices of transfers, so the second and the fourth name are never used."""
 _REASONS = 28
-"""Number of codes reserved for reasons of loss, including reasons that plug-ins define."""
+"""Number of codes that are reserved for reasons of loss, including reasons defined by plug-ins."""
 COMPUTE_NAME = 1 + len(_DIRECTIONS) * _REASONS
 WAIT_NAME = COMPUTE_NAME + _REASONS
-"""First number of the names of computations, and of the names of waits for the channel. The code of the reason is added
-for a stopped computation, and for a wait of a transfer that was never on the air."""
+"""First number of the names of computations, and of the names of waits for the channel. For a stopped computation, and
+for the wait of a transfer that was never on the air, the code of the reason is added to this number."""
 BROADCAST, AVERAGE, TURN = range(WAIT_NAME + _REASONS, WAIT_NAME + _REASONS + 3)
 ROUND_NAME, DEVICE_NAME = 1 << 8, (1 << 27) + 1
-"""Numbers that stand for the names of round 0 and device 0; the server (device -1) has the number before device 0."""
+"""Numbers of the names of round 0 and of device 0. The server counts as device -1, so it has the preceding number."""
 
 
 def transfer_name(kind: IntArray, receives: IntArray, lost: IntArray) -> IntArray:
-    """Return the number of the name of a transfer's slice at the sender, or at the receiver if `receives` is 1."""
+    """Return the number of the name of a transfer's slice.
+
+    The slice is that of the receiver if `receives` is 1, and otherwise that of the sender.
+    """
     return np.asarray(1 + (receives * len(KINDS) + kind) * _REASONS + lost)
 
 
@@ -88,15 +91,18 @@ def fixed_names() -> list[tuple[int, str]]:
 # ---- flows: arrows from slice to slice; all slices of a flow have its number ---------------------------------------
 
 HEARD, USED, MADE, SENT, NO_PAYLOAD, NO_INPUT, NO_RESULT = range(1, 8)
-"""Kinds of flows: from a transmission to its reception (HEARD), from the reception of a payload to the computation that
-uses it (USED), from a computation to the transmission of its result (MADE), and from the device that sends a
-transmission to the medium or the average (SENT). The kinds `NO_...` lead nowhere: they stand for missing payloads of
-transfers, and missing inputs and results of computations."""
+"""Kinds of flows (arrows between slices). HEARD leads from a transmission to its reception, USED from the reception of
+a payload to the computation that uses the payload, and MADE from a computation to the transmission of its result. SENT
+leads from a sending device to the medium or to the model average. The kinds `NO_...` replace flows of transfers without
+payload, and of computations without input or result; they lead nowhere."""
 _FLOW_SHIFT, _PAIR_BITS = 60, 24
 
 
 def flow(kind: int, number: IntArray, device: IntArray | None = None) -> IntArray:
-    """Return the number of a flow of a transfer, payload or computation, and of the receiver `device` if given."""
+    """Return the number of a flow.
+
+    `number` is that of its transfer, payload or computation. `device` distinguishes the flows to several receivers.
+    """
     pair = number if device is None else number << _PAIR_BITS | (device + 1)
     return np.asarray(pair & ((1 << _FLOW_SHIFT) - 1) | kind << _FLOW_SHIFT, np.int64)
 
@@ -105,7 +111,7 @@ def flow(kind: int, number: IntArray, device: IntArray | None = None) -> IntArra
 
 
 class Tracks:
-    """Writer of track descriptions and names, which writes each description and each name once.
+    """Writes the descriptions and names of tracks to a trace, each of them once.
 
     Args:
         file: the trace file.
@@ -126,7 +132,7 @@ class Tracks:
         return np.where(inside, self._cell_of[np.where(inside, device, 0)], 0)
 
     def describe(self, tracks: IntArray) -> None:
-        """Write the descriptions of tracks that are not yet described, and of their parents."""
+        """Write the descriptions of new tracks, and of those of their parent tracks that have not been written."""
         for track in np.unique(tracks).tolist():
             self._describe(track)
 

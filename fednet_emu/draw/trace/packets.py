@@ -1,4 +1,4 @@
-"""The packets of a Perfetto trace: tracks, names, slices, instants and counters, one by one or in batches.
+"""Encode the packets of a Perfetto trace (tracks, names, slices, instants and counters), one by one or in batches.
 
 A trace is a sequence of `TracePacket` messages. Field numbers are defined in google/perfetto,
 protos/perfetto/trace/trace_packet.proto and protos/perfetto/trace/track_event/.
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
 BLOCK = 1 << 11
-"""Number of messages that are encoded together, chosen for the processor's cache."""
+"""Number of messages that are encoded together, chosen to fit into the cache of the processor."""
 VARINT, FIXED64, LENGTH = 0, 1, 2
 """Wire types: encodings of the value of a field."""
 
@@ -47,7 +47,7 @@ def tag(field: int, wire_type: int) -> bytes:
 
 
 def message(*fields: tuple[int, int | str | bytes]) -> bytes:
-    """Encode a message from its fields, each a field number with a value: a number, a text or an encoded message."""
+    """Encode a message from its fields. A value is a number, a string or an encoded message."""
     encoded = b""
     for field, value in fields:
         if isinstance(value, int):
@@ -73,7 +73,7 @@ class Blank:
         return self.width
 
     def fill(self, places: Bytes, values: NDArray[Any]) -> None:
-        """Encode `values` [messages] into the bytes `places` [messages, width]."""
+        """Encode `values` [messages] into `places` [messages, width], the bytes of this part in all messages."""
         if self.fixed:
             places[:] = np.ascontiguousarray(values).view(np.uint8).reshape(-1, 8)
             return
@@ -88,12 +88,12 @@ Part = bytes | Blank
 
 
 def blank_number(field: int, width: int) -> list[Part]:
-    """Return a field whose value differs between messages: a number below 2^(7 `width`), as a varint."""
+    """Return a field with a blank for a number below 2^(7 `width`), which is encoded as a varint."""
     return [tag(field, VARINT), Blank(width)]
 
 
 def blank_fixed(field: int) -> list[Part]:
-    """Return a field whose value differs between messages: a float64 or an unsigned integer of 64 bits."""
+    """Return a field with a blank for a float64 or an unsigned 64-bit integer."""
     return [tag(field, FIXED64), Blank(8, fixed=True)]
 
 
@@ -112,7 +112,7 @@ class Form:
         self._blanks = [(end, part) for end, part in zip(ends, parts, strict=True) if isinstance(part, Blank)]
 
     def filled(self, *values: Any) -> Bytes:
-        """Encode many messages [messages, bytes]; `values` has one array [messages] for each blank, in order."""
+        """Encode many messages [messages, bytes]. `values` has one array [messages] for each blank, in order."""
         rows = np.empty((len(values[0]), len(self._constant)), np.uint8)
         for first in range(0, len(rows), BLOCK):
             some = slice(first, first + BLOCK)
@@ -143,20 +143,21 @@ TIMESTAMP, SEQUENCE, FLAGS = 8, 10, 13
 TRACK_EVENT, INTERNED, DESCRIPTOR = 11, 12, 60
 """Field numbers of a packet."""
 FIRST, OTHERS = 1, 2
-"""Sequence flags of the first packet, which clears all interned names, and of packets that use interned names."""
+"""Sequence flags of the first packet, which clears all interned names, and of later packets, which use interned names.
+"""
 OURS = (SEQUENCE, 1)
 EXPLICIT = 3
-"""Code for the order of the tracks below a parent track: sorted by rank."""
+"""Code that makes Perfetto sort the tracks of a parent track by their rank."""
 
 TYPE, TRACK, NAME, COUNTED, FLOW, ANNOTATION = 9, 11, 10, 44, 47, 4
 """Field numbers of a track event."""
 BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
 """Types of track events."""
 EVENT_NAMES, ANNOTATION_NAMES = 2, 3
-"""Field numbers of interned data, which assign numbers to names."""
+"""Field numbers of the interned data, which assign numbers to the names of events and annotations."""
 
 TIME_BYTES, TRACK_BYTES, NAME_BYTES, COUNT_BYTES = 9, 7, 4, 6
-"""Lengths in bytes of varints: of times in ns below 2^63, of track numbers, of name numbers, and of row numbers."""
+"""Lengths in bytes of the varints for times (in ns, below 2^63), track numbers, name numbers, and row numbers."""
 
 ANNOTATIONS = ("transfer", "compute", "size_bit", "rate_bps", "flop", "energy_j", "round", "arrived")
 """The annotations of slices, in the units of the recorded tables."""
@@ -164,13 +165,13 @@ _COUNTS = ("transfer", "compute", "size_bit", "round", "arrived")
 
 
 def head(names: Iterable[tuple[int, str]]) -> bytes:
-    """Return the first packet of a trace, with the names of slices and their numbers."""
+    """Return the first packet of a trace, which assigns numbers to the names of slices."""
     told = [(ANNOTATION_NAMES, message((1, place + 1), (2, name))) for place, name in enumerate(ANNOTATIONS)]
     return _packet((FLAGS, FIRST), (INTERNED, message(*told, *_names(names))))
 
 
 def names_packet(names: Iterable[tuple[int, str]]) -> bytes:
-    """Return a packet with further names of slices, each with its number."""
+    """Return a packet that assigns numbers to further names of slices."""
     return _packet((FLAGS, OTHERS), (INTERNED, message(*_names(names))))
 
 
@@ -179,7 +180,7 @@ def process(track: int, number: int, name: str) -> bytes:
 
     Args:
         track: number of the process's own track.
-        number: number of the process, from 1; processes are displayed in this order.
+        number: number of the process, from 1. Processes are displayed in this order.
         name: displayed name of the process.
     """
     return _packet((DESCRIPTOR, message((1, track), (3, message((1, number), (6, name))), (11, EXPLICIT))))
@@ -190,7 +191,7 @@ def track(number: int, parent: int, name: str, rank: int = 0) -> bytes:
 
     Args:
         number: number of the track in the trace.
-        parent: number of the parent process or track; tracks with the same parent and name are displayed as one.
+        parent: number of the parent process or track. Tracks with the same parent and name are displayed as one.
         name: displayed name of the track.
         rank: position of the track among the tracks of its parent.
     """
@@ -204,35 +205,35 @@ def counter_track(number: int, parent: int, name: str, unit: str, rank: int = 0)
 
 @cache
 def slices(annotations: tuple[str, ...] = (), flows: int = 0) -> Form:
-    """Return the template for slices, each a BEGIN followed by its END.
+    """Return the template for slices. Each slice consists of a BEGIN and an END.
 
-    The blanks are start time (ns), track, name, annotations and flows of the BEGIN, then time (ns) and track of the
-    END.
+    The blanks are the start time (ns), track, name, annotations and flows of the BEGIN, and the time (ns) and track of
+    the END.
     """
     return Form([*_named(BEGIN, annotations, flows), *_event(END)])
 
 
 @cache
 def begins() -> Form:
-    """Return the template for the BEGIN of a slice with inner slices; the blanks are time (ns), track and name."""
+    """Return the template for the BEGIN of a slice that contains slices. The blanks are time (ns), track and name."""
     return Form(_named(BEGIN))
 
 
 @cache
 def ends() -> Form:
-    """Return the template for the END of a slice; the blanks are time (ns) and track."""
+    """Return the template for the END of a slice. The blanks are time (ns) and track."""
     return Form(_event(END))
 
 
 @cache
 def instants(flows: int) -> Form:
-    """Return the template for instant events; the blanks are time (ns), track, name and flows."""
+    """Return the template for instant events. The blanks are time (ns), track, name and flows."""
     return Form(_named(INSTANT, flows=flows))
 
 
 @cache
 def counts() -> Form:
-    """Return the template for counter values; the blanks are time (ns), track and value (float64)."""
+    """Return the template for counter values. The blanks are time (ns), track and value (float64)."""
     return Form(_event(COUNTER, blank_fixed(COUNTED)))
 
 

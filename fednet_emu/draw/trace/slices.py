@@ -1,4 +1,4 @@
-"""Convert the records of a time interval to slices of devices and of media (bands of cells), and to counter changes."""
+"""Convert the records of a time interval to slices of devices and media (bands of cells), and counter changes."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS
 
 ON_AIR, COMPUTING, WAITING = range(3)
-"""Forms of device slices: a transfer on the air, a computation, or a wait. Each form has its own annotations."""
+"""Forms of device slices: transfers on the air, computations and waits. Each form has its own annotations."""
 
 ROW = np.dtype([
     ("device", np.int64), ("started_ns", np.int64), ("ended_ns", np.int64), ("form", np.int64), ("name", np.int64),
     ("row", np.int64), ("amount", np.float64), ("rate_bps", np.float64), ("energy_j", np.float64),
     ("comes", np.int64), ("goes", np.int64), ("rank", np.int64),
 ])  # fmt: skip
-"""A device slice, with its row number in the table of transfers or computations (`row`), its size in bits or FLOP
-(`amount`), and its incoming and outgoing flow (`comes`, `goes`). If two slices of a flow start together, the slice with
-the higher `rank` is the end of the flow; slices of media have rank 1."""
+"""A slice of a device. `row` is its row number in the table of transfers or computations, `amount` its size in bits or
+FLOP, and `comes` and `goes` are its incoming and outgoing flow. If two slices of a flow start at the same time, the
+flow ends at the slice with the higher `rank`. Slices of media have rank 1."""
 
 ON_MEDIUM = np.dtype([
     ("cell", np.int64), ("direction", np.int64), ("started_ns", np.int64), ("ended_ns", np.int64), ("name", np.int64),
     ("transfer", np.int64), ("sender", np.int64), ("receiver", np.int64), ("device", np.int64),
     ("rank", np.int64),
 ])  # fmt: skip
-"""A slice of a medium; `device` is the sender of an uplink or sidelink transmission, the receiver of a downlink
-transmission, or SEVERAL for a broadcast.
+"""A slice of a medium. `device` is the sender of an uplink or sidelink transmission, or the receiver of a downlink
+transmission. For a broadcast it is SEVERAL.
 """
 
 STEP = np.dtype([("at_ns", np.int64), ("counter", np.int64), ("step", np.float64)])
-"""A change of a counter: its time in ns, the number of the counter, and the amount added."""
+"""A change of a counter: the time in ns, the number of the counter, and the amount by which its value increases."""
 
 UPLINK, DOWNLINK, SIDELINK = range(len(KINDS))
 
 
 def device_slices(part: Part) -> Rows:
-    """Return the slices of devices and server: transfers, waits, and computations."""
+    """Return the slices of the devices and the server, which are transfers, waits and computations."""
     sent, heard, made = part.transfers, part.receptions, part.computes
     legs = _legs(sent, heard)
     return np.concatenate([_on_air(sent, *legs), _waiting(sent, *legs), _computing(made)])
 
 
 def medium_slices(part: Part, cell: IntArray) -> Rows:
-    """Return the slices of media, one per transmission; `cell` is the cell of each transfer."""
+    """Return the slices of media, one per transmission. `cell` is the cell of each transfer."""
     sent = part.transfers
     chosen = sent["started_ns"] != NEVER_NS
     rows = np.empty(int(chosen.sum()), ON_MEDIUM)
@@ -61,7 +61,7 @@ def medium_slices(part: Part, cell: IntArray) -> Rows:
 
 
 def _legs(sent: Columns, heard: Columns) -> tuple[IntArray, IntArray, Mask, IntArray]:
-    """Return one row for each device that takes part in a transfer, as four columns; the server is omitted.
+    """Return four columns with one row for each device that takes part in a transfer; the server is omitted.
 
     The columns are the position of the transfer in `sent`, the device, True if the device receives, and the code of the
     reason of loss (0 for none).
@@ -97,7 +97,10 @@ def _on_air(sent: Columns, place: IntArray, device: IntArray, receives: Mask, lo
 
 
 def _waiting(sent: Columns, place: IntArray, device: IntArray, receives: Mask, lost: IntArray) -> Rows:
-    """Return the waits for the channel: of the sender, or of the receivers if the server sends."""
+    """Return the slices of waits for the channel.
+
+    A wait belongs to the sender, or to the receivers if the server sends.
+    """
     never = sent["started_ns"] == NEVER_NS
     until_ns = np.where(never, sent["ended_ns"], sent["started_ns"])
     keep = (receives == (sent["sender"][place] == SERVER)) & (until_ns > sent["requested_ns"])[place]
@@ -126,7 +129,7 @@ def _rows(device: IntArray, started_ns: IntArray, ended_ns: IntArray, form: int,
 
 
 def steps(part: Part, cell: IntArray) -> Rows:
-    """Return all changes of counters, unordered; `cell` is the cell of each transfer."""
+    """Return all changes of counters, in any order. `cell` is the cell of each transfer."""
     sent, made = part.transfers, part.computes
     senders, queue, bits = (names.counter_number(what, cell, sent["direction"]) for what in range(len(names.COUNTERS)))
     started_ns, ended_ns = sent["started_ns"], sent["ended_ns"]
@@ -157,8 +160,8 @@ class Counters:
         """Yield for each counter in `changes` its number, the times of changes in ns, and the value after each change.
 
         Args:
-            changes: all changes up to some time, without changes of earlier batches.
-            from_ns: start of the window; earlier changes are merged into one change at this time.
+            changes: all changes up to some time that were not in earlier calls.
+            from_ns: start of the window. Earlier changes are merged into one change at this time.
         """
         changes = changes[np.lexsort((changes["at_ns"], changes["counter"]))]
         numbers, first = np.unique(changes["counter"], return_index=True)

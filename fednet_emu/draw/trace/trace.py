@@ -1,4 +1,4 @@
-"""Write a run as a Perfetto trace: a process per cell, a track per device and medium, counters, flows and rounds."""
+"""Write a run as a Perfetto trace, with a process per cell, tracks of devices and media, counters, flows and rounds."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ from fednet_emu.records.reasons import CODE
 ROUND_TRACK = int(track_number(ROUNDS))
 NOBODY: IntArray = np.empty(0, np.int64)
 Show = Callable[[int, int], None]
-"""Callback for progress; the arguments are the processed simulated time in ns and the number of slices so far."""
+"""Function that shows progress. Its arguments are the processed simulated time in ns and the number of slices so far.
+"""
 
 
 def write_trace(run: RunRecords, path: Path, window: Window = WHOLE, show: Show | None = None) -> int:
-    """Write a run as a Perfetto trace, atomically; return the number of slices.
+    """Write a run as a Perfetto trace, and return the number of slices. The file is written atomically.
 
-    Memory does not grow with the length of the run. Tables are read in parts, and rows are held only for the duration
-    of the longest transfer or computation.
+    The required memory does not grow with the length of the run. Tables are read in parts, and rows are kept only for
+    the duration of the longest transfer or computation.
 
     Args:
         run: the run.
@@ -125,7 +126,7 @@ class _Trace:
             self._count(track_number(COUNTER, number), at_ns, value, at_ns <= self._window.until_ns)
 
     def _write_scores(self) -> None:
-        """Write accuracy, loss and other scores as counters; older runs lack some scores."""
+        """Write the accuracy, the loss and other scores as counters. Runs of older versions lack some scores."""
         table = self._run.table("evaluations")
         at_ns = nanoseconds(table["simulated_s"])
         for place, name in enumerate(SCORES):
@@ -141,7 +142,7 @@ class _Trace:
 
 
 class Rounds:
-    """Writer of rounds, as slices, and of the model average at the end of each round; keeps all rounds in memory."""
+    """Writes each round as a slice, and the model average at its end as an event. All rounds are kept in memory."""
 
     def __init__(self, run: RunRecords, file: BinaryIO, tracks: Tracks, window: Window) -> None:
         self._file, self._tracks, self._window = file, tracks, window
@@ -152,7 +153,7 @@ class Rounds:
         self._told = 0
 
     def names(self, started_ns: IntArray) -> IntArray:
-        """Return the names of the rounds in which turns begin; a turn outside all rounds has a generic name."""
+        """Return for each turn the name of the round in which it begins, or a generic name outside all rounds."""
         if not len(self.number):
             return np.full(len(started_ns), names.TURN)
         place = np.searchsorted(self._started_ns, started_ns, side="right") - 1
@@ -160,7 +161,7 @@ class Rounds:
         return np.where(inside, names.ROUND_NAME + self.number[place], names.TURN)
 
     def write(self) -> int:
-        """Write rounds that overlap the window, and the names of all rounds; return the number of rounds written."""
+        """Write the rounds that overlap the window, and all round names. Return the number of written rounds."""
         shown = self._window.overlaps(self._started_ns, self.ended_ns)
         if not shown.any():
             return 0
@@ -174,14 +175,14 @@ class Rounds:
         return len(number)
 
     def arrive(self, sent: Columns, shown: Mask) -> None:
-        """Record the updates among `sent` that reached the server; `shown` is a mask of the rows to include."""
+        """Record the updates among `sent` that reached the server. `shown` is a mask of the rows to include."""
         chosen = (
             shown & (sent["direction"] == UPLINK) & (sent["receiver"] == SERVER) & (sent["loss_reason"] == CODE[""])
         )
         self._came = np.concatenate([self._came, np.stack([sent["ended_ns"], sent["transfer"]], axis=1)[chosen]])
 
     def write_averages(self, known_ns: int) -> None:
-        """Write the model averages of all rounds that end by `known_ns`; all arrivals until then must be known."""
+        """Write the model averages of all rounds that end by `known_ns`. All arrivals until then must be recorded."""
         due = int(np.searchsorted(self.ended_ns, known_ns, side="right"))
         ended_ns = self.ended_ns[self._told : due]
         last = np.searchsorted(self._came[:, 0], ended_ns, side="right")
@@ -197,7 +198,7 @@ class Rounds:
 
 
 def _serving_cells(run: RunRecords) -> IntArray:
-    """Return the initial cell of each device [devices]; if it is empty (not recorded), all devices are in cell 0."""
+    """Return the initial cell of each device [devices]. The array is empty if cells are not recorded."""
     if not run.has(SCENE):
         return NOBODY
     scene = run.table(SCENE, ("device", "cell"))
@@ -205,6 +206,6 @@ def _serving_cells(run: RunRecords) -> IntArray:
 
 
 def _grouped(transfer: IntArray, receiver: IntArray) -> list[tuple[int, IntArray]]:
-    """Return the receivers of each transfer; rows are in the order of transfers."""
+    """Return the receivers of each transfer. Rows must be in the order of transfers."""
     numbers, first = np.unique(transfer, return_index=True)
     return list(zip(numbers.tolist(), np.split(receiver, first)[1:], strict=True))

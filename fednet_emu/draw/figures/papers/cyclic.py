@@ -67,7 +67,7 @@ def _finished(figure: Figure) -> Figure:
 
 
 def groups_figure(view: StudyRecords) -> Figure | None:
-    """Plot cycle time and time to the target against the number of groups, one line per kind of grouping.
+    """Plot the cycle time and the time to the target against the number of groups, one line per kind of grouping.
 
     Each point is one setting of the study, as the mean over seeds with a 95 % interval. Seeds that missed the target
     are omitted.

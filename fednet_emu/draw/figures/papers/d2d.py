@@ -1,4 +1,4 @@
-"""Figures of device-to-device learning: the changing clusters, and the number of sampled devices."""
+"""Figures of device-to-device learning: the clusters over time, and the number of devices that upload in each round."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PANELS = 3
 FRAMES_PER_S = 2
 ANIMATION_DPI = 110
 LINK_PT, ARROW_PT = 0.35, 0.7
-"""Line widths in points: of two-way links, and of the arrows of one-way links."""
+"""Line widths of two-way links and of arrows for one-way links, in points."""
 BOUND: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9}
 LIMIT: dict[str, Any] = {"color": BLACK, "linewidth": 0.5}
 
@@ -44,8 +44,8 @@ LIMIT: dict[str, Any] = {"color": BLACK, "linewidth": 0.5}
 def connectivity_figure(tables: Labelled) -> Figure:
     """Plot the number of requested uploads over rounds, and below it the connectivity factor.
 
-    The measured connectivity factor is a solid line, its theoretical bound a dotted line, and the limit that it must
-    not exceed a horizontal line.
+    The measured connectivity factor is drawn as a solid line, its theoretical bound as a dotted line, and its upper
+    limit as a horizontal line.
     """
     figure = new_figure(1.7 * CURVE_HEIGHT_IN)
     above, below = figure.subplots(2, 1, sharex=True)
@@ -76,7 +76,7 @@ def connectivity_figure(tables: Labelled) -> Figure:
 def clusters_figure(tables: Labelled) -> Figure:
     """Plot the clusters of the first run in the first, middle and last recorded round.
 
-    All rounds have the same axes, in metres if devices are plotted at their positions.
+    All rounds have the same axes. The axes are in metres if devices are plotted at their positions.
     """
     rows = tables[0][1]
     rounds = rows["round"].unique()
@@ -116,7 +116,9 @@ def write_clusters_animation(rows: pd.DataFrame, path: Path) -> None:
 
 
 def draw_round(axes: Axes, rows: pd.DataFrame, number: int) -> None:
-    """Plot devices in the colours of their clusters; devices that upload are filled, and one-way links are arrows.
+    """Plot the devices and links of a round, with one colour per cluster.
+
+    Devices that upload are filled circles. One-way links are arrows.
 
     Devices are plotted at their positions if, over all rounds, links are short compared with the extent of all devices;
     otherwise each cluster is a circle of devices.
@@ -192,7 +194,7 @@ def places_of(rows: pd.DataFrame, *, true: bool) -> dict[int, Array]:
 
 
 def _positions(rows: pd.DataFrame) -> tuple[dict[int, Array], Array]:
-    """Return the positions in metres of the devices of a round: by device number, and as an array [devices, 2]."""
+    """Return the positions of the devices of a round, in metres, by device number and as an array [devices, 2]."""
     devices = np.concatenate([*rows["devices"]]).astype(np.int64)
     xy_m = np.stack([np.concatenate([*rows["x_m"]]), np.concatenate([*rows["y_m"]])], axis=1)
     return dict(zip(devices.tolist(), xy_m, strict=True)), xy_m
@@ -209,7 +211,7 @@ def _limits(rows: pd.DataFrame) -> tuple[tuple[float, float], tuple[float, float
 
 
 def circles(clusters: Sequence[Sequence[int]]) -> dict[int, Array]:
-    """Place the devices of each cluster on a circle, and the circles in rows; return positions [2] by device number."""
+    """Place the devices of each cluster on a circle, and the circles in rows; return the position [2] of each."""
     columns = int(np.ceil(np.sqrt(len(clusters))))
     places: dict[int, Array] = {}
     for number, members in enumerate(clusters):

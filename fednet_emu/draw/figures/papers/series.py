@@ -42,14 +42,14 @@ FEDUL_PANELS = {
 INSTANTS = 1000
 """Number of points of each charge curve if there are more than `FEW` batteries."""
 FEW = 8
-"""Maximum number of devices with a labelled line each. With more devices, lines are thin, and only their median is
+"""Maximum number of devices whose lines are labelled. With more devices, lines are thin, and only the median line is
 labelled."""
 
 
 def aspire_figure(tables: Tables) -> Figure:
     """Plot the number of active workers S(t), and below it the number of cutting planes, over simulated time.
 
-    A quantity that is constant in all runs has no panel; the label of the time axis states its value.
+    A quantity that is constant in all runs has no panel. Its value is written in the label of the time axis.
     """
     told = {name: {float(v) for _, table in tables for v in table[name].dropna().unique()} for name in ASPIRE_PANELS}
     varied = [name for name in ASPIRE_PANELS if len(told[name]) > 1] or ["planes"]
@@ -71,7 +71,7 @@ def aspire_figure(tables: Tables) -> Figure:
 
 
 def fedul_figure(tables: Tables) -> Figure:
-    """Plot each measure that has values against the round: one panel per measure, one line per run."""
+    """Plot each recorded quantity against the round, with one panel per quantity and one line per run."""
     measures = [name for name in FEDUL_PANELS if any(table[name].notna().any() for _, table in tables)]
     figure = new_figure(max(len(measures), 1) * FEDUL_PANEL_IN)
     panels = figure.subplots(max(len(measures), 1), sharex=True, squeeze=False)[:, 0]
@@ -90,7 +90,10 @@ def fedul_figure(tables: Tables) -> Figure:
 
 
 def charge_figure(tables: Tables) -> Figure:
-    """Plot the charge of each battery over time, linearly interpolated between records; one panel per run."""
+    """Plot the charge of each battery over time, one panel per run.
+
+    Between records, charges are interpolated linearly.
+    """
     end_s = max(float(rows["simulated_s"].max()) for _, rows in tables)
     max_j = max(float(rows["charge_j"].max()) for _, rows in tables)
     time, energy = axis_unit(end_s, LONG_TIMES), axis_unit(max_j, ENERGIES)
@@ -139,19 +142,19 @@ SERIES_FIGURES: dict[str, Drawing] = {
     "fedul": fedul_figure,
     "weights": weights_figure,
 }
-"""The plotting function of each series; a series without an entry has no figure."""
+"""The plotting function of each series, by its name. A series without an entry has no figure."""
 
 SERIES_ANIMATIONS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
     "d2d_clusters": write_clusters_animation,
     "weights": write_weights_animation,
 }
-"""The functions that write a series of one run as an animated GIF, by the name of the series."""
+"""Functions that write a series of one run as an animated GIF, by the name of the series."""
 
 
 def series_figures(
     runs: Sequence[RunRecords], labels: Sequence[str], drawings: Mapping[str, Drawing]
 ) -> dict[str, Figure]:
-    """Plot the series of at least one run, and return the figures by the name of the series.
+    """Plot the recorded series of one or more runs, and return the figures by the name of the series.
 
     Raises:
         DataError: a table of a run is unreadable.
