@@ -1,4 +1,4 @@
-"""Arrays with spare capacity, to which entries can be added without a copy of the whole array.
+"""Arrays with spare capacity, which need not be copied for every added entry.
 
 Entries are added at the end. They can be removed anywhere, and the order of the other entries stays the same.
 """
