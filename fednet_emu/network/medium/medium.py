@@ -376,7 +376,7 @@ class Medium:
         """Start a burst without its cancelled transfers and its transfers of absent devices.
 
         Returns:
-        False if no transfer of the burst is left.
+            False if no transfer of the burst is left.
         """
         now_ns, gaps_ns, on_air, some_are_gone = self.clock.now, 0, self._on_air, False
         if self._connections is not None:

@@ -105,7 +105,7 @@ class SharedCohort:
         """Add the senders that start now and draw the fading gains of the next blocks.
 
         Returns:
-        The edges of these blocks in ns.
+            The edges of these blocks in ns.
         """
         band, new, known, m = self._band, self._new, self._numbers, len(self._place)
         self._n += len(new)
@@ -188,7 +188,7 @@ class SharedCohort:
         """Fill the columns of the senders that will probably start in this block.
 
         Returns:
-        The number of filled columns.
+            The number of filled columns.
         """
         uploads, column, place = self._uploads, len(self._place), self._next
         most = min(place + _MOST_CHANGES, len(self._started_ns), place + self._of.shape[1] - column)

@@ -18,7 +18,7 @@ from fednet_emu.network.topology.edges import TopologyInputs
 class Clusters(Component):
     """Rule that assigns devices to groups before edges are computed.
 
-    A group becomes several clusters if edges between its devices are missing and `split` is true.
+    A group becomes several clusters if it is not strongly connected and `split` is true.
     """
 
     split: bool = False

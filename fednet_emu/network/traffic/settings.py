@@ -26,8 +26,8 @@ class Traffic(Component):
     name: str = Field(pattern=NAMED)
     """Name of the class in records and reports."""
     users: int = 1
-    """Number of users; a trace determines this number itself. With `place: per-file`, this is the number of positions
-    that files take in turn."""
+    """Number of users. If `trace` is set, the trace determines this number. With `place: per-file`, this is the number
+    of positions that files take in turn."""
     direction: Literal["uplink", "downlink"] = "uplink"
     """uplink: users send; downlink: users receive."""
     placement: AnyPlacement | None = None

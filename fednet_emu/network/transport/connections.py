@@ -70,7 +70,7 @@ class Connections:
         """Record window and rate of the connection of a message whose transmission ends now.
 
         Returns:
-        The delay in ns until the message is received.
+            The delay in ns until the message is received.
         """
         phases = transfer.phases
         if self.window is not None and self._reuses and phases is not None and phases.window_bit:
