@@ -21,10 +21,11 @@ from fednet_emu.records.rows import DIRECTIONS, BackhaulRow
 
 
 class BackhaulSettings(Component):
-    """Lines between each base station and the cloud: one line per direction, which serves messages in order of arrival.
+    """Lines between base stations and the cloud: one line per station and direction, which sends one message at a time.
 
-    On a free line, a message of b bits arrives after b / `rate_bps` + `delay_s` seconds. The defaults describe an ideal
-    backhaul: messages arrive immediately and use no energy. Messages have the headers of `network.overhead`.
+    Messages are sent in the order in which they reach the line. On a free line, a message of b bits arrives after b /
+    `rate_bps` + `delay_s` seconds. The defaults describe an ideal backhaul: messages arrive immediately and use no
+    energy. Messages have the headers of `network.overhead`.
     """
 
     rate_bps: float | None = Field(None, gt=0)
@@ -76,7 +77,7 @@ class Message(Completion):
 
 @final
 class Backhaul:
-    """The lines of all edge servers; the index of an edge server is the index of its cell."""
+    """The lines of all edge servers, which have the indices of their cells."""
 
     def __init__(self, clock: Clock, ledger: Ledger, settings: BackhaulSettings, loss_key: int) -> None:
         self.clock, self.settings = clock, settings

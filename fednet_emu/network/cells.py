@@ -1,4 +1,7 @@
-"""Base stations: their positions, and the choice of a cell for each transfer. All stations connect to the server."""
+"""Base stations: their positions, and the choice of a cell for each transfer.
+
+All base stations are connected to the server.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +111,7 @@ class ListedCells(Cells):
 
 
 class GroundCells(Cells):
-    """Ground stations for satellites (`mobility: walker` or `tle`); the nearest station serves a satellite.
+    """Ground stations for satellites (`mobility: walker` or `tle`), each of which is served by the nearest station.
 
     Coordinates are in m east, north and up of the first station. Heights are measured from the plane through this
     station, not from the curved surface of the Earth, so that distances are slant ranges.
@@ -153,7 +156,7 @@ AnyCells = Annotated[Cells, Slot("cells", CELLS)]
 
 @final
 class Serving:
-    """Chooses the cell of each transfer; all current transfers of a device are in the same cell.
+    """Chooses the cell of each transfer, so that all current transfers of a device are in the same cell.
 
     Args:
         during: True if a device can change cells during its transfers, which continue in the new cell. If False, a

@@ -106,7 +106,8 @@ class OverTheAir(Access):
     """Duration of a slot in s."""
 
     symbols_per_slot: int | None = Field(None, gt=0)
-    """Number of symbols in a slot, each of which carries one entry; null for bandwidth times `slot_s`, at least 1."""
+    """Number of symbols in a slot, each of which carries one vector entry. null means the bandwidth times `slot_s`, but
+    at least 1."""
 
     cutoff: float = Field(0.2, gt=0)
     """Fading gain |h|^2 below which a device sends nothing (g); the mean gain is 1."""

@@ -71,7 +71,10 @@ class SecureAggregation(Component):
         """Return the number of neighbours per device (k) and the threshold (t) for n devices."""
 
     def graph(self, n: int, rng: np.random.Generator) -> Graph:
-        """Return the neighbours of each of n devices: the nearest devices on a random ring, or all other devices."""
+        """Return the neighbours of each of n devices.
+
+        They are the nearest devices on a ring in random order, or all other devices if k is n - 1.
+        """
         k, _ = self.sized(n)
         if k == n - 1:
             return [frozenset(range(n)) - {i} for i in range(n)]
@@ -138,11 +141,11 @@ class SecAggPlus(SecureAggregation):
     kind = "secagg-plus"
 
     neighbours: int | None = Field(None, ge=2, multiple_of=2)
-    """Number of neighbours per device (k), an even number. null for the smallest number that meets two union bounds:
-    the probability that colluding neighbours reveal a device's update is below 2^-40, and the probability that dropouts
-    prevent the server from unmasking the sum is below 2^-30. null for `threshold` then means the threshold that belongs
-    to this number. The bounds are a sizing rule, not the proof of the paper. If no number meets the bounds, all other
-    devices are neighbours."""
+    """Number of neighbours per device (k), an even number. null means the smallest number with which colluding
+    neighbours reveal a device's update with a probability below 2^-40, and dropouts prevent the server from unmasking
+    the sum with a probability below 2^-30. Both probabilities are union bounds. If `threshold` is null, too, the
+    threshold that belongs to this number is used. The bounds are a sizing rule, not the proof of the paper. If no
+    number meets the bounds, all other devices are neighbours."""
     corrupt: float = Field(0.05, ge=0, lt=1)
     """Share of the devices that may collude (gamma), used if `neighbours` is null."""
     dropout: float = Field(0.05, ge=0, lt=1)

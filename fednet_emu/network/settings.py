@@ -57,8 +57,7 @@ class Uplink(Component):
     """Compression of models. The sender compresses the difference between the new model and the last model that both
     sender and receiver have. Other messages of an algorithm are not compressed."""
     secure_aggregation: AnySecureAggregation | None = None
-    """Secure aggregation: messages and masks that let the server read only the sum of the uploads of a round; null for
-    plain uploads."""
+    """Secure aggregation, which lets the server read only the sum of the uploads of a round; null for plain uploads."""
     trace: AnyRateTraces | None = None
     """Recorded rates, one trace per device, which replace the channel and the access scheme. If null, the channel and
     the access scheme determine the rates."""
@@ -109,8 +108,8 @@ class Downlink(Uplink):
     secure_aggregation: None = None
     """Always null; secure aggregation is only for the uplink."""
     mode: Literal["broadcast", "unicast"] = "broadcast"
-    """Transmission of one payload to several devices at the same time. broadcast: one transmission, which lasts as long
-    as the worst receiver needs. unicast: one transmission per device."""
+    """How one payload is sent to several devices at the same time. broadcast: one transmission, which lasts as long as
+    the receiver with the weakest signal needs. unicast: one transmission per device."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Slices of a band for the federation and other users: guaranteed and maximum shares, priorities, and weights."""
+"""Slices that divide a band between the federation and other users."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Slice(Component):
     dedicated: float = Field(0.0, ge=0, le=1)
     """Share of the band that is reserved for the slice, even while the slice sends nothing."""
     min: float = Field(0.0, ge=0, le=1)
-    """Share of the band that is guaranteed while the slice sends; other slices may use this share at other times. The
-    guarantee is at least `dedicated`."""
+    """Share of the band that is guaranteed to the slice while it sends. Other slices may use this share at other times.
+    The guaranteed share is at least `dedicated`."""
     max: float = Field(1.0, gt=0, le=1)
     """Maximum share of the band, even while other parts of the band are free."""
 

@@ -32,8 +32,8 @@ class WholeBand(RatedAccess):
     overlapping: ClassVar[bool] = True
 
     threshold_db: float | None = None
-    """Minimum SINR in dB at which a fading block carries bits; the rate law may require a higher SINR. null for no
-    threshold."""
+    """Minimum SINR in dB at which a transmission carries bits in a fading block; the rate law may require a higher
+    SINR. null for no threshold."""
 
     @property
     @override

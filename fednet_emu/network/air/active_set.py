@@ -249,7 +249,7 @@ class ActiveSet:
     # ---- sharing of bands --------------------------------------------------------------------------------------------
 
     def gather(self) -> None:
-        """Rebuild `cells` after a change: the bursts and legs of each cell, and the remaining bits of each leg."""
+        """Rebuild `cells` after a change; it states the bursts and legs of each cell, and each leg's remaining bits."""
         left = self.leg["left_nbit"] / 1e9
         if self._several_cells:
             self.cells = [self._cell(cell, left) for cell in np.unique(self.burst["cell"]).tolist()]

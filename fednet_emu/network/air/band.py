@@ -34,17 +34,19 @@ _FEW_GAINS = 8
 
 
 Walk = tuple[int, float, float]
-"""Result of a transfer alone in the band: end time in ns (the start time if it can never end), bits carried, and the
-lowest SINR (linear) of the blocks that reached the SINR threshold."""
+"""Result of a transfer that is alone in the band. It consists of the end time in ns (the start time if the transfer can
+never end), the number of carried bits, and the lowest SINR (linear) among the blocks whose SINR reached the
+threshold."""
 
 
 QuickEnds = tuple[Array, Mask, Array]
-"""Results of transfers on separate links: end times [links] in ns, whether each transfer ends within the computed
-blocks [links], and the lowest SINR (linear) of each transfer [links]."""
+"""Results of transfers, each on its own link. They consist of the end times [links] in ns, a mask [links] of the
+transfers that end within the computed blocks, and the lowest SINR (linear) of each transfer [links]."""
 
 ForOne = tuple[float, float, float, Callable[[float, bool], float], Callable[[float, float], float], int, bool]
-"""Parameters of a link alone in the band: share of the band, share in Hz, SINR threshold, functions for the fading gain
-and the rate, coherence time in ns, and whether the link never fades."""
+"""Parameters of a link that is alone in the band: the share of the band that the link uses, the width of this share in
+Hz, the SINR threshold, functions for the fading gain and the rate, the coherence time in ns, and whether the link never
+fades."""
 
 
 @dataclass(frozen=True)

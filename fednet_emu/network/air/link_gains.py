@@ -58,7 +58,7 @@ class LinkGains:
         self._keys: Keys = pair["key"]
 
     def listen(self, receivers: list[int]) -> list[int]:
-        """Return the row of the receiver of each transfer that starts now; new receivers get new rows."""
+        """Return the row of each receiver whose transfer starts now; new receivers get new rows."""
         row = self._row
         new = [receiver for receiver in dict.fromkeys(receivers) if receiver not in row]
         if new:

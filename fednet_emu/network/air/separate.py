@@ -37,12 +37,12 @@ _KNOWN_RATES = 1 << 16
 """Number of links without fading whose rates are cached."""
 
 Power = tuple[Transfer, Sequence[int], Sequence[float]]
-"""Power of a burst over time: the first leg of the burst, the times in ns at which the power changes, and the share of
-the sender's power that the burst uses from each of these times on."""
+"""Power of a burst over time. It consists of the first leg of the burst, the times in ns at which the power changes,
+and the share of the sender's power that the burst uses from each of these times on."""
 
 Rates = tuple[Burst, Sequence[int], Array]
-"""Rates of a burst over time: the burst, the start times [blocks] in ns of the blocks, and the rates [legs, blocks] in
-bit/s of its legs."""
+"""Rates of a burst over time. They consist of the burst, the start times of blocks in ns [blocks], and the rates of the
+burst's legs in bit/s [legs, blocks]."""
 
 
 class Air(ABC):

@@ -1,4 +1,4 @@
-"""How transmitters share a band: who radiates in each block, and each leg's SINR and share of the band.
+"""How transmitters share a band: who radiates in each block, and which SINR and share of the band each leg has.
 
 A *leg* is one transfer to one receiver. A *burst* is one transmission: one leg, or all legs of a broadcast. A *sender*
 is a radio that sends one or more bursts. SNRs and received powers (`heard`) are linear, relative to the noise of the

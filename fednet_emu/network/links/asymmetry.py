@@ -24,8 +24,8 @@ class Asymmetry(Component):
     """Standard deviation in dB of the devices' radiated powers, which are Gaussian in dB around the channel's value."""
 
     noise_figure_sigma_db: float = Field(0.0, ge=0)
-    """Standard deviation in dB of the devices' noise powers, which are Gaussian in dB around the channel's value; the
-    differences can also represent interference at some receivers only."""
+    """Standard deviation in dB of the devices' noise powers, which are Gaussian in dB around the channel's value. The
+    differences can also represent interference that only some receivers experience."""
 
     obstacle_probability: float = Field(0.0, ge=0, le=1)
     """Probability that one direction of a link is obstructed, drawn for each ordered pair of devices."""

@@ -26,7 +26,10 @@ Number = TypeVar("Number", int, IntArray)
 
 
 def radio_of(cell: Number) -> Number:
-    """Radio number of a cell's base station: -1 (`SERVER`), -3, -5 and so on; -2 means `SEVERAL` in the records."""
+    """Return the radio number of a cell's base station: -1 (`SERVER`), -3, -5 and so on.
+
+    Even negative numbers are not used, because -2 means `SEVERAL` in the records.
+    """
     return SERVER - 2 * cell
 
 
@@ -52,7 +55,10 @@ class Links(ABC):
 
     @abstractmethod
     def fading_key(self, sender: int, receiver: int) -> int:
-        """Key of a link's fading draws (one draw per fading block); odd for a link with line of sight."""
+        """Return the key of a link's fading draws; the key is odd for a link with line of sight.
+
+        Each fading block has one draw.
+        """
 
     def link(self, sender: int, receiver: int) -> tuple[float, int]:
         """Mean SNR (linear) and fading key of a link."""

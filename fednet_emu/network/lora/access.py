@@ -97,7 +97,7 @@ class LoneLora(Staircase):
 
 
 class Lora(Access):
-    """LoRa: messages are split into LoRaWAN frames; after each frame, the sender pauses as its duty cycle requires.
+    """LoRa: messages are split into LoRaWAN frames, and senders pause after each frame as their duty cycle requires.
 
     A frame with the airtime T is followed by a pause of T (1 / `duty_cycle` - 1), also before the sender's next
     message. The airtime follows Semtech's data sheets, with code rate 4/5 and frames of 222, 115 or 51 bytes, of which
@@ -115,11 +115,11 @@ class Lora(Access):
     overlapping: ClassVar[bool] = True
 
     spreading: Literal["adr", 7, 8, 9, 10, 11, 12] = "adr"
-    """Spreading factor of all links. With `adr`, each link uses the factor that LoRaWAN's adaptation selects, and a
-    broadcast uses the factor of its weakest receiver."""
+    """Spreading factor of all links. With `adr`, LoRaWAN's adaptation selects the factor of each link, and a broadcast
+    uses the factor of its weakest receiver."""
 
     duty_cycle: float = Field(0.01, gt=0, le=1)
-    """Maximum share of the time for which a sender may transmit; 0.01 in most of the European 868 MHz band."""
+    """Maximum fraction of time in which a sender may transmit: 0.01 in most of the European 868 MHz band."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:

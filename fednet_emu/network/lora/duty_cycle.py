@@ -57,7 +57,7 @@ class _Sending:
         return round(max(now_ns, self.begins_ns) + left / self.arrives * self.period_ns + self.frames.last_ns)
 
     def end_ns(self, now_ns: int) -> int:
-        """End time in ns of the burst: the earlier of its last frame's arrival and the latest timeout of its legs."""
+        """Time in ns at which the burst ends: when its last frame arrives, or at the latest timeout of its legs."""
         until_ns = max([leg.until_ns for leg in self.burst])
         return max(now_ns, min(self.arrival_ns(now_ns), until_ns))
 

@@ -33,8 +33,8 @@ from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS, ReceptionRow
 
 Row = tuple[float, float, list[float], int]
-"""Results of a burst: bits on the air, energy in J for sending, energies in J of all receptions, and time in ns at
-which the transmission ended."""
+"""Results of a burst: the number of bits on the air, the energy in J for sending, the energies in J for each reception,
+and the end time of the transmission in ns."""
 
 
 @final
@@ -417,7 +417,10 @@ class Medium:
         return True
 
     def _limit(self, transfer: Transfer, patience: Patience, gaps_ns: int) -> None:
-        """Set the timeout of a transfer that starts now; a transfer with a timeout of 0 is lost as unreachable."""
+        """Set the timeout of a transfer that starts now.
+
+        A transfer with a timeout of 0 is lost for the reason "unreachable".
+        """
         limit_ns = patience.limit_ns(transfer.size_bit, transfer.snr, los=transfer.fading_key & 1 == 1)
         transfer.until_ns = self.clock.now + limit_ns + (gaps_ns if limit_ns else 0)
         if not limit_ns:

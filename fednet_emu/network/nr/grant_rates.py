@@ -1,4 +1,4 @@
-"""Rate laws for grants in NR: whole resource blocks of a carrier, and shares of the slots in a TDD pattern."""
+"""Rate laws for grants in 5G NR: for whole resource blocks of a carrier, and for shares of slots in a TDD pattern."""
 
 from __future__ import annotations
 

@@ -48,8 +48,8 @@ class NrGrants(RatedAccess):
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
 
     pattern: str = "DDDSU"
-    """Slots of a period: D for the downlink, U for the uplink, S for the special slot between them, which carries no
-    data. A whole number of periods must fit into 10 ms."""
+    """Slots of a period, one letter each: D is a downlink slot, U an uplink slot, and S a special slot between them,
+    which carries no data. A whole number of periods must fit into 10 ms."""
 
     subcarrier_spacing_khz: Literal[15, 30, 60, 120] = 30
     """Subcarrier spacing in kHz; a slot lasts 1, 0.5, 0.25 or 0.125 ms. Must equal the key of the same name in
@@ -69,9 +69,9 @@ class NrGrants(RatedAccess):
     trip."""
 
     scheduler: Literal["round-robin", "proportional-fair"] = "round-robin"
-    """Assignment of slots. round-robin: all senders in turn, with equal shares of the slots. proportional-fair: all
-    slots of a fading block go to the link with the highest ratio of gain to mean gain, as proportional-fair scheduling
-    does if fading is slow; equal shares without fading."""
+    """Assignment of slots. round-robin: senders take turns, with equal shares of the slots. proportional-fair: the link
+    with the highest ratio of gain to mean gain gets all slots of a fading block, as in proportional-fair scheduling if
+    fading is slow; without fading, all senders have equal shares."""
 
     @model_validator(mode="after")
     def _frame_fits(self) -> Self:

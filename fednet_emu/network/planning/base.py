@@ -27,7 +27,7 @@ carried."""
 
 @dataclass(frozen=True)
 class Round:
-    """One round of one cell; entry k of each array [n] belongs to the k-th participating device.
+    """One round of one cell, with arrays [n] whose entry k belongs to the k-th participating device.
 
     Attributes:
         ready_s: [n] times at which devices have received the model, in s from the start of the round.
@@ -99,12 +99,12 @@ class Round:
 
     @cached_property
     def widest(self) -> Array:
-        """Shares [n] of the band at which each device has its highest rate at full power; below 1 for weak signals."""
+        """Share of the band on which each device has its highest rate at full power [n]; below 1 for weak signals."""
         return np.minimum(1.0, self.gamma / math.expm1(self.lowest)) if self.lowest > 0 else np.ones(len(self.gamma))
 
     @cached_property
     def shortest_s(self) -> Array:
-        """Minimum airtimes [n] of an upload in s: at full power, on the share of the band with the highest rate."""
+        """Minimum airtime in s of each device's upload [n]: at full power, on the band share `widest`."""
         with np.errstate(divide="ignore"):
             widest = self.widest
             efficiency = np.minimum(

@@ -45,10 +45,10 @@ class LeastEnergy(Planner):
     """
 
     round_s: float | None = Field(None, gt=0)
-    """Time in s from the start of a round by which all uploads should arrive; null to use `stretch`."""
+    """Time in s, from the start of a round, within which all uploads should arrive. null to use `stretch` instead."""
     stretch: float = Field(2.0, ge=1)
-    """Duration of the round as a multiple of the shortest possible duration, if `round_s` is null; 1 saves no
-    energy."""
+    """Duration of a round as a multiple of its shortest possible duration, used if `round_s` is null. With 1, no energy
+    is saved."""
 
     def plan(self, round_: Round) -> Grant[Array]:
         fastest = shortest(round_)

@@ -30,7 +30,7 @@ class Clusters(Component):
 
 
 class EqualClusters(Clusters):
-    """Clusters of consecutive devices, all of the same size; only the first clusters may have one more device."""
+    """Clusters of consecutive devices with equal sizes, except that the first clusters may have one more device."""
 
     kind = "equal"
 
@@ -57,7 +57,7 @@ class EqualClusters(Clusters):
 
 
 class ListedClusters(Clusters):
-    """Given sets of devices; a device that is in no set forms a cluster of its own."""
+    """Clusters that are listed as sets of devices; a device that is in no set forms a cluster of its own."""
 
     kind = "sets"
 

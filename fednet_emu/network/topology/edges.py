@@ -1,4 +1,4 @@
-"""Edges of device-to-device graphs: the base class, and edges that do not depend on radio (none, listed, random)."""
+"""Edges of device-to-device graphs: the base class, and classes of edges that do not depend on the radio."""
 
 from __future__ import annotations
 

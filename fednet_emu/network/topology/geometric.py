@@ -28,7 +28,7 @@ class Geometric(Edges):
     """Maximum length of an edge in m; senders farther away cause no interference."""
 
     slots: int | None = Field(None, ge=2)
-    """Number of slots that devices share; null if each device has its own slot, which means no interference."""
+    """Number of slots that devices share. null if each device has its own slot, so that there is no interference."""
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
         return partial(self._good, inputs)

@@ -30,8 +30,8 @@ class SatelliteEdges(Edges):
     addition, the satellites at the same position in the adjacent planes; the first and the last plane of a `star` are
     not adjacent. all: every satellite in sight."""
     min_height_m: float = Field(8.0e4, ge=0, le=1e6)
-    """Minimum height in m of the line between two satellites above a sphere with a radius of 6371 km; at lower heights
-    the atmosphere bends and absorbs signals."""
+    """Minimum height in m at which the line of sight between two satellites must pass above a sphere with a radius of
+    6371 km. At lower heights, the atmosphere bends and absorbs signals."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:

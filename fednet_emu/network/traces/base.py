@@ -22,8 +22,8 @@ class RateTraces(Component):
     """Recorded rates of links, and their assignment to devices."""
 
     assignment: Literal["in-turn", "random"] = "in-turn"
-    """Assignment of traces. in-turn: device k gets trace k modulo the number of traces, in the order of their names.
-    random: a trace is drawn for each device."""
+    """Assignment of traces to devices. in-turn: devices get the traces in the order of the traces' names, which starts
+    again after the last trace. random: a trace is drawn for each device."""
     start: Literal["random", "beginning"] = "random"
     """Time in the trace at which a device starts. random: at a random time. beginning: at the start of the trace."""
     scale: float = Field(1.0, gt=0)

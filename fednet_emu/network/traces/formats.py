@@ -189,8 +189,8 @@ class MahimahiTraces(FileTraces):
     """Packet size in bytes. mahimahi sends 1504 bytes per line: an IP packet of 1500 bytes, and 4 bytes of its tunnel's
     header. With 1500, which is the size of the IP packet only, all rates are 0.27 % lower."""
     window_s: float = Field(0.1, ge=0.001)
-    """Length in s of the windows over which delivery opportunities are averaged; the total number of bits does not
-    change. 0.001 keeps the trace as recorded."""
+    """Length in s of the windows over which rates are averaged; the total number of bits does not change. With 0.001,
+    the trace is used as recorded."""
 
     @override
     def series(self, where: str, text: str) -> RateSeries:

@@ -31,7 +31,7 @@ class Traffic(Component):
     direction: Literal["uplink", "downlink"] = "uplink"
     """uplink: users send; downlink: users receive."""
     placement: AnyPlacement | None = None
-    """Positions of the users; null takes the placement of the devices."""
+    """Rule for the positions of the users; null means the placement of the devices."""
     size: AnySize | None = None
     """Distribution of file sizes, which are rounded to whole bytes; `network.overhead` adds headers. Required without a
     trace."""
@@ -43,15 +43,15 @@ class Traffic(Component):
     user. end: when the transfer of the previous file ends, as for a user who reads a web page before loading the next
     page."""
     place: Literal["per-user", "per-file"] = "per-user"
-    """Position of files. per-user: files of a user are sent one by one from the position of the user. per-file: each
-    file takes the next of `users` positions, and does not wait for other files."""
+    """Positions of files. per-user: the files of a user are transmitted one by one, at the position of the user.
+    per-file: each file has the next of `users` positions, and does not wait for other files."""
     slice: str | None = Field(None, pattern=NAMED)
-    """Name of the slice in `network.slices` that carries the files; null takes the slice `others`."""
+    """Name of the slice in `network.slices` that carries the files; null means the slice `others`."""
     warm_up_s: float = Field(0.0, ge=0, le=1e9)
     """Warm-up time in simulated s. Files that arrive during the warm-up are left out of the delays in the summary."""
     trace: str | None = None
-    """Recorded files, instead of `size` and `gap`: a CSV file with the columns user, start_s and size_byte, or the
-    folder of another run, whose messages in this direction are used as files."""
+    """Recorded files, which replace `size` and `gap`. The setting names a CSV file with the columns user, start_s and
+    size_byte, or the folder of another run, whose messages in this direction are used as files."""
 
     @field_validator("users")
     @classmethod

@@ -76,7 +76,10 @@ class EndToEndTransport(Transport):
 
 
 class Udp(EndToEndTransport):
-    """UDP: datagrams of at most 1500 bytes, of which 28 are headers (RFC 768); no connections or acknowledgements."""
+    """UDP (RFC 768), which has no connections and no acknowledgements.
+
+    Datagrams have at most 1500 bytes, of which 28 are headers.
+    """
 
     @override
     def wire_bit(self, size_bit: int) -> int:

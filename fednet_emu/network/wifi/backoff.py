@@ -13,8 +13,8 @@ import numpy as np
 from fednet_emu.arrays import Array, bisected, power
 
 WINDOW, DOUBLINGS = 16, 6
-"""First contention window in slots, and maximum number of doublings of the window, for best-effort traffic: CWmin is
-15, and CWmax is 1023."""
+"""First contention window in slots, and maximum number of doublings of this window, for best-effort traffic (CWmin is
+15, and CWmax is 1023)."""
 
 _HALVINGS = 60
 

@@ -92,7 +92,8 @@ CODINGS = (
     Coding(10, (5, 6), 34.324, 24),
 )
 """MCS 0 to 11. The SNRs are from the error rate tables of ns-3 3.44, which has no separate tables for the last two MCS.
-With the NIST model of ns-3, the SNRs are 1 to 5 dB higher; real receivers differ by similar amounts."""
+With the NIST model of ns-3, the SNRs are 1 to 5 dB higher. The SNRs of real receivers differ from the tables by similar
+amounts."""
 
 
 class Scheme(NamedTuple):
