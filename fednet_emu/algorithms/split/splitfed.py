@@ -1,9 +1,10 @@
 """Split learning: devices compute the first layers of a model, and the server computes all further layers.
 
-sl: Gupta, Raskar: "Distributed learning of deep neural network over multiple agents", Journal of Network and Computer
-Applications, 2018, https://arxiv.org/abs/1810.06060 v1, v2: Thapa, Mahawaga Arachchige, Camtepe, Sun: "SplitFed: When
-Federated Learning Meets Split Learning", AAAI 2022, https://arxiv.org/abs/2004.12088 psl: parallel split learning, in
-which the server takes one step on the activations of all devices together
+- sl: Gupta, Raskar: "Distributed learning of deep neural network over multiple agents", Journal of Network and
+  Computer Applications, 2018, https://arxiv.org/abs/1810.06060;
+- v1, v2: Thapa, Mahawaga Arachchige, Camtepe, Sun: "SplitFed: When Federated Learning Meets Split Learning", AAAI 2022,
+  https://arxiv.org/abs/2004.12088;
+- psl: parallel split learning, in which the server takes one step on the activations of all devices together.
 
 A device sends the activations and labels of a batch. The server runs the forward and backward pass of its layers, and
 returns the gradient. The learned model depends on which messages arrive and, in v2, on the order in which the server

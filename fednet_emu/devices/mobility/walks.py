@@ -24,11 +24,11 @@ _DRAWS = np.arange(2)[:, None]
 
 
 class TraceMobility(Mobility):
-    """Walks from an .npz or .npz.xz file with arrays [n, 3] of time in s, and x and y in m; points are interpolated.
+    """Walks from an .npz or .npz.xz file with arrays [n, 3] of time in s, x and y in m, with linear interpolation.
 
     The default file contains 92 walks of students on the KAIST campus, recorded by GPS every 30 s (CRAWDAD
     ncsu/mobilitymodels; some high speeds are jumps of the GPS receiver). A device follows its walk forwards and
-    backwards, again and again.
+    backwards repeatedly.
     """
 
     kind = "trace"
