@@ -16,7 +16,7 @@ from fednet_emu.compression.base import FLOAT_BIT, Compression, Message
 LARGEST_HALF = 65504.0
 """Largest finite number in IEEE half precision."""
 _LEAST_NORM = 2.0**-110
-"""Norms below this value count as zero, because dividing by such a norm would overflow in single precision."""
+"""Norms below this value count as zero, because dividing the number of levels by such a norm can overflow."""
 
 
 def randomly_rounded(x: Tensor, top: int, rng: np.random.Generator) -> Tensor:

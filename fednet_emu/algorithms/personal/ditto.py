@@ -18,7 +18,7 @@ from fednet_emu.federation import Deferred, Device, Federation, Process, compute
 
 
 class Ditto(Synchronous):
-    """Personal models v_i minimise f_i(v_i) + pull / 2 ||v_i - w||^2 around the global model w."""
+    """Each device trains a personal model v_i, which minimises f_i(v_i) + pull / 2 ||v_i - w||^2."""
 
     sends_models: ClassVar[bool] = True
     uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}
