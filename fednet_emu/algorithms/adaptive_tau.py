@@ -7,11 +7,11 @@ The algorithm: in each round all devices take tau steps, and the server takes th
 samples. Device i estimates rho_i = |F_i(w_i) - F_i(w)| / |w_i - w| and beta_i = |grad F_i(w_i) - grad F_i(w)| / |w_i -
 w|. Here w_i is its own model at the end of a round, w is the global model that it receives next, and both are evaluated
 on one batch. The server uses the means rho and beta over devices, the mean delta of |grad F_i(w) - grad F(w)|, and the
-costs of the previous round: c for a step and b for an aggregation. The next tau is the smallest number from 1 to growth
-* tau, and at most tau_max, that minimises the bound G(tau) = (1 + sqrt(1 + 4 T^2 phi rho eta h / tau)) / (2 T eta phi)
-+ rho h, where T = (R - c - b) tau / (c tau + b) and h = delta / beta ((eta beta + 1)^tau - 1) - eta delta tau. The last
-round that the budget R allows is shortened to fit. A final round of one step compares the last model with the best
-model so far; the model with the lower loss is returned.
+costs of the previous round: c for a step and b for an aggregation. The next tau is the smallest number from 1 to gamma
+tau (gamma is `growth`), and at most tau_max, that minimises the bound G(tau) = (1 + sqrt(1 + 4 T^2 phi rho eta h /
+tau)) / (2 T eta phi) + rho h, where T = (R - c - b) tau / (c tau + b) and h = delta / beta ((eta beta + 1)^tau - 1) -
+eta delta tau. The last round that the budget R allows is shortened to fit. A final round of one step compares the last
+model with the best model so far; the model with the lower loss is returned.
 
 Differences from the paper: c and b are measured on the emulated network. In each round, rho_i and beta_i are estimated
 on a batch that is drawn separately from the batches of the steps. The gradients of this batch at w_i and at w are

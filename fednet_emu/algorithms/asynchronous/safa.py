@@ -67,8 +67,8 @@ class Safa(LocalTraining):
     fraction: float = Field(0.5, gt=0, le=1)
     """Quota of a round, as a share of all devices that have samples (the paper's C), rounded up to whole devices."""
     lag_tolerance: int = Field(5, gt=0)
-    """Maximum lag in rounds (the paper's tau). A device restarts from the global model if its latest model that arrived
-    in time is older. With 1, no device continues across rounds."""
+    """Maximum lag in rounds (the paper's tau). A device whose latest model in time is older than this lag restarts from
+    the global model. With 1, no device continues across rounds."""
 
     def run(self, fed: Federation) -> Process:
         w, inbox = fed.initial_model(), fed.inbox()

@@ -107,7 +107,7 @@ class CommonDevice(NumberedGroups):
 
 
 class CopiedNeighbours(NumberedGroups):
-    """Scenario 3 of the paper (more groups): the first devices of groups also join the next groups.
+    """Scenario 3 of the paper (more groups): the first device of a group also joins the next group.
 
     The last device of each group that receives a device moves to a new group, so the sizes of the existing groups do
     not change. Each group needs at least two devices.

@@ -117,7 +117,7 @@ class State(NamedTuple):
 
 
 def check_covered(model: FlatModel, l2: float, agg: str, groups: Sequence[Sequence[Any]]) -> None:
-    """Raise an error for settings that the theory does not cover for any samples."""
+    """Raise an error for settings that the theory does not cover, whatever the samples are."""
     weight, *bias = model.pieces(model.initial())
     if weight.ndim != 2 or weight.shape[1] != math.prod(model.input_shape) or len(bias) != 1:
         raise ScenarioError("algorithm.bounds: the theory needs a convex model, got another; choose softmax or linear")

@@ -148,7 +148,8 @@ BOUNDS: dict[str, Bound] = {
     "seed1_printed": (seed1_printed, seed1_valid),
     "seed2_printed": (seed2_printed, seed2_valid),
 }
-"""For each name, the function of the bound, and the function of the mask of clusters for which the bound is valid."""
+"""For each name of a bound, the function that computes the bound, and the function that returns the mask of clusters
+for which the bound is valid."""
 
 
 def guarded(d: Degrees, form: str) -> Array:

@@ -15,9 +15,9 @@ from fednet_emu.files.lines import LONGEST_S
 class Polylines:
     """Polylines through arrays [rows, 3] of time in s, x and y in m, with linear interpolation between the rows.
 
-    The times of a line must not decrease, and its last time must be later than the time before the last. All lines are
-    placed one after the other on a common time axis, one second apart. The total length of the axis is limited so that
-    times are exact to two microseconds.
+    The times of a line must not decrease, and the last two times must differ. All lines are placed one after the other
+    on a common time axis, one second apart. The total length of the axis is limited so that times are exact to two
+    microseconds.
     """
 
     def __init__(self, lines: list[Array]) -> None:

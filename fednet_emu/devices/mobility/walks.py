@@ -98,7 +98,7 @@ def load_walks(path: Path) -> list[Array]:
 
 
 class GpsMobility(TraceMobility):
-    """Tracks of GPS receivers: CSV files with the columns time, id, lat and lon, GPX, GeoLife (.plt) or T-Drive.
+    """Tracks of GPS receivers from CSV files (columns time, id, lat, lon), GPX, GeoLife (.plt) or T-Drive.
 
     A walk consists of the fixes (recorded positions) of one id in a file, of one segment of a GPX track, or of one
     GeoLife file. A device moves in straight lines between fixes, and follows its walk forwards and backwards, as with

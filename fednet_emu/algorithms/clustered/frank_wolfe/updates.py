@@ -185,7 +185,7 @@ def _grouped(points: Array, start: int, k: int) -> IntArray:
 def _descended(slope: Array, labels: IntArray, k: int) -> IntArray:
     """Move one client at a time to another cluster, until no move lowers the sum of slopes within clusters.
 
-    The slope of a pair is the gradient of the objective with respect to the weight of the pair. Each step makes the
+    The slope of a pair is the derivative of the objective with respect to the weight of the pair. Each step makes the
     move that lowers the sum most. The last client of a cluster is not moved.
     """
     labels, clients = labels.copy(), np.arange(len(labels))
