@@ -27,7 +27,10 @@ class Missing(FednetError):  # noqa: N818  (a property of the machine)
 
 
 class Ended(NamedTuple):
-    """An ended program: its index, and its exit code, or minus the number of the signal that killed the program."""
+    """A program that has ended, with its index and exit code.
+
+    If a signal killed the program, `code` is minus the number of the signal.
+    """
 
     program: int
     code: int
