@@ -20,7 +20,7 @@ this time. On a busy host, a sender may wait for a processor between two packets
 
 
 class Departure(NamedTuple):
-    """A packet whose transmission has ended: link, content, arrival time, and start and end of the transmission, in ns.
+    """A packet whose transmission has ended, with its link and content; all times are in ns.
 
     `power_ns` is the sender's fraction of full power, integrated over the time of the transmission in ns.
     """
@@ -65,7 +65,7 @@ _number = attrgetter("number")
 
 
 class _Cell:
-    """A cell: the number of further links that may become active, and a heap of the links that wait."""
+    """A cell, with the number of further links that may become active, and a heap of the links that wait for a turn."""
 
     def __init__(self, free: int) -> None:
         self.free = free

@@ -37,7 +37,9 @@ class Ended(NamedTuple):
 
 
 class Programs:
-    """The namespaces of nodes and the programs in them; all of them end with the `with` block, or with this process.
+    """The namespaces of nodes, and the programs in them.
+
+    Namespaces and programs end when the `with` block ends, or when this process ends.
 
     Attributes:
         ports: the file descriptor of the TUN device of each node.

@@ -70,8 +70,8 @@ class Search(Component):
     trials: int = Field(40, gt=0, le=MAX_RUNS)
     """Number of settings to try."""
     batch: int = Field(4, gt=0)
-    """Number of settings that are proposed at once, before the outcome of any of them is known. The results depend on
-    this number, but not on the number of workers."""
+    """Number of settings per batch. The settings of a batch are proposed together, before the outcome of any of them is
+    known. The results depend on this number, but not on the number of workers."""
     trial_seeds: int = Field(2, gt=0)
     """Number of seeds with which each setting is tried; only finalists are run with the remaining seeds of the
     study."""
