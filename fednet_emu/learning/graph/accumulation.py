@@ -96,9 +96,9 @@ class Accumulate:
         return self.parts[0]
 
     def as_mean(self) -> AsMean | None:
-        """Return the parts if groups of them may be replaced by their mean; None if the parts are needed one by one.
+        """Return the parts if groups of them may be replaced by their weighted mean, or else None.
 
-        This is the case if a part has another use, or if `w` is not known yet.
+        For example, the method returns None if a part has another use, or if the model `w` is not known yet.
         """
         functions = [self.function, *filter(callable, self.args)]
         if self.has_begun or not self.parts or any(all(own is not one for one in _OF_MEANS) for own in functions):
@@ -131,7 +131,7 @@ class Accumulate:
         return running.result()
 
     def put_off(self, counterpart: Callable[[Deferred], Deferred]) -> Any:
-        """Store the counterparts of the parts in the postponed graph. Return `PENDING` while the next part is pending."""
+        """Store the parts' counterparts in the postponed graph. Return `PENDING` while the next part is pending."""
         while self.parts:
             part = self.parts[0]
             if part._value is PENDING:
@@ -143,9 +143,7 @@ class Accumulate:
         return LATER
 
     def postponed(self, args: tuple[Any, ...]) -> Accumulate:
-        """Return this accumulation for the postponed graph, with the arguments `args` and the counterparts of the
-        parts.
-        """
+        """Return this accumulation for the postponed graph, with arguments `args` and the counterparts of its parts."""
         return Accumulate(self.function, args, self.known)
 
     def take_back(self) -> None:
