@@ -38,7 +38,7 @@ class BackhaulSettings(Component):
 
 
 class EdgeServers(Component):
-    """An edge server in each base station, for algorithms that average models in edge servers, then in the cloud."""
+    """An edge server in each base station, for algorithms that average models in edge servers and then in the cloud."""
 
     backhaul: BackhaulSettings = BackhaulSettings()
 
@@ -51,7 +51,7 @@ class EdgeServers(Component):
 _RATE = "network.edges.backhaul.rate_bps"
 
 Line = deque["Message"]
-"""Queue of a line: first the message that is being sent, then the waiting messages."""
+"""Queue of a line. The first message is being sent, and the others wait."""
 
 
 @final
@@ -99,7 +99,7 @@ class Backhaul:
         return message
 
     def cancel(self, message: Message, reason: str) -> None:
-        """Cancel a message that has not ended; its event never triggers, and the bits sent so far are recorded."""
+        """Cancel a message that has not arrived yet, and record the bits sent so far; its event never triggers."""
         if message.triggered or message.cancelled:
             return
         message.cancelled = True
@@ -131,7 +131,7 @@ class Backhaul:
         message.timer = self.clock.call_at(now_ns + takes_ns, lambda _: self._leave(line))
 
     def _leave(self, line: Line) -> None:
-        """Take the first message, which has been sent, off the line; schedule its arrival; start the next message."""
+        """Take the message that has been sent off the line, schedule its arrival, and start the next message."""
         message = line.popleft()
         if line:
             self._start(line)

@@ -17,10 +17,13 @@ LIGHT_M_S = 299_792_458.0
 
 
 class Delay(Component):
-    """Propagation delay, during which the band is free. The delay of a broadcast is that of its farthest receiver."""
+    """Propagation delay between sender and receiver.
+
+    The band is free during this delay. A broadcast has the delay of its farthest receiver.
+    """
 
     def delay_ns(self, range_m: Callable[[], float]) -> int:
-        """Propagation delay in ns; `range_m` returns the distance in m between antennas at the start of a transfer."""
+        """Return the propagation delay in ns; `range_m` returns the distance in m when a transfer starts."""
         return 0
 
     @override
@@ -54,7 +57,7 @@ class FixedDelay(Delay):
 
 
 class RangeDelay(Delay):
-    """Distance between the two antennas at the start of the transfer, divided by the speed of light."""
+    """Propagation at the speed of light over the distance between the two antennas at the start of the transfer."""
 
     kind = "range"
 

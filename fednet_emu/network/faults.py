@@ -1,7 +1,7 @@
 """Faults: reasons, other than weak links, for lost transfers. A medium queries its faults until one reports a loss.
 
-Each fault is queried twice: at the start of a transfer, for the latest time at which the transfer must end, and after
-the delivery by the radio.
+Each fault is queried twice. At the start of a transfer, it returns the time at which the transfer must end at the
+latest. After the radio has delivered the transfer, it returns whether the transfer is lost.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Fault:
 
     @property
     def unsent(self) -> str:
-        """Reason that the records give for a transfer that the fault keeps from starting; by default `reason`."""
+        """Reason that is recorded for a transfer which the fault keeps from starting; by default `reason`."""
         return self.reason
 
     def until_ns(self, transfer: Transfer, now_ns: int) -> int:
-        """Time in ns at which the fault ends a transfer that would start now; `now_ns` if the transfer cannot start."""
+        """Return the time in ns at which the fault ends a transfer that starts now; `now_ns` if it cannot start."""
         return FOREVER_NS
 
     def fate(self, transfer: Sent, draw: float) -> str:
@@ -88,7 +88,7 @@ class Absence(Fault):
 
 
 class Loss(Fault, Component):
-    """A fault in the settings of a scenario, which loses transfers that the radio has delivered."""
+    """A fault that a scenario sets, and by which transfers are lost after their delivery by the radio."""
 
     reason: ClassVar[str] = "erased"
 

@@ -1,4 +1,4 @@
-"""The network of one run: uplink, downlink and an optional sidelink, each in its own band (frequency division)."""
+"""The network of one run: an uplink, a downlink and an optional sidelink, which use separate bands."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class Network:
 
     Args:
         traffic: traffic classes of other users.
-        placement: placement of users in traffic classes that set no placement; None for a disc of 100 m radius around
-            the origin.
+        placement: placement of the users in traffic classes without their own placement; None for a disc with a radius
+            of 100 m around the origin.
     """
 
     def __init__(
@@ -173,20 +173,26 @@ class Network:
         return self._paths.positions_m(self._everybody, self._clock.now_s)
 
     def expected_uplink_bps(self, device: int) -> float:
-        """Present uplink rate of a device in bit/s: the recorded rate, or that of a lone transfer at the mean SNR."""
+        """Return the present uplink rate of a device in bit/s.
+
+        The rate is the recorded rate, or the rate of a transfer that is alone in the band, at the mean SNR.
+        """
         return float(self.expected_bps(np.array([device]), down=False)[0])
 
     def expected_downlink_bps(self, device: int) -> float:
-        """Present rate in bit/s of the downlink to a device, defined as in `expected_uplink_bps`."""
+        """Return the present downlink rate of a device in bit/s, as in `expected_uplink_bps`."""
         return float(self.expected_bps(np.array([device]), down=True)[0])
 
     def expected_bps(self, devices: IntArray, *, down: bool) -> Array:
-        """Present rates [n] in bit/s of the uplinks or downlinks of `devices` [n], as in `expected_uplink_bps`."""
+        """Return the present uplink or downlink rates of `devices` [n] in bit/s, as in `expected_uplink_bps`."""
         medium = self.downlink if down else self.uplink
         return medium.expected_bps(devices, medium.links.now(), self._clock.now_s)
 
     def serving_cell(self, device: int) -> int:
-        """Index of the cell that serves new transfers of a device now; current transfers may be in another cell."""
+        """Return the index of the cell that would serve a new transfer of a device now.
+
+        Current transfers of the device may be in another cell.
+        """
         return cell_of(self.uplink.links.now().station_of(device))
 
     @property
@@ -201,7 +207,7 @@ class Network:
 
     @property
     def gains(self) -> Gains | None:
-        """Table of path gains by position; None if the path loss is a function of the distance."""
+        """Table of the path gain at each position; None if the path loss is a function of the distance."""
         return self._environment.channel.path_loss.gains
 
     def picture(self, at_s: float) -> NetworkState:
@@ -227,7 +233,9 @@ class Network:
         return np.where(rates_bps > 0, rates_bps, faded_bps)
 
     def digraph(self, *name: int) -> Digraph:
-        """Return the present device-to-device graph; `name` identifies the random draw, starting with the round number.
+        """Return the present device-to-device graph.
+
+        `name` is the key of the graph's random draws; it starts with the round number.
 
         Raises:
             ScenarioError: the scenario has no topology, or the topology cannot be built.
@@ -295,7 +303,10 @@ class Network:
     def _after_ns(
         self, grant_delay_ns: DelayNs | None, delay: Delay, channel: Channel, transfer: Transfer, now_ns: int
     ) -> int:
-        """Time in ns from the last bit of a transfer on the air to its reception: propagation and access delay."""
+        """Return the time in ns from the transmission of a transfer's last bit to its reception.
+
+        This time consists of the propagation delay and of the access scheme's delay.
+        """
 
         def place_m(end: int) -> Array:
             at_s = transfer.started_ns / NS_PER_S
@@ -309,7 +320,10 @@ class Network:
         return way_ns + (0 if grant_delay_ns is None else grant_delay_ns(transfer, now_ns))
 
     def _beside_others(self, use: Use, access: Access, links: LinksOverTime, cells: int) -> Use:
-        """Return `use` for a band with other users: without default timeouts, because durations are unknown."""
+        """Return `use` for a band with other users, without default timeouts.
+
+        Default timeouts need expected durations, which are unknown if other users share the band.
+        """
         slices, places = self._slices, use.turns.places
         divides = places is None and not access.overlapping
         turns = SharedTurns(places, cells, self._clock, divides=divides, slices=slices)
@@ -342,7 +356,7 @@ class Network:
         return self._powers.idle_w.all
 
     def unheard(self) -> list[Unheard]:
-        """Return the transfers that have ended since the last call while no process waited for them."""
+        """Return the transfers that have ended since the last call and for which no process waited."""
         found: list[Unheard] = []
         for medium in (self.uplink, self.downlink, self.sidelink):
             if medium is not None and medium.unheard:
@@ -371,7 +385,7 @@ class NetworkState(NamedTuple):
         cell: [devices] index of the serving cell.
         up_snr: [devices] mean SNR (linear) of the uplink alone in the band.
         up_bps: [devices] recorded rate of the uplink in bit/s, or its rate alone in the band at the mean SNR.
-        down_bps: [devices] rate of the downlink in bit/s, defined as for the uplink.
+        down_bps: [devices] rate of the downlink in bit/s, defined as in `up_bps`.
         there: [devices] True if the device is present, even if its battery is empty.
     """
 
@@ -402,7 +416,10 @@ class Distances:
         self._heights_m = np.array([np.nan if height_m is None else height_m for height_m in heights_m])
 
     def __call__(self, transfers: Rows, receivers: IntArray) -> Array:
-        """Distances [n] in m of started transfers [n] to one receiver each; NaN for wired links and recorded rates."""
+        """Return the distances in m of transfers [n] that have started, each of which has one receiver.
+
+        The distance is NaN for wired links and for recorded rates.
+        """
         height_m, moves = self._heights_m[transfers["direction"]], self._paths.speed_m_s > 0
         at_ns = transfers["started_ns"] // self._period_ns * self._period_ns * moves
         ends_m = []

@@ -45,7 +45,7 @@ _NEVER = 1e-300
 
 
 def n_slots(entries: int, symbols_per_slot: int) -> int:
-    """Number of slots for a vector with one entry per symbol; independent of the number of senders."""
+    """Return the number of slots for a vector with one entry per symbol, for any number of senders."""
     return -(-entries // symbols_per_slot)
 
 
@@ -112,16 +112,17 @@ class OverTheAir(Access):
     """Fading gain |h|^2 below which a device sends nothing (g); the mean gain is 1."""
 
     budget: Literal["mean", "peak"] = "mean"
-    """Quantity that is limited to the transmit power of the device's radio. mean: the mean power over all bursts,
+    """Power that is limited to the transmit power of the device's radio. mean: the mean power over all bursts,
     including those in which the device sends nothing; the power in a single burst may be higher. peak: the power in
     every burst."""
 
     snr_db: float | None = None
-    """SNR eta / sigma^2 in dB at which each signal arrives; devices that would exceed their power budget send nothing.
-    null for the highest SNR that all devices of a burst can reach, which the weakest link determines."""
+    """SNR eta / sigma^2 in dB at which each signal arrives; devices that would exceed their power limit send nothing.
+    null for the highest SNR that all devices of a burst can reach, which depends on the weakest link."""
 
     csi_error: float = Field(0.0, ge=0, lt=1)
-    """Part of the channel's power that has changed since the devices measured the channel, without their knowledge."""
+    """Fraction of the channel's power that has changed since the devices measured the channel; devices do not know the
+    change."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -162,8 +163,8 @@ class Sending(NamedTuple):
     """States of devices in a burst.
 
     Attributes:
-        silent: [devices] reason why the device sends nothing: "outage" in a deep fade, "unreachable" if its power
-            budget never suffices; empty for a device that sends.
+        silent: [devices] reason why the device sends nothing: "outage" in a deep fade, "unreachable" if its power never
+            suffices; empty for a device that sends.
         power_part: [devices] power of each sending device relative to the full power of its radio.
         factor: [devices] error factor of each received signal; 1 if devices know their channels exactly.
         snr: SNR eta / sigma^2 (linear) at which each signal should arrive.
@@ -177,7 +178,7 @@ class Sending(NamedTuple):
 
 @final
 class Superposition:
-    """The uplink of one cell, on which the signals of all devices add up.
+    """The uplink of one cell in which the signals of all devices add up.
 
     Raises:
         ScenarioError: no link can reach the fading gain `cutoff`.
@@ -198,7 +199,7 @@ class Superposition:
         return self._access.burst_s(entries, self._band.bandwidth_hz)
 
     def sending(self, devices: IntArray, now_ns: int, burst: int) -> Sending:
-        """Return the states of one or more devices [devices] in the burst number `burst`, which starts now."""
+        """Return the states of one or more devices in the burst with the number `burst`, which starts now."""
         access, server = self._access, np.full(len(devices), SERVER)
         links = self._links.now()
         keys = links.fading_keys(devices, server)

@@ -54,24 +54,24 @@ class Uplink(Component):
     access: AnyAccess = Tdma()
     loss: AnyLoss = NoLoss()
     compression: AnyCompression = NoCompression()
-    """Compression of models: the difference from the last model that both sender and receiver have is sent in fewer
-    bits. Other messages of an algorithm are not compressed."""
+    """Compression of models. The sender compresses the difference between the new model and the last model that both
+    sender and receiver have. Other messages of an algorithm are not compressed."""
     secure_aggregation: AnySecureAggregation | None = None
     """Secure aggregation: messages and masks that let the server read only the sum of the uploads of a round; null for
     plain uploads."""
     trace: AnyRateTraces | None = None
-    """Recorded rates, one trace per device, which replace the channel and the access scheme. With null, rates follow
-    from the channel and the access scheme."""
+    """Recorded rates, one trace per device, which replace the channel and the access scheme. If null, the channel and
+    the access scheme determine the rates."""
     idle: AnyIdle | None = None
-    """Release of the radio connection of an idle device; applies to uplink and downlink messages. With null,
-    connections are never released."""
+    """Release of the radio connections of idle devices, for uplink and downlink. If null, connections are never
+    released."""
     delay: AnyDelay = NoDelay()
     timeout_s: float | None = Field(None, gt=0)
     """Maximum time on the air in s; a transfer that takes longer is lost. The time in the queue does not count. null
-    for 20 times the expected duration at the mean rate of the link, within 60 to 3600 s. With null, a message whose
-    expected duration exceeds 3600 s is not sent, and is lost as `unreachable`. If devices move, the link at the start
-    of the transfer determines the timeout, and a transfer at rate 0 waits until the device reaches a better position or
-    until its timeout."""
+    means 20 times the expected duration at the mean rate of the link, but at least 60 s and at most 3600 s. With null,
+    a message whose expected duration exceeds 3600 s is not sent, and is lost for the reason `unreachable`. If devices
+    move, the link at the start of the transfer determines the timeout, and a transfer at rate 0 waits until the device
+    reaches a better position or until its timeout."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -134,10 +134,11 @@ class Sidelink(Downlink):
     trace: None = None
     """Always null; sidelinks have no recorded rates."""
     topology: Topology | None = None
-    """Graph that states which devices send to which, for algorithms that use a graph of the network; null for no
-    graph."""
+    """Graph whose edges state which device sends to which other devices, for algorithms that need such a graph; null
+    for no graph."""
     asymmetry: Asymmetry = Asymmetry()
-    """Differences between the two directions of a link, in addition to independent fading."""
+    """Differences between the two directions of a link between devices. The fading of the two directions is independent
+    in any case."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -171,8 +172,8 @@ class NetworkSettings(Component):
     cells: AnyCells = SingleCell()
     """Positions of the base stations."""
     edges: EdgeServers | None = None
-    """Edge servers, one in each base station, and their backhaul to the cloud, for algorithms that average models in
-    edge servers first; null gives such algorithms the default edge servers."""
+    """Edge servers in the base stations, and their backhaul to the cloud. They are used by algorithms that average
+    models in edge servers first. null means edge servers with default settings for such algorithms."""
     power_control: AnyPowerControl = FullPower()
     """Rule by which each device sets its uplink power from its own link; downlink and sidelink use full power."""
     reception: AnyReception = ONE_ANTENNA
@@ -180,16 +181,17 @@ class NetworkSettings(Component):
     overhead: AnyOverhead = NoOverhead()
     """Header bits that are added to each payload."""
     transport: AnyTransport = NoTransport()
-    """The end-to-end transport protocol, which replaces `overhead: packets`: headers, handshakes, waits for
-    acknowledgements, and the wired part of the path."""
+    """End-to-end transport protocol: its headers and handshakes, its waits for acknowledgements, and the wired part of
+    the path. A transport protocol replaces `overhead: packets`."""
     session: AnySession = Session()
-    """The session layer above the transport protocol: framing, further handshakes, and software delays per message."""
+    """Session layer above the transport protocol: framing of messages, additional handshakes, and software delays."""
     position_update_s: float = Field(1.0, gt=0)
     """Length of a movement period in s. If devices move, links are recomputed at the start of each period, and current
     transfers continue at the rate of the new link. A link is computed only if it is used."""
     slices: dict[Annotated[str, Field(pattern=NAMED)], Slice] = Field(default_factory=dict)
-    """Network slices, by name, of bands that the federation shares with other users. The federation uses the slice
-    `fl`; other traffic uses `others` unless it names a slice. Without slices all transmissions get equal shares."""
+    """Network slices by name, for bands that the federation shares with other users. The federation uses the slice
+    `fl`. A class of other users uses the slice `others`, unless the class names another slice. Without slices, all
+    transmissions get equal shares."""
     handover: Literal["between-transfers", "during"] = "between-transfers"
     """Time at which a moving device changes to the strongest cell. between-transfers: a device changes cells only while
     it has no current or waiting transfer. during: current transfers continue in the new cell from the next movement
@@ -250,7 +252,7 @@ class NetworkSettings(Component):
             yield str(problem)
 
     def _more_than_sums(self) -> Iterator[tuple[str, str]]:
-        """Yield (key, error) for each setting that needs individual uploads, if the server receives only sums."""
+        """Yield the key and the error of each setting that contradicts a server which receives only sums of uploads."""
         up = self.uplink
         plain = {
             "uplink.loss": (up.loss, NoLoss, "no single packet can be lost"),

@@ -24,17 +24,17 @@ _NOISE = 1e-12
 class Slice(Component):
     """A share of the uplink and of the downlink, with the attributes of RRMPolicyRatio (3GPP TS 28.541, 4.3.36).
 
-    Shares are fractions of the band, not of bits. Simultaneous transmissions of a slice divide the share of the slice
+    Shares are fractions of the band, not of the data rate. Simultaneous transmissions in a slice divide its share
     equally.
-    Ignored here: admission control, and rates in bit/s in place of shares.
+    Ignored here: admission control, and shares that are given as rates in bit/s.
     """
 
     priority: int = Field(0, ge=0, le=100)
-    """Priority of the slice for the part of the band beyond all guarantees; 0 is the highest priority. With access
-    tdma, bursts take turns in order of priority."""
+    """Priority of the slice when the part of the band that no slice is guaranteed is divided; 0 is the highest
+    priority. With `access: tdma`, transmissions take turns in order of priority."""
     weight: float = Field(1.0, gt=0, le=1e6)
-    """Weight of the slice. Slices of the same priority have shares in proportion to their weights, but at least the
-    guarantee and at most `max`."""
+    """Weight of the slice. Slices of the same priority get shares in proportion to their weights; each share is at
+    least the guaranteed share and at most `max`."""
     dedicated: float = Field(0.0, ge=0, le=1)
     """Share of the band that is reserved for the slice, even while the slice sends nothing."""
     min: float = Field(0.0, ge=0, le=1)
@@ -101,7 +101,8 @@ class Slices:
     def taken(self, own: int, files: Mapping[int, int]) -> float:
         """Return the fraction of its band share that the federation loses to files of other users.
 
-        `own` is the number of the federation's bursts on the air, and `files` that of files on the air, by slice.
+        `own` is the number of the federation's bursts on the air. `files` is the number of files of other users on the
+        air in each slice.
         """
         if not self.given:
             others = sum(files.values())
@@ -117,8 +118,9 @@ class Slices:
 def _shared(level: Sequence[Slice], room: float) -> list[float]:
     """Return the shares of slices of the same priority, which sum to at most `room`.
 
-    The share of a slice is weight times t, limited to the range from the guarantee to the maximum; t is such that the
-    shares sum to `room`. If the sum of all maxima is lower, each slice has its maximum.
+    The share of a slice is its weight times a common factor, but at least its guarantee and at most its maximum. The
+    factor is such that the shares sum to `room`. If all maxima together are lower than `room`, each slice gets its
+    maximum.
     """
     for edge in sorted({edge / its.weight for its in level for edge in (its.guaranteed, its.max)}):
         if sum(min(max(its.weight * edge, its.guaranteed), its.max) for its in level) >= room - _NOISE:
@@ -158,7 +160,10 @@ class Sliced(Sharing):
         return (inputs.active.part[:, None] if own is None else own) * (self._part(inputs.active) > 0)[:, None]
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Return equal shares within each slice; a transmission with share 0 stays on the air but carries no bits."""
+        """Divide the share of each slice equally among its transmissions.
+
+        A transmission with the share 0 stays on the air but carries no bits.
+        """
         active, part = inputs.active, self._part(inputs.active)
         share = np.where(part > 0, part, 1.0 / len(part))[active.burst]  # a share of 0 would have an infinite SINR
         carries = np.broadcast_to((part > 0)[active.burst][:, None], inputs.own.shape)

@@ -37,7 +37,8 @@ class Use(NamedTuple):
         air: the model that computes the rates of the bursts on the air.
         before: delay of a transfer before it enters the queue; None for no delay.
         after: delay from the end of a transmission to the reception of its last bit; None for no delay.
-        patience: default timeouts of transfers, for settings without a timeout; None for the longest timeout.
+        patience: default timeouts of transfers, used if `timeout_s` is null; None if all transfers get the longest
+            timeout.
     """
 
     band: Band
@@ -58,7 +59,7 @@ class Access(Component):
     """True if simultaneous bursts use the same part of the band."""
 
     only_sums: ClassVar[bool] = False
-    """True if the receiver gets only the sum of all signals of a burst, not the individual signals."""
+    """True if the receiver gets only the sum of the signals that devices send simultaneously, not each signal."""
 
     wired: ClassVar[bool] = False
     """True for a wired scheme, in which devices radiate no power."""
@@ -89,20 +90,23 @@ class Access(Component):
 
     @property
     def threshold(self) -> float:
-        """Minimum SINR (linear) at which a fading block carries bits; the rate law may require a higher SINR."""
+        """Minimum SINR (linear) at which a transmission carries bits in a block; the rate law may require more."""
         return 0.0
 
     def law(self, bandwidth_hz: float) -> RateLaw | None:
-        """Return the scheme's own rate law for a band of this width; None to use the rate law of the channel."""
+        """Return the scheme's own rate law for a band of this width; None if the scheme uses the channel's rate law."""
         return None
 
     @abstractmethod
     def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
-        """Return the `Use` of the band for a medium with these numbers of cells and devices; called once per medium."""
+        """Return how the scheme uses the band of a medium with these numbers of cells and devices.
+
+        This method is called once per medium.
+        """
 
 
 class RatedAccess(Access, Sharing):
-    """An access scheme in which each burst has a rate that follows from its SINR and its share of the band.
+    """An access scheme in which the rate of each burst depends on its SINR and its share of the band.
 
     Subclasses implement `allocate`. A subclass with its own slots, delays or transmission model also extends `use`.
     """

@@ -97,9 +97,10 @@ class FullReuse(WholeBand):
 class Noma(FullReuse):
     """Non-orthogonal uplink with successive interference cancellation: the strongest signal is decoded first.
 
-    Interference with a signal consists of all weaker signals, and of the residual power of stronger signals. With
-    `residual: 0` and no threshold the ideal Shannon rates add up to log2(1 + sum of all SNRs) bit/s/Hz. A signal that
-    is not decoded carries no bits in the block, and interferes with all weaker signals at full power.
+    A signal is disturbed by all weaker signals, and by the residual power of the stronger signals that are cancelled.
+    With `residual: 0` and no threshold the ideal Shannon rates add up to log2(1 + sum of all SNRs) bit/s/Hz. A signal
+    that cannot be decoded in a fading block carries no bits in this block, and interferes with all weaker signals at
+    full power.
     Ignored here: errors in the decoding order, and the decoding time, which may exceed the duration of a block.
     """
 
@@ -191,7 +192,10 @@ class SlottedAloha(RatedAccess):
         return on
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Return the SINRs, with the other signals in the slot as noise; senders that do not transmit carry no bits."""
+        """Return the allocation in each slot, in which signals of other senders count as noise.
+
+        Senders that do not transmit in a slot carry no bits.
+        """
         assert power is not None, "slotted ALOHA always says who transmits"
         active = inputs.active
         on = active.radiated(power)
@@ -226,7 +230,7 @@ class SpatialReuse(WholeBand):
 
     @property
     def capacity(self) -> int | None:
-        """Maximum number of simultaneous bursts per cluster: 1, or None if only the colouring limits their number."""
+        """Maximum number of simultaneous bursts per cluster: 1 with `turns: cluster`, otherwise None."""
         return 1 if self.turns == "cluster" else None
 
     @override
@@ -246,6 +250,9 @@ def _with_others_as_noise(snr: Array) -> Allocation:
 
 
 def _own_parts(inputs: RateInputs) -> Array | float:
-    """Shares [legs, 1] of the band, which the bursts of one sender split equally; 1.0 if each sender has one burst."""
+    """Share of the band for each leg [legs, 1]; the bursts of one sender split the band equally.
+
+    The result is the number 1.0 if every sender has only one burst.
+    """
     active = inputs.active
     return 1.0 if len(active.sender) == len(active.radio) else active.part_of_legs()[:, None]

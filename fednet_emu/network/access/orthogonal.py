@@ -68,8 +68,8 @@ class Ofdma(RatedAccess):
     def power(self, inputs: RateInputs) -> Array | None:
         """Return power shares [bursts, blocks]: 1 for the burst that wins a block, 0 for the other bursts.
 
-        If the scheduler is not proportional-fair, or if links never fade, the result is None: all bursts have full
-        power.
+        The result is None, which means full power for all bursts, if the scheduler is not proportional-fair or if links
+        never fade.
         """
         if self.scheduler != "proportional-fair" or inputs.band.constant:
             return None
@@ -104,7 +104,7 @@ class Ofdma(RatedAccess):
 
 
 def on_parts(inputs: RateInputs, share: Array | float) -> Allocation:
-    """SINRs of transmissions on separate parts of the band; the bursts of one sender split the sender's power."""
+    """Return the SINRs of transmissions on separate parts of the band; bursts of one sender split its power equally."""
     active = inputs.active
     boost = active.part_of_legs() / share
     clear = inputs.own * boost[:, None]

@@ -18,9 +18,9 @@ _TIE, _SAME = 1 - 1e-12, 1e-12
 def best_of_each_block(signal: Array, mean: Array, first_leg: IntArray) -> IntArray:
     """Return, for each block [blocks], the index of the burst with the highest gain relative to its own mean.
 
-    The gain of a broadcast is the smallest relative gain of its receivers. Gains that differ only by rounding are a
-    tie, which the first burst wins. For example, two bursts of a device that moved between the starts of these bursts
-    have equal relative gains.
+    The gain of a broadcast is the smallest relative gain of its receivers. If relative gains differ only by rounding
+    errors, the first burst wins. Such ties occur, for example, between two bursts of one device that moved between
+    their starts.
 
     Args:
         signal: [legs, blocks] SNR (linear) of each leg in each block.
@@ -66,7 +66,7 @@ def equal_finish_shares(snr: Array, left_bit: Array, law: RateLaw, bandwidth_hz:
 
 
 _LEAST_SHARE = 1e-9
-"""Small share of the band for a link with no bits to send or no signal, so that no share is zero."""
+"""Small share of the band for a link without bits to send or without signal, because no share may be zero."""
 
 
 def _narrowing(law: RateLaw) -> tuple[float, Callable[[Array], Array]]:
@@ -91,8 +91,9 @@ def _least_time(
 ) -> tuple[Array, Mask]:
     """Return band shares with which links finish together, and a mask of the links that have their widest useful share.
 
-    The sum of the shares is at most `budget`. A link that must finish in the time T needs the share snr / x(work / T),
-    where x is the inverse function in `narrowing`. This share falls as T grows; T is found by bisection.
+    The shares sum to at most `budget`. To finish within the time T, a link needs the share snr / x(work / T), where x
+    is the inverse function in `narrowing`. This share decreases as T grows, so that bisection finds the smallest T for
+    which the shares fit into `budget`.
     """
     most, sinr = narrowing
     low = float(np.max(work)) / most

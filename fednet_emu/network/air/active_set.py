@@ -23,14 +23,16 @@ LEG = np.dtype([
     ("row", np.int64), ("until_ns", np.int64), ("left_nbit", np.float64), ("outage", np.bool_), ("dead", np.bool_),
     ("slot_rate_bps", np.float64), ("slot_sinr", np.float64), ("slot_carries", np.bool_),
 ], align=True)  # fmt: skip
-"""Fields of a leg: row of its receiver; time in ns of its timeout, or of the departure of its sender or receiver if
-that comes first; remaining bits times 1e9, rounded; whether it had an outage; whether it can never be delivered; in the
-current slot, its rate in bit/s, its SINR (linear), and whether it carries bits."""
+"""Fields of a leg. `row` is the row of its receiver. `until_ns` is the time in ns of its timeout, or of the departure
+of its sender or receiver if that comes first. `left_nbit` is the number of remaining bits times 1e9, rounded. `outage`
+is true if the leg has had an outage, and `dead` if it can never be delivered. `slot_rate_bps` and `slot_sinr` are its
+rate in bit/s and its SINR (linear) in the current slot, and `slot_carries` is true if it carries bits in this slot."""
 BURST = np.dtype([
     ("cell", np.int64), ("legs", np.int64), ("column", np.int64), ("power_s", np.float64), ("slot_power", np.float64)
 ])  # fmt: skip
-"""Fields of a burst: its cell; its number of legs; the column of its sender; the integral so far, in s, of its share of
-the sender's power over time; and its share of the sender's power in the current slot."""
+"""Fields of a burst. `cell` is its cell, `legs` its number of legs, and `column` the column of its sender. `slot_power`
+is the share of its sender's power that the burst uses in the current slot, and `power_s` is the integral of this share
+over the time so far, in s."""
 
 
 _NEW_LEG, _NEW_BURST = (False, False, 0.0, 0.0, False), (0.0, 0.0)
@@ -41,7 +43,9 @@ SliceOf = Callable[[Transfer], int]
 
 
 class ActiveSet:
-    """The bursts on the air in the order of their starts; a leg is the part of a burst for one receiver.
+    """The bursts on the air, in the order of their start times.
+
+    A leg is the part of a burst for one receiver.
 
     Attributes:
         legs: the legs of all bursts, in the order of the bursts.
@@ -101,7 +105,7 @@ class ActiveSet:
     # ---- changes -----------------------------------------------------------------------------------------------------
 
     def add(self, bursts: list[Burst]) -> None:
-        """Put bursts on the air; a sender that is already on the air keeps the power share of its first burst."""
+        """Put bursts on the air; a sender that is already on the air keeps its power for the new bursts."""
         legs = list(chain.from_iterable(bursts))
         self.bursts.extend(bursts)
         self.legs.extend(legs)
@@ -126,7 +130,7 @@ class ActiveSet:
             self._some_are_dead = dead is not None
 
     def carry(self, rates: list[tuple[Array, int]]) -> None:
-        """Subtract the bits that each leg carries from its remaining bits, which stay at or above zero.
+        """Subtract the bits that each leg carries from its remaining bits, which never fall below zero.
 
         Args:
             rates: for each block, the rates [legs] in bit/s and the length of the block in ns.
@@ -142,7 +146,10 @@ class ActiveSet:
         self.work, self.leg["left_nbit"] = work, left
 
     def move(self) -> None:
-        """Add up the energy used so far, hand over bursts of devices in a new cell, and look up all links again."""
+        """Start a movement period: hand over bursts whose device has changed cells, and look up all links again.
+
+        The energy used so far is added up first.
+        """
         for burst, power_s in zip(self.bursts, self.burst["power_s"].tolist(), strict=True):
             burst[0].settle(power_s)
         self.burst["power_s"] = 0.0
@@ -167,7 +174,7 @@ class ActiveSet:
         self.leg[-count:], self.burst[-count:], self.work[-count:] = of_leg, of_burst, work
 
     def power_part(self, first: Transfer) -> float:
-        """Share of full power that the sender of a burst uses; a sender already on the air keeps its current share."""
+        """Fraction of full power at which the sender of a burst transmits; a sender on the air keeps its fraction."""
         return self._part_of.setdefault(self._radios(first)[0], first.power_part)
 
     def remove_legs(self, gone: IntArray) -> list[Burst]:
@@ -202,7 +209,7 @@ class ActiveSet:
         return bursts if self.plain else np.isin(self.burst_of_leg, bursts).nonzero()[0]
 
     def _columns(self, senders: list[tuple[int, float]]) -> list[int]:
-        """Columns of the senders (radio, power share) of new bursts; a sender not yet on the air gets a new column."""
+        """Return the columns of the senders (radio, power share) of new bursts; new senders get new columns."""
         bursts_of, known = self._bursts_of, len(self._bursts_of)
         new = {}
         for sender, part in senders:
@@ -219,7 +226,7 @@ class ActiveSet:
         return [column[sender] for sender, _ in senders]
 
     def _forget_senders(self, columns: IntArray) -> None:
-        """For each entry of `columns`, subtract 1 from the sender's number of bursts; drop senders without bursts."""
+        """Record the end of one burst for each entry of `columns`, and drop the senders that have no bursts left."""
         silent = []
         for column, sender in zip(columns.tolist(), self.gains.senders.take(columns).tolist(), strict=True):
             self._bursts_of[sender] -= 1
@@ -294,13 +301,16 @@ class ActiveSet:
         return np.array([self._slice_of(self.bursts[place][0]) for place in bursts], np.int64)
 
     def _grants(self, bursts: Sequence[int]) -> Array:
-        """Planned band share and noise [bursts, 2] of these bursts; bursts without a grant get an equal share."""
+        """Planned band share and noise of each burst [bursts, 2]; a burst without a grant gets an equal share."""
         grants = [self.bursts[place][0].grant for place in bursts]
         return np.array([(grant.share, grant.noise) if grant else (1.0 / len(grants), 1.0) for grant in grants])
 
 
 def _drop(items: list[Any], places: IntArray) -> None:
-    """Delete the items at the increasing indices `places`: a few items one by one, many by building a new list."""
+    """Delete the items at the indices `places`, which must be in increasing order.
+
+    Many items are deleted at once by building a new list, which is faster.
+    """
     if len(places) < _FEW:
         for place in reversed(places.tolist()):
             del items[place]

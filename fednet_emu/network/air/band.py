@@ -22,11 +22,11 @@ from fednet_emu.radio.rates.base import RateLaw
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA, Reception
 
 ROUGHLY = 1e-9
-"""Relative tolerance, which exceeds the rounding differences between scalar and array calculations."""
+"""Relative tolerance for comparisons, larger than the rounding differences between scalar and array calculations."""
 
 MOST_BLOCKS = 1 << 24
-"""Maximum number of fading blocks or slots of one transfer; more blocks would take minutes to compute, although fading
-averages out over far fewer blocks."""
+"""Maximum number of fading blocks or slots in one transfer. A transfer over more blocks would take minutes to compute,
+and fading averages out over far fewer blocks."""
 
 _FEW_BLOCKS = 16
 _MANY_BLOCKS = 4096
@@ -49,9 +49,9 @@ and the rate, coherence time in ns, and whether the link never fades."""
 
 @dataclass(frozen=True)
 class Band:
-    """A band with its rate law and block fading; block k lasts from k to k + 1 coherence times.
+    """A frequency band with its rate law and block fading.
 
-    The SNR of a link combines all antennas of the receiver.
+    Block k lasts from k to k + 1 times the coherence time. The SNR of a link combines all antennas of the receiver.
 
     Attributes:
         bandwidth_hz: width of the band in Hz.
@@ -109,10 +109,10 @@ class Band:
 
     @cached_property
     def doubtful_snr(self) -> float:
-        """Mean SNR (linear) above which a link alone in the band is sure to carry bits at some time.
+        """Mean SNR (linear) above which a link that is alone in the band certainly carries bits at some time.
 
-        Above this SNR, `carries` need not be called. With a rate law that has outages, a link sends at any SINR, and an
-        outage loses the transmission.
+        Above this SNR, `carries` need not be called. With a rate law that has outages, a link sends at any SINR, and
+        the transmission is lost if an outage occurs.
         """
         fading, share = self.fading.combined(self.reception.branches(1)), self.share
         needed = max(0.0 if self.outage_sinr > 0 else self.law.min_sinr, self.threshold)
@@ -202,9 +202,9 @@ class Band:
             blocks = min(2 * blocks, _MANY_BLOCKS)
 
     def soon_through(self, snr: Array, fading_key: Keys, size_bit: float, start_ns: int) -> QuickEnds:
-        """Compute the results of `alone` for transfers on many links [links], for a few blocks only.
+        """Compute the results of `alone` for many transfers, each on its own link [links], over a few blocks only.
 
-        The results have rounding errors.
+        The results have rounding errors, unlike those of `alone`.
         """
         edges_ns, sinr, rate_bps = self.pace(snr, fading_key, start_ns, 1 if self.constant else _FEW_BLOCKS // 4)
         needed = needed_ns(edges_ns, rate_bps, np.full(len(snr), size_bit * NS_PER_S))
@@ -226,11 +226,11 @@ class Band:
     # ---- shared by all -----------------------------------------------------------------------------------------------
 
     def mean_bps(self, snr: Array) -> Array:
-        """Rates in bit/s of links at their mean SNRs, each alone in the band."""
+        """Return the rates in bit/s of links at their mean SNRs; each link is alone in the band."""
         return np.asarray(self.rates_bps(snr / self.share, self.share), np.float64)
 
     def rates_bps(self, sinr: Array, share: Array | float) -> Array:
-        """Rates in bit/s on the shares `share` of the band; 0 at SINRs below the threshold of the access scheme."""
+        """Return the rates in bit/s on the shares `share` of the band; 0 at SINRs below `threshold`."""
         rate_bps = self.law.rates_bps(sinr, self.bandwidth_hz * share)
         return rate_bps if self.threshold <= 0 else np.where(sinr >= self.threshold, rate_bps, 0.0)
 
@@ -238,7 +238,7 @@ class Band:
         """Check that a transfer does not span more than `MOST_BLOCKS` blocks.
 
         Raises:
-            ScenarioError: there are more blocks between `start_ns` and `now_ns`.
+            ScenarioError: more than `MOST_BLOCKS` blocks lie between `start_ns` and `now_ns`.
         """
         length_ns = self.slot_ns if self.slotted else self.coherence_ns
         if now_ns - start_ns > MOST_BLOCKS * length_ns:
@@ -249,9 +249,9 @@ class Band:
             )
 
     def blocks(self, from_ns: int, count: int) -> tuple[IntArray, IntArray]:
-        """Return edges [blocks + 1] in ns and numbers [blocks] of the next slots or fading blocks.
+        """Return the edges [blocks + 1] in ns and the numbers [blocks] of the next slots or fading blocks.
 
-        The result is a single endless block if the gains never change.
+        If the gains never change, the result is a single endless block.
         """
         length_ns = self.slot_ns if self.slotted else self.coherence_ns
         first = from_ns // length_ns
@@ -285,7 +285,7 @@ class Band:
 
 
 def needed_ns(edges_ns: IntArray, rate_bps: Array, left: Array) -> Array:
-    """Estimate the times [links] in ns, counted from the first block edge, in which links carry their remaining bits.
+    """Estimate the time in ns that each link needs for its remaining bits, counted from the first block edge [links].
 
     The last block is assumed to be endless. The result is infinity if a link has rate 0 in the last block and bits
     remain, and NaN if a link has rate 0 and no bits remain.
@@ -309,7 +309,10 @@ def needed_ns(edges_ns: IntArray, rate_bps: Array, left: Array) -> Array:
 
 
 def passed(edges_ns: list[int], until_ns: int) -> Iterator[tuple[int, int]]:
-    """Yield the index of each block that begins before `until_ns`, and its length in ns, cut off at `until_ns`."""
+    """Yield the index and the length in ns of each block that begins before `until_ns`.
+
+    The last of these blocks counts only up to `until_ns`.
+    """
     start_ns = edges_ns[0]
     for block, edge_ns in enumerate(edges_ns[1:]):
         if start_ns >= until_ns:

@@ -19,7 +19,7 @@ _PAIR = np.dtype([("mean", np.float64), ("key", np.uint64)])
 
 
 class LinkGains:
-    """Matrices [receivers, senders] of mean SNRs and fading keys, with fading gains for some blocks.
+    """Mean SNRs, fading keys and fading gains of all links on the air, as matrices [receivers, senders].
 
     Each row belongs to a receiving radio, and exists while a transfer to this radio is on the air. Each column belongs
     to a sending radio, and exists while one of its bursts is on the air. The link of a pair is looked up when its
@@ -111,7 +111,9 @@ class LinkGains:
         self._changed()
 
     def leave(self, rows: IntArray) -> IntArray | None:
-        """Record the ends of legs, given the row of each leg (rows may repeat), and remove rows without further legs.
+        """Record that legs have ended, and remove the rows of receivers that have no legs left.
+
+        The argument has the row of each ended leg, so that a row may occur several times.
 
         Returns:
             The new index of each old row, or None if all rows remain.
@@ -154,7 +156,7 @@ class LinkGains:
         return heard
 
     def know(self, numbers: IntArray, gain: Array) -> None:
-        """Store fading gains [receivers, senders, blocks], already computed elsewhere, for consecutive blocks."""
+        """Store fading gains [receivers, senders, blocks] of consecutive blocks that the caller has computed."""
         self._numbers, self._gain = numbers, Roomy(gain)
 
     def combined(self, rows: IntArray, columns: IntArray, numbers: IntArray, branches: int) -> Array:
@@ -167,7 +169,7 @@ class LinkGains:
         return (self._keys[rows, columns] & np.uint64(1)).astype(np.bool_)
 
     def deaf(self, rows: Places, columns: Places) -> Mask | None:
-        """Mask [rows, columns] of pairs whose receiver and sender are the same radio; None if there is no such pair."""
+        """Mask [receivers, senders], True where receiver and sender are the same radio; None if this never occurs."""
         if not self._devices_listen:
             return None
         same: Mask = self.receivers[rows][:, None] == self.senders[columns]

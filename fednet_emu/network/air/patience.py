@@ -1,6 +1,6 @@
 """Default timeouts of transfers, which follow from the size of a transfer and the mean rate of its link.
 
-Rates are averaged over fading. One table for all links of a band has the rates in steps of 0.5 dB of the mean SNR.
+Rates are averaged over fading. All links of a band use one table of rates, which has steps of 0.5 dB in the mean SNR.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from fednet_emu.units import db_to_linear
 TIMES = 20.0
 """Ratio of the timeout to the expected duration."""
 LEAST_S, MOST_S = 60.0, 3600.0
-"""Shortest and longest timeout in s; a transfer whose expected duration exceeds the longest timeout is not started."""
+"""Shortest and longest timeout in s. A transfer whose expected duration exceeds the longest timeout is not started."""
 
 NOTICE_S = 1.0
 """Time in s after which a sender knows that its receiver is out of reach, unless the timeout is shorter. The value is
 the default of the timers T300 and T310 of 5G NR, after which a connection has failed (TS 38.331). The sender sends
-nothing during this time. The time is above 0 because a sender that retries immediately would otherwise loop at one
-instant."""
+nothing during this time. The time must be above 0, because otherwise a sender that retries immediately would retry
+endlessly at one instant."""
 
 _LOW_DB, _HIGH_DB, _STEP_DB = -60.0, 80.0, 0.5
 _LEVELS = round((_HIGH_DB - _LOW_DB) / _STEP_DB) + 1
@@ -84,7 +84,7 @@ class Patience:
         return self._limit_ns(size_bit, min(max(step, -1), _LEVELS - 2), los)
 
     def _limit_of_step_ns(self, size_bit: int, step: int, los: bool) -> int:
-        """Timeout in ns at the level `step` of the SNR table; -1 is any SNR below the lowest level."""
+        """Return the timeout in ns at the level `step` of the SNR table; -1 means an SNR below the lowest level."""
         level = max(step, 0)
         near = slice(level, level + 2)
         expected_s = np.array([_expected_s((rate[near], wait[near]), size_bit) for rate, wait in self._paces[los]])
@@ -95,19 +95,28 @@ class Patience:
         return math.ceil(limit_s) * NS_PER_S
 
     def expected_s(self, size_bit: int, snr: Array, *, los: bool) -> Array:
-        """Expected durations [links] in s of a message on links with these mean SNRs, each alone in the band."""
+        """Return the expected duration in s of a message on each link [links], given the mean SNRs of the links.
+
+        Each link is assumed to be alone in the band.
+        """
         levels_s = _expected_s(self._paces[los][-1], size_bit)
         place = _place(snr)
         logs = np.interp(place, np.arange(_LEVELS), np.log(np.minimum(levels_s, 1e30)))
         return np.asarray(np.where(levels_s[np.ceil(place).astype(np.int64)] < 1e30, np.exp(logs), math.inf))
 
     def mean_bps(self, snr: Array, in_sight: Mask) -> Array:
-        """Rates [links] in bit/s, averaged over fading, of links with these mean SNRs, each alone in the band."""
+        """Return the rate of each link [links] in bit/s, averaged over fading, given the mean SNRs of the links.
+
+        Each link is assumed to be alone in the band.
+        """
         rates = (np.interp(_place(snr), np.arange(_LEVELS), self._paces[los][-1][0]) for los in (True, False))
         return np.where(in_sight, *rates)
 
     def _ample(self, size_bit: int) -> float:
-        """Lowest mean SNR (linear) at which a message has the timeout `LEAST_S`, with or without line of sight."""
+        """Return the lowest mean SNR (linear) at which a message of this size has the timeout `LEAST_S`.
+
+        The SNR suffices both with and without line of sight.
+        """
         expected_s = np.array([_expected_s(pace, size_bit) for of_state in self._paces for pace in of_state]).max(
             axis=0
         )
@@ -117,7 +126,7 @@ class Patience:
 
     @cached_property
     def _paces(self) -> list[list[Pace]]:
-        """`Pace` without and with line of sight, each for the smallest and the largest share of the band."""
+        """`Pace` of links without and with line of sight, for the smallest and the largest share of the band."""
         band = self._band
         fading = band.fading.combined(band.reception.branches(1))
         states = (False, True) if fading.peak(False) != fading.peak(True) else (False,)
@@ -128,14 +137,14 @@ class Patience:
 
 
 def _place(snr: Array) -> Array:
-    """Fractional indices [links] of mean SNRs (linear) in the table of SNR levels."""
+    """Return the fractional index of each mean SNR (linear) [links] in the table of SNR levels."""
     with np.errstate(divide="ignore"):
         return np.clip((10.0 * np.log10(snr) - _LOW_DB) / _STEP_DB, 0.0, _LEVELS - 1.0)
 
 
 @lru_cache(maxsize=256)
 def _pace(band: Band, share: float, block_s: float, los: bool) -> Pace:
-    """Mean rates and mean waiting times at each SNR level, see `Pace`, for links with a share of a band.
+    """Return the `Pace` of links that use a share of a band: mean rate and mean waiting time at each SNR level.
 
     Args:
         band: the band, with the combined fading of all antennas.

@@ -2,9 +2,8 @@
 
 The results of `PlainAir` and `SharedAir` are bit-identical; tests compare both. As long as devices do not move and each
 device sends one burst to the server, one array of senders replaces the matrices of receivers and senders, the legs and
-the cells. For each start or end of a burst, this saves about seventy calls of `rate_cells` and of methods of
-`SharedAir`, `ActiveSet` and `LinkGains`, which take half of the computing time. If any other kind of burst starts, a
-`SharedAir` takes over until the band is empty.
+the cells. This saves about seventy calls for each start or end of a burst, which would take half of the computing time.
+If a burst of any other kind starts, a `SharedAir` computes all bursts until the band is empty.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from fednet_emu.network.links.links import LinksOverTime
 from fednet_emu.records.ledger import SERVER
 
 _SNR, _POWER_S, _GAIN = range(3)
-"""Rows of the array with one column per sender: mean SNR (linear), airtime so far in s times the power share,
-and, from row `_GAIN` on, the fading gain in each block of the last plan."""
+"""Row indices of the array that has one column per sender. The rows are the mean SNR (linear), the airtime so far in s
+times the power share, and, from row `_GAIN` on, the fading gain in each block of the last plan."""
 _ROOM = 16
 
 
@@ -47,14 +46,14 @@ def shared_air(sharing: Sharing, band: Band, links: LinksOverTime, cells: int) -
 
 @final
 class PlainAir(Air):
-    """Uplink bursts to one cell under the conditions that the docstring of the module states.
+    """Simultaneous uplink bursts to one cell, under the conditions that the module's docstring states.
 
     Args:
         rule: function that returns the allocation of each sender, see `Sharing.plain_rule`; None if senders take turns.
         band: the band, with one antenna, without slots, and with a rate law without outage.
         general: an empty `SharedAir` of the band, for all other bursts.
-        duty: share of the time in which any sender transmits, see `Sharing.plain_duty`; None if all senders transmit
-            all the time.
+        duty: share of the time in which one of the senders radiates power, see `Sharing.plain_duty`; None if all
+            senders transmit all the time.
     """
 
     def __init__(
@@ -80,7 +79,10 @@ class PlainAir(Air):
         self._due: list[int] = []  # indices of the bursts that are delivered at `_end_ns`
 
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Add bursts and plan rates from now on; `SharedAir` takes over if a burst violates the conditions."""
+        """Put bursts on the air, and plan the rates from now on.
+
+        `SharedAir` takes over if a burst violates the conditions of this class.
+        """
         if bursts and not self.is_plain and not len(self._general):
             self.is_plain, self.blocks = True, self._general.blocks
         if not self.is_plain:
@@ -221,7 +223,10 @@ class PlainAir(Air):
         self._next_ns = min(self._first_until_ns, edges_ns[-1], end_ns)
 
     def _know_gains(self) -> list[int]:
-        """Draw the fading gains of the next blocks, or take them from the last plan; return the block edges in ns."""
+        """Draw the fading gains of the next blocks, and return the edges of these blocks in ns.
+
+        Gains that the last plan already contains are not drawn again.
+        """
         since_ns, length_ns, known = self._since_ns, self._band.coherence_ns, self._numbers
         self._band.check_blocks(self._bursts[0][0].started_ns, since_ns)
         blocks = max(1, min(self.blocks, MOST_GAINS // len(self._work)))

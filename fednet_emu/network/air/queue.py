@@ -23,10 +23,10 @@ class TurnQueue:
         places: the argument `places`.
         clustered: True if bursts belong to clusters.
         lane: function that returns the cell or the cluster of a transfer.
-        only: the queue of the only cell, from which the medium itself starts bursts; None with several cells or
-            clusters.
+        only: the queue of the only cell. The medium itself starts bursts from this queue. None if there are several
+            cells, or clusters.
         changed: the cells in which a burst has been added or has ended since the last `start_ready`.
-        left: number of further bursts that may start, summed over all cells; the medium updates this number.
+        left: number of further bursts that may start, summed over all cells. The medium updates this number.
     """
 
     def __init__(self, places: int | None, cells: int | None = 1) -> None:
@@ -97,7 +97,10 @@ class TurnQueue:
                 heappush(first, (self._unblocked[cell][0][0], cell))
 
     def give_back(self, burst: Burst) -> None:
-        """Record the end of a burst; bursts that waited for one of its radios may start at the next `start_ready`."""
+        """Record the end of a burst.
+
+        Bursts that wait for one of its radios may start at the next `start_ready`.
+        """
         cell = self.lane(burst[0])
         self._free[cell] += 1
         self.changed.add(cell)

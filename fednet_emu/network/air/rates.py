@@ -37,7 +37,8 @@ _QUIET = np.ones((1, 1))
 def rate_cells(on_air: ActiveSet, sharing: Sharing, band: Band, numbers: IntArray) -> Rated:
     """Compute the rates of all bursts on the air in the blocks with the numbers `numbers` [blocks].
 
-    Signals from other cells count as noise, with the power radiated in each block and spread evenly over the band.
+    Signals from other cells count as noise, which is spread evenly over the band. The power of this noise follows from
+    the power that senders radiate in each block.
     """
     heard = on_air.gains.heard(numbers)
     quiet, antennas = _QUIET if len(heard) == 1 else np.ones((len(heard), 1)), band.reception.antennas
@@ -72,7 +73,7 @@ def _branches(sharing: Sharing, band: Band, cell: Active) -> int:
 
 
 def _pairs(on_air: ActiveSet, cell: Active) -> tuple[IntArray, IntArray]:
-    """Indices of a cell's links in `on_air.gains`: the row and the column of each leg."""
+    """Return the row and the column in `on_air.gains` of each leg of a cell."""
     columns = on_air.burst["column"][on_air.burst_of_leg]
     return on_air.leg["row"][cell.legs], columns[cell.legs]
 
@@ -116,7 +117,7 @@ def _rated(sharing: Sharing, inputs: RateInputs, power: Array | None, dead: Mask
 
 
 def _noise_and_other_cells(cells: list[Active], powers: list[Array | None], heard: Array) -> Array:
-    """Noise plus interference from other cells at each receiver [receivers, blocks], as a multiple of the noise."""
+    """Return noise plus interference from other cells at each receiver [receivers, blocks], relative to the noise."""
     receivers, senders, blocks = heard.shape
     foreign, radiated = np.ones((receivers, senders), np.bool_), np.zeros((senders, blocks))
     for cell, power in zip(cells, powers, strict=True):

@@ -1,4 +1,7 @@
-"""Arrays with spare capacity: entries are added at the end and removed anywhere, without a change of their order."""
+"""Arrays with spare capacity, which need not be copied for every added entry.
+
+Entries are added at the end. They can be removed anywhere, and the order of the other entries stays the same.
+"""
 
 from __future__ import annotations
 

@@ -28,8 +28,9 @@ _MANY_LEGS = 16
 
 _AHEAD_BLOCKS = 256
 _AHEAD = 4
-"""A burst is computed for the next `_AHEAD_BLOCKS` fading blocks, then up to `_AHEAD` times its time on the air so far.
-This limits the computing time for a transfer that is soon cancelled, and adds at most a third for a long transfer."""
+"""A burst is first computed for `_AHEAD_BLOCKS` fading blocks. If the burst is still on the air after these blocks, it
+is computed again, up to `_AHEAD` times its time on the air so far. This limits the computing time for a transfer that
+is soon cancelled, and increases the computing time for a long transfer by at most a third."""
 
 
 _KNOWN_RATES = 1 << 16
@@ -52,7 +53,9 @@ class Air(ABC):
 
     @abstractmethod
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Put bursts on the air and plan all bursts from now on; mean SNRs and fading keys of the legs must be set.
+        """Put bursts on the air, and plan all bursts from now on.
+
+        The caller must have set the mean SNRs and the fading keys of the legs.
 
         Returns:
             Time in ns at which `advance` must be called next, usually the end of a burst; `FOREVER_NS` without bursts.
@@ -64,14 +67,17 @@ class Air(ABC):
 
     @abstractmethod
     def advance(self, now_ns: int) -> list[Burst]:
-        """Carry bits until now; remove and return the bursts that have ended, with carried bits and outcome set."""
+        """Carry bits until now; remove and return the bursts that have ended.
+
+        The carried bits and the outcome of each leg of these bursts are set.
+        """
 
     def extend(self, leg: Transfer, bits: int) -> None:
-        """Add bits to the only leg of a burst, before `advance`; no effect by default."""
+        """Add bits to a burst with one leg; must be called before `advance`. No effect by default."""
         return
 
     def move(self) -> None:
-        """Start a movement period, after `advance`: look up all links again; no effect by default."""
+        """Look up all links again at the start of a movement period, after `advance`. No effect by default."""
         return
 
     def powers(self) -> Iterable[Power]:
@@ -85,12 +91,13 @@ class Air(ABC):
 
 Walk = Callable[[Burst, int, int], int]
 """`walk(burst, start_ns, horizon_ns)` computes a burst that no other transmission affects: it sets the carried bits and
-the outcome of each leg, and returns the end in ns of the slowest leg. The computation may stop at the horizon: a leg
-that is still on the air then has no outcome and fewer bits than its size, and the horizon counts as its end."""
+the outcome of each leg, and returns the end time in ns of the slowest leg. The computation may stop at `horizon_ns`. A
+leg that is still on the air at this time has no outcome yet and has carried fewer bits than its size; its end time is
+then `horizon_ns`."""
 
 
 class SeparateAir(Air):
-    """Bursts that do not affect each other, so that only a cancellation can change the end time of a burst.
+    """Bursts that do not affect each other: each end time is known at the start, unless a burst is cancelled.
 
     Senders send all the time, at rates that are known at the start of a burst.
 
@@ -111,7 +118,7 @@ class SeparateAir(Air):
         return self._ends[0][0] if self._ends else FOREVER_NS
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Recompute the end of the burst without this leg; if no other leg remains, the burst ends now."""
+        """Give up a leg: recompute the end of its burst, which ends now if it has no other leg."""
         place = next(place for place, entry in enumerate(self._ends) if entry[2] is burst)
         for other in burst:
             other.lost = ""
@@ -131,12 +138,12 @@ class SeparateAir(Air):
         return ended
 
     def _again_ns(self, burst: Burst, now_ns: int) -> int:
-        """End in ns of a burst that is already on the air, computed again up to a later horizon."""
+        """Compute a burst that is already on the air up to a later horizon, and return its end time in ns."""
         started_ns = burst[0].started_ns
         return self._end_ns(burst, now_ns, started_ns + max(_AHEAD * (now_ns - started_ns), self._ahead_ns))
 
     def _end_ns(self, burst: Burst, now_ns: int, horizon_ns: int) -> int:
-        """End in ns of a burst, or the horizon if the burst has not ended by then; never before `now_ns`."""
+        """Return the end time in ns of a burst, but at most the horizon, and at least `now_ns`."""
         started_ns = burst[0].started_ns
         end_ns = self.walk(burst, started_ns, horizon_ns)
         if end_ns < now_ns:
@@ -157,7 +164,10 @@ class BandAir(SeparateAir):
         self._steady_per_ns = lru_cache(maxsize=_KNOWN_RATES)(self._per_ns) if band.constant else None
 
     def _per_ns(self, snr: float, los: int) -> int:
-        """Work per ns, in the units of `kernel.work`, on a link that does not fade; 0 if the link carries no bits."""
+        """Return the work per ns, in the units of `kernel.work`, of a link that does not fade.
+
+        The result is 0 if the link carries no bits.
+        """
         share, bandwidth_hz, _, gain, rate_of, _, _ = self._for_one
         sinr = snr * gain(0.5, los == 1) / share
         return int(rate_of(sinr, bandwidth_hz) * SCALE) if sinr >= self._least_sinr else 0
@@ -194,7 +204,10 @@ class BandAir(SeparateAir):
         return ends[0][0] if ends else FOREVER_NS
 
     def _walk_burst(self, burst: Burst, start_ns: int, horizon_ns: int) -> int:
-        """Compute each leg until delivery, timeout, a device's departure, or the horizon; return the last end in ns."""
+        """Compute each leg up to its end or up to the horizon, and return the latest end time in ns.
+
+        A leg ends with its delivery, at its timeout, or when one of its devices departs.
+        """
         last_ns = start_ns
         for leg in burst if len(burst) < _MANY_LEGS else self._decisive(burst, start_ns):
             end_ns = self._walk_leg(leg, start_ns, horizon_ns)
@@ -203,7 +216,10 @@ class BandAir(SeparateAir):
         return last_ns
 
     def _walk_leg(self, leg: Transfer, start_ns: int, horizon_ns: int) -> int:
-        """Compute one leg; return its end in ns, or the horizon, or the start if its link never carries bits."""
+        """Compute one leg, and return its end time in ns, at most the horizon.
+
+        If the link of the leg never carries bits, the end time is the start time.
+        """
         snr, size_bit, until_ns = leg.snr, leg.size_bit, leg.until_ns
         doubtful = snr <= self._doubtful_snr and size_bit > 0 and until_ns > start_ns
         if doubtful and not self._band.carries(snr, los=leg.fading_key & 1 == 1):
@@ -219,7 +235,10 @@ class BandAir(SeparateAir):
         return end_ns
 
     def _decisive(self, burst: Burst, start_ns: int) -> Burst:
-        """Return the legs that may be lost or end last, for the exact computation; mark all other legs as delivered."""
+        """Return the legs that must be computed exactly, because they may be lost or may end last.
+
+        All other legs are marked as delivered.
+        """
         size_bit, outage_sinr = burst[0].size_bit, self._outage_sinr
         snr = np.array([leg.snr for leg in burst])
         keys = np.array([leg.fading_key for leg in burst], np.uint64)

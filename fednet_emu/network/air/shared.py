@@ -31,7 +31,8 @@ _MOST_BLOCKS = 2048
 MOST_GAINS = 1 << 21
 """Maximum number of fading gains in a plan."""
 NEAR_NS = 2.0
-"""End times that differ by less than this value in ns are compared in exact integers; rounding errors are smaller."""
+"""End times whose difference in ns is below this value are compared as exact integers. The rounding errors of times
+stay below this value."""
 
 
 class Plan(NamedTuple):
@@ -42,7 +43,7 @@ class Plan(NamedTuple):
         rated: rates, SINRs and powers in the blocks.
         needed_ns: [legs] estimated remaining time of each leg in ns; 0 for a leg that is done.
         first_ns: time in ns before which no burst ends, with a margin for rounding.
-        next_ns: time in ns of the next end of a burst, the next timeout or the end of the plan, whichever is first.
+        next_ns: time in ns of the next event: the end of a burst, a timeout, or the end of the plan.
     """
 
     edges_ns: list[int]
@@ -126,7 +127,7 @@ class SharedAir(Air):
         return self._plan.next_ns
 
     def move(self) -> None:
-        """Start a movement period, after `advance`: look up all links again.
+        """Look up all links again at the start of a movement period, after `advance`.
 
         Transfers continue in the cells to which they are now assigned. The energy used so far is added up first,
         because transmit powers may change.
@@ -189,7 +190,7 @@ class SharedAir(Air):
         return done if done.any() else None
 
     def _take_off(self, gone: IntArray) -> list[Burst]:
-        """Set the outcome of the legs with the indices `gone`, remove these legs, and return the bursts that end."""
+        """Set the outcomes of the legs at the indices `gone`, and remove them; return the bursts that have ended."""
         on_air = self._on_air
         fates = on_air.leg.take(gone)
         for place, met_outage, dead in zip(
@@ -204,7 +205,7 @@ class SharedAir(Air):
     # ---- the flow of bits --------------------------------------------------------------------------------------------
 
     def _flow(self, now_ns: int) -> None:
-        """Subtract the bits that each leg has carried since the last call, at most the remaining bits of the leg."""
+        """Subtract the bits that each leg has carried since the last call from its remaining bits."""
         plan, on_air = self._plan, self._on_air
         if plan is not None and now_ns > self._since_ns:
             rates, power = plan.rated.rate_bps, plan.rated.power
@@ -259,7 +260,10 @@ class SharedAir(Air):
         return Plan(edges, rated, needed, first_ns, next_ns)
 
     def _first_end_ns(self, edges: list[int], rate_bps: Array, needed: Array, ends: Array, soonest: float) -> int:
-        """Exact first time in ns at which all legs of a burst are delivered; `FOREVER_NS` if the plan ends earlier."""
+        """Return the exact time in ns at which the first burst is delivered to all its receivers.
+
+        The result is `FOREVER_NS` if the plan ends earlier.
+        """
         on_air, since_ns = self._on_air, self._since_ns
         if not since_ns + soonest < edges[-1] + NEAR_NS:
             return FOREVER_NS
@@ -286,7 +290,10 @@ class SharedAir(Air):
 
 
 def blocks_after(edges_ns: list[int], now_ns: int, blocks: int) -> int:
-    """Number of blocks in the next plan: more if the last plan ran out, fewer after a change in its first quarter."""
+    """Return the number of blocks for the next plan.
+
+    The number grows if the last plan was used up, and shrinks if a change ended the plan within its first quarter.
+    """
     count = len(edges_ns) - 1
     if now_ns >= edges_ns[-1]:
         return min(4 * count, _MOST_BLOCKS)
@@ -294,7 +301,10 @@ def blocks_after(edges_ns: list[int], now_ns: int, blocks: int) -> int:
 
 
 def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
-    """Time in ns at which `work` is done at the rates [blocks] of a plan; `FOREVER_NS` if the plan ends earlier."""
+    """Return the time in ns at which `work` is done at the rates [blocks] of a plan.
+
+    The result is `FOREVER_NS` if the plan ends earlier.
+    """
     if not work:
         return edges_ns[0]
     for rate, start_ns, end_ns in zip(rate_bps.tolist(), edges_ns, edges_ns[1:], strict=False):
@@ -308,7 +318,10 @@ def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
 
 
 def _in_outage(plan: Plan, since_ns: int, outage_sinr: float) -> Mask:
-    """Mask [legs] of the legs whose SINR was below `outage_sinr` in a block used in the plan's first `since_ns` ns."""
+    """Return the mask [legs] of the legs that have had an outage in the first `since_ns` ns of the plan.
+
+    A leg has an outage in a block if it carries bits in this block and its SINR is below `outage_sinr`.
+    """
     edges_ns = np.array(plan.edges_ns)
     starts_ns = (edges_ns[:-1] - edges_ns[0]).astype(np.float64)
     spanned = starts_ns + 1e-3 < np.minimum(plan.needed_ns, since_ns)[:, None]  # 1e-3: tolerance for rounding errors

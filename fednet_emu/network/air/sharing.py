@@ -21,7 +21,7 @@ class Active(NamedTuple):
     """The transmissions of one cell on the air, constant until a burst starts or ends.
 
     Attributes:
-        burst: [legs] index of each leg's burst; legs of one burst are adjacent.
+        burst: [legs] index of each leg's burst; the legs of a burst have consecutive indices.
         receiver: [legs] index of each leg's receiver, a row of `mean`.
         sender: [bursts] index of each burst's sender, a column of `mean`.
         radio: [senders] numbers of the sending radios, used as keys of their random draws.
@@ -69,7 +69,7 @@ class Active(NamedTuple):
         return self.part if self.plain else self.part[self.burst]
 
     def radiated(self, power: Array) -> Array:
-        """Return the share of power that each sender radiates [senders, blocks], given the shares of its bursts."""
+        """Return the share of its power that each sender radiates [senders, blocks], summed over its bursts."""
         total: Array = np.zeros((len(self.radio), power.shape[1]))
         np.add.at(total, self.sender, power)
         return total
@@ -143,9 +143,12 @@ class Sharing(ABC):
 
     @property
     def plain_duty(self) -> float | None:
-        """Share of the time in which any sender transmits if senders take turns; None if all transmit all the time."""
+        """Share of the time in which one of the senders radiates power, if senders take turns.
+
+        None if all senders transmit all the time.
+        """
         return None
 
     @abstractmethod
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Return the SINR and the share of the band of each leg; `power` is the result of the method `power`."""
+        """Return the SINR and the share of the band of each leg, given the result `power` of the method `power`."""

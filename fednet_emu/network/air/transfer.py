@@ -17,7 +17,10 @@ from fednet_emu.records.rows import KINDS
 
 
 class Delivery(NamedTuple):
-    """Outcome of one transfer to one receiver; `lost` is the reason for a loss, or empty if the payload has arrived."""
+    """Outcome of one transfer to one receiver.
+
+    `lost` is empty if the payload has arrived; otherwise it is the reason for the loss.
+    """
 
     sender: int
     receiver: int
@@ -35,7 +38,7 @@ class Delivery(NamedTuple):
 
     @classmethod
     def given_up(cls, now_s: float) -> Delivery:
-        """Return the outcome of a transfer that the algorithm gives up now: lost, with the reason "deadline"."""
+        """Return the outcome of a transfer that the algorithm gives up now: it is lost for the reason "deadline"."""
         return cls(SERVER, SERVER, None, 0, now_s, float("nan"), now_s, "deadline")
 
 
@@ -88,7 +91,7 @@ class Message(NamedTuple):
 
 @dataclass(slots=True)
 class Phases:
-    """Sizes of a transfer's message, and all delays of the transfer except its wait in the queue and its airtime.
+    """Sizes of a transfer's message, and all delays of the transfer except the time in the queue and the airtime.
 
     Attributes:
         payload_bit: bits of the payload that is handed to the transport protocol.
@@ -99,7 +102,8 @@ class Phases:
         ack_wait_ns: total time in ns, after the first bit on the air, in which the sender waits for acknowledgements.
         reception_delay_ns: time in ns from the last bit on the air to its reception.
         window_bit: maximum number of bits in the first round trip; 0 for no limit.
-        refused: reason for the loss of a transfer that is not sent after its delays; empty for a transfer that is sent.
+        refused: reason for which the transfer is lost after its delays without being sent; empty for a transfer that is
+            sent.
     """
 
     payload_bit: int
@@ -175,7 +179,10 @@ class Transfer(Completion):
         raise not_awaited(self, "its payload")
 
     def settle(self, power_s: float) -> None:
-        """Add up the energy used so far, before the power changes; `power_s` is airtime in s times the power share."""
+        """Add up the energy used so far; must be called before the power changes.
+
+        `power_s` is the airtime in s times the share of the sender's power.
+        """
         self.spent_j += self.drawn_w * power_s
 
     def cancel(self, outcome: Any) -> None:
@@ -188,7 +195,7 @@ class Transfer(Completion):
 
 @final
 class FileTransfer(Transfer):
-    """Transfer of another user's file, see `network.traffic`; the records of the federation omit such transfers.
+    """Transfer of another user's file (see `network.traffic`), which is not part of the federation's records.
 
     Attributes:
         arrived_ns: arrival time of the file in ns, from which its delay counts.
@@ -208,7 +215,10 @@ def described(kind: int, sender: int, receiver: int) -> str:
 
 @final
 class Unheard:
-    """A transfer that ended while no process waited for it; a process may still wait later, while the event exists."""
+    """A transfer that ended while no process waited for its event.
+
+    A process may still wait for the event later, as long as the event exists.
+    """
 
     def __init__(self, transfer: Transfer) -> None:
         self._transfer, self._attributes = ref(transfer), vars(transfer)  # the attributes outlive the transfer
@@ -223,4 +233,4 @@ class Unheard:
 
 
 Burst = list[Transfer]
-"""One transmission: a single transfer, or one transfer for each receiver of a broadcast."""
+"""One transmission, as the list of its transfers: a single transfer, or one for each receiver of a broadcast."""

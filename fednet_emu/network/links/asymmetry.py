@@ -35,7 +35,10 @@ class Asymmetry(Component):
 
 
 class OneWay:
-    """Ratios, drawn once per run, of the SNR of each direction of a link to the SNR of the symmetric link."""
+    """Factors by which the SNR of each direction of a link differs from that of a symmetric link.
+
+    The factors are drawn once per run.
+    """
 
     def __init__(self, law: Asymmetry, count: int, streams: Streams) -> None:
         self._law, self._count, self._streams = law, count, streams
@@ -56,7 +59,10 @@ class OneWay:
         return db_to_linear(sigma_db * np.asarray(scipy.special.ndtri(draws)))
 
     def factors(self, sender: IntArray, receiver: IntArray) -> Array:
-        """SNRs from senders to receivers, divided by those of symmetric links (linear), in their broadcast shape."""
+        """Return the SNR from each sender to its receiver, divided by the SNR of a symmetric link (linear).
+
+        The result has the shape to which both arguments broadcast.
+        """
         factor = self.tx[sender] * self.rx[receiver]
         if self._law.obstacle_probability:
             hit = uniforms(mixes(self._obstacles, sender), receiver) < self._law.obstacle_probability

@@ -36,11 +36,14 @@ def cell_of(radio: Number) -> Number:
 
 
 class Links(ABC):
-    """Links during one movement period; the number of the server denotes the base station that serves the device."""
+    """The links during one movement period.
+
+    The device number of the server stands for the base station that serves the other device.
+    """
 
     @property
     def of_device(self) -> tuple[list[float], list[int]] | None:
-        """Mean SNRs and fading keys [devices] of the links to the only base station; None if there are several."""
+        """Mean SNRs and fading keys [devices] of the links to the base station; None if there are several stations."""
         return None
 
     @abstractmethod
@@ -57,18 +60,18 @@ class Links(ABC):
 
     @abstractmethod
     def snrs(self, sender: IntArray, receiver: IntArray) -> Array:
-        """Mean SNRs (linear) of many links, in the broadcast shape of `sender` and `receiver`."""
+        """Return the mean SNRs (linear) of many links, in the shape to which `sender` and `receiver` broadcast."""
 
     @abstractmethod
     def fading_keys(self, sender: IntArray, receiver: IntArray) -> Keys:
-        """Fading keys of many links, in the broadcast shape of `sender` and `receiver`."""
+        """Return the fading keys of many links, in the shape to which `sender` and `receiver` broadcast."""
 
     def power_w(self, sender: int) -> float | None:
         """Transmit power of a device in W; None for the full power of its radio."""
         return None
 
     def learn(self, ends: Iterable[tuple[int, int]]) -> None:
-        """Compute the links of these pairs (sender, receiver) in one vectorised call, before the links are used."""
+        """Compute the links of these pairs (sender, receiver) in advance, in one vectorised call."""
         return
 
     def station_of(self, device: int) -> int:
@@ -317,7 +320,9 @@ def _pair(one: int, other: int) -> int:
 
 
 class MovingLinks:
-    """Links as of the start of the current movement period; the links of a period are computed at their first use.
+    """Links of moving devices, which are constant during each movement period.
+
+    The links of a period have the values at the start of the period, and are computed at their first use.
 
     Ignored here: movement within a period, apart from the fading that it causes.
 

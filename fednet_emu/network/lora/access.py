@@ -49,10 +49,11 @@ def time_on_air_ns(size_byte: int, spreading: int, bandwidth_hz: float) -> int:
 
 
 def adapted(snr_db: float) -> int:
-    """Spreading factor of a link after adaptation (ADR); also 12 for a link that is too weak even for this factor.
+    """Return the spreading factor of a link after its adaptation by LoRaWAN (ADR).
 
     The spreading factor starts at 12, and decreases by 1 as long as the SNR exceeds the minimum SNR of the factor by at
-    least 13 dB: a margin of 10 dB plus a step of 3 dB. The Things Network is said to use this rule (not verified).
+    least 13 dB: a margin of 10 dB plus a step of 3 dB. The result is 12 even for a link that is too weak for this
+    factor. The Things Network is said to use this rule (not verified).
     Ignored here: the decrease of the transmit power after factor 7 is reached.
     """
     spreading = 12
@@ -62,7 +63,7 @@ def adapted(snr_db: float) -> int:
 
 
 def adapted_from_db(spreading: int) -> float:
-    """Minimum SNR in dB for which `adapted` returns this spreading factor or a lower one."""
+    """Return the minimum SNR in dB at which `adapted` returns this spreading factor or a lower one."""
     return REQUIRED_DB[12] if spreading == 12 else REQUIRED_DB[spreading + 1] + _MARGIN_DB + _STEP_DB
 
 
@@ -147,7 +148,7 @@ class Lora(Access):
         return Use(own, TurnQueue(None, cells), air, patience=Patience(own, disturbed=True))
 
     def _frames(self, band: Band, burst: Burst) -> Frames | None:
-        """Return the frames of a burst, or None if all legs are lost; mark the legs whose SNR is too low as lost."""
+        """Mark the legs whose SNR is too low as lost; return the frames of the burst, or None if all legs are lost."""
         reached = []
         for leg in burst:
             if leg.snr >= band.law.min_sinr:

@@ -1,7 +1,7 @@
 """The transfers of a cohort, computed as arrays without events: a broadcast to all devices, and an upload per device.
 
 If no transfer is lost, all start and end times follow from the requests alone. The computed times are bit-identical to
-those of `Medium`. A result of None means that a transfer may be lost or end early: the state of the medium is then
+those of `Medium`. A method returns None if a transfer may be lost or may end early. The state of the medium is then
 unchanged, and the caller must send the transfers one by one.
 """
 
@@ -31,7 +31,7 @@ from fednet_emu.records.reasons import CODE
 
 
 class Uploads(NamedTuple):
-    """Uploads that the links deliver, sorted by end time; those with the same end time are in the order of requests.
+    """Uploads that the links deliver, sorted by end time, and uploads with equal end times by request.
 
     Attributes:
         device: [uploads] the sender.
@@ -54,7 +54,7 @@ class Uploads(NamedTuple):
 
 @dataclass(slots=True)
 class Carried:
-    """One upload, with the attributes that faults read; `Uploads` describes them."""
+    """One upload, with those attributes of `Uploads` that faults read."""
 
     sender: int
     size_bit: int
@@ -159,7 +159,7 @@ class CohortBand:
         return Uploads(*of_sender, started_ns, ended_ns, air_s, drawn_w, snr[order])
 
     def _in_turn(self, rows: list[Any]) -> list[tuple[int, int, int, float]] | None:
-        """Row index in `rows`, start in ns, end in ns and airtime in s of each upload, if uploads take turns."""
+        """Compute uploads that take turns: return row index, start in ns, end in ns and airtime in s of each upload."""
         band, free_ns, ended = self._medium.band, 0, []
         share, bandwidth_hz, threshold, gain, rate_of, coherence_ns, constant = band.for_one
         is_plain = share == 1.0 and threshold <= 0.0 and not constant
@@ -193,7 +193,7 @@ class CohortBand:
         return ended
 
     def _together(self, rows: list[Any]) -> list[tuple[int, int, int, float]] | None:
-        """Row index in `rows`, start in ns, end in ns and airtime in s of each upload, if uploads share the band."""
+        """Compute uploads that share the band: return row index, start in ns, end in ns and airtime in s of each."""
         medium, air = self._medium, self._medium.air
         assert isinstance(air, PlainAir)
         before, ended, next_ns, place = air.blocks, [], FOREVER_NS, 0
@@ -218,7 +218,7 @@ class CohortBand:
         return None
 
     def fates(self, sent: Uploads) -> list[str]:
-        """Return the reason for the random loss of each upload; an empty string for an upload that arrives."""
+        """Return the reason for which a fault loses each upload; an empty string for an upload that arrives."""
         if not self.loses:
             return [""] * len(sent.device)
         rows = zip(*(column.tolist() for column in sent[:4]), strict=True)
@@ -252,7 +252,7 @@ class CohortBand:
         return links.snrs(*ends), links.fading_keys(*ends)
 
     def _until_ns(self, snr: Array, keys: Keys, size_bit: IntArray) -> IntArray | None:
-        """Timeouts [n] of transfers in ns; None if a size is 0, or if a link may be too weak to carry its transfer."""
+        """Return the timeouts of transfers in ns [n]; None if a size is 0, or if a link may be too weak."""
         medium = self._medium
         if size_bit.min() <= 0 or snr.min() <= medium.band.doubtful_snr:
             return None

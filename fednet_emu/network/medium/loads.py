@@ -19,9 +19,9 @@ from fednet_emu.records.ledger import SERVER
 class RadioLoads:
     """The battery loads of all bursts on the air.
 
-    The energy per bit is a load in addition to the transmit and receive power. This load follows the planned rates, or
-    the mean rate for a burst that is computed at its start. If such a burst ends early, the energy is corrected at its
-    end.
+    The energy per bit is a load in addition to the transmit and receive power. This load follows from the planned rates
+    or, for a burst whose end is computed at its start, from the mean rate. If such a burst ends early, its energy is
+    corrected when it ends.
     """
 
     def __init__(self, batteries: Batteries, radios: Radios, lose: Callable[[Burst], None]) -> None:
@@ -32,7 +32,7 @@ class RadioLoads:
         self._received_bits: dict[Transfer, Load] = {}
 
     def start(self, burst: Burst) -> None:
-        """Start the loads of a new burst: on the battery of its sender, and on the battery of each receiving device."""
+        """Start the loads of a new burst on the batteries of its sender and of its receivers."""
         first, load, radios = burst[0], self._batteries.load, self._radios
         if first.sender != SERVER:
             self._sending[first] = load(first.sender, SENDING, first.drawn_w, partial(self._lose, burst))
@@ -66,12 +66,12 @@ class RadioLoads:
                     change(self._received_bits[leg], from_ns, (radios.receive_j_per_bit * its_bps).tolist())
 
     def end(self, burst: Burst, energy_j: float, bits_j: float, now_ns: int) -> list[float]:
-        """End the loads of a burst; return the energy in J of each receiver, without its energy per received bit.
+        """End the loads of a burst; return the energy in J of each receiver, apart from its energy per received bit.
 
         Args:
             burst: the burst.
             energy_j: energy in J that the sender has used for the transmit power.
-            bits_j: energy in J that the sender has used per bit, summed over all sent bits.
+            bits_j: energy in J that the sender has used for its energy per bit, summed over all sent bits.
             now_ns: present time in ns.
         """
         unload = self._batteries.unload
@@ -95,12 +95,18 @@ class RadioLoads:
 
 
 def _mean_bps(legs: Burst, power_s: float) -> float:
-    """Mean rate in bit/s of a burst whose end is already computed; 0 for a burst that is planned block by block."""
+    """Return the mean rate in bit/s of a burst whose end is already computed.
+
+    The result is 0 for a burst that is planned block by block.
+    """
     return max(leg.transmitted_bit for leg in legs) / power_s if power_s else 0.0
 
 
 def _lose_nothing() -> None:
-    """Do nothing when a battery runs empty: the load for the radio power already cancels the transfer."""
+    """Do nothing for the load of the energy per bit when a battery runs empty.
+
+    The load of the radio's power on the same battery already cancels the transfer.
+    """
 
 
 @dataclass(frozen=True)

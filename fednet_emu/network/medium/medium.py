@@ -1,4 +1,4 @@
-"""The medium carries transfers from request to delivery; it processes all starts and ends at one instant together."""
+"""The medium carries transfers from request to delivery. It processes all starts and ends at one instant together."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ which the transmission ended."""
 class Medium:
     """One shared band in one direction: uplink, downlink or sidelink, in one cell or several.
 
-    A transfer waits for its connection and its grant, then waits in the queue, and is then on the air. After its
-    transmission, the transfer has a tail (decoding, propagation), at whose end it is received. During the tail, the
-    next transfer may be on the air.
+    A transfer waits for its connection and its grant, then waits in the queue, and is then on the air. Between its
+    transmission and its reception, a transfer has a tail: the time for propagation and decoding. The next transfer may
+    be on the air during this tail.
 
     Attributes:
         has_snr: True if links have an SNR; links with recorded rates and wires have none.
@@ -118,7 +118,10 @@ class Medium:
 
     @property
     def is_certain(self) -> bool:
-        """True if airtimes depend only on links: no other users, batteries, delays, absences, movement or handovers."""
+        """True if airtimes depend only on the links.
+
+        This excludes other users, batteries, delays, absences, movement and handovers.
+        """
         one_band = self.rates is None and self._serving is None and self.links.until_ns() == FOREVER_NS
         unbroken = not self.is_shared and self._loads is None and not self.faults.ending
         return one_band and unbroken and not self.ledger.has_phases and self.band.outage_sinr <= 0
@@ -218,7 +221,7 @@ class Medium:
         return transfers
 
     def cancel(self, transfer: Transfer, reason: str) -> None:
-        """Cancel a transfer that waits or is on the air; its event never triggers, and its airtime so far is recorded.
+        """Cancel a transfer that waits or is on the air, and record its airtime so far; its event never triggers.
 
         A broadcast continues for its remaining receivers, and ends immediately if no receiver remains.
         """
@@ -240,7 +243,7 @@ class Medium:
         self._settle_at(now_ns)
 
     def _give_up(self, leg: Transfer, reason: str) -> None:
-        """Cancel a leg in its tail; record its burst immediately if all legs of the burst are lost or cancelled."""
+        """Cancel a leg in its tail; if this leaves no leg of its burst to be delivered, record the burst now."""
         burst, row = self._late[leg]
         if row is None:
             del self._late[leg]
@@ -268,9 +271,10 @@ class Medium:
             self.cancel(transfer, "end")
 
     def expected_bps(self, devices: IntArray, links: Links, at_s: float) -> Array:
-        """Rates [n] in bit/s of the links between the server and `devices` [n], each alone in the band at its mean SNR.
+        """Return the rate in bit/s of the link between the server and each of `devices` [n].
 
-        With recorded rates, the result is the recorded rates at the time `at_s` in s.
+        Each link is alone in the band and has its mean SNR. With recorded rates, the result is the recorded rates at
+        the time `at_s` in s.
         """
         if self.rates is not None:
             return self.rates.rates_bps(devices, at_s)
@@ -285,7 +289,7 @@ class Medium:
             self._due_ns, self._timer = time_ns, self.clock.call_at(time_ns, self._settle)
 
     def _settle(self, timer: Any) -> None:
-        """Process the present instant: first all ends, then the new requests in canonical order, then all starts."""
+        """Process the present instant: first all ends, then the new requests in a fixed order, then all starts."""
         now_ns, turns, air, waits = self.clock.now, self.turns, self.air, self._waits
         self._due_ns, self._timer, queue = FOREVER_NS, None, turns.only
         while waits and waits[0][0] <= now_ns:
@@ -346,7 +350,7 @@ class Medium:
                 first.drawn_w = self.radios.drawn_w(first.sender, links.power_w(first.sender), first.power_part)
 
     def _enqueue(self) -> None:
-        """Queue the requests in canonical order; all requests of a broadcast become one burst."""
+        """Sort the new requests and add them to the queue; all requests of a broadcast become one burst."""
         requests = sorted(self._requests, key=CANONICAL)
         self._requests.clear()
         if self._serving is not None:
@@ -369,7 +373,11 @@ class Medium:
             self.turns.add(burst)
 
     def _start(self, burst: Burst) -> bool:
-        """Start a burst without its cancelled transfers and those of absent devices; return False if none is left."""
+        """Start a burst without its cancelled transfers and its transfers of absent devices.
+
+        Returns:
+        False if no transfer of the burst is left.
+        """
         now_ns, gaps_ns, on_air, some_are_gone = self.clock.now, 0, self._on_air, False
         if self._connections is not None:
             gaps_ns = max([self._connections.start(transfer, now_ns) for transfer in burst])
@@ -441,7 +449,10 @@ class Medium:
         self._deliver([transfer])
 
     def _end_alone(self, burst: Burst, now_ns: int) -> None:
-        """Faster version of `_end` for bursts with one delivered leg and no delays; call `_end` for other bursts."""
+        """Faster version of `_end` for a burst with one delivered leg and without delays.
+
+        For any other burst, this method calls `_end`.
+        """
         leg = burst[0]
         if len(burst) > 1 or leg.lost or leg.cancelled:
             self._end(burst, now_ns)
@@ -523,7 +534,8 @@ class Medium:
     def _receive_j(self, burst: Burst, energy_j: float, bits_j: float, now_ns: int) -> list[float]:
         """Energy in J for the reception of each leg of a burst whose transmission ends.
 
-        `energy_j` and `bits_j` are the energies in J of the sender: due to its power, and due to its energy per bit.
+        `energy_j` is the energy in J that the sender has used for its power, and `bits_j` the energy in J that it has
+        used for its energy per bit.
         """
         radios, span_ns = self.radios, now_ns - burst[0].started_ns
         if self._loads is not None:
@@ -577,7 +589,7 @@ class Medium:
         ledger.transfers.append(columns)
 
     def _deliver(self, legs: Burst) -> None:
-        """Complete legs that have arrived or are lost, and trigger the event of every leg that is not cancelled."""
+        """Complete legs that have arrived or are lost, and trigger their events, except those of cancelled legs."""
         now_ns = self.clock.now
         for leg in legs:
             self._late.pop(leg, None)
@@ -597,7 +609,7 @@ class Medium:
 
 
 def _radios(transfer: Transfer) -> tuple[int, int]:
-    """Radio numbers of sender and receiver; the base station of the transfer's cell replaces the server."""
+    """Return the radio numbers of sender and receiver; the server is replaced by the base station of the cell."""
     sender, receiver, station = transfer.sender, transfer.receiver, radio_of(transfer.cell)
     return (sender if sender >= 0 else station), (receiver if receiver >= 0 else station)
 
@@ -605,4 +617,5 @@ def _radios(transfer: Transfer) -> tuple[int, int]:
 _new = tuple.__new__  # takes half the time of a named tuple's constructor
 
 CANONICAL = attrgetter("requested_ns", "sender", "receiver")
-"""Sort key of requests: time, then sender, then receiver; independent of the order of events within an instant."""
+"""Sort key of requests: by time, then by sender, then by receiver. The result does not depend on the order in which
+requests are made at one instant."""

@@ -1,8 +1,8 @@
 """Simultaneous uploads of a cohort, computed as arrays; all times are bit-identical to those of `PlainAir`.
 
 `PlainAir` counts work in large integers. This module stores the remaining work as a float and its rounding error
-(Fast2Sum, Dekker 1971), and computes the rates for several possible numbers of senders in one step. The result is None
-if an end time is uncertain because of rounding errors.
+(Fast2Sum, Dekker 1971), and computes the rates for several possible numbers of senders in one step. If rounding errors
+make an end time uncertain, the result is None.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _MOST_CHANGES = 8
 """Maximum number of transmission starts and ends for which rates are computed in advance."""
 _SPARE = 16
 _SNR, _POWER_S, _LEFT, _ERROR, _GAIN = range(5)
-"""Rows of the array with one column per sender: mean SNR (linear), airtime in s, remaining bits times 1e9, rounding
-error of the remaining bits times 1e9, and from row `_GAIN` on the fading gains of the planned blocks. The remaining
-bits of a sender that has ended are infinite."""
+"""Row indices of the array that has one column per sender. The rows are the mean SNR (linear), the airtime in s, the
+remaining bits times 1e9, the rounding error of the remaining bits times 1e9, and, from row `_GAIN` on, the fading gains
+of the planned blocks. A sender whose upload has ended has infinite remaining bits."""
 
 
 class SharedRequests(NamedTuple):
@@ -80,7 +80,7 @@ class SharedCohort:
         self._block = self._least = self._foreseen = 0
 
     def play(self, uploads: SharedRequests) -> Ended | None:
-        """Return the results of all uploads (`Ended`); None if an upload may be lost or has an uncertain end time."""
+        """Compute all uploads; return None if an upload may be lost or has an uncertain end time."""
         self._uploads, self._started_ns = uploads, uploads.requested_ns.tolist()
         requested_ns, self._limit_ns = self._started_ns, uploads.limit_ns.tolist()
         place, now_ns, total = 0, requested_ns[0], len(requested_ns)
@@ -102,7 +102,11 @@ class SharedCohort:
         return self._ended
 
     def _plan(self, now_ns: int) -> list[int]:
-        """Add the senders that start now and draw the gains of the next blocks; return the block edges in ns."""
+        """Add the senders that start now and draw the fading gains of the next blocks.
+
+        Returns:
+        The edges of these blocks in ns.
+        """
         band, new, known, m = self._band, self._new, self._numbers, len(self._place)
         self._n += len(new)
         first, count = now_ns // band.coherence_ns, self.blocks
@@ -141,7 +145,7 @@ class SharedCohort:
         self._risen += len(self._new)
 
     def _draw(self, begin: int, first: int, count: int) -> None:
-        """Draw the fading gains for all columns from `begin` on, in `count` blocks from the block number `first` on."""
+        """Draw the fading gains of all columns from `begin` on, for `count` blocks from the block number `first` on."""
         places = self._place[begin:]
         if len(places) == count == 1 and not self._band.constant:
             key = self._uploads.key.item(places[0])
@@ -151,7 +155,7 @@ class SharedCohort:
             self._of[_GAIN:, begin : len(self._place)] = self._band.gains(self._uploads.key[places][None, :], numbers)
 
     def _keep(self, more: int, rows: int) -> None:
-        """Drop the columns of ended senders, and enlarge the array to `rows` rows and by at least `more` columns."""
+        """Drop the columns of senders that have ended; make room for `rows` rows and at least `more` new columns."""
         kept, old = self._on_air(), self._of
         n, same = len(kept), min(rows, len(old))
         self._of = np.zeros((rows, n + more + _SPARE))
@@ -181,7 +185,8 @@ class SharedCohort:
         return self._table[self._n - self._least, : len(self._place)]
 
     def _foresee(self, block: int) -> int:
-        """Fill the columns of the next senders likely to start in this block; return the number of filled columns."""
+        """Fill the columns of the senders that will probably start in this block; return the number of these
+        columns."""
         uploads, column, place = self._uploads, len(self._place), self._next
         most = min(place + _MOST_CHANGES, len(self._started_ns), place + self._of.shape[1] - column)
         while place < most and self._started_ns[place] // self._band.coherence_ns == block:
@@ -207,7 +212,7 @@ class SharedCohort:
     def _advance(self, edges_ns: list[int], next_ns: int) -> int | None:
         """Carry bits until an upload ends, the next upload is requested, or the plan ends; return this time in ns.
 
-        None if an upload is late or has an uncertain end time.
+        The result is None if an upload reaches its timeout or has an uncertain end time.
         """
         now_ns = edges_ns[0]
         if now_ns - self._started_ns[self._place[0]] > MOST_BLOCKS * self._band.coherence_ns:
@@ -245,7 +250,7 @@ class SharedCohort:
         of[_POWER_S] += span_ns / NS_PER_S
 
     def _end_ns(self, column: int, rate_bps: Array, now_ns: int) -> int | None:
-        """End time in ns of a sender's upload at its current rate; None if rounding errors make the time uncertain."""
+        """Return the end time in ns of an upload at its current rate; None if rounding errors make it uncertain."""
         place, rate = self._place[column], rate_bps.item(column)
         needed = (self._of.item(_LEFT, column) + self._of.item(_ERROR, column)) / rate
         whole = math.ceil(needed)
@@ -254,7 +259,7 @@ class SharedCohort:
         return now_ns + whole if whole - needed > error and needed - (whole - 1) > error else None
 
     def _end(self, due: list[int], now_ns: int) -> bool:
-        """Take the senders in the columns `due` off the air; return True if all of them end before their timeouts."""
+        """Take the senders in the columns `due` off the air; return True if no sender has exceeded its timeout."""
         in_time = True
         for column in due:
             place = self._place[column]

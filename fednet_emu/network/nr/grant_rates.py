@@ -16,13 +16,13 @@ _STEP_DB = 0.01
 
 
 class WholeBlocks(OfLaw):
-    """Rate law of a grant of whole resource blocks: `law` on the best number of blocks, with all power on these blocks.
+    """Rate law of a grant of whole resource blocks, which receive the whole power of the sender.
 
     A link has the SINR s on the whole carrier of N blocks and B Hz. On M blocks, the SINR is s N / M and the rate is
-    e(s N / M) B M / N, where e(x) is the spectral efficiency at the SINR x. The grant has the M with the highest rate.
-    The power headroom is therefore never negative (TS 38.213 clause 7.7.1): a sender with enough power for x blocks at
-    the SINR that a scheme needs gets at most floor(x) blocks with this scheme. Rates are from a table in steps of
-    0.01 dB, and within 0.5 % of the best rate.
+    e(s N / M) B M / N, where e(x) is the spectral efficiency of `law` at the SINR x. The grant has the number M of
+    blocks with the highest rate. The power headroom is therefore never negative (TS 38.213 clause 7.7.1): a sender
+    whose power suffices for x blocks with a coding scheme gets at most floor(x) blocks with this scheme. Rates are
+    taken from a table in steps of 0.01 dB, and are within 0.5 % of the best rate.
     Ignored here: the rounding of transport block sizes, which matters more in fewer blocks (0.5 % in ten blocks).
     """
 
@@ -40,7 +40,10 @@ class WholeBlocks(OfLaw):
         return self.fewest / self.count
 
     def blocks(self, sinr: float) -> int:
-        """Number of granted blocks at an SINR (linear) on the whole carrier; the largest number if rates are equal."""
+        """Return the number of granted blocks at an SINR (linear) on the whole carrier.
+
+        If several numbers of blocks give the same rate, the result is the largest number.
+        """
         counts = np.arange(self.count, self.fewest - 1, -1)
         parts = counts / self.count
         return int(counts[np.argmax(parts * self.law.rates_bps(sinr / parts, 1.0))])
@@ -90,11 +93,11 @@ def in_whole_blocks(law: RateLaw, bandwidth_hz: float, block_hz: float) -> RateL
 
 
 class InSlots(OfLaw):
-    """Rate law of senders that take turns in slots: `law` on the whole band, in a share of all slots.
+    """Rate law of senders that take turns in slots, in each of which one sender has the whole band.
 
-    The bandwidth argument is the fraction x of the slots that the sender has, times the width of the band. The rate is
-    x times the rate on the whole band at the SINR s. The SINR argument is s / x, as if all power were in the part x of
-    the band.
+    A sender has the fraction x of the slots, and the SINR s in these slots. Its rate is x times the rate of `law` at
+    the SINR s on the whole band. The bandwidth argument of the methods is x times the width of the band, and their SINR
+    argument is s / x, as if all power were in the part x of the band.
     """
 
     law: RateLaw
@@ -108,7 +111,8 @@ class InSlots(OfLaw):
 
     @property
     def peaks(self) -> Array:
-        """SINRs (linear) at which the ratio of rate to SINR has a local maximum, for a sender alone in the band."""
+        """Return the SINRs (linear) at which rate / SINR has a local maximum, for a sender that is alone in the
+        band."""
         return self.law.peaks
 
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:

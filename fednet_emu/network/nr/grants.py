@@ -1,4 +1,4 @@
-"""5G NR in time-division duplex: slots shared by senders, the delay of the first grant, and that of the last block."""
+"""5G NR in time-division duplex: slots that senders share, and the delays before and after a transmission."""
 
 from __future__ import annotations
 
@@ -52,10 +52,11 @@ class NrGrants(RatedAccess):
     data. A whole number of periods must fit into 10 ms."""
 
     subcarrier_spacing_khz: Literal[15, 30, 60, 120] = 30
-    """Subcarrier spacing in kHz; a slot lasts 1, 0.5, 0.25 or 0.125 ms. Must equal the key of `channel` if set."""
+    """Subcarrier spacing in kHz; a slot lasts 1, 0.5, 0.25 or 0.125 ms. Must equal the key of the same name in
+    `channel`, if the channel has this key."""
 
     sr_period_s: float = Field(default=0.02, gt=0)
-    """Time in s between two opportunities of a device to send a scheduling request; a whole number of slots."""
+    """Time in s between two occasions at which a device may send a scheduling request; a whole number of slots."""
 
     k2_slots: int = Field(default=4, ge=1, le=32)
     """Minimum number of slots from a grant to the granted slot."""
@@ -64,7 +65,8 @@ class NrGrants(RatedAccess):
     """Number of slots that a receiver needs to decode a block."""
 
     target_bler: float = Field(default=0.1, ge=0, lt=0.5)
-    """Share of block transmissions that fail; each failure of a transfer's last block adds one round trip."""
+    """Fraction of block transmissions that fail. Each failed transmission of a transfer's last block adds one round
+    trip."""
 
     scheduler: Literal["round-robin", "proportional-fair"] = "round-robin"
     """Assignment of slots. round-robin: all senders in turn, with equal shares of the slots. proportional-fair: all
@@ -93,7 +95,7 @@ class NrGrants(RatedAccess):
         return TddPattern(self.pattern, self.subcarrier_spacing_khz)
 
     def duty(self, *, down: bool) -> float:
-        """Share of all slots that belong to the downlink (`down`) or the uplink."""
+        """Return the share of all slots that belong to the downlink if `down` is True, otherwise to the uplink."""
         return self.frame.share("D" if down else "U")
 
     @override
@@ -126,7 +128,10 @@ class NrGrants(RatedAccess):
         return won
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Return each leg's SINR at full power in its slots, to which all interference from other cells is confined."""
+        """Return each leg's SINR at full power in its slots.
+
+        All interference from other cells falls into the slots of this direction.
+        """
         assert power is not None, "slots always say who sends"
         active, duty = inputs.active, self.duty(down=inputs.band.down)
         noise = 1.0 + (inputs.noise[active.receiver] - 1.0) / duty
@@ -138,7 +143,7 @@ class NrGrants(RatedAccess):
 
 @final
 class SlotDelays:
-    """Delays in one direction: before the first slot with data, and after the first transmission of the last block."""
+    """Delays in one direction, before the first slot with data and after the first transmission of the last block."""
 
     def __init__(self, access: NrGrants, key: int, *, down: bool) -> None:
         self._frame, self._key, self._down = access.frame, key, down
@@ -153,13 +158,14 @@ class SlotDelays:
         self._of_device = lru_cache(maxsize=1 << 16)(self._draw)
 
     def _draw(self, device: int) -> tuple[int, int]:
-        """Key of a device's random draws, and offset in ns of its request opportunities from the common grid."""
+        """Return the key of a device's random draws, and the offset in ns of its request occasions from a common
+        grid."""
         key, length = mix(self._key, device), len(self._frame.slots)
         own = int(uniform(key, 0) * max(self._sr_period // length, 1)) * length
         return key, 0 if self._down else own * self._slot_ns
 
     def before_ns(self, transfer: Transfer, now_ns: int) -> int:
-        """Time in ns until the next downlink slot, or until the first data slot of an uplink."""
+        """Return the time in ns until the next downlink slot or, for an uplink, until its first slot with data."""
         sender, receiver, data_slots = transfer.sender, transfer.receiver, self._data_slots
         at_ns = now_ns + self._of_device(receiver if sender < receiver else sender)[1]
         periods, slot = divmod(-(-at_ns // self._slot_ns), len(data_slots))

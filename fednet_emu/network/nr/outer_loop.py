@@ -19,7 +19,7 @@ from fednet_emu.radio.nr.outer_loop import WINDOW_NS
 
 @final
 class Climbing(Sharing):
-    """Sharing of slots in which a transfer has only the fraction of its rate that its current coding scheme permits."""
+    """Sharing of slots between transfers whose current coding scheme permits only a fraction of their full rate."""
 
     overlapping = False
 
@@ -34,7 +34,7 @@ class Climbing(Sharing):
 
     @override
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Return the allocation of the slots, with each share reduced to the fraction of the rate reached so far."""
+        """Return the allocation of the slots, with each share multiplied by the fraction of the rate reached so far."""
         plain = self._slots.allocate(inputs, power)
         begun = np.array(self.begun)[inputs.active.burst]
         part = self._law.climbed(plain.sinr * plain.share, inputs.numbers - begun[:, None])
@@ -46,7 +46,7 @@ class Climbing(Sharing):
 
 @final
 class ClimbingAir(SharedAir):
-    """Transmissions in the slots of one cell; the scheme of each transfer rises as in `Climbing`."""
+    """Transmissions in the slots of one cell, with coding schemes that rise as in `Climbing`."""
 
     def __init__(self, slots: Sharing, band: Band, law: NrBlocks, links: LinksOverTime) -> None:
         self._climbing, self._bursts = Climbing(slots, law), list[Burst]()

@@ -20,10 +20,11 @@ class Idle(Component):
 class Rrc(Idle):
     """The radio connection is released after a timer; the next message waits until the device is connected again.
 
-    A device that trains for longer than the timer waits once per round (RRC_IDLE and RRC_CONNECTED, TS 38.331 clauses
-    5.3.3 and 5.3.8). Messages in both directions restart the timer and wait for the connection. Broadcasts do neither,
-    because they reach idle devices. At the start of a run no device is connected. Both defaults are assumptions; the
-    values differ between operators, and a private cell may never release connections.
+    The states are RRC_CONNECTED and RRC_IDLE (TS 38.331 clauses 5.3.3 and 5.3.8). A device that trains for longer than
+    the timer waits for its connection once per round. Messages in both directions restart the timer and wait for the
+    connection. Broadcasts reach idle devices, so that they do neither. At the start of a run no device is connected.
+    Both defaults are assumptions; the values differ between operators, and a private cell may never release
+    connections.
     Ignored here: paging cycles, the energy before the release, and that lost messages also restart the timer.
     """
 
@@ -66,7 +67,7 @@ class RadioConnections:
         self._seen_ns[max(transfer.sender, transfer.receiver)] = now_ns
 
     def around(self, use: Use) -> Use:
-        """Return `use`, extended by the delay until the device of a transfer is connected."""
+        """Return `use` with an additional delay before each transfer, until its device is connected."""
 
         def before_ns(transfer: Transfer, now_ns: int) -> int:
             wait_ns = self.enter(transfer, now_ns)

@@ -63,17 +63,21 @@ class TddPattern:
         return slot
 
     def repeated(self, slot: int, decode: int) -> int:
-        """Return the downlink slot of a block's next attempt; device and base station each decode in `decode` slots."""
+        """Return the downlink slot in which a block is sent again after a failure in the slot `slot`.
+
+        The device and the base station each need `decode` slots to decode what they have received.
+        """
         answer = self.next(slot + 1 + decode, "U")
         return self.next(answer + 1 + decode, "D")
 
 
 class Grants(NamedTuple):
-    """Slots that are granted to data whose scheduling request is sent at one opportunity.
+    """Uplink slots that are granted after a scheduling request at one occasion.
 
     Attributes:
-        after: slot of the previous opportunity; data that arrive after the start of this slot use `occasion`.
-        occasion: slot of the opportunity.
+    after: slot of the previous request occasion; the request for data that arrive after the start of this slot is sent
+    at `occasion`.
+        occasion: slot in which the scheduling request is sent.
         first: uplink slot of the first grant, in which the device sends its buffer status report.
         bulk: first uplink slot that carries data.
     """
@@ -85,7 +89,7 @@ class Grants(NamedTuple):
 
 
 class Latency(NamedTuple):
-    """Minimum, mean and maximum time in slots from a random arrival of data to the end of an uplink slot."""
+    """Minimum, mean and maximum time, in slots, from the random arrival of data to the end of an uplink slot."""
 
     least: float
     mean: float
@@ -103,7 +107,7 @@ class UplinkAccess:
 
     Attributes:
         pattern: the TDD pattern.
-        sr_period: number of slots between two opportunities to send a request, before rounding up to an uplink slot.
+        sr_period: number of slots between two request occasions, before each occasion is moved to the next uplink slot.
         k2: minimum number of slots from a grant to the granted slot.
         decode: number of slots that the base station needs to decode.
     """
@@ -120,12 +124,12 @@ class UplinkAccess:
 
     @property
     def hyperperiod(self) -> int:
-        """Number of slots after which the pattern and the request opportunities repeat together."""
+        """Number of slots after which both the pattern and the request occasions repeat."""
         return math.lcm(len(self.pattern.slots), self.sr_period)
 
     @cached_property
     def occasions(self) -> tuple[Grants, ...]:
-        """Grants for all request opportunities of a hyperperiod, in order."""
+        """Grants for all request occasions of a hyperperiod, in order of time."""
         pattern, period = self.pattern, self.hyperperiod
         first = pattern.next(0, "U")
         slots = sorted({pattern.next(first + n, "U") % period for n in range(0, period, self.sr_period)})
@@ -136,11 +140,10 @@ class UplinkAccess:
         )
 
     def latency(self, *, bulk: bool) -> Latency:
-        """Return the exact latency from the arrival of data to the end of a slot.
+        """Return the exact latency from the arrival of data to the end of a granted slot.
 
-        The slot is the first data slot if `bulk` is True, and the slot of the buffer status report otherwise.
-
-        Arrivals are uniform over the hyperperiod.
+        The slot is the first data slot if `bulk` is True, and the slot of the buffer status report otherwise. Arrivals
+        of data are uniformly distributed over the hyperperiod.
         """
         ends = [(each, 1 + (each.bulk if bulk else each.first)) for each in self.occasions]
         mean = sum((each.occasion - each.after) * (end - (each.occasion + each.after) / 2) for each, end in ends)
@@ -149,7 +152,7 @@ class UplinkAccess:
 
     @cached_property
     def bulk_slots(self) -> list[int]:
-        """First data slot [hyperperiod] for data that arrive at the start of each slot."""
+        """First slot that carries data, for data that arrive at the start of each slot [hyperperiod]."""
         occasions = [each.occasion for each in self.occasions]
         bulk = [*(each.bulk for each in self.occasions), self.occasions[0].bulk + self.hyperperiod]
         return [bulk[bisect_left(occasions, slot)] for slot in range(self.hyperperiod)]

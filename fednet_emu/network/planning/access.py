@@ -23,9 +23,9 @@ class Planned(RatedAccess):
     """Each device of a round has its own share of the band, or its own turn, at a planned power and clock frequency.
 
     A planner assigns band shares, transmit powers and clock frequencies at the start of each round, from what the
-    server knows: mean SNRs, nominal computing times, and sizes of messages. Messages without a grant get an equal
-    share. If the sum of all shares exceeds the band, all shares are reduced by the same factor. Each cell is planned
-    separately, with the whole band.
+    server knows: mean SNRs, nominal computing times, and sizes of messages. Messages without a grant get an equal share
+    of the band. If the sum of all shares exceeds the band, all shares are reduced by the same factor. The planner plans
+    each cell separately, and each cell has the whole band.
     Ignored here: frequency selectivity, and the bits that inform devices of their grants. Plans also ignore fading
     beyond the planner's `margin_db`, movement, stragglers, queues on the downlink, and interference from other cells.
     """
@@ -37,8 +37,9 @@ class Planned(RatedAccess):
 
     unused_bandwidth: Literal["idle", "used"] = "idle"
     """Use of band shares whose devices are not sending. idle: these shares stay unused, as in the papers, so that each
-    upload takes its planned time. used: the sending devices divide these shares in proportion to their own shares, as
-    far as the rate law permits at their mean SNRs, so that planned times become upper bounds."""
+    upload takes its planned time. used: the devices that send divide these shares in proportion to their own shares, so
+    that the planned times become upper bounds; a device gets no more bandwidth than the rate law can use at its mean
+    SNR."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,8 @@ from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.units import db_to_linear
 
 _INSIDE = 1e-9
-"""Relative margin of planned efficiencies above the minimum of the rate law; no bits are carried below the minimum."""
+"""Relative margin by which planned efficiencies exceed the minimum efficiency of the rate law, below which no bits are
+carried."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class Round:
 
 
 class Planner(Component):
-    """Rule by which shares of the band, transmit powers and clock frequencies are assigned to devices in a round."""
+    """Rule that assigns band shares, transmit powers and clock frequencies to the devices of a round."""
 
     IN_TURNS: ClassVar[bool] = False
     """True if devices take turns, each on the whole band."""
@@ -128,9 +129,9 @@ class Planner(Component):
 
     @property
     def draws(self) -> bool:
-        """True if plans are random; a round is then planned only once, even if the plan leaves devices out."""
+        """True if plans are random. A round is then planned only once, even if the plan leaves out devices."""
         return False
 
     @abstractmethod
     def plan(self, round_: Round) -> Grant[Array]:
-        """Return the grants of all devices in a round; there is at least one device, and all SNRs are above 0."""
+        """Return the grants of all devices in a round, which has at least one device and no SNR of 0."""

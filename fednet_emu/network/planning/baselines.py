@@ -19,7 +19,8 @@ from fednet_emu.network.planning.base import Planner, Round
 from fednet_emu.network.planning.fedl import Fedl, computing_s, in_turns, sending_efficiency
 
 _PRICES = (-80.0, 80.0)
-"""Natural logarithms of the minimum and maximum weight of time against energy, in J/s."""
+"""Natural logarithms of the smallest and largest weight of time relative to energy (in J/s) in the search for the best
+weight."""
 _HALVINGS = 100
 
 
@@ -27,7 +28,8 @@ class EqualBand(Planner):
     """Full power, full clock frequency and an equal share of the band for each device (EB-FDMA)."""
 
     def plan(self, round_: Round) -> Grant[Array]:
-        """Return equal shares; a device with a weak signal uses only the part of its share with the highest rate."""
+        """Return equal shares of the band; a device with a weak signal uses only a part of its share, at a higher
+        rate."""
         full = np.ones(len(round_.snr))
         share = np.minimum(full / len(full), round_.widest)
         efficiency = np.minimum(log1p(round_.gamma / share), round_.highest)
@@ -36,13 +38,13 @@ class EqualBand(Planner):
 
 
 class Turns(Planner):
-    """Devices take turns on the whole band (TDMA), at full power and clock frequency or with minimum energy."""
+    """Devices take turns on the whole band (TDMA), either at full power and clock frequency or with minimum energy."""
 
     IN_TURNS: ClassVar[bool] = True
 
     round_s: float | None = Field(None, gt=0)
-    """Time in s within which all devices compute and send with minimum energy. If the setting is null or the time too
-    short, devices have full power and clock frequency."""
+    """Time in s within which all devices must compute and send, with minimum energy. If the setting is null or the time
+    is too short, devices have full power and clock frequency."""
 
     def plan(self, round_: Round) -> Grant[Array]:
         """Return full powers and clock frequencies, or FEDL's solution for a round that takes `round_s`."""
@@ -58,13 +60,13 @@ class Turns(Planner):
 
 
 def turns_s(round_: Round, j_per_s: float) -> float:
-    """Computing time plus the airtimes of all uploads, in s, in FEDL's solution with the weight `j_per_s` of time."""
+    """Return the computing time plus the airtimes of all uploads in s, in FEDL's solution with the weight `j_per_s`."""
     efficiency = sending_efficiency(round_, j_per_s)
     return computing_s(round_, j_per_s) + float((round_.need_s / (efficiency * round_.widest)).sum())
 
 
 def energy_j(round_: Round, grants: Grant[Array]) -> tuple[Array, Array]:
-    """Energies [n] in J for computing, and energies [n] in J for sending, in a round with the grants `grants`."""
+    """Return each device's energy in J for computing [n] and for sending [n] in a round with the grants `grants`."""
     efficiency = log1p(grants.power_part * round_.gamma / grants.share)
     air_s = round_.need_s / (grants.share * np.minimum(efficiency, round_.highest))
     drawn_w = grants.power_part * round_.power_w / round_.amplifier_efficiency + round_.circuit_w

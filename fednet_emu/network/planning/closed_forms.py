@@ -1,9 +1,10 @@
-"""Closed forms, with Lambert's W function, for an upload of s bits in the time t on the share b of a band of B Hz.
+"""Closed forms with Lambert's W function for the efficiency of an upload.
 
-The spectral efficiency is u nat/s/Hz, so that b t u = s ln 2 / B. The power is P b (e^u - 1) / gamma, where gamma is
-the SNR at full power P on the whole band, divided by the SNR gap of the rate law. See Yang, Chen, Saad, Hong,
-Shikh-Bahaei, "Energy Efficient Federated Learning Over Wireless Communication Networks", IEEE Transactions on Wireless
-Communications 20(3), 2021, https://arxiv.org/abs/1911.02417.
+An upload has s bits, and takes the time t on the share b of a band of B Hz. The spectral efficiency is u nat/s/Hz, so
+that b t u = s ln 2 / B. The power is P b (e^u - 1) / gamma, where gamma is the SNR at full power P on the whole band,
+divided by the SNR gap of the rate law. See Yang, Chen, Saad, Hong, Shikh-Bahaei, "Energy Efficient Federated Learning
+Over Wireless Communication Networks", IEEE Transactions on Wireless Communications 20(3), 2021,
+https://arxiv.org/abs/1911.02417.
 """
 
 from __future__ import annotations
@@ -45,11 +46,13 @@ def full_power_efficiency(a: Array) -> Array:
 def priced_efficiency(y: Array) -> Array:
     """Return the spectral efficiency u [n] that minimises energy plus weighted bandwidth, or energy plus weighted time.
 
-    u solves (u - 1) e^u + 1 = `y`, so that u = 1 + W((y - 1) / e) with Lambert's W. For the amplifier efficiency eta
-    and y = c gamma eta / (P t), the share b that belongs to u minimises P t b (e^u - 1) / (gamma eta) + c b, where b u
-    is constant and c is the weight of the whole band. For the circuit power P_c and y = (K + P_c) gamma eta / P, u
-    minimises the energy of a transmission plus K times its duration. Near the branch point of W, where W loses digits,
-    a series replaces W.
+    u solves (u - 1) e^u + 1 = `y`, so that u = 1 + W((y - 1) / e) with Lambert's W. Near the branch point of W, where W
+    loses digits, a series replaces W. The argument `y` selects one of two problems, in which eta is the efficiency of
+    the amplifier.
+    Weighted bandwidth: y = c gamma eta / (P t), where c is the weight of the whole band. The share b that belongs to u
+    minimises P t b (e^u - 1) / (gamma eta) + c b, for a constant product b u.
+    Weighted time: y = (K + P_c) gamma eta / P, where K is the weight of time and P_c the circuit power. u minimises the
+    energy of a transmission plus K times its duration.
     """
     p = np.sqrt(2.0 * np.maximum(y, 0.0))
     near = p < _BRANCH
@@ -90,7 +93,10 @@ def root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
 
 
 def least(fits: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the smallest number at or above `low` for which `fits` is True, by bisection; `high` is a first guess."""
+    """Return the smallest number, at least `low`, for which `fits` is True.
+
+    The number is found by bisection; `high` is a first guess of an upper limit.
+    """
     if fits(low):
         return low
     while not fits(high):

@@ -1,4 +1,4 @@
-"""FEDL: clock frequencies and sending times that minimise energy plus weighted time, if devices send one at a time.
+"""FEDL: clock frequencies and sending times that minimise energy plus weighted time; devices send one at a time.
 
 Dinh, Tran, Nguyen, Hong, Bao, Zomaya, Gramoli: "Federated Learning Over Wireless Networks: Convergence Analysis and
 Resource Allocation", IEEE/ACM Transactions on Networking 29(1), 2021, https://arxiv.org/abs/1910.13067
@@ -36,7 +36,7 @@ class Fedl(Planner):
     IN_TURNS: ClassVar[bool] = True
 
     j_per_s: float = Field(1.0, gt=0)
-    """Weight of the duration of the round relative to energy, in J/s (kappa in the paper)."""
+    """Weight of the duration of a round relative to its energy, in J/s (kappa in the paper)."""
     min_power_w: float = Field(0.0, ge=0)
     """Minimum transmit power in W; a device whose full power is below this value sends at full power."""
 
@@ -50,9 +50,10 @@ class Fedl(Planner):
 
 
 def in_turns(starts_s: Array, air_s: Array) -> Array:
-    """End times [n] in s of uploads that are ready at `starts_s` [n], last for `air_s` [n], and are sent one at a time.
+    """Return the end times in s of uploads [n] that are sent one at a time.
 
-    Devices send in the order in which they are ready; uploads that are ready in the same ns are sent in device order.
+    The uploads are ready at the times `starts_s` [n], and last for `air_s` [n]. They are sent in the order in which
+    they are ready; uploads that are ready in the same ns are sent in the order of the devices.
     """
     ends_s, free_s = np.empty(len(air_s)), 0.0
     for place in np.argsort(np.round(starts_s * NS_PER_S), kind="stable").tolist():
@@ -73,7 +74,8 @@ def computing_s(round_: Round, j_per_s: float) -> float:
 
 
 def sending_efficiency(round_: Round, j_per_s: float, min_power_w: float = 0.0) -> Array:
-    """Spectral efficiencies [n] in nat/s/Hz that minimise the sending energy plus `j_per_s` times the sending time."""
+    """Return the spectral efficiencies in nat/s/Hz [n] that minimise sending energy plus `j_per_s` times sending
+    time."""
     drawn_w = round_.power_w / round_.amplifier_efficiency
     best = priced_efficiency((j_per_s + round_.circuit_w) * round_.gamma / drawn_w)
     slowest = log1p(round_.gamma * np.minimum(min_power_w / round_.power_w, 1.0))

@@ -39,7 +39,10 @@ _TINY, _HUGE = 1e-30, 1e30
 
 
 class LeastEnergy(Planner):
-    """Minimum energy with which all uploads arrive in a given time; if the time is too short, the shortest round."""
+    """Minimises the energy of a round in which all uploads arrive within a given time.
+
+    If the time is too short, the round is as short as possible.
+    """
 
     round_s: float | None = Field(None, gt=0)
     """Time in s from the start of a round by which all uploads should arrive; null to use `stretch`."""
@@ -55,7 +58,10 @@ class LeastEnergy(Planner):
 
 
 class _Choice(NamedTuple):
-    """Optimal airtimes [n] in s, efficiencies [n] in nat/s/Hz and band shares [n] at a given price of the band."""
+    """Optimal choice of each device at a given price of the band.
+
+    The choice consists of airtimes in s [n], spectral efficiencies in nat/s/Hz [n] and band shares [n].
+    """
 
     air_s: Array
     efficiency: Array
@@ -63,7 +69,7 @@ class _Choice(NamedTuple):
 
 
 def cheapest(round_: Round, end_s: float) -> Grant[Array]:
-    """Grants with minimum energy for a round that takes `end_s`, which must exceed the shortest possible duration."""
+    """Return the grants with minimum energy for a round of `end_s` s, which must exceed the shortest duration."""
     high = 1.0
     while _choice(round_, end_s, high).share.sum() > 1.0 and high < _HUGE:
         high *= 100.0
@@ -87,7 +93,10 @@ def cheapest(round_: Round, end_s: float) -> Grant[Array]:
 
 
 def _choice(round_: Round, end_s: float, price: float) -> _Choice:
-    """Optimal choice of each device if the whole band costs `price` J: a convex problem in the sending time."""
+    """Return the optimal choice of each device if the whole band costs `price` J.
+
+    This is a convex problem in the sending time of the device.
+    """
     left_s = end_s - round_.ready_s
     air_s = root(lambda air_s: _slope(round_, left_s, air_s, price), round_.shortest_s, left_s - round_.compute_s)
     efficiency, _ = _efficiency(round_, air_s, price)
@@ -95,7 +104,7 @@ def _choice(round_: Round, end_s: float, price: float) -> _Choice:
 
 
 def _efficiency(round_: Round, air_s: Array, price: float) -> tuple[Array, Mask]:
-    """Optimal efficiencies [n] for the airtimes `air_s` [n], and mask [n] of the devices that send at full power."""
+    """Return the optimal efficiencies [n] for the airtimes `air_s` [n], and a mask [n] of devices at full power."""
     drawn_w = round_.power_w / round_.amplifier_efficiency
     wanted = np.minimum(priced_efficiency(price * round_.gamma / (drawn_w * air_s)), round_.highest)
     full = full_power_efficiency(round_.gamma * air_s / round_.need_s)
@@ -103,7 +112,7 @@ def _efficiency(round_: Round, air_s: Array, price: float) -> tuple[Array, Mask]
 
 
 def _slope(round_: Round, left_s: Array, air_s: Array, price: float) -> Array:
-    """Derivative [n], with respect to the airtime, of each device's energy plus the cost of its share of the band."""
+    """Return each device's slope [n]: the derivative of its energy plus its cost of the band by its airtime."""
     u, at_full_power = _efficiency(round_, air_s, price)
     drawn_w = round_.power_w / round_.amplifier_efficiency
     with np.errstate(all="ignore"):

@@ -20,14 +20,14 @@ from fednet_emu.network.planning.closed_forms import full_power_efficiency, leas
 
 
 class LeastTime(Planner):
-    """The shortest possible round; devices that would finish early get smaller shares of the band."""
+    """Minimises the duration of a round: devices that would finish early get smaller shares of the band."""
 
     def plan(self, round_: Round) -> Grant[Array]:
         return shortest(round_)
 
 
 def shortest(round_: Round) -> Grant[Array]:
-    """Grants with which the last upload of a round ends as early as possible."""
+    """Return the grants with which the last upload of a round ends as early as possible."""
     starts_s = round_.ready_s + round_.compute_s
     soonest_s = float(np.max(starts_s + round_.shortest_s))
     end_s = least(
@@ -40,9 +40,9 @@ def shortest(round_: Round) -> Grant[Array]:
 
 
 def narrowest(round_: Round, air_s: Array) -> tuple[Array, Array]:
-    """Smallest band shares [n] for uploads within the airtimes `air_s` [n], and fractions [n] of full power.
+    """Return the smallest band shares [n] with which uploads take at most `air_s` [n], and their powers [n].
 
-    Airtimes below `round_.shortest_s` are raised to this minimum.
+    Powers are fractions of full power. Airtimes below `round_.shortest_s` are raised to this minimum.
     """
     air_s = np.maximum(air_s, round_.shortest_s)
     full = full_power_efficiency(round_.gamma * air_s / round_.need_s)
@@ -52,6 +52,7 @@ def narrowest(round_: Round, air_s: Array) -> tuple[Array, Array]:
 
 
 def powers(round_: Round, share: Array, air_s: Array) -> Array:
-    """Fractions [n] of full power with which uploads take `air_s` [n] on the shares `share` [n] of the band."""
+    """Return the powers [n], as fractions of full power, with which uploads on the band shares `share` [n] take `air_s`
+    [n]."""
     part = share * expm1(round_.need_s / (share * air_s)) / round_.gamma
     return np.minimum(part, 1.0)

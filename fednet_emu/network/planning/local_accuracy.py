@@ -132,11 +132,14 @@ class Convergence(NamedTuple):
     steps: float
 
     def total_rounds(self, eta: float) -> float:
-        """Number of rounds at the local accuracy eta: a / (1 - eta), where a is `rounds`."""
+        """Return the number of rounds at the local accuracy `eta`: `rounds` / (1 - `eta`)."""
         return self.rounds / (1 - eta)
 
     def round_of(self, step: Round, eta: float) -> Round:
-        """Return a round with v log2(1 / eta) local steps, given a round `step` with one local step; v is `steps`."""
+        """Return the round with as many local steps as the local accuracy `eta` requires: `steps` * log2(1 / `eta`).
+
+        `step` is the same round with one local step.
+        """
         steps = self.steps * math.log2(1 / eta)
         return replace(step, compute_s=step.compute_s * steps, compute_j=step.compute_j * steps)
 
@@ -144,20 +147,20 @@ class Convergence(NamedTuple):
         return self.total_rounds(eta) * float(np.max(planner.plan(self.round_of(step, eta)).ends_s))
 
     def energies_j(self, step: Round, eta: float, planner: Planner) -> tuple[float, float]:
-        """Energies in J for computing and for sending, summed over all rounds."""
+        """Return the energies in J for computing and for sending, summed over all devices and rounds."""
         round_ = self.round_of(step, eta)
         computing_j, sending_j = energy_j(round_, planner.plan(round_))
         return self.total_rounds(eta) * float(computing_j.sum()), self.total_rounds(eta) * float(sending_j.sum())
 
     def shortest(self, step: Round, planner: Planner) -> tuple[float, float]:
-        """Local accuracy with the shortest completion time, and this completion time in s."""
+        """Return the local accuracy with the shortest completion time, and this completion time in s."""
         return _least(lambda eta: self.completion_s(step, eta, planner), _EDGE, 1 - 1e-6)
 
     def cheapest(self, step: Round, within_s: float, *, in_turns: bool = False) -> tuple[float, float]:
-        """Local accuracy with the minimum energy for a completion time of at most `within_s`, and this energy in J.
+        """Return the local accuracy with the minimum energy, and this energy in J.
 
-        Both results are NaN if `within_s` is too short. Devices have shares of the band or, with `in_turns`, take
-        turns.
+        The completion time is at most `within_s`; both results are NaN if `within_s` is too short. Devices have shares
+        of the band or, with `in_turns`, take turns.
         """
         fastest: Planner = Turns() if in_turns else LeastTime()
         best, min_s = self.shortest(step, fastest)

@@ -1,4 +1,4 @@
-"""One resource block per device, assigned so that arriving uploads have the largest expected number of samples.
+"""One resource block per device, assigned so that the uploads that arrive represent as many samples as possible.
 
 Chen, Yang, Saad, Yin, Poor, Cui: "A Joint Learning and Communications Framework for Federated Learning Over Wireless
 Networks", IEEE Transactions on Wireless Communications 20(1), 2021, https://arxiv.org/abs/1909.07972, Section III.
@@ -35,7 +35,7 @@ class ResourceBlocks(Planner):
     blocks: int = Field(12, gt=0, le=10_000)
     """Number of resource blocks; 12 in the paper."""
     block_hz: float | None = Field(None, gt=0)
-    """Width of an uplink block in Hz, for blocks that do not fill the band; null for equal parts of the band."""
+    """Width of an uplink block in Hz, if the blocks do not fill the band; null to divide the band into equal blocks."""
     interference_db: tuple[float, ...] = ()
     """Interference power relative to the noise power in each block, in dB; empty for no interference."""
     waterfall_db: float = 0.023
@@ -79,7 +79,7 @@ class ResourceBlocks(Planner):
         return self.assignment.startswith("random")
 
     def _blocks(self, round_: Round, error: Array, allowed: Mask) -> IntArray:
-        """Index of the block of each device [n]; -1 for a device without a block."""
+        """Return the index of each device's block [n]; -1 for a device without a block."""
         if self.assignment == "least-error":  # as many blocks as possible, then the minimum sum of error probabilities
             return assign(len(error) + 1.0 - error, allowed)
         block = assign(round_.weight[:, None] * (1.0 - error), allowed)
@@ -100,7 +100,8 @@ class ResourceBlocks(Planner):
             return np.asarray(round_.size_bit / round_.law.rates_bps(sinr, round_.bandwidth_hz * self._part(round_)))
 
     def _part(self, round_: Round) -> float:
-        """Share of the band for each block; equal shares if not all blocks of `block_hz` fit into the band."""
+        """Share of the band for each block: `block_hz`, or an equal part if not all blocks of this width fit into the
+        band."""
         return min(1.0 / self.blocks, (self.block_hz or round_.bandwidth_hz) / round_.bandwidth_hz)
 
     def _allowed(self, round_: Round, air_s: Array) -> Mask:
@@ -116,7 +117,7 @@ class ResourceBlocks(Planner):
 
 
 def assign(worth: Array, allowed: Mask) -> IntArray:
-    """Assign at most one block to each device and one device to each block, with the largest sum of `worth`.
+    """Assign at most one block to each device and one device to each block, so that the sum of `worth` is largest.
 
     Args:
         worth: [n, blocks] value of each pair of device and block, above 0.
