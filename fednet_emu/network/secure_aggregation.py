@@ -36,7 +36,7 @@ neighbours remain to reconstruct a secret."""
 
 
 class SecureAggregation(Component):
-    """Masks that cancel in the sum of the uploads, so that the server can read only this sum.
+    """Devices mask their uploads, and the masks cancel in the sum, so that the server can read only this sum.
 
     A round has four steps. `keys`: each device sends two public keys, and receives the keys of its neighbours.
     `shares`: each device sends shares of its two secrets to its neighbours through the server. `vectors`: each device
@@ -50,8 +50,8 @@ class SecureAggregation(Component):
     """
 
     threshold: int | None = Field(None, ge=2)
-    """Number of shares that reconstruct a secret (t). null for floor(2 n / 3) + 1 with n devices; on a sparse graph,
-    null for the threshold that `neighbours` describes."""
+    """Number of shares that reconstruct a secret (t). null means floor(2 n / 3) + 1 with n devices; on a sparse graph,
+    null means the threshold that `neighbours` describes."""
     input_bits: int = Field(16, ge=2, le=32)
     """Bits of an entry before masking (B); a masked entry has ceil(log2(n (2^B - 1) + 1)) bits."""
     clip: float = Field(1.0, gt=0)
@@ -61,11 +61,10 @@ class SecureAggregation(Component):
     share_bit: int = Field(256, ge=0)
     """Size in bits of one share of a secret, as transmitted (a_S)."""
     prg_flop_per_entry: float = Field(0.0, ge=0)
-    """Number of floating-point operations of the server per entry of each mask that the server expands to unmask the
-    sum."""
+    """Number of floating-point operations that the server needs per entry of each mask when it unmasks the sum."""
     masks: Literal["none", "real"] = "none"
-    """real: vectors are masked, and unmasked with combined shares. none: vectors are only rounded and added, which is
-    much faster and gives a bit-identical model."""
+    """real: devices mask their vectors, and the server combines shares to unmask the sum. none: vectors are only
+    rounded and added, which is much faster and gives a bit-identical model."""
 
     @abstractmethod
     def sized(self, n: int) -> tuple[int, int]:
@@ -85,16 +84,16 @@ class SecureAggregation(Component):
         return (n * ((1 << self.input_bits) - 1)).bit_length()
 
     def total_bit(self, n: int, m: int) -> int:
-        """Return the bits, without the model, that each of n devices sends and receives for a sum of m entries.
+        """Return the bits that each of n devices sends and receives for a sum of m entries, if nothing is lost.
 
-        The result assumes that no device or message is lost.
+        The bits of the model that devices receive are not included.
         """
         k, _ = self.sized(n)
         return 2 * (k + 1) * self.key_bit + (5 * k + 1) * self.share_bit + m * self.entry_bit(n)
 
     @property
     def largest(self) -> int:
-        """Maximum magnitude of a rounded entry; this number is added to all entries so that no entry is negative."""
+        """Maximum magnitude of a rounded entry. This number is added to all entries, so that no entry is negative."""
         return (1 << (self.input_bits - 1)) - 1
 
     @override
@@ -158,7 +157,7 @@ class SecAggPlus(SecureAggregation):
 
 @lru_cache(256)
 def sparse(n: int, corrupt: float, dropout: float) -> tuple[int, int] | None:
-    """Smallest even number of neighbours per device that meets both bounds, and its threshold; None if none does."""
+    """Return the smallest even number of neighbours that meets both bounds, and its threshold; None if none does."""
     from scipy.stats import hypergeom  # this import takes a third of the time of torch's import
 
     bad, good = math.floor(corrupt * n + 1e-9), math.floor((1 - dropout) * n + 1e-9) - 1

@@ -185,8 +185,11 @@ class SharedCohort:
         return self._table[self._n - self._least, : len(self._place)]
 
     def _foresee(self, block: int) -> int:
-        """Fill the columns of the senders that will probably start in this block; return the number of these
-        columns."""
+        """Fill the columns of the senders that will probably start in this block.
+
+        Returns:
+        The number of filled columns.
+        """
         uploads, column, place = self._uploads, len(self._place), self._next
         most = min(place + _MOST_CHANGES, len(self._started_ns), place + self._of.shape[1] - column)
         while place < most and self._started_ns[place] // self._band.coherence_ns == block:

@@ -95,9 +95,9 @@ def in_whole_blocks(law: RateLaw, bandwidth_hz: float, block_hz: float) -> RateL
 class InSlots(OfLaw):
     """Rate law of senders that take turns in slots, in each of which one sender has the whole band.
 
-    A sender has the fraction x of the slots, and the SINR s in these slots. Its rate is x times the rate of `law` at
-    the SINR s on the whole band. The bandwidth argument of the methods is x times the width of the band, and their SINR
-    argument is s / x, as if all power were in the part x of the band.
+    A sender has the fraction x of the slots of its direction, and the SINR s in these slots. Its rate is the product of
+    x, `share` and the rate of `law` at the SINR s on the whole band. The bandwidth argument of the methods is x times
+    the width of the band, and their SINR argument is s / x, as if all power were in the part x of the band.
     """
 
     law: RateLaw
@@ -111,8 +111,7 @@ class InSlots(OfLaw):
 
     @property
     def peaks(self) -> Array:
-        """Return the SINRs (linear) at which rate / SINR has a local maximum, for a sender that is alone in the
-        band."""
+        """SINRs (linear) at which rate / SINR has a local maximum, for a sender that is alone in the band."""
         return self.law.peaks
 
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:

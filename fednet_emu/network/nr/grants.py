@@ -53,7 +53,7 @@ class NrGrants(RatedAccess):
 
     subcarrier_spacing_khz: Literal[15, 30, 60, 120] = 30
     """Subcarrier spacing in kHz; a slot lasts 1, 0.5, 0.25 or 0.125 ms. Must equal the key of the same name in
-    `channel`, if the channel has this key."""
+    `channel`, if that key is set."""
 
     sr_period_s: float = Field(default=0.02, gt=0)
     """Time in s between two occasions at which a device may send a scheduling request; a whole number of slots."""
@@ -165,7 +165,7 @@ class SlotDelays:
         return key, 0 if self._down else own * self._slot_ns
 
     def before_ns(self, transfer: Transfer, now_ns: int) -> int:
-        """Return the time in ns until the next downlink slot or, for an uplink, until its first slot with data."""
+        """Return the time in ns until the next downlink slot, or until an uplink's first slot with data."""
         sender, receiver, data_slots = transfer.sender, transfer.receiver, self._data_slots
         at_ns = now_ns + self._of_device(receiver if sender < receiver else sender)[1]
         periods, slot = divmod(-(-at_ns // self._slot_ns), len(data_slots))

@@ -75,8 +75,8 @@ class Grants(NamedTuple):
     """Uplink slots that are granted after a scheduling request at one occasion.
 
     Attributes:
-    after: slot of the previous request occasion; the request for data that arrive after the start of this slot is sent
-    at `occasion`.
+        after: slot of the previous request occasion; the request for data that arrive after the start of this slot is
+            sent at `occasion`.
         occasion: slot in which the scheduling request is sent.
         first: uplink slot of the first grant, in which the device sends its buffer status report.
         bulk: first uplink slot that carries data.

@@ -28,8 +28,10 @@ class EqualBand(Planner):
     """Full power, full clock frequency and an equal share of the band for each device (EB-FDMA)."""
 
     def plan(self, round_: Round) -> Grant[Array]:
-        """Return equal shares of the band; a device with a weak signal uses only a part of its share, at a higher
-        rate."""
+        """Return equal shares of the band.
+
+        A device with a weak signal uses only the part of its share on which its rate is highest.
+        """
         full = np.ones(len(round_.snr))
         share = np.minimum(full / len(full), round_.widest)
         efficiency = np.minimum(log1p(round_.gamma / share), round_.highest)

@@ -52,7 +52,9 @@ def narrowest(round_: Round, air_s: Array) -> tuple[Array, Array]:
 
 
 def powers(round_: Round, share: Array, air_s: Array) -> Array:
-    """Return the powers [n], as fractions of full power, with which uploads on the band shares `share` [n] take `air_s`
-    [n]."""
+    """Return the powers [n] with which uploads on the band shares `share` [n] take the airtimes `air_s` [n].
+
+    Powers are fractions of full power.
+    """
     part = share * expm1(round_.need_s / (share * air_s)) / round_.gamma
     return np.minimum(part, 1.0)

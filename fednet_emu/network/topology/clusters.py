@@ -16,7 +16,10 @@ from fednet_emu.network.topology.edges import TopologyInputs
 
 
 class Clusters(Component):
-    """Rule that groups devices before edges are computed; missing edges may then split the groups."""
+    """Rule that assigns devices to groups before edges are computed.
+
+    A group becomes several clusters if edges between its devices are missing and `split` is true.
+    """
 
     split: bool = False
     """Whether a cluster that is not strongly connected is split into its strongly connected components."""
@@ -35,7 +38,10 @@ class EqualClusters(Clusters):
     """Number of clusters."""
 
     def group(self, inputs: TopologyInputs, at_s: float) -> IntArray:
-        """Return clusters of consecutive devices; if the division has remainder r, the first r have one more device.
+        """Return clusters of consecutive devices.
+
+        If the number of devices divided by the number of clusters has the remainder r, the first r clusters have one
+        more device than the others.
 
         Raises:
             ScenarioError: there are more clusters than devices.
@@ -103,7 +109,10 @@ class HeadClusters(Clusters):
     """Number of cluster heads."""
 
     def group(self, inputs: TopologyInputs, at_s: float) -> IntArray:
-        """Return the index of the nearest cluster head of each device; ties go to the head with the lowest number."""
+        """Return the index of the cluster head nearest to each device.
+
+        If several heads are equally near, the result is the head with the lowest number.
+        """
         heads = np.sort(inputs.streams("topology", "heads").permutation(inputs.count)[: self.count])
         xy_m = inputs.paths.positions_m(np.arange(inputs.count), at_s)
         distance_m = np.linalg.norm(xy_m[:, None] - xy_m[heads][None], axis=2)

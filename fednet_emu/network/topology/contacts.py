@@ -27,7 +27,7 @@ _SNAPSHOT_S = 20.0
 
 
 class Contacts(Edges):
-    """Recorded contacts between devices; a contact is an edge while it lasts, and for `memory_s` after its end."""
+    """Recorded contacts between devices, each of which is an edge while it lasts and for `memory_s` after its end."""
 
     path: str
     """File of the contact trace, plain or .gz, in the data folder or in the current folder."""
@@ -44,11 +44,12 @@ class Contacts(Edges):
     """Time in the trace, in s, at which the run starts."""
 
     step_s: float | None = Field(None, gt=0)
-    """Time in s by which the trace advances per round; null if the trace follows the simulated time. Simulated rounds
-    are usually shorter than contacts."""
+    """Time in s by which the trace advances in each round, because simulated rounds are usually shorter than contacts.
+    null if the trace follows the simulated time."""
 
     memory_s: float = Field(0.0, ge=0)
-    """Time in s for which a contact remains an edge after its end, e.g. because Bluetooth scans are minutes apart."""
+    """Time in s for which a contact remains an edge after its end, for example because Bluetooth scans are minutes
+    apart."""
 
     directed: bool = False
     """If true, a contact `a b` is an edge from b to a only (a has heard b); if false, edges lead both ways."""
@@ -86,7 +87,7 @@ class Contacts(Edges):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContactTrace:
-    """Contacts [contacts] between the nodes `first` and `second` from `up_s` to `down_s`, sorted by start time."""
+    """Contacts between the nodes `first` and `second` from `up_s` to `down_s`, as arrays sorted by start time."""
 
     first: IntArray
     second: IntArray
@@ -100,11 +101,12 @@ class ContactTrace:
 
 
 def read_contacts(where: str, text: str, *, directed: bool = False) -> ContactTrace:
-    """Read contacts from a text in the StandardEvents format; contacts without an end last until the last line.
+    """Read contacts from a text in the StandardEvents format of the ONE simulator.
 
-    Repeated events have no effect, as in the reader of the ONE: a pair that is up stays up, and a pair that is down
-    stays down. The order of the nodes does not matter; interfaces are separate. With `directed`, `a b` and `b a` are
-    two contacts; if only one of the two is up, a down event in either order ends it. Lines about messages are ignored.
+    A contact without an end lasts until the last line. Repeated events have no effect, as in the ONE: a pair that is up
+    stays up, and a pair that is down stays down. The order of the nodes does not matter. Contacts over different
+    interfaces are different contacts. With `directed`, `a b` and `b a` are two contacts; if only one of the two is up,
+    a down event in either order ends it. Lines about messages are ignored.
 
     Raises:
         DataError: a line has another form, a node has contact with itself, or the time decreases.

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 class Digraph:
     """A directed graph of devices without edges between clusters.
 
-    Every device also has an edge to itself, because the device has its own payload. These edges count in every degree,
-    but are not listed in `sender` and `receiver`.
+    Every device also has an edge to itself, because the device has its own payload. These edges are included in every
+    degree, but not in `sender` and `receiver`.
 
     Attributes:
-        cluster: [devices] index of each device's cluster, from 0 without gaps; -1 for a device that takes no part.
+        cluster: [devices] index of each device's cluster, counted from 0; -1 for a device that takes no part.
         sender: [edges] device that sends over each edge; edges are sorted by sender, then receiver.
         receiver: [edges] device that receives over each edge.
     """
@@ -34,9 +34,9 @@ class Digraph:
 
     @classmethod
     def of(cls, cluster: IntArray, sender: IntArray, receiver: IntArray) -> Digraph:
-        """Create a graph from edges in any order; edges between clusters are dropped, and clusters are renumbered.
+        """Create a graph from edges in any order, without the edges between clusters.
 
-        Clusters are numbered in the order of their first devices.
+        Clusters are renumbered in the order of their first devices.
         """
         known, first, label = np.unique(cluster, return_index=True, return_inverse=True)
         rank = np.empty(len(first), np.int64)
@@ -85,19 +85,19 @@ class Digraph:
         return Digraph.of(np.where(there, self.cluster, -1), self.sender, self.receiver)
 
     def kept(self, edges: Mask) -> Digraph:
-        """Return a graph with the same clusters and only the edges in a mask [edges], such as those without losses."""
+        """Return a graph with the same clusters and only the edges in a mask [edges], such as edges without losses."""
         return Digraph(self.cluster, self.sender[edges], self.receiver[edges])
 
     def mutual(self) -> Digraph:
-        """Return a graph with the same clusters and only the edges whose reverse edge exists, too."""
+        """Return a graph with the same clusters and only those edges whose reverse edge also exists."""
         there, back = self.sender * self.n_devices + self.receiver, self.receiver * self.n_devices + self.sender
         return self.kept(np.isin(there, back))
 
     @cached_property
     def mixing(self) -> coo_array:
-        """Mixing matrix A [devices, devices]: A[i, j] is 1 / (out-degree of j) if j sends to i or j = i, otherwise 0.
+        """Return the mixing matrix A [devices, devices], whose columns sum to 1.
 
-        Every column sums to 1.
+        A[i, j] is 1 / (out-degree of j) if j sends to i or j = i, and otherwise 0.
         """
         from scipy.sparse import coo_array
 
@@ -120,7 +120,10 @@ class Digraph:
 
 
 def strong_components(count: int, sender: IntArray, receiver: IntArray) -> IntArray:
-    """Return the strongly connected component of each of `count` nodes, numbered from 0 in no particular order."""
+    """Return the index of the strongly connected component of each of `count` nodes.
+
+    Components have indices from 0 in no particular order.
+    """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

@@ -49,8 +49,8 @@ class TopologyInputs:
 EdgeSource = Callable[[IntArray, float, tuple[int, ...]], Ends]
 """Function that returns the edges of one graph, without edges from a device to itself.
 
-Its arguments are the group of each device [devices], the simulated time in s, and the key of the random draws, which
-starts with the round number. The caller drops edges between groups.
+The arguments of the function are the group of each device [devices], the simulated time in s, and the key of the random
+draws, which starts with the round number. The result may contain edges between groups, which the caller drops.
 """
 
 
@@ -104,18 +104,19 @@ class ListedEdges(Edges):
 
 
 def fixed(pairs: Sequence[tuple[int, int]], *, directed: bool) -> EdgeSource:
-    """Return a source of constant edges without duplicates; edges lead both ways if `directed` is false."""
+    """Return a source of edges that do not change, without duplicates; edges lead both ways if `directed` is false."""
     ends = np.array(pairs, np.int64).reshape(-1, 2)
     sender, receiver = np.unique(ends if directed else np.concatenate((ends, ends[:, ::-1])), axis=0).T
     return lambda group, at_s, name: (sender, receiver)
 
 
 class RandomRegular(Edges):
-    """A random regular directed graph for each group and each draw; afterwards, edges fail independently.
+    """Random regular directed graphs, drawn anew for each group and each graph, with edges that fail independently.
 
-    The graph is circulant under a random relabelling: `degree` - 1 distinct random steps are drawn, and each device
-    sends to the devices ahead of it by these steps. Groups with fewer than `degree` devices are complete graphs. The
-    literature on semi-decentralised learning describes this generator, which reaches only a part of all regular graphs.
+    The devices of a group are arranged in a random order on a ring, and `degree` - 1 distinct random steps are drawn.
+    Each device sends to the devices that are ahead of it by these steps (a circulant graph). Groups with fewer than
+    `degree` devices are complete graphs. The literature on semi-decentralised learning describes this generator, which
+    cannot produce all regular graphs.
     """
 
     degree: int = Field(ge=1)
@@ -131,7 +132,7 @@ class RandomRegular(Edges):
         return partial(self._drawn, inputs.streams)
 
     def _drawn(self, streams: Streams, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
-        """Draw one regular graph for each group; the draws of a group do not depend on later groups.
+        """Draw one regular graph for each group; the random numbers of a group do not depend on later groups.
 
         Raises:
             ScenarioError: no graph drawn for a group was strongly connected.
@@ -173,7 +174,7 @@ class RandomRegular(Edges):
     def _attempt(
         self, streams: Streams, groups: int, size: int, name: tuple[int, ...]
     ) -> tuple[IntArray, IntArray, IntArray]:
-        """Draw edges for some groups; return each edge's group, sender and receiver (indices within the group)."""
+        """Draw edges for some groups; return the group of each edge, and its sender and receiver within the group."""
         steps_each = min(self.degree, size) - 1
 
         def draws(what: str, *shape: int) -> Array:

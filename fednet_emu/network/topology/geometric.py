@@ -13,11 +13,11 @@ from fednet_emu.units import db_to_linear
 
 
 class Geometric(Edges):
-    """An edge for every link whose SINR, averaged over fading, reaches a threshold at the devices' present positions.
+    """An edge for every link whose mean SINR at the devices' present positions reaches a threshold.
 
-    With `slots`, each draw assigns a random slot to every device. A device cannot receive in its own slot (half
-    duplex), and signals of other senders in the slot of a link's sender count as noise. Without `slots` there is no
-    interference. Links have the parameters of the sidelink, including `asymmetry`.
+    The SINR is averaged over fading. With `slots`, each draw assigns a random slot to every device. A device cannot
+    receive in its own slot (half duplex), and signals of other senders in the slot of a link's sender count as noise.
+    Without `slots` there is no interference. Links have the parameters of the sidelink, including `asymmetry`.
     Ignored here: fading, and interference from senders beyond `reach_m`.
     """
 
@@ -50,7 +50,7 @@ class Geometric(Edges):
 
 
 def sinr_in_slots(snr: Array, receiver: IntArray, slot: IntArray) -> Array:
-    """SINRs (linear) of links [links] in slots, where links with the same receiver and the same slot interfere.
+    """Return the SINR (linear) of each link [links], if links with the same receiver and slot interfere.
 
     Ignored here: senders without a link to the receiver.
 

@@ -13,22 +13,22 @@ from fednet_emu.network.topology.edges import Edges, EdgeSource, TopologyInputs,
 
 
 class GraphFile(Edges):
-    """The edges of a graph in a file, which do not change; nodes with integer names are devices in ascending order.
+    """The edges of a graph in a file, which do not change.
 
-    If any node has another name, device k is node k in the order of the file. Attributes of nodes and edges are not
-    read.
+    If the names of all nodes are integers, devices are assigned to the nodes in ascending order. Otherwise, devices are
+    assigned to the nodes in the order of the file. Attributes of nodes and edges are not read.
     """
 
     kind = "file"
 
     path: str
-    """Graph file, plain or .gz, in the data folder or in the current folder. A file named `.graphml` is in GraphML. Any
-    other file has one edge per line: two nodes, separated by blanks, tabs or a comma. Further columns and text after
-    `#` are ignored."""
+    """Graph file, plain or .gz, in the data folder or in the current folder. A file whose name contains the suffix
+    `.graphml` is in GraphML. Any other file has one edge per line: two nodes, separated by blanks, tabs or a comma.
+    Further columns and text after `#` are ignored."""
 
     directed: bool | None = None
-    """If true, an edge leads only from its first node to its second; if false, an edge leads both ways. null takes the
-    value from a GraphML file, and means both ways for a list of edges."""
+    """If true, an edge leads only from its first node to its second; if false, an edge leads both ways. null means the
+    direction that a GraphML file states, and both ways for a list of edges."""
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
         """Read the graph, and return the source of its edges.
@@ -53,7 +53,10 @@ class GraphFile(Edges):
 
 
 class NamedGraph(NamedTuple):
-    """Names of nodes, and edges as pairs of names, in the order of a file; `directed` is True for directed edges."""
+    """Names of nodes, and edges as pairs of these names, in the order of a file.
+
+    `directed` is True if edges lead only from the first node to the second.
+    """
 
     nodes: list[str]
     edges: list[tuple[str, str]]

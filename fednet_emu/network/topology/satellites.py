@@ -16,7 +16,7 @@ from fednet_emu.network.topology.edges import Edges, EdgeSource, Ends, TopologyI
 
 
 class SatelliteEdges(Edges):
-    """Links between satellites whose line of sight stays above the Earth at the start of a round.
+    """Links between satellites that see each other above the Earth at the start of a round.
 
     The satellites of `mobility: walker` are numbered plane by plane.
     Ignored here: Doppler shifts, which receivers compensate; pointing and acquisition of optical terminals; and the
@@ -26,9 +26,9 @@ class SatelliteEdges(Edges):
     kind = "satellites"
 
     neighbours: Literal["ring", "grid", "all"] = "ring"
-    """Neighbours of a satellite. ring: the satellites directly ahead and behind in the orbital plane. grid: also the
-    satellites at the same position in the adjacent planes, except between the first and last plane of a `star`. all:
-    every satellite in sight."""
+    """Neighbours of a satellite. ring: the satellites directly ahead and behind in the same orbital plane. grid: in
+    addition, the satellites at the same position in the adjacent planes; the first and the last plane of a `star` are
+    not adjacent. all: every satellite in sight."""
     min_height_m: float = Field(8.0e4, ge=0, le=1e6)
     """Minimum height in m of the line between two satellites above a sphere with a radius of 6371 km; at lower heights
     the atmosphere bends and absorbs signals."""

@@ -18,7 +18,7 @@ _DRAWS = np.arange(2)[:, None]
 
 
 class DeviceRates:
-    """Link rates of all devices over time; several devices may use the same trace, with different offsets.
+    """Rates of the devices' links over time; several devices may use the same trace with different offsets.
 
     Attributes:
         names: names of the traces; `trace` has indices in this list.
@@ -58,9 +58,9 @@ class DeviceRates:
 def device_rates(traces: RateTraces, count: int, streams: Streams, data_dir: Path | None = None) -> DeviceRates:
     """Load the traces, and assign one trace and one offset to each of `count` devices.
 
-    Random draws are keyed by device, so that more devices in a run do not change the traces of the first devices. The
-    same draws serve uplink and downlink: if the recordings of both are in the same order, a device gets matching
-    recordings.
+    Random draws are keyed by device, so that more devices in a run do not change the traces of the first devices.
+    Uplink and downlink use the same draws: if the recordings of both directions are in the same order, a device gets
+    matching recordings.
 
     Raises:
         DataError: there is no trace, or a file is missing or cannot be used.

@@ -25,13 +25,13 @@ class RateTraces(Component):
     """Assignment of traces. in-turn: device k gets trace k modulo the number of traces, in the order of their names.
     random: a trace is drawn for each device."""
     start: Literal["random", "beginning"] = "random"
-    """Start of a device in its trace. random: at a random time of the trace. beginning: at the start of the trace."""
+    """Time in the trace at which a device starts. random: at a random time. beginning: at the start of the trace."""
     scale: float = Field(1.0, gt=0)
     """Factor by which all rates are multiplied."""
 
     @abstractmethod
     def load(self, data_dir: Path | None = None) -> dict[str, RateSeries]:
-        """Return the traces by name, sorted by name, without the factor `scale`.
+        """Return the traces by name, sorted by name; their rates are not yet multiplied by `scale`.
 
         Args:
             data_dir: the data folder; None means the folder in the environment variable FEDNET_DATA.
@@ -45,8 +45,8 @@ def holding_until_next(where: str, time_s: Array, rate_bps: Array, last_s: float
     """Return a series in which the rate of each row [rows] applies until the time of the next row.
 
     The times must not decrease. The series starts at the first row. The rates of rows with equal times are averaged.
-    The last rate applies for `last_s`; if that is None, it applies as long as the rate before, or for 1 s if there is
-    only one row.
+    The last rate applies for `last_s`. If `last_s` is None, the last rate applies as long as the rate before it, or for
+    1 s if there is only one row.
 
     Raises:
         DataError: all rates are 0.

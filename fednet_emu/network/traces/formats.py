@@ -38,7 +38,7 @@ class FileTraces(RateTraces):
     """Files that contain one rate trace each."""
 
     path: str
-    """A trace file, or a folder or archive of trace files; a relative path is looked up in the data folder first."""
+    """A trace file, or a folder or archive with trace files. A relative path is looked up in the data folder first."""
     select: str
     """Pattern for the names of the trace files in a folder or archive."""
 
@@ -52,7 +52,7 @@ class FileTraces(RateTraces):
 
     @abstractmethod
     def series(self, where: str, text: str) -> RateSeries:
-        """Return the trace in the text `text` of a file; `where` is the name of the file in error messages."""
+        """Return the trace in the text of a file; `where` is the name of the file in error messages."""
 
 
 class CsvTraces(FileTraces):
@@ -75,11 +75,12 @@ class CsvTraces(FileTraces):
 
 
 class FlashTraces(RateTraces):
-    """The mean Wi-Fi rates of the 19 users of FLASH: one trace per user, constant over time.
+    """Mean Wi-Fi rates of the 19 users of FLASH: one trace per user, whose rate is constant over time.
 
     From Yang et al., "Characterizing impacts of heterogeneity in federated learning upon large-scale smartphone data",
     WWW 2021. Uplink and downlink list the users in the same order, so that a device gets both rates of one user.
-    Ignored here: the spread of a user's rates; FLASH draws a rate for each transfer (see `link_speeds`).
+    Ignored here: differences between the rates of one user. FLASH itself draws a rate for each transfer (see
+    `link_speeds`).
     """
 
     kind = "flash"
@@ -112,7 +113,7 @@ _SAMPLE_S = 1.0
 
 
 class Irish5gTraces(FileTraces):
-    """CSV files of the G-NetTrack Pro app (Raca, Leahy, Sreenan and Quinlan, MMSys 2020).
+    """CSV files that the G-NetTrack Pro app has recorded in Ireland (Raca, Leahy, Sreenan and Quinlan, MMSys 2020).
 
     `Timestamp` is local time in whole seconds; `DL_bitrate` and `UL_bitrate` are in kbit/s. A rate applies until the
     next time stamp. Rates of the same second are averaged. The last rate applies for 1 s.
@@ -121,11 +122,10 @@ class Irish5gTraces(FileTraces):
     kind = "irish-5g"
     path: str = "net_5g_irish/5G-production-dataset.zip"
     select: str = "*/Download/*.csv"
-    """Pattern for the names of the trace files. Downloads use the full link, and therefore measure its capacity; in all
-    other folders a video player limits the rate. The downloads are in `*/Download/Driving/*` and
-    `*/Download/Static/*`."""
+    """Pattern for the names of the trace files. The downloads in `*/Download/Driving/*` and `*/Download/Static/*` use
+    the full link, and therefore measure its capacity. In all other folders, a video player limits the rate."""
     direction: Literal["down", "up"] = "down"
-    """Direction of the rates. The uplink rates of downloads do not measure the capacity, because the uplink carries
+    """Direction of the rates. The uplink rates do not measure the capacity, because the uplink of a download carries
     mostly acknowledgements."""
 
     @override
@@ -161,7 +161,7 @@ class Lumos5gTraces(FileTraces):
 
 
 def _two_columns(where: str, text: str) -> Array:
-    """Times in s and rates in bit/s [2, rows], read from lines with seconds and Mbit/s."""
+    """Read lines with a time in s and a rate in Mbit/s; return times in s and rates in bit/s [2, rows]."""
     fields = {"time": seconds, "rate": rate(BIT_PER_MBIT)}
     return in_time(where, rows(where, text, fields, _HOW_COLUMNS), _HOW_COLUMNS)
 
@@ -174,11 +174,11 @@ _BIT_PER_BYTE = 8
 
 
 class MahimahiTraces(FileTraces):
-    """Delivery opportunities of packets: each line is the time of one opportunity, in whole ms.
+    """Lines that state the times in ms at which a link can deliver a packet, as in the emulator mahimahi.
 
-    The data are from Winstein, Sivaraman and Balakrishnan, NSDI 2013. A line t permits one packet in the millisecond
-    that ends at t, and the trace repeats after its last line, as in mahimahi: a file with the single line "1" is a link
-    with one packet per millisecond. A line 0 counts for the first millisecond.
+    The data are from Winstein, Sivaraman and Balakrishnan, NSDI 2013. A line with the whole number t permits one packet
+    in the millisecond that ends at t, and the trace repeats after its last line: a file with the single line "1" is a
+    link with one packet per millisecond. A line 0 counts for the first millisecond.
     """
 
     kind = "mahimahi"
@@ -187,7 +187,7 @@ class MahimahiTraces(FileTraces):
     """Pattern for the names of the trace files in the folder; `*.up*` selects uplinks."""
     packet_byte: int = Field(1504, gt=0)
     """Packet size in bytes. mahimahi sends 1504 bytes per line: an IP packet of 1500 bytes, and 4 bytes of its tunnel's
-    header. With 1500, which counts IP bytes only, all rates are 0.27 % lower."""
+    header. With 1500, which is the size of the IP packet only, all rates are 0.27 % lower."""
     window_s: float = Field(0.1, ge=0.001)
     """Length in s of the windows over which delivery opportunities are averaged; the total number of bits does not
     change. 0.001 keeps the trace as recorded."""
@@ -199,7 +199,7 @@ class MahimahiTraces(FileTraces):
 
 
 def packet_series(where: str, text: str, packet_bit: float) -> RateSeries:
-    """Return the rate series of lines that state the times of packets in ms; each millisecond has one rate.
+    """Return a series with one rate per millisecond, from lines that state the times of packets in ms.
 
     Raises:
         DataError: the lines are not whole numbers in increasing order, or the last number is 0.

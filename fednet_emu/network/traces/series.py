@@ -1,4 +1,4 @@
-"""A piecewise-constant rate over time that repeats endlessly; carried bits are computed without a loop over time."""
+"""A piecewise-constant rate over time that repeats endlessly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fednet_emu.kernel.work import BIT, done_ns, work_per_ns
 class RateSeries:
     """A piecewise-constant rate over time, repeated endlessly.
 
-    Each query is one search in cumulative sums, which takes O(log n) for any duration and any payload size.
+    Each query is one search in cumulative sums. It takes O(log n) for any duration and any payload size.
 
     Attributes:
         edges_s: [n + 1] increasing times in s from 0 to the period.
@@ -59,7 +59,7 @@ class RateSeries:
 
     @cached_property
     def _done(self) -> list[int]:
-        """Cumulative work [n + 1] from the start of the series to each edge."""
+        """Work that is carried from the start of the series to each edge [n + 1]."""
         spans_ns = (end_ns - start_ns for start_ns, end_ns in pairwise(self._edges_ns))
         return [0, *accumulate(per_ns * span_ns for per_ns, span_ns in zip(self._per_ns, spans_ns, strict=True))]
 
@@ -87,9 +87,9 @@ class RateSeries:
         return (self._done_until(end_ns) - self._done_until(start_ns)) / BIT
 
     def needed_ns(self, size_bit: int, start_ns: int) -> int:
-        """Time in ns from `start_ns` until `size_bit` bits are carried; 0 if `size_bit` is 0.
+        """Return the time in ns from `start_ns` until `size_bit` bits are carried; 0 if `size_bit` is 0.
 
-        The calculation uses integers, so that its accuracy does not decrease late in a long run.
+        The calculation uses integers, so that the result remains accurate at late times of a long run.
         """
         if size_bit <= 0:
             return 0
@@ -106,7 +106,10 @@ class RateSeries:
         return turns * self._done[-1] + self._done[edge] + self._per_ns[edge] * (phase_ns - self._edges_ns[edge])
 
     def averaged(self, window_s: float) -> RateSeries:
-        """Return the series averaged over windows of `window_s` (the last may be shorter); total bits do not change."""
+        """Return the series averaged over windows of `window_s`, of which the last may be shorter.
+
+        The total number of bits does not change.
+        """
         count = int(np.ceil(self.period_s / window_s - 1e-9))
         edges_s = np.append(np.arange(max(count, 1)) * window_s, self.period_s)
         carried_bit = np.interp(edges_s, self.edges_s, self._carried_bit)

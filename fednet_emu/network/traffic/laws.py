@@ -31,7 +31,7 @@ class Law(Component):
         """Mean of the distribution, in the unit."""
 
     def of(self, what: str) -> Any:
-        """Return the value of the setting whose name is `what` followed by the unit."""
+        """Return the value of the setting whose name consists of `what` and the unit, such as `mean_byte`."""
         return getattr(self, f"{what}_{self.UNIT}")
 
 
@@ -64,7 +64,7 @@ class LogNormalLaw(Law):
 
     @property
     def _level(self) -> float:
-        """Upper limit, as the number of standard deviations of the logarithm above its mean."""
+        """Logarithm of the upper limit, in standard deviations above the mean of the logarithm."""
         most = self.of("max")
         return math.inf if most is None else math.log(most / self.of("mean")) / self.sigma + self.sigma / 2
 
@@ -81,7 +81,7 @@ class LogNormalLaw(Law):
 
 
 class ParetoLaw(Law):
-    """Bounded Pareto distribution: most values are small, and a few large values make up most of the sum."""
+    """Bounded Pareto distribution, in which most values are small and a few large values make up most of the sum."""
 
     shape: float = Field(gt=0, le=10)
     """Exponent of the tail; 1.1 to 1.5 are heavy tails."""

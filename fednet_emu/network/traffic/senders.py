@@ -17,9 +17,9 @@ from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS, TrafficRow
 
 MOST_FILES = 10_000
-"""Number of files of one class, waiting or on the air, at which a run ends with an error."""
+"""Number of files of one class that wait or are on the air, at which a run ends with an error."""
 _SOME = 1000
-"""Number of arrivals between two checks for a deadlock of the algorithm."""
+"""Number of arrivals of files between two checks whether the algorithm is in a deadlock."""
 
 
 @final
@@ -52,7 +52,7 @@ class OtherUsers:
         self._arm()
 
     def _expect(self, source: Source, since_ns: int) -> None:
-        """Draw the next file of a source; the gap before the file begins at `since_ns`."""
+        """Draw the next file of a source, which arrives when the gap that begins at `since_ns` is over."""
         drawn = next(source.files, None)
         if drawn is not None:
             gap_ns, source.size_bit = drawn
@@ -117,7 +117,10 @@ class OtherUsers:
         )  # fmt: skip
 
     def _count(self, of: int, by: int) -> None:
-        """Change the number of present files (waiting or on the air) of a class, and integrate the total over time."""
+        """Change the number of files of a class that wait or are on the air.
+
+        The total number of files is integrated over time.
+        """
         now_ns, present = self._clock.now, self._present
         self._ledger.traffic_ns += sum(present) * (now_ns - self._changed_ns)
         self._changed_ns = now_ns
@@ -127,7 +130,10 @@ class OtherUsers:
             raise ScenarioError(f"traffic: {what}; lower their load, or shorten the run")
 
     def _is_alone(self) -> bool:
-        """Return True if all remaining events are timers of the media, and the media carry only other users' files."""
+        """Return True if only other users are active.
+
+        All remaining events are then timers of the media, and the media carry only files of other users.
+        """
         timers = sum(medium.is_timed for medium in self._media.values())
         return self._clock.waking <= timers and all(medium.is_foreign for medium in self._media.values())
 

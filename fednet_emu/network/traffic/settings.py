@@ -26,8 +26,8 @@ class Traffic(Component):
     name: str = Field(pattern=NAMED)
     """Name of the class in records and reports."""
     users: int = 1
-    """Number of users; with a trace, the trace states this number. With `place: per-file`, number of positions that
-    files take in turn."""
+    """Number of users; a trace determines this number itself. With `place: per-file`, this is the number of positions
+    that files take in turn."""
     direction: Literal["uplink", "downlink"] = "uplink"
     """uplink: users send; downlink: users receive."""
     placement: AnyPlacement | None = None
@@ -36,18 +36,19 @@ class Traffic(Component):
     """Distribution of file sizes, which are rounded to whole bytes; `network.overhead` adds headers. Required without a
     trace."""
     gap: AnyGap | None = None
-    """Distribution of the gaps between files of a user, or of the whole class with `place: per-file`. Required without
-    a trace."""
+    """Distribution of the gaps between the files of a user or, with `place: per-file`, between all files of the class.
+    Required without a trace."""
     after: Literal["arrival", "end"] = "arrival"
-    """Start of a gap. arrival: the arrival of the previous file, so that files may wait for earlier files of the user.
-    end: the end of the previous file, as for a user who reads a web page before loading the next page."""
+    """Start of a gap. arrival: when the previous file arrives, so that a file may have to wait for earlier files of the
+    user. end: when the transfer of the previous file ends, as for a user who reads a web page before loading the next
+    page."""
     place: Literal["per-user", "per-file"] = "per-user"
     """Position of files. per-user: files of a user are sent one by one from the position of the user. per-file: each
     file takes the next of `users` positions, and does not wait for other files."""
     slice: str | None = Field(None, pattern=NAMED)
     """Name of the slice in `network.slices` that carries the files; null takes the slice `others`."""
     warm_up_s: float = Field(0.0, ge=0, le=1e9)
-    """Warm-up time in simulated s; files that arrive earlier are left out of the delays in the summary."""
+    """Warm-up time in simulated s. Files that arrive during the warm-up are left out of the delays in the summary."""
     trace: str | None = None
     """Recorded files, instead of `size` and `gap`: a CSV file with the columns user, start_s and size_byte, or the
     folder of another run, whose messages in this direction are used as files."""
@@ -83,7 +84,7 @@ class Traffic(Component):
         yield from self._unsuited(scenario)
 
     def _unsuited(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        """Yield the key and the error of each setting that does not allow other users in a band."""
+        """Yield the key and the error of each setting of a scenario that does not allow other users in a band."""
         way, network = getattr(scenario.network, self.direction), scenario.network
         access = way.access
         if access.only_sums or access.kind in {"planned", "lora"}:

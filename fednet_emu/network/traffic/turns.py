@@ -1,4 +1,4 @@
-"""Order of bursts in a band with other users, and the time that the federation loses to files of these users."""
+"""Order of transmissions in a band with other users, and the time that the federation loses to these users' files."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ class CellUse:
 class SharedTurns(TurnQueue):
     """Queue in order of priority, then of request, which also measures the time that the federation loses to files.
 
-    If bursts divide the band, a transfer loses the integral of 1 - share / (share without the files) over its time on
-    the air. If bursts take turns, a waiting transfer loses the integral of the fraction of files among the bursts on
-    the air. With handovers, a transfer counts in the cell where the transfer started.
+    The lost time is an integral over time. If bursts divide the band, the integrand is 1 - share / (share without the
+    files) while the transfer is on the air. If bursts take turns, the integrand is the fraction of files among the
+    bursts on the air while the transfer waits. With handovers, a transfer counts in the cell where the transfer
+    started.
 
     Args:
         divides: True if bursts on the air divide the band.
@@ -128,7 +129,7 @@ class SharedTurns(TurnQueue):
             cell.part = others / (cell.own + others) if others else 0.0
 
     def _mark(self, burst: Burst, cell: CellUse) -> None:
-        """Record the integral `taken_s` at the start of the period in which a burst can lose time to files."""
+        """Record the value of `taken_s` at the start of the period in which a burst can lose time to files."""
         if type(burst[0]) is not FileTransfer:
             self._since_s.update(dict.fromkeys(burst, cell.taken_s(self._clock.now)))
 
@@ -141,7 +142,10 @@ class SharedTurns(TurnQueue):
                 del self._since_s[leg]
 
     def lost_s(self, first: Transfer) -> float:
-        """Return the time in s that a transfer has lost to files; to be called once, when the transfer is recorded."""
+        """Return the time in s that a transfer has lost to files.
+
+        This method must be called once, when the transfer is recorded.
+        """
         since_s = self._since_s.pop(first, None)
         if since_s is not None:
             return self._cells[first.cell].taken_s(self._clock.now) - since_s

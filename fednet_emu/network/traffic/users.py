@@ -28,7 +28,7 @@ _BATCH = 256
 """Maximum number of files whose sizes and gaps are drawn in one call."""
 
 Files = Iterator[tuple[int, int]]
-"""For each file, the gap before the file in ns, and the size of the file in bits."""
+"""Sequence of files: for each file, the gap in ns before its arrival, and its size in bits."""
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Users(NamedTuple):
 
     Attributes:
         xy_m: coordinates [users, 2] in m.
-        numbers: keys [users] of random streams, which depend only on the name of the class and the index of the user.
+        numbers: [users] keys of random streams, each of which depends only on the class name and the index of the user.
         sources: the sources of files.
     """
 
@@ -120,7 +120,10 @@ def users_of(
 
 
 def _places_m(placement: Placement, name: str, count: int, streams: Streams) -> Array:
-    """Return coordinates [count, 2] in m, drawn separately for each user; listed positions are repeated cyclically."""
+    """Return the coordinates of users in m [count, 2], drawn separately for each user.
+
+    Listed positions are repeated cyclically.
+    """
     if isinstance(placement, Listed):
         listed_m = placement.positions_m(count, streams("placement", "traffic", name))
         return listed_m[np.arange(count) % len(listed_m)]
@@ -188,7 +191,10 @@ def _of_csv(path: Path) -> Iterator[tuple[str, float, int]]:
 
 
 def _of_run(folder: Path, kind: int) -> Iterator[tuple[int, float, int]]:
-    """Yield device, request time in s and size in bits of a run's messages in one direction, sorted by request time."""
+    """Yield the device, the request time in s and the size in bits of each message of a run in one direction.
+
+    Messages are sorted by request time.
+    """
     import pandas as pd
 
     try:

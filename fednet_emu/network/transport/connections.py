@@ -53,7 +53,7 @@ class Connections:
         return phases
 
     def start(self, transfer: Transfer, now_ns: int) -> int:
-        """Set the window of a transfer that starts now; return the maximum total duration of its gaps in ns."""
+        """Set the window of a transfer that starts now; return the maximum total duration in ns of its waits."""
         window, phases = self.window, transfer.phases
         if window is None or phases is None:
             return 0
@@ -67,7 +67,11 @@ class Connections:
         return self._gaps(window, transfer.size_bit) * window.rtt_ns
 
     def leave(self, transfer: Transfer, now_ns: int) -> int:
-        """Record the window and rate of a message whose transmission ends now; return its remaining delay in ns."""
+        """Record window and rate of the connection of a message whose transmission ends now.
+
+        Returns:
+        The delay in ns until the message is received.
+        """
         phases = transfer.phases
         if self.window is not None and self._reuses and phases is not None and phases.window_bit:
             air_s = (now_ns - transfer.started_ns - phases.ack_wait_ns) / NS_PER_S

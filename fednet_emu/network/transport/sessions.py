@@ -13,11 +13,11 @@ from fednet_emu.kernel.clock import FOREVER_NS, to_ns
 from fednet_emu.network.transport.transports import Tcp, Transport
 
 _FRAME_BYTE = 16_384
-"""Maximum data in bytes of an HTTP/2 frame by default, and of a TLS record (RFC 9113, 4.2; RFC 8446, 5.1)."""
+"""Maximum number of data bytes in an HTTP/2 frame by default, and in a TLS record (RFC 9113, 4.2; RFC 8446, 5.1)."""
 
 
 class Session(Component):
-    """Messages are passed to the transport protocol unchanged, without framing or further handshakes."""
+    """No session layer: messages are passed to the transport protocol without framing or additional handshakes."""
 
     kind = "none"
 
@@ -52,10 +52,10 @@ class Session(Component):
 class Grpc(Session):
     """gRPC over HTTP/2: a new connection takes a round trip for the server's SETTINGS, and one for TLS 1.3 (RFC 8446).
 
-    Together with TCP's handshake, a connection takes two round trips, or three with TLS. These must fit into
-    `connect_timeout_s`: with the default of 20 s, a path with a one-way delay of 5.0 s, or 3.33 s with TLS, never
-    connects (gRPC's connection backoff; "Surviving the Edge", arXiv 2605.03870, finds 5 s for Flower). Messages on such
-    a path are lost as `connect`.
+    Together with TCP's handshake, the setup of a connection takes two round trips, or three with TLS. The setup must be
+    complete within `connect_timeout_s`. With the default of 20 s, a path with a one-way delay of 5.0 s, or 3.33 s with
+    TLS, never connects (gRPC's connection backoff; "Surviving the Edge", arXiv 2605.03870, finds 5 s for Flower).
+    Messages on such a path are lost for the reason `connect`.
     Ignored here: the bytes of handshakes, deadlines of calls, and keepalives.
     """
 
@@ -64,7 +64,7 @@ class Grpc(Session):
     connect_timeout_s: float = Field(20.0, gt=0, le=1e6)
     """Maximum time in s for an attempt to connect."""
     per_message_s: float = Field(0.0, ge=0, le=1e6)
-    """Time in s for serialising and copying each message, before its first bit is sent."""
+    """Time in s that software needs to serialise and copy each message before its first bit is sent."""
 
     @property
     @override

@@ -1,4 +1,4 @@
-"""TCP slow start: the window, and the transmission of transfers in several bursts, for any model of transmissions.
+"""TCP slow start: the window, and the transmission of a transfer in several bursts.
 
 A sender sends one window of bits and waits for the acknowledgements, which arrive one round trip after the first bit
 and double the window. Once the bits of a window keep the line busy for a whole round trip, acknowledgements arrive as
@@ -33,7 +33,10 @@ class Window(NamedTuple):
     rtt_ns: int
 
     def after(self, burst_bit: int) -> int:
-        """Return the size in bits of the burst that follows a burst of `burst_bit` sent within a round trip."""
+        """Return the size in bits of the burst that follows a burst of `burst_bit` bits.
+
+        The earlier burst was sent within a round trip.
+        """
         return min(2 * burst_bit, self.max_bit)
 
     def gaps(self, size_bit: int) -> int:
@@ -123,7 +126,7 @@ class Flow:
 
 @final
 class SlowStartAir(Air):
-    """Model of transmissions with slow start: each burst of a transfer is a separate transmission of another model.
+    """Model of transmissions with slow start, in which each burst of a transfer is a transmission of another model.
 
     A burst that keeps the line busy for a round trip is followed immediately by all remaining bits of its transfer. The
     remaining bits are added as soon as it is certain that the burst lasts for a round trip: no other transmission ends
@@ -140,7 +143,7 @@ class SlowStartAir(Air):
         self._now_ns = 0
 
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Put the first bursts of new transfers on the air, and the bursts that `advance` has released."""
+        """Put the first bursts of new transfers on the air, together with the bursts that `advance` has released."""
         released, self._released, gaps = self._released, [], self._gaps
         for burst in bursts:
             leg, first_bit = burst[0], 0 if burst[0].phases is None else burst[0].phases.window_bit
@@ -170,7 +173,10 @@ class SlowStartAir(Air):
             flow.power_s = 0.0
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Give up a leg, whose `until_ns` is now; a transfer in a gap ends with the next `advance`."""
+        """Give up a leg, whose `until_ns` must be the present time.
+
+        A transfer that waits for acknowledgements ends with the next `advance`.
+        """
         if self._released:
             self._start_released(now_ns)
         for other, early in self._flows.items():
@@ -188,7 +194,7 @@ class SlowStartAir(Air):
         self._air.extend(leg, bits)
 
     def advance(self, now_ns: int) -> list[Burst]:
-        """Carry bits until now, release the bursts that are due, and return the transfers that have ended."""
+        """Carry bits until now, release the bursts that may be sent now, and return the transfers that have ended."""
         self._now_ns, flows = now_ns, self._flows
         if self._released:
             self._start_released(now_ns)
@@ -225,7 +231,10 @@ class SlowStartAir(Air):
         return found
 
     def powers(self) -> Iterator[Power]:
-        """Yield the planned powers: 0 in a gap; on the air the power that `air` plans, or full power by default."""
+        """Yield the planned powers of transfers.
+
+        The power is 0 in a gap. On the air, it is the power that `air` plans or, without such a plan, full power.
+        """
         for leg, flow in self._flows.items():
             yield leg, (self._now_ns,), (1.0 if flow.silent_ns == FOREVER_NS else 0.0,)
         yield from self._air.powers()
@@ -280,7 +289,10 @@ class SlowStartAir(Air):
         flow.silent_ns = FOREVER_NS
 
     def _close(self, flow: Flow, now_ns: int) -> None:
-        """Set size, start time, carried bits and `power_s` of a transfer that has ended, summed over all its bursts."""
+        """Set the size, the start time, the carried bits and the `power_s` of a transfer that has ended.
+
+        The values include all bursts of the transfer.
+        """
         self._end_gap(flow, now_ns)
         leg = flow.burst[0]
         del self._flows[leg]

@@ -18,12 +18,12 @@ IP_MTU_BYTE = 1500
 """Maximum packet size in bytes on Ethernet, including the headers of the network layer and above."""
 
 _ACK_SHARE = 0.0195
-"""Bits of acknowledgements per bit on the wire, as measured with Linux 6.18: 52 bytes for every two segments of 1500
-bytes, and for every segment in slow start."""
+"""Bits of acknowledgements per bit on the wire, as measured with Linux 6.18: an acknowledgement has 52 bytes, and
+follows every second segment of 1500 bytes or, in slow start, every segment."""
 
 
 class Transport(Component):
-    """The end-to-end protocol that carries the payload of messages over the radio and the wired path."""
+    """End-to-end protocol that carries the payload of messages over the radio and the wired part of the path."""
 
     handshakes: ClassVar[int] = 0
     """Number of round trips before a new connection can carry data."""
@@ -96,10 +96,10 @@ class ConnectedTransport(EndToEndTransport):
     """If true, two nodes use one connection for all messages in both directions, until a message is lost; if false,
     each message has a separate connection."""
     idle_restart: bool = True
-    """Whether an idle connection halves its window for each retransmission timeout (`rtt_s` + 0.2 s) that passes, down
-    to the initial window (RFC 2861); after some seconds of training, slow start then begins anew."""
+    """Whether an idle connection halves its window, down to the initial window, for each retransmission timeout
+    (`rtt_s` + 0.2 s) that passes (RFC 2861). If true, slow start begins anew after some seconds of training."""
     receive_window_byte: float = Field(4.0e6, ge=IP_MTU_BYTE, le=1e12)
-    """Maximum number of bytes in flight, and therefore in a round trip."""
+    """Maximum number of bytes that have been sent but not yet acknowledged, which limits the bytes per round trip."""
 
     packet_byte: ClassVar[int] = IP_MTU_BYTE
     """Maximum packet size in bytes, including all headers."""
@@ -129,7 +129,9 @@ class ConnectedTransport(EndToEndTransport):
 
 
 class Tcp(ConnectedTransport):
-    """TCP: slow start with one burst per round trip; as soon as a burst lasts a round trip, bits flow without pauses.
+    """TCP with slow start: the sender sends one burst per round trip, until a burst lasts for a whole round trip.
+
+    From then on, bits are sent without pauses.
 
     Packets have 1500 bytes, 52 of which are headers (IPv4, TCP with time stamps). The handshake takes one round trip
     (RFC 9293). Measurements with Linux agree to 2.5 % without loss.
@@ -143,7 +145,7 @@ class Tcp(ConnectedTransport):
 
 
 class Quic(ConnectedTransport):
-    """QUIC, as far as its RFCs specify it: a handshake of one round trip, which includes TLS, and TCP's slow start.
+    """QUIC as its RFCs specify it: a handshake of one round trip, which includes TLS, and TCP's slow start.
 
     Datagrams have 1200 bytes (RFC 9000, 14), in addition to the IPv4 and UDP headers. Of the 1200 bytes, 39 are
     overhead: flags (1), connection ID (8), packet number (4; RFC 9000, 17.3.1), type, stream ID and offset of the

@@ -1,6 +1,6 @@
 """Contention of Wi-Fi stations that always have data to send: Bianchi's fixed point (IEEE JSAC 18, 2000).
 
-All stations draw their backoff from the same window, so that probabilities depend only on the number of stations.
+All stations have the same contention window, so that probabilities depend only on the number of stations.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Slots(NamedTuple):
         success: only a given station sends, and it sends data.
         request: a given station sends a request.
         answered: only a given station sends, and it sends a request.
-        collision: [n] entry k: frames collide, and the longest of them is the k-th shortest of all stations' data
-            frames; 0 for n = 1.
+        collision: [n] entry k: frames collide, and the longest of these frames has rank k if the data frames of all
+            stations are sorted by increasing length; 0 for n = 1.
         requests_only: several stations send, and all of them send requests.
     """
 

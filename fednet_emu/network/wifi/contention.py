@@ -16,7 +16,7 @@ from fednet_emu.network.wifi.standards import FAMILIES, MAX_PPDU_NS, Family, Sch
 PACKET_BYTE = 1500
 """Size in bytes of the IP packet in a frame."""
 AMPDU_BYTE = 65_535
-"""Maximum size of an aggregate in bytes, as in 802.11n; ns-3 uses this limit for ac and ax, too."""
+"""Maximum size of an aggregate in bytes in 802.11n. ns-3 uses the same limit for 802.11ac and 802.11ax."""
 
 _SLOT_NS, _SIFS_NS = 9_000, 16_000
 _WAIT_NS = {"a": _SIFS_NS + 2 * _SLOT_NS, "n": _SIFS_NS + 3 * _SLOT_NS}  # a: DIFS; n, ac, ax: AIFS of best effort
@@ -117,7 +117,7 @@ def _exchange(mode: Mode, family: Family, scheme: Scheme) -> tuple[float, ...]:
 
 
 def _psdu_byte(mode: Mode, frames: int) -> int:
-    """Bytes of frames with one packet each; the frames of an aggregate are padded to multiples of 4 bytes."""
+    """Return the bytes of frames with one packet each; frames in an aggregate are padded to multiples of 4 bytes."""
     header_byte = _HEADER_BYTE if mode.standard == "a" else _QOS_HEADER_BYTE
     frame_byte = header_byte + _LLC_BYTE + PACKET_BYTE + _CHECKSUM_BYTE
     return frames * 4 * -(-(frame_byte + _DELIMITER_BYTE) // 4) if mode.aggregates else frame_byte
@@ -134,8 +134,8 @@ def contend(mode: Mode, scheme: IntArray, station: IntArray) -> Shares:
     """Compute the rates of bursts whose stations contend for one channel.
 
     All stations send with the same probability, and therefore the same number of frames. A collision lasts as long as
-    its longest frame. The bursts of one station share its frames equally; all frames of the station count with their
-    mean duration.
+    its longest frame. The bursts of one station have equal shares of its frames, and all frames of a station are
+    assumed to have the mean duration of these frames.
 
     Args:
         mode: the transmission mode of the stations.

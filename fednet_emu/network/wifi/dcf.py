@@ -27,7 +27,7 @@ from fednet_emu.units import db_to_linear
 
 
 class Uncontended(Staircase):
-    """Rate of a Wi-Fi station that is alone on the channel, in bit/s of IP packets of 1500 bytes.
+    """Rate law of a Wi-Fi station that is alone on the channel, in bit/s of IP packets of 1500 bytes.
 
     The station uses the fastest scheme whose frame error rate at the SINR is at most 10 % (ideal rate control). The
     rate assumes that no frame is lost.
@@ -38,12 +38,15 @@ class Uncontended(Staircase):
 
     @override
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
-        """Return the share of the band that the Wi-Fi channel covers; a station sends with its whole power on it."""
+        """Return the share of the band that the Wi-Fi channel covers; a station sends on it with its whole power."""
         return np.minimum(self.mode.width_mhz * 1e6 / bandwidth_hz, 1.0)
 
     @cached_property
     def stairs(self) -> tuple[list[float], list[float]]:
-        """SINR thresholds (linear) of the schemes, increasing, and their rates in bit/s per Hz of channel width."""
+        """Return the SINR thresholds (linear) of the schemes in increasing order, and the rates of the schemes.
+
+        Rates are in bit/s per Hz of channel width.
+        """
         mode = self.mode
         known = schemes(mode.standard, mode.width_mhz, mode.streams)
         alone = contend(mode, np.arange(len(known))[None, :], np.zeros(1, np.int64)).rate_bps[0]
@@ -59,8 +62,8 @@ class Dcf(RatedAccess):
     RTS/CTS use the correction for frozen backoff by Tinnirello, Bianchi and Xiao (IEEE TVT 59, 2010). A station that
     misses a block acknowledgement requests this acknowledgement before it sends again (`block_ack_request`). Rates are
     within 5 % of ns-3 3.44 for 1 to 20 stations (10 % if one of them is slow). With aggregation, more than 20 stations
-    are not validated, because some stations get hardly any airtime in ns-3. A base station is one station, whose
-    receivers get equal turns.
+    are not validated, because some stations get hardly any airtime in ns-3. A base station counts as one station, which
+    sends to its receivers in turn.
 
     Rates are in bit/s of IP packets of 1500 bytes, and do not depend on `channel.rate` and `channel.narrowing`. The
     model has best-effort traffic, 5 GHz timing, the shortest guard interval, and aggregates of at most 65,535 bytes, 64
@@ -158,7 +161,7 @@ class Dcf(RatedAccess):
         return self._contend(inputs).airtime
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Return each leg's SINR on the Wi-Fi channel, and the share of the band that gives its rate at this SINR."""
+        """Return each leg's SINR on the Wi-Fi channel, and the band share at which this SINR gives the leg's rate."""
         band, sinr = inputs.band, inputs.own / inputs.band.share
         alone_bps = band.rates_bps(sinr, band.share)
         part = np.divide(self._contend(inputs).rate_bps, alone_bps, out=np.zeros_like(sinr), where=alone_bps > 0)

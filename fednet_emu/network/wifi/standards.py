@@ -1,7 +1,7 @@
 """Wi-Fi: modulation and coding schemes of IEEE 802.11a, n, ac and ax, their minimum SNRs, and durations of frames.
 
-Durations are in whole ns, for one encoder. At 2.4 GHz, the sums of durations are the same: interframe spaces are 6 us
-shorter, but a signal extension of 6 us follows each frame.
+Durations are in whole ns, for one encoder. At 2.4 GHz, interframe spaces are 6 us shorter, but a signal extension of 6
+us follows each frame, so that the sums of durations are the same.
 """
 
 from __future__ import annotations
@@ -96,7 +96,10 @@ With the NIST model of ns-3, the SNRs are 1 to 5 dB higher; real receivers diffe
 
 
 class Scheme(NamedTuple):
-    """A scheme on a channel of given width: data bits per symbol, minimum SNR in dB, control frame rate in Mbit/s."""
+    """A modulation and coding scheme on a channel of given width.
+
+    It has a number of data bits per symbol, a minimum SNR in dB, and a rate of control frames in Mbit/s.
+    """
 
     data_bit: int
     snr_db: float
@@ -105,7 +108,9 @@ class Scheme(NamedTuple):
 
 @lru_cache
 def schemes(standard: WifiStandard, width_mhz: int, streams: int = 1) -> tuple[Scheme, ...]:
-    """Return the schemes of a standard in increasing order; ac excludes schemes with a fractional number of data bits.
+    """Return the schemes of a standard in increasing order.
+
+    802.11ac excludes schemes with a fractional number of data bits per symbol.
 
     Args:
         standard: the version of IEEE 802.11.
