@@ -32,7 +32,11 @@ distributions."""
 
 
 class Privacy(NamedTuple):
-    """Except with probability `delta`, one device changes the likelihood of an output by at most a factor e^epsilon."""
+    """An (epsilon, delta) guarantee of differential privacy for a single device.
+
+    Except with probability `delta`, adding or removing the device changes the likelihood of any output by at most a
+    factor e^epsilon.
+    """
 
     epsilon: float
     delta: float
@@ -41,7 +45,7 @@ class Privacy(NamedTuple):
 def epsilon(
     noise_multiplier: float, *, delta: float, rounds: int, rate: float = 1.0, accountant: Accountant = "rdp"
 ) -> float:
-    """Return the epsilon of `rounds` rounds; infinite without noise.
+    """Return the privacy loss epsilon after `rounds` rounds; infinite without noise.
 
     The standard deviation of the noise on the sum of updates is `noise_multiplier` times the maximum norm of an update.
     A device takes part in a round with probability `rate`, independently of all others. If `rate` is 1, both
@@ -88,7 +92,7 @@ def _of_gaussian(mu: float, delta: float) -> float:
 
 
 def noise_for(target: float, *, delta: float, rounds: int, rate: float = 1.0, accountant: Accountant = "rdp") -> float:
-    """Return the smallest noise multiplier for which the epsilon of `rounds` rounds is at most `target` > 0.
+    """Return the smallest noise multiplier for which epsilon after `rounds` rounds is at most `target` > 0.
 
     The other arguments are those of `epsilon`. The search with the accountant `pld` takes some seconds.
 

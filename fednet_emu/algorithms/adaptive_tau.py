@@ -7,11 +7,11 @@ The algorithm: in each round all devices take tau steps, and the server takes th
 samples. Device i estimates rho_i = |F_i(w_i) - F_i(w)| / |w_i - w| and beta_i = |grad F_i(w_i) - grad F_i(w)| / |w_i -
 w|. Here w_i is its own model at the end of a round, w is the global model that it receives next, and both are evaluated
 on one batch. The server uses the means rho and beta over devices, the mean delta of |grad F_i(w) - grad F(w)|, and the
-costs of the previous round: c for a step and b for an aggregation. The next tau is the first number from 1 to growth
-tau, and at most tau_max, that minimises the bound G(tau) = (1 + sqrt(1 + 4 T^2 phi rho eta h / tau)) / (2 T eta phi) +
-rho h, where T = (R - c - b) tau / (c tau + b) and h = delta / beta ((eta beta + 1)^tau - 1) - eta delta tau. The last
-round that the budget R allows is shortened to fit. A final round of one step compares the last model with the best
-model so far; the model with the lower loss is returned.
+costs of the previous round: c for a step and b for an aggregation. The next tau is the smallest number from 1 to gamma
+tau (gamma is `growth`), and at most tau_max, that minimises the bound G(tau) = (1 + sqrt(1 + 4 T^2 phi rho eta h /
+tau)) / (2 T eta phi) + rho h, where T = (R - c - b) tau / (c tau + b) and h = delta / beta ((eta beta + 1)^tau - 1) -
+eta delta tau. The last round that the budget R allows is shortened to fit. A final round of one step compares the last
+model with the best model so far; the model with the lower loss is returned.
 
 Differences from the paper: c and b are measured on the emulated network. In each round, rho_i and beta_i are estimated
 on a batch that is drawn separately from the batches of the steps. The gradients of this batch at w_i and at w are
@@ -260,7 +260,7 @@ class AdaptiveTau(Algorithm):
 
 
 def ratios(w_i: Any, w: Any, loss_i: float, loss: float, grad_i: Any, grad: Any) -> tuple[float, float]:
-    """Return rho_i and beta_i, from losses and gradients of device i at its model `w_i` [P] and the global `w` [P]."""
+    """Return rho_i and beta_i, from losses and gradients of device i at its model `w_i` and the global model `w`."""
     distance = float(np.linalg.norm(w_i - w))
     if not distance > _CLOSE:
         return 0.0, _LEAST_BETA
@@ -277,7 +277,10 @@ def divergence(gradients: Sequence[Any], weights: Sequence[float]) -> float:
 def report(
     w: Tensor, w_less_gradient: Tensor, loss: float, best: Tensor, loss_of_best: float, decay: float, *before: Any
 ) -> Tensor:
-    """The report [5 + P] of a device: 1 or 0 (estimates or none), rho, beta, losses at `w` and `best`, gradient at `w`.
+    """Return the report [5 + P] that a device sends.
+
+    The entries are 1 if the device has estimates and 0 if not, rho, beta, the loss at `w`, the loss at `best`, and the
+    gradient at `w` [P].
 
     `before` is empty if the device has no estimates. Otherwise `before` holds the device's model w_i at the end of its
     last round, w_i minus the gradient at w_i, and the loss at w_i.

@@ -54,7 +54,7 @@ class Aggregation(Component):
         return lambda fed, k, params, w, *more: self.reply(fed, k, w, params, *more[:-1])  # last in `more`: the round
 
     def of(self, fed: Federation, arrived: Arrived, weights: Sequence[float], rate: float | None) -> Deferred:
-        """Return the aggregated update of the model that was sent.
+        """Return the aggregated update, by which the server changes the model that it sent.
 
         `arrived` has at least `least` replies, whose models are consumed, and `weights` has the weight of each reply.
         `rate` is the probability of inviting each device, or None if devices are not invited independently.

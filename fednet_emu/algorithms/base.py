@@ -48,7 +48,7 @@ Deadline = Annotated[
 ]
 """Type of a setting `deadline_s` of a round."""
 Patience = Annotated[float, Field(gt=0)]
-"""Type of a setting `patience_s`: time in s for which a lost message is resent before its device is given up."""
+"""Type of a setting `patience_s`: time in s for which a lost message is sent again before its device is given up."""
 RoundPatience = Annotated[
     Patience,
     Field(
@@ -74,7 +74,7 @@ NO_SERVER_SPEED = Excludes(
 
 
 class Algorithm(Component):
-    """An algorithm, usually of one paper: the fields are its hyper-parameters, and `run` is its pseudo-code."""
+    """Base class of algorithms: the fields are the hyper-parameters, and `run` is the server's process."""
 
     uses: ClassVar[frozenset[str]] = frozenset()
     """The optional parts of a scenario that the algorithm supports; a scenario with any other of these parts is
@@ -91,7 +91,7 @@ class Algorithm(Component):
     asynchronous: ClassVar[bool] = False
     """Whether the server updates its model as updates arrive, without rounds that have a cohort."""
     ships_no_base: ClassVar[str] = ""
-    """Reason why the server cannot send all frozen weights to each device; empty if it can."""
+    """Reason why the server cannot send all frozen weights to each device; empty if the server can."""
     equal_weights: ClassVar[bool] = False
     """Whether all updates of a round have equal weights."""
 
@@ -119,12 +119,12 @@ class Algorithm(Component):
         return False
 
     def participants(self, count: int) -> int:
-        """Maximum number of devices, out of `count`, that take part in a round: the cohort size, if there is one."""
+        """Maximum number of devices, out of `count`, that take part in a round; the cohort size if there is one."""
         cohort = getattr(self, "cohort", None)
         return count if cohort is None else min(cohort_size(cohort, count), count)
 
     def answers(self, count: int) -> int:
-        """Number of replies that a round without losses waits for, out of `count` devices: one per participant."""
+        """Number of replies in a round without losses, for `count` devices; by default one reply per participant."""
         return self.participants(count)
 
     def events(self, n_samples: int | None) -> int | None:
@@ -143,7 +143,7 @@ class Algorithm(Component):
         return None
 
     def demands(self) -> Iterable[tuple[str, str, int]]:
-        """Yield the settings that need a minimum number of devices: (key, error if there are fewer, minimum)."""
+        """Yield (key, error message, minimum) for each setting that needs a minimum number of devices."""
         cohort = getattr(self, "cohort", None)
         if cohort is not None:
             yield "cohort", "invites more devices than there are", cohort_size(cohort, 1)
@@ -179,14 +179,16 @@ class LocalTraining(Algorithm):
     lr_schedule: AnySchedule = Constant()
     """How the step size of the devices, `lr`, changes from round to round."""
     clip_norm: float | None = Field(None, gt=0)
-    """Maximum Euclidean norm of the gradient of a step; larger gradients are scaled down to it. Null for no limit."""
+    """Maximum Euclidean norm of the gradient of a step; larger gradients are scaled down to this norm. Null for no
+    limit."""
     dp_sgd: PrivateSgd | None = None
     """DP-SGD: per-sample gradients are clipped and noise is added, which hides single samples in uploaded models. The
     summary of a run gives the upper bound on a sample's privacy loss as `sample_epsilon`. Null disables DP-SGD."""
     sends_models: ClassVar[bool] = False
     """Whether devices send only models that result from their local steps."""
     plain_steps: ClassVar[bool] = False
-    """Whether the formulas hold only for plain SGD with a constant step size, so that other settings are invalid."""
+    """Whether the algorithm's formulas hold only for plain SGD with a constant step size, so that other settings are
+    invalid."""
 
     def _check(self) -> None:
         plain = self.local_optimizer == Sgd() and type(self.lr_schedule) is Constant and self.clip_norm is None

@@ -63,7 +63,8 @@ class LocalOnly(LocalTraining):
 class Individual(LocalSteps):
     """One device trains on its own samples and sends nothing; its model is evaluated on the samples of all devices.
 
-    A study over `device` j gives the Ind_j of the ASPIRE paper; the largest worst-case accuracy over j is max Ind_j.
+    A study over the setting `device` gives the quantity Ind_j of the ASPIRE paper for each device j. The largest
+    worst-case accuracy of these runs is the paper's max Ind_j.
     """
 
     ships_no_base = "no server sends anything"

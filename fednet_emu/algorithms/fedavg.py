@@ -113,7 +113,7 @@ class Server:
         self._memory: Deferred | None = None
 
     def step(self, arrived: Arrived) -> Deferred:
-        """Return the model after a round: the sent model, moved by the updates. Memory of received models is freed."""
+        """Return the server's model after a round with the given replies; free the memory of received models."""
         own, server, fed, w = self._settings, self._optimizer, self._fed, arrived.model
         if len(arrived) < own.aggregation.least:
             return w

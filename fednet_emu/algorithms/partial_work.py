@@ -66,7 +66,7 @@ class UntilDeadline(PartialWork):
 
 
 class RandomWork(PartialWork):
-    """A share of the cohort trains for x of E epochs, as in FedProx's experiments; x is drawn uniformly from 1 to E."""
+    """A share of the cohort trains for a random number of epochs or steps, uniform from 1 to the full number."""
 
     kind = "random"
     share: float = Field(ge=0, le=1)

@@ -40,7 +40,7 @@ class Losses(NamedTuple):
 
 
 def epsilon(noise_multiplier: float, *, delta: float, rounds: int, rate: float) -> float:
-    """Return the epsilon of `rounds` rounds, for 0 < `rate` < 1; the arguments are those of `accountant.epsilon`."""
+    """Return epsilon after `rounds` rounds, for 0 < `rate` < 1; see `accountant.epsilon` for the arguments."""
     low, high = _ends(noise_multiplier, rate)
     step = max(STEP, (high - low) / _MOST)
     while True:
@@ -53,7 +53,10 @@ def epsilon(noise_multiplier: float, *, delta: float, rounds: int, rate: float) 
 
 @lru_cache(8)
 def losses(noise_multiplier: float, rate: float, step: float, *, adding: bool) -> Losses:
-    """Return the distribution of ln(p / q) under p; with `adding`, that of ln(q / p) under q (p, q: see module)."""
+    """Return the distribution of the loss ln(p / q) under p or, if `adding`, of the loss ln(q / p) under q.
+
+    The densities p and q are described at the top of this file.
+    """
     z, q = noise_multiplier, rate
     low, high = _ends(z, q)
     grid = np.arange(math.floor(low / step), math.ceil(high / step) + 1)
@@ -94,7 +97,9 @@ def _centred(own: Losses) -> tuple[int, Array]:
 
 
 def _reach(own: Losses, rounds: int, tail: float) -> tuple[int, int]:
-    """Distances above and below the mean, in grid points, that the sum of losses exceeds with probability <= `tail`.
+    """Distances above and below the mean, in grid points, that the sum exceeds with probability at most `tail`.
+
+    The sum is over the losses of all rounds.
 
     The distances follow from the Chernoff bound, minimised over some orders.
     """

@@ -126,7 +126,11 @@ class CentralPrivacy(_Private):
         return self.adaptive is not None  # sums of models do not contain the count
 
     def sum_noise(self, asked: float) -> float:
-        """Standard deviation of the noise on the sum, divided by the clipping norm (z_Delta), for the count's noise."""
+        """Standard deviation of the noise on the sum of updates, divided by the clipping norm (z_Delta).
+
+        With adaptive clipping, the value is above `noise_multiplier`, so that the sum and the count together have the
+        privacy guarantee of `noise_multiplier`.
+        """
         z = self.noise_multiplier
         if self.adaptive is None or z == 0:
             return z

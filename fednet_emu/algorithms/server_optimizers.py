@@ -44,7 +44,7 @@ class ServerOptimizer(Component):
 
 
 class ServerSgd(ServerOptimizer):
-    """Federated averaging: adds the update, times a step size, to the model."""
+    """Federated averaging: the update, multiplied by a step size, is added to the model."""
 
     kind = "sgd"
     lr: float = Field(1.0, ge=0)
@@ -55,7 +55,7 @@ class ServerSgd(ServerOptimizer):
 
 
 class ServerMomentum(ServerOptimizer):
-    """FedAvgM: adds a decaying sum of the updates, times a step size, to the model."""
+    """FedAvgM: a decaying sum of the updates, multiplied by a step size, is added to the model."""
 
     kind = "momentum"
     lr: float = Field(1.0, ge=0)

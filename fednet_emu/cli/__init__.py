@@ -11,7 +11,7 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command `fednet`; child processes are kept from importing modules from the current folder."""
+    """Run the command `fednet`, and prevent child processes from importing modules from the current folder."""
     os.environ.setdefault("PYTHONSAFEPATH", "1")
     atexit.register(gc.freeze)  # at the exit of the process, a last garbage collection would take half a second
     try:

@@ -222,7 +222,7 @@ def check(
     overrides: Overrides = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Validate a scenario, a study's runs, or both ends of each searched range; print the file with all defaults."""
+    """Validate a scenario, or the runs of a study or search; print the file with all defaults."""
     with outcome():
         from fednet_emu.emulation.given import scenario_of
         from fednet_emu.emulation.load import warn

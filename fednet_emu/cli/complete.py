@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fednet_emu.scenario.library import Folder
 
 Completion = list[str] | list[tuple[str, str]]
-"""Possible completions: a list of texts, or of pairs of a text and its description."""
+"""Possible completions: a list of strings, or of pairs of a string and its description."""
 
 
 def scenario_names(incomplete: str) -> Completion:

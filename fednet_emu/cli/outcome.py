@@ -1,4 +1,4 @@
-"""Exit codes of commands: 0 success, 1 a bug, failed app or failed runs, 2 a mistake of the user, 130 Ctrl-C."""
+"""Exit codes of commands: 0 for success, 1 for a bug, failed app or failed runs, 2 for a user error, 130 for Ctrl-C."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ PARAMETERS = {"formats": "picture", "labels": "label"}
 
 
 def _with_option(error: FednetError) -> str:
-    """Return the text of an error, in which the command's option replaces a Python argument at the beginning."""
+    """Return the text of an error; if it begins with a Python argument, the command's option takes its place."""
     text, context = str(error), click.get_current_context(silent=True)
     argument, colon, rest = text.partition(": ")
     if context is None or not colon or type(error) is not FednetError:  # other errors start with a setting or file

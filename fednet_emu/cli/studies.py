@@ -173,7 +173,7 @@ def reproduce(
 
 
 def _compare(paper: str, clone: Path | None, data_dir: Path | None, out: Path, quiet: bool) -> None:
-    """Write a table that compares a paper's numbers with own results, and print the number of rows per verdict."""
+    """Write a table that compares a paper's numbers with this package's; print the number of rows per verdict."""
     with outcome(lambda: "interrupted; nothing was written"):
         from fednet_emu.results.published import NOT_MET, VERDICTS, Sources, write_compared
 

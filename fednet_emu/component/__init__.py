@@ -1,1 +1,1 @@
-"""The parts of a scenario: components, slots with their kinds, and plug-ins."""
+"""Base classes for the configurable parts of a scenario: components, slots and plug-ins."""

@@ -1,6 +1,7 @@
 """Components: frozen pydantic models of the parts of a scenario file.
 
-The fields of a component are its YAML keys. `kind` names its class in a table, and methods implement its behaviour.
+The fields of a component are its YAML keys, and its methods implement its behaviour. The key `kind` selects the class
+of the component from the table of a slot.
 """
 
 from __future__ import annotations
@@ -31,29 +32,30 @@ class Choice(ABC):
 
     @abstractmethod
     def meant(self, given: Mapping[str, Any], default: Any) -> Mapping[str, Any]:
-        """Return the mapping `given`, which has no key `kind`, completed from the `default` of the field."""
+        """Return `given`, a mapping without the key `kind`, completed from the `default` of the field."""
 
 
 class Excludes(NamedTuple):
-    """A value of another setting of the scenario that cannot be combined with a component.
+    """Rule that a component cannot be combined with certain values of another setting of the scenario.
 
-    The error reads `{why}, got {got}; {remedy}`. In `got`, `{kind}` is the kind of the component, `{path}` the path of
-    the other setting, and `{value}` the kind or the value of that setting.
+    The error message is `{why}, got {got}; {remedy}`. Three placeholders in `got` are filled in: `{kind}` with the kind
+    of the component, `{path}` with the path of the other setting, and `{value}` with the kind or the value of the other
+    setting.
     """
 
     path: str
-    """Path of the other setting from the root of the scenario, such as `network.transport`. The value is null if a
-    setting along the path is null."""
+    """Key path of the other setting from the root of the scenario, such as `network.transport`. If a setting along the
+    path is null, the other setting counts as null."""
     refused: Collection[Any] | Callable[[Any], Any]
     """The refused kinds or values, or a predicate that returns True for a refused value."""
     why: str
     remedy: str
     got: str = "{kind} with {path}: {value}"
     key: str = ""
-    """Key of the component that the error message names; empty if the error concerns the component as a whole."""
+    """Key of the component to which the error message refers; empty if the error concerns the whole component."""
 
     def found(self, component: Component, scenario: Any) -> Iterator[tuple[str, str]]:
-        """Yield the pair (key, error message) if the `scenario` has a refused value for the other setting."""
+        """Yield a pair (key, error message) if the other setting has a refused value in `scenario`."""
         value = scenario
         for name in self.path.split("."):
             value = getattr(value, name, None)
@@ -64,16 +66,18 @@ class Excludes(NamedTuple):
 
 
 class Component(BaseModel):
-    """Base class of all configurable parts of a scenario: frozen; unknown keys and booleans as numbers are errors."""
+    """Base class of all configurable parts of a scenario.
+
+    Instances are immutable. Unknown keys, and booleans given as numbers, are validation errors.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     kind: ClassVar[str] = ""
-    """Name of the class in scenario files, for a class that is one of several kinds. By default, `kinds` derives the
-    name from the class name. The kind of a class from outside this package is the unchanged class name."""
+    """Name of the class in scenario files, if the class is one of several kinds. By default, the function `kinds`
+    derives the name from the class name. A class from outside this package keeps its class name as kind."""
     excludes: ClassVar[Sequence[Excludes]] = ()
-    """Values of other settings that cannot be combined with the component, in addition to the values that its base
-    classes exclude."""
+    """Values of other settings that cannot be combined with the component. Exclusions of base classes apply, too."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
@@ -109,7 +113,7 @@ class Component(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _as_meant(cls, value: Any, info: ValidationInfo) -> Any:
-        """Reject booleans for settings of other types; complete a mapping without `kind` from the field's default."""
+        """Reject booleans for other types of settings. Complete mappings without `kind` from the default."""
         field = cls.model_fields[str(info.field_name)]
         if isinstance(value, Mapping) and "kind" not in value and (choice := _choice_of(field)) is not None:
             return choice.meant(value, field.get_default(call_default_factory=True))
@@ -133,10 +137,10 @@ class Component(BaseModel):
         return value
 
     def conflicts(self, scenario: Any) -> Iterable[tuple[str, str]]:
-        """Yield a pair (key, error message) for each setting of the component that is incompatible with the scenario.
+        """Yield a pair (key, error message) for each setting that contradicts the rest of the scenario.
 
-        A key has dots for nested keys; an empty key is the component as a whole. To exclude values of one other
-        setting, use the class attribute `excludes`.
+        Nested keys are joined by dots; an empty key refers to the whole component. To exclude values of one other
+        setting, use the class attribute `excludes` instead of overriding this method.
         """
         for owner in reversed(type(self).__mro__):
             for rule in vars(owner).get("excludes", ()):
@@ -155,7 +159,7 @@ def is_ours(component: type) -> bool:
 
 
 def exactly_one(*names: str, **otherwise: Any) -> Any:
-    """Return a validator, for use in a class body, which requires exactly one of the settings `names`.
+    """Return a validator that requires exactly one of the settings `names` to be given; assign it in a class body.
 
     The defaults of these settings are null. If none of them is given, the setting in `otherwise` applies; without
     `otherwise`, one of them is required. The validator reports its error together with all other errors of the

@@ -1,8 +1,8 @@
-"""Plug-ins: component kinds that installed packages offer, and classes with an import path.
+"""Plug-ins: component classes from other packages, found by entry point or by import path.
 
-A package offers kinds by entry points of the group `fednet_emu.components`, each named `<slot>.<kind>`. The entry
-points are listed once, without importing any; an entry point is imported when a scenario uses its kind. An import path,
-`package.module:Class`, needs no entry point. Each import is logged beforehand by the logger `fednet_emu.plugins`.
+An installed package offers kinds of components by entry points of the group `fednet_emu.components`. Each entry point
+is named `<slot>.<kind>`, and is imported only when a scenario uses the kind. A class given by its import path,
+`package.module:Class`, needs no entry point. The logger `fednet_emu.plugins` reports each import before it happens.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 from fednet_emu.errors import ScenarioError, described, did_you_mean
 
 GROUP = "fednet_emu.components"
-"""Entry point group of plug-ins, in which entry points have names such as `fading.nakagami`."""
+"""Name of the entry point group of plug-ins. Its entry points have names such as `fading.nakagami`."""
 
 _NAME = r"[A-Za-z_]\w*"
 PATH_PATTERN = rf"^{_NAME}(\.{_NAME})*:{_NAME}(\.{_NAME})*$"
@@ -48,7 +48,10 @@ def offers() -> Mapping[str, Mapping[str, tuple[EntryPoint, ...]]]:
 
 
 def offered(slot: str, kind: str) -> Any:
-    """Import the object of a kind; raises a `ScenarioError` if that fails or several packages offer the kind."""
+    """Import the class of a kind from the package that offers it.
+
+    A `ScenarioError` is raised if the import fails, or if several packages offer the kind.
+    """
     points = offers()[slot][kind]
     if len(points) > 1:
         told = " and ".join(f"{_package(point)} ({point.value})" for point in points)
@@ -64,7 +67,10 @@ def offered(slot: str, kind: str) -> Any:
 
 
 def imported(path: str) -> Any:
-    """Import the object at an import path. Raises a `ScenarioError` on failure or for modules of the current folder."""
+    """Import the object at an import path.
+
+    A `ScenarioError` is raised if the import fails, or if the module is found only in the current folder.
+    """
     module_name, _, name = path.partition(":")
     if module_name not in sys.modules:
         _refuse_current_folder(path)
@@ -87,7 +93,7 @@ def imported(path: str) -> Any:
 
 @cache
 def kind_of(slot: str, component: type) -> str:
-    """Return the name of an external class in scenario files: the kind of its entry point, or else its import path."""
+    """Return the name of an external class in scenario files: its kind if it has one, or else its import path."""
     top = component.__module__.partition(".")[0]
     for kind, points in offers().get(slot, {}).items():
         if len(points) == 1 and points[0].module.partition(".")[0] == top:
@@ -100,7 +106,7 @@ def kind_of(slot: str, component: type) -> str:
 
 
 def _refuse_current_folder(path: str) -> None:
-    """Raise a `ScenarioError` for a module that is found only because Python adds the current folder to `sys.path`."""
+    """Raise a `ScenarioError` for a module that Python finds only because the current folder is on `sys.path`."""
     top = path.partition(":")[0].partition(".")[0]
     here = [*sys.path, str(Path.cwd())]
     if top not in sys.modules and _place(top, here) != _place(top, list(_deliberate_folders())):
@@ -109,7 +115,7 @@ def _refuse_current_folder(path: str) -> None:
 
 
 def _place(top: str, folders: list[str]) -> tuple[str | None, list[str]] | None:
-    """Locate the module `top` in `folders` instead of `sys.path`; return its file and its folders, or None."""
+    """Search `folders` instead of `sys.path` for the module `top`; return its file and folders, or None."""
     for finder in sys.meta_path:
         searches_folders = getattr(finder, "__name__", "") == "PathFinder"
         spec = finder.find_spec(top, folders if searches_folders else None)
@@ -119,7 +125,10 @@ def _place(top: str, folders: list[str]) -> tuple[str | None, list[str]] | None:
 
 
 def _deliberate_folders() -> Iterator[str]:
-    """Yield the folders of `sys.path`; the current folder only if PYTHONPATH or the running script adds it."""
+    """Yield the folders of `sys.path`.
+
+    The current folder is included only if PYTHONPATH or the running script adds it.
+    """
     current = Path.cwd()
     asked = {Path(folder).resolve() for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder}
     main = sys.modules.get("__main__")

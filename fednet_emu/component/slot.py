@@ -17,14 +17,14 @@ from fednet_emu.errors import ScenarioError
 
 
 class Slot(Choice):
-    """Annotation of a field that holds one component from a table of kinds.
+    """Annotation of a field that holds one component, whose class is chosen from a table of kinds.
 
-    `Annotated[Fading, Slot("fading", FADINGS)]` accepts `{kind: rayleigh, ...}`, the short form `rayleigh`, or a
-    component. In Python, `kind` may also be the class itself. The function `kinds` makes the `table`. A mapping without
-    `kind` changes the default of the field, see `meant`.
+    `Annotated[Fading, Slot("fading", FADINGS)]` annotates a field that accepts a mapping `{kind: rayleigh, ...}`, the
+    short form `rayleigh`, or a component object. In Python, `kind` may also be the class itself. A mapping without
+    `kind` changes the default of the field; see `meant`. The function `kinds` creates the `table`.
 
-    A kind outside the table is looked up when a scenario uses it: among the entry points of installed packages, or as
-    the import path of a class. The class of a kind validates the settings.
+    A kind that is not in the table is looked up among the entry points of installed packages, or taken as the import
+    path of a class. The class of the kind validates the settings of the component.
     """
 
     def __init__(self, name: str, table: Mapping[str, type[Component]]) -> None:
@@ -34,16 +34,16 @@ class Slot(Choice):
         self._base: type[Component] = Component  # the annotated class, set when a model with this slot is built
 
     def names(self) -> list[str]:
-        """List the kinds in the table and the kinds of installed packages, without importing these packages."""
+        """Return the names of all kinds in the table and in installed packages, without importing the packages."""
         return list(dict.fromkeys([*self.table, *offers().get(self.name, ())]))
 
     def kinds(self) -> dict[str, type[Component]]:
-        """Map each available kind to its class. Kinds of packages that cannot be imported are left out."""
+        """Return the class of each available kind. Kinds whose package cannot be imported are left out."""
         found = {kind: self.get(kind) for kind in self.names()}
         return {kind: component for kind, component in found.items() if component is not None}
 
     def get(self, kind: Any) -> type[Component] | None:
-        """Return the class of a kind, or `kind` itself if it is a class; None if no such class fits the slot."""
+        """Return the class of a kind, or `kind` itself if it is a class; None if there is no suitable class."""
         if isinstance(kind, type):
             return kind if issubclass(kind, self._base) else None
         try:
@@ -52,7 +52,7 @@ class Slot(Choice):
             return None
 
     def find(self, kind: str) -> type[Component] | None:
-        """Return the class of a kind from the table, a package or an import path; None for an unknown kind.
+        """Return the class of a kind, from the table, a package or an import path; None for an unknown kind.
 
         Raises:
             ScenarioError: The class cannot be imported, or is not a component for this slot.
@@ -81,10 +81,10 @@ class Slot(Choice):
         return core_schema.no_info_plain_validator_function(self._validate, serialization=dumped)
 
     def meant(self, given: Mapping[str, Any], default: Any) -> Mapping[str, Any]:
-        """Return the mapping `given`, which has no key `kind`, completed from the `default` of the field.
+        """Return `given`, a mapping without the key `kind`, completed from the `default` of the field.
 
         If the default is null or a kind without settings, and exactly one kind in the table has all given settings, the
-        mapping belongs to that kind. Otherwise, the given settings override those of the default.
+        result has that kind. Otherwise, the given settings override the settings of the default.
         """
         if default is None or (isinstance(default, Component) and not type(default).model_fields):
             fits = [kind for kind, its in self.table.items() if given.keys() <= its.model_fields.keys()]
@@ -113,13 +113,13 @@ class Slot(Choice):
         return _validator(kind, component).validate_python(settings)
 
     def name_of(self, component: type[Component]) -> str:
-        """Return the name of a class in scenario files: its kind in the table, or else its kind as a plug-in."""
+        """Return the kind of a class as written in scenario files, from the table or else as a plug-in."""
         if self.table.get(component.kind) is component:
             return component.kind
         return kind_of(self.name, component)
 
     def _dump(self, value: Any, handler: SerializerFunctionWrapHandler) -> Any:
-        """Serialize a component with its kind, so that the scenario can be loaded again."""
+        """Serialise a component together with its kind, so that the component can be loaded again."""
         if isinstance(value, Component):
             type(value).model_rebuild()  # pydantic before 2.14 does not complete a deferred class here
         settings = handler(value)
@@ -130,7 +130,7 @@ Kind = TypeVar("Kind", bound=Component)
 
 
 def kinds(*components: type[Kind]) -> dict[str, type[Kind]]:
-    """Return the table of a slot, from kind to class. A missing kind is derived: `FixedRate` becomes `fixed-rate`."""
+    """Return a table from kind to class. If a class states no kind, `FixedRate` becomes `fixed-rate`."""
     for component in components:
         if "kind" not in vars(component):
             component.kind = _WORDS.sub("-", component.__name__).lower()
@@ -148,7 +148,7 @@ def _validator(kind: str, component: type[Component]) -> TypeAdapter[Component]:
 
 
 class _Only:
-    """Annotation of a component class with a known kind, whose settings do not contain the key `kind`."""
+    """Annotation of a component class whose kind is already known, so that its settings have no key `kind`."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind

@@ -1,4 +1,4 @@
-"""Base class of compressions: the size in bits of n compressed numbers, and the vector that the receiver decodes."""
+"""Base class of compressions, which define the size of a message in bits and the vector that the receiver decodes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ class Message(NamedTuple):
 class Compression(Component):
     """A lossy encoding of n numbers.
 
-    The size in bits includes everything that a receiver needs except n and the settings, which sender and receiver
-    know.
+    The size in bits includes everything that a receiver needs except n and the settings, which both sides know.
     """
 
     @abstractmethod
@@ -37,10 +36,11 @@ class Compression(Component):
         """Compress a vector `v` [n] with n >= 1, without changing `v`; all random numbers come from `rng`."""
 
     def growth(self, n: int) -> float:
-        """Upper bound 1 + omega on E|C(v)|^2 / |v|^2 for unbiased random rounding; 1 for a deterministic compression.
+        """Upper bound 1 + omega on E|C(v)|^2 / |v|^2, where C(v) is the vector decoded from the message for `v`.
 
-        C(v) divided by this bound is a contraction, as error feedback requires (Beznosikov, Horváth, Richtárik,
-        Safaryan: "On Biased Compression for Distributed Learning", JMLR 2023).
+        The bound is 1 for a deterministic compression. C(v) divided by the bound is a contraction, as error feedback
+        requires (Beznosikov, Horváth, Richtárik, Safaryan: "On Biased Compression for Distributed Learning", JMLR
+        2023).
         """
         return 1.0
 

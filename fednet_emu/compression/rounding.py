@@ -16,7 +16,7 @@ from fednet_emu.compression.base import FLOAT_BIT, Compression, Message
 LARGEST_HALF = 65504.0
 """Largest finite number in IEEE half precision."""
 _LEAST_NORM = 2.0**-110
-"""Norms below this value count as zero, because levels divided by such norms overflow in single precision."""
+"""Norms below this value count as zero, because dividing the number of levels by such a norm can overflow."""
 
 
 def randomly_rounded(x: Tensor, top: int, rng: np.random.Generator) -> Tensor:
@@ -26,13 +26,13 @@ def randomly_rounded(x: Tensor, top: int, rng: np.random.Generator) -> Tensor:
 
 
 class Qsgd(Compression):
-    """QSGD: sends the norm, and for each entry its sign and its ratio to the norm, rounded at random to a level.
+    """QSGD: sends the norm of the vector, and for each entry its sign and its magnitude, rounded at random to a level.
 
     Alistarh, Grubic, Li, Tomioka, Vojnović: "QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding",
-    NeurIPS 2017, https://arxiv.org/abs/1610.02132. The receiver decodes norm sign(v_i) l_i / s with levels l_i from 0
-    to s, which is unbiased. The variance is norm^2 sum p_i (1 - p_i) / s^2, where p_i is the fractional part of s |v_i|
-    / norm; the variance is at most min(n / s^2, sqrt(n) / s) norm^2. A message with fixed coding has 32 + n (2 +
-    floor(log2 s)) bits.
+    NeurIPS 2017, https://arxiv.org/abs/1610.02132. The receiver decodes entry v_i as norm sign(v_i) l_i / s, where the
+    level l_i is an integer from 0 to s. The decoded vector is unbiased. Its variance is norm^2 sum p_i (1 - p_i) / s^2,
+    where p_i is the fractional part of s |v_i| / norm; this is at most min(n / s^2, sqrt(n) / s) norm^2. A message with
+    fixed coding has 32 + n (2 + floor(log2 s)) bits.
 
     Differences from the paper: the number of non-zero levels is sent before their Elias codes. With `coding: elias`,
     the sender uses the shorter of the two codings and sends one bit that tells which, so a message is at most one bit
@@ -43,10 +43,10 @@ class Qsgd(Compression):
     """Number s of levels above zero. With fixed coding, 1, 3, 7, 15, ... levels make full use of 2, 3, 4, 5, ... bits
     per entry, including the sign."""
     coding: Literal["fixed", "elias"] = "fixed"
-    """Coding of levels. fixed: a fixed number of bits per entry; elias: only levels above zero and the gaps between
-    them are sent, in Elias' omega code, which is short for small numbers. With elias the size of a message depends on
-    its values. The simulation of the message must therefore wait for the result of the training, and a timing-only run
-    counts the maximum number of bits."""
+    """Coding of the levels. fixed: a fixed number of bits per entry; elias: only the levels above zero and the gaps
+    between them are sent, in Elias' omega code, which is short for small numbers. With elias the size of a message
+    depends on its values. The simulation of the message must therefore wait for the result of the training, and a
+    timing-only run counts the maximum number of bits."""
 
     def bit(self, n: int) -> int:
         return FLOAT_BIT + n * (1 + self.levels.bit_length()) + self.depends_on_values
@@ -68,7 +68,7 @@ class Qsgd(Compression):
 
 
 class Uniform(Compression):
-    """Sends the minimum, the maximum, and each entry rounded at random to one of 2^bits levels: n * bits + 64 bits.
+    """Sends the minimum, the maximum, and each entry, rounded at random to one of 2^bits levels; n * bits + 64 bits.
 
     The decoded vector is unbiased. Its variance is at most n (max - min)^2 / (4 (2^bits - 1)^2), and therefore at most
     n / (2 (2^bits - 1)^2) times the squared norm of the vector.
@@ -117,12 +117,12 @@ class BFloat16(Compression):
 
 
 class Sign(Compression):
-    """Sends the sign of each entry, decoded as the sign times the mean magnitude: n + 32 bits; zero counts as positive.
+    """Sends the sign of each entry, and the mean magnitude of the entries, in n + 32 bits.
 
-    Sign is a contraction: |v - C(v)|^2 = |v|^2 - |v|_1^2 / n. Bernstein, Wang, Azizzadenesheli, Anandkumar: "signSGD:
-    Compressed Optimisation for Non-Convex Problems", ICML 2018, https://arxiv.org/abs/1802.04434; Karimireddy, Rebjock,
-    Stich, Jaggi: "Error Feedback Fixes SignSGD and other Gradient Compression Schemes", ICML 2019,
-    https://arxiv.org/abs/1901.09847.
+    Each entry is decoded as its sign times the mean magnitude; zero counts as positive. Sign is a contraction: |v -
+    C(v)|^2 = |v|^2 - |v|_1^2 / n. Bernstein, Wang, Azizzadenesheli, Anandkumar: "signSGD: Compressed Optimisation for
+    Non-Convex Problems", ICML 2018, https://arxiv.org/abs/1802.04434; Karimireddy, Rebjock, Stich, Jaggi: "Error
+    Feedback Fixes SignSGD and other Gradient Compression Schemes", ICML 2019, https://arxiv.org/abs/1901.09847.
     """
 
     error_feedback: bool = True
@@ -162,7 +162,7 @@ def omega_bit(numbers: IntArray) -> IntArray:
 
 
 def sparse_bit(levels: IntArray) -> int:
-    """Size in bits of Elias-coded `levels` [n]: the number of non-zero levels, then gap, sign and code of each."""
+    """Size in bits of Elias-coded `levels` [n]: number of non-zero levels, and the gap, sign and value of each."""
     places = np.flatnonzero(levels)
     gaps = np.diff(places, prepend=-1)
     count = omega_bit(np.array([len(places) + 1]))

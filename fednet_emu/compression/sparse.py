@@ -5,8 +5,8 @@ Wiedemann, Müller, Samek: "Robust and Communication-Efficient Federated Learnin
 https://arxiv.org/abs/1903.02891
 
 If k of n entries are sent, both kinds are contractions: |v - C(v)|^2 <= (1 - k/n) |v|^2. For random entries, this holds
-in expectation, and with equality. With error feedback, p = v + e is compressed, and e = p - C(p) is added to the next
-message.
+in expectation, and with equality. With error feedback, the sender compresses p = v + e, where e is the compression
+error p - C(p) of its previous message.
 
 Differences from the papers: in a `chain`, the next stage encodes the entries; otherwise an entry takes 32 bits.
 """

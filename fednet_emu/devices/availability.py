@@ -118,9 +118,10 @@ class Windows(Availability):
 
 
 class FromMobility(Availability):
-    """A device is present while its vehicle is in the recorded traffic, for kinds of mobility with vehicles.
+    """A device is present while its vehicle is in the recorded traffic.
 
-    A vehicle leaves one time step after its last row in the recording. A gap in its rows also counts as an absence.
+    Only kinds of mobility with vehicles can be used. A vehicle leaves one time step after its last row in the
+    recording. A gap in its rows also counts as an absence.
     """
 
     def along(self, paths: Paths) -> Availability:
@@ -220,7 +221,7 @@ class Presence:
 
     @property
     def scheduled(self) -> bool:
-        """True if devices join and leave for other reasons than empty batteries."""
+        """True if devices can also join and leave for other reasons than an empty battery."""
         return not isinstance(self._availability, Always)
 
     def expected(self, now_ns: int) -> Mask:

@@ -61,7 +61,7 @@ class Battery(Component):
 
 
 class Load:
-    """A load on a device's battery: a piecewise constant power, and a callback for an empty battery.
+    """A load on a device's battery: a piecewise constant power, and a callback for when the battery is empty.
 
     `drawn_j` is the energy in J that the load has drawn so far. `cut_ns` is the time in ns at which the battery became
     empty, or `FOREVER_NS` if the battery has not become empty.

@@ -33,7 +33,7 @@ class Carbon(Component):
     _one = exactly_one("place", "g_per_kwh")
 
     place: str | None = None
-    """Country, whose mean intensity of one year is used; `carbon.csv` states the year and the source."""
+    """Country whose mean carbon intensity in one year is used; `carbon.csv` states the year and the source."""
     g_per_kwh: Annotated[float, Field(ge=0, le=5000)] | tuple[Annotated[float, Field(ge=0, le=5000)], ...] | None = None
     """Carbon intensity in g/kWh, instead of `place`: one number, or one number for each of the 24 hours of a day."""
     start_hour: float = Field(0.0, ge=0, lt=24)

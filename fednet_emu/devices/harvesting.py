@@ -45,14 +45,14 @@ class StepSource:
 
 
 class PoissonSource:
-    """A source of energy packets of equal size, at the times of a Poisson process that `key` determines."""
+    """A source of equal energy packets, which arrive by a Poisson process; `key` determines the arrival times."""
 
     def __init__(self, arrival_j: float, mean_s: float, key: int) -> None:
         self._arrival_j, self._mean_s, self._key = arrival_j, mean_s, key
         self._count, self._times_ns = 0, [0]
 
     def piece(self, now_ns: int) -> Piece:
-        """Return the interval until the next packet; except for look-aheads, calls must be in order of time."""
+        """Return the interval until the next packet; calls must be in order of time, except to look ahead."""
         times_ns = self._times_ns
         while times_ns[-1] <= now_ns:
             gap_s = -self._mean_s * math.log(uniform(self._key, self._count))
@@ -66,7 +66,7 @@ class PoissonSource:
 
 
 _MOST_PAST = 1 << 12
-"""Maximum number of past arrival times that are stored; half of them are enough for a look-ahead."""
+"""Maximum number of past arrival times that are stored; half of them are enough to look ahead."""
 
 
 class Harvesting(Component):
@@ -78,7 +78,7 @@ class Harvesting(Component):
         """Mean power in W over a long time."""
 
     def source(self, key: int) -> Source:
-        """Return the source of one device, by default with constant power; `key` determines its random numbers."""
+        """Return the source of one device, by default of constant power; `key` determines its random numbers."""
         return StepSource((self.mean_w,), FOREVER_NS)
 
 

@@ -136,7 +136,7 @@ class SatelliteView:
         return in_axes(self.orbits.positions_m(devices, time_s) - self._origin_m, self._axes)
 
     def overhead_m(self) -> Array:
-        """Coordinates [count, 3] in m of points vertically above the first station at the satellites' first heights."""
+        """Coordinates [count, 3] in m of points above the first station, at the satellites' initial heights."""
         place_m = self.orbits.positions_m(np.arange(self.count), 0.0)
         height_m = np.sqrt((place_m**2).sum(axis=-1)) - math.hypot(*self._origin_m)
         return np.column_stack([np.zeros((self.count, 2)), height_m])
@@ -165,7 +165,7 @@ class PassTable:
         self._passes: list[list[Pass]] = [[] for _ in range(sky.count)]
 
     def next(self, satellite: int, now_ns: int) -> Pass | None:
-        """Return a satellite's current pass or else its next pass; None if it has no pass within ten days."""
+        """Return a satellite's current pass or, without one, its next pass; None if there is none in ten days."""
         mine = self._passes[satellite]
         while True:
             place = bisect_right(mine, now_ns, key=itemgetter(1))
@@ -196,7 +196,7 @@ class PassTable:
         return [list(zip(mine[::2], mine[1::2], strict=True)) for mine in edges_ns]
 
     def _edges_s(self, satellite: IntArray, low_s: Array, high_s: Array, *, rising: Mask) -> Array:
-        """Times in s at which satellites [k] cross the elevation mask between two samples, to 1 us by bisection."""
+        """Times in s, exact to 1 us, at which satellites [k] cross the elevation mask between two samples."""
         for _ in range(_HALVINGS):
             middle_s = (low_s + high_s) / 2
             up = self._sky.sine_of_elevation(satellite, middle_s[:, None])[:, 0] > self._mask

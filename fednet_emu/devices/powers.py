@@ -1,7 +1,7 @@
-"""Power of devices, except for computations: permanent idle power, and additional power while sending or receiving.
+"""Power of devices without computations: permanent idle power, and additional power while sending or receiving.
 
-The energy of a device over a time T is idle_w T, plus the additional power while sending and receiving, each multiplied
-by its duration.
+The energy of a device over a time T is idle_w T, plus the additional power while sending times the sending time, plus
+the additional power while receiving times the receiving time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PerDevice:
 
 
 class Stated(NamedTuple):
-    """Powers that a profile states, see `Profile`; None if unknown."""
+    """Powers that a profile states (see `Profile`); None for unknown powers."""
 
     idle_w: float | None = None
     transmit_w: float | None = None

@@ -46,11 +46,11 @@ class Work(NamedTuple):
 
 
 class Computation(Completion):
-    """Event that triggers at the end of a computation; its value is the result of the `Work`.
+    """Event that triggers at the end of a computation; its value is the computation's result.
 
     `started_ns` and `ended_ns` are `NEVER_NS` while the computation waits for the processor, or for a battery to be
-    charged. `duration_ns` is the total duration, and `left_ns` the part of it that remained at `started_ns`.
-    `clock_part` is the clock frequency of the computation divided by the maximum clock frequency of the device.
+    charged. `duration_ns` is the total duration, and `left_ns` the duration that remained at `started_ns`. `clock_part`
+    is the clock frequency of the computation divided by the maximum clock frequency of the device.
     """
 
     def __init__(self, processors: Processors, device: int, work: Work, count: int) -> None:
@@ -69,7 +69,7 @@ class Computation(Completion):
 
     @property
     def params(self) -> Any:
-        """Always raises an `AlgorithmError`: trained parameters are part of the value of this event."""
+        """Always raise an `AlgorithmError`, because trained parameters are part of the value of this event."""
         raise not_awaited(self, "its params")
 
     def forget(self) -> None:
@@ -146,7 +146,7 @@ class Processors:
         self._waiting: dict[int, deque[Computation]] = {}
 
     def flop_per_s(self, device: int) -> float:
-        """Speed in FLOP/s of the server (error if it has none), or of a device at its maximum clock frequency."""
+        """Speed in FLOP/s of a device at its maximum clock frequency, or of the server (error if not given)."""
         if device != SERVER:
             return self._flop_per_s[device]
         if self._server_flop_per_s is None:
@@ -159,7 +159,10 @@ class Processors:
         return full_s / self._frequency.chosen(full_s)
 
     def nominal(self, device: int, flop: float) -> tuple[float, float, float]:
-        """Duration in s and energy in J at maximum clock frequency; minimum relative frequency (1 if it saves none)."""
+        """Return the duration in s and the energy in J at maximum clock frequency, and the minimum relative frequency.
+
+        The minimum relative frequency is 1 if the minimum frequency does not save energy.
+        """
         least, full_s = self._frequency.least, self._full_s(device, flop)
         full_j = self.energy_j(device, flop, full_s)
         saves = self.energy_j(device, flop, full_s / least, least) < full_j
@@ -195,7 +198,7 @@ class Processors:
 
     @property
     def are_certain(self) -> bool:
-        """True if durations are predictable: no batteries, granted clock frequencies or running computations."""
+        """True if durations are predictable: no batteries, no granted clock frequencies, no running computations."""
         return self._batteries is None and not self.granted and not self._running
 
     def durations_ns(self, devices: IntArray, flop: Array, began_ns: int, earlier: int = 0) -> IntArray:

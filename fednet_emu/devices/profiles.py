@@ -21,7 +21,7 @@ class ProfileCompute(Component):
     flop_per_s: Speed
     """Training speed in FLOP/s, for forward and backward passes; a multiply-accumulate counts as 2 operations."""
     flop_per_s_range: tuple[Speed, Speed] | None
-    """Range of the speeds in FLOP/s that the source gives for different trained models; null for a single speed."""
+    """Range of the training speeds in FLOP/s that the source gives for different models; null for a single speed."""
     overhead_s: float | None = Field(ge=0, le=1e6)
     """Fixed time of each computation, in s; null if no source states it, which counts as 0."""
     active_w: float | None = Field(ge=0, le=1e6)
@@ -48,7 +48,7 @@ class ProfileRadio(Component):
 
 
 class Evidence(Component):
-    """Kind of evidence for each number of a profile; null for a number that is not given."""
+    """Kind of evidence for each number of a profile; null for a number that the profile does not contain."""
 
     flop_per_s: Mark
     """Evidence for the speed."""
@@ -73,8 +73,8 @@ class Evidence(Component):
 class Profile(Component):
     """Profile of a real device. Every number is stated by a source, or is null.
 
-    The speed in FLOP/s differs by a factor of 2 to 5 between trained models, as `flop_per_s_range` shows. Ignored here:
-    heat, other programs, and the dependence of power on the type of computation.
+    The training speed in FLOP/s differs by a factor of 2 to 5 between models, as `flop_per_s_range` shows. Ignored
+    here: heat, other programs, and the dependence of power on the type of computation.
     """
 
     title: str = ""

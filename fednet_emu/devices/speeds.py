@@ -23,7 +23,7 @@ class Speeds(Component):
     """Distribution of computing speeds over devices."""
 
     relative: ClassVar[bool] = False
-    """Whether the drawn numbers are factors by which the speeds of `devices.profile` are multiplied."""
+    """Whether the drawn numbers are factors for the speeds of `devices.profile`; if false, they are speeds."""
 
     @abstractmethod
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
@@ -77,9 +77,9 @@ class ListedSpeeds(Speeds):
 class FlashSpeed(Speeds):
     """Phones of real users, with speeds from FLASH's AI-Benchmark scores and measured training times.
 
-    Each device is assigned a phone model, drawn uniformly from those of FLASH's users. Its speed is the given median,
-    multiplied by the ratio of this model's speed to the median over these models. From Yang et al., "Characterizing
-    impacts of heterogeneity in federated learning upon large-scale smartphone data", WWW 2021.
+    Each device is assigned the phone model of a random user in FLASH. The speed of the device is `median_flop_per_s`,
+    multiplied by the speed of its phone model relative to the median over all users. Source: Yang et al.,
+    "Characterizing impacts of heterogeneity in federated learning upon large-scale smartphone data", WWW 2021.
     """
 
     kind = "flash"
@@ -88,8 +88,8 @@ class FlashSpeed(Speeds):
     path: str = "device_flash"
     """Folder of FLASH's files: a path within the data folder, or a full path."""
     rule: Literal["nearest", "interpolated"] = "interpolated"
-    """Speed of phones that were not measured. nearest: the speed of the measured phone with the nearest score, as in
-    FLASH; interpolated: interpolated between measured phones by score."""
+    """Speed of phone models that were not measured. nearest: the speed of the measured phone with the nearest score, as
+    in FLASH; interpolated: the speed interpolated by score between measured phones."""
 
     def draw(self, count: int, rng: np.random.Generator, data_dir: Path | None = None) -> Array:
         folder = locate(self.path, data_dir)
@@ -117,8 +117,9 @@ class Frequency(Component):
     """Range of the clock frequencies, and the rule by which a device lowers its clock frequency.
 
     At a fraction x of the clock frequency f, a computation takes 1/x of the time and x^2 of the dynamic energy kappa C
-    D f^2, where C D is its number of clock cycles. Measured energy (`compute_energy: measured`) is power times time at
-    any clock frequency. Ignored here: discrete steps of the clock frequency, and the time of a change.
+    D f^2. Here kappa is the effective capacitance of the processor, and C D the number of clock cycles. Measured energy
+    (`compute_energy: measured`) is power times time at any clock frequency. Ignored here: discrete steps of the clock
+    frequency, and the time of a change.
     """
 
     part: float = Field(1.0, gt=0, le=100)
@@ -128,13 +129,13 @@ class Frequency(Component):
     """Minimum clock frequency that a plan or `within_s` may choose, relative to the frequency of the nominal speed; at
     most `part`."""
     within_s: float | None = Field(None, gt=0)
-    """Target duration T in s of a computation. A computation runs at the lowest clock frequency that is sufficient, f =
-    C D / T. With null it runs at `part`. A plan of the round takes precedence."""
+    """Target duration T in s of a computation. A computation of C D clock cycles runs at the lowest sufficient clock
+    frequency, f = C D / T. With null it runs at `part`. A plan of the round takes precedence."""
 
     @property
     def least(self) -> float:
         return min(1.0, self.min_part / self.part)
 
     def chosen(self, duration_s: float) -> float:
-        """Chosen clock frequency divided by the maximum, for a computation of `duration_s` at the maximum."""
+        """Fraction of the maximum clock frequency chosen for a computation that takes `duration_s` at the maximum."""
         return 1.0 if self.within_s is None else min(1.0, max(self.least, duration_s / self.within_s))

@@ -25,7 +25,7 @@ class Straggler(Component):
         """Return the duration in s of a computation; `uniform` is a random number from (0, 1)."""
 
     def durations_s(self, nominal_s: Array, devices: IntArray, start_s: float, uniform: Array) -> Array:
-        """Return the durations [n] in s of computations that start together, bit-identical to calls of `duration_s`."""
+        """Return the durations [n] in s of simultaneous computations, bit-identical to results of `duration_s`."""
         columns = nominal_s.tolist(), devices.tolist(), repeat(start_s), uniform.tolist()
         return np.array(list(map(self.duration_s, *columns)), np.float64)
 
@@ -42,7 +42,7 @@ class NoStraggler(Straggler):
 class ShiftedExponential(Straggler):
     """Nominal time T0 with an exponential tail: T = T0 (1 + mean_factor E), where E ~ Exp(1).
 
-    This is the usual model of coded computing (Lee et al., IEEE Trans. Inf. Theory 64(3), 2018): T = a D + Exp(mu / D).
+    This is the usual model of coded computing (Lee et al., IEEE Trans. Inf. Theory 64(3), 2018).
     """
 
     mean_factor: float = Field(ge=0)
@@ -67,13 +67,15 @@ class LogNormal(Straggler):
 
 
 class NormalSteps(Straggler):
-    """Normally distributed step times: n steps take T = T0 + deviation_s sqrt(n) Z, where Z is standard normal.
+    """Normally distributed step times: n steps take T0 + deviation_s sqrt(n) Z, where Z is standard normal.
 
-    From Wang et al., IEEE Journal on Selected Areas in Communications 37(6), 2019, who measured this distribution.
+    T0 is the nominal time of the n steps. From Wang et al., IEEE Journal on Selected Areas in Communications 37(6),
+    2019, who measured this distribution.
     """
 
     step_s: float = Field(gt=0)
-    """Nominal time of one step, in s; the number n of steps is the nominal time of the computation divided by it."""
+    """Nominal time of one step, in s; the number n of steps is the nominal time of the computation divided by `step_s`.
+    """
     deviation_s: float = Field(ge=0)
     """Standard deviation of the time of one step, in s."""
 

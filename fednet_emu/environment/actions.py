@@ -26,7 +26,10 @@ LEAST = 1e-9  # minimum value of an act that is a fraction, such as a share of t
 
 
 class Answer(NamedTuple):
-    """The decisions that follow from an action; a run asks for each decision by a question."""
+    """The decisions that follow from an action.
+
+    The run asks a question whenever it needs one of these decisions.
+    """
 
     invited: list[int] = []  # noqa: RUF012  (never modified)
     dropped: int = 0  # number of devices in the action that cannot be invited
@@ -35,7 +38,10 @@ class Answer(NamedTuple):
     grants: Mapping[str, Array] = {}  # fractions [devices] of the band, power or clock frequency, by act
 
     def to(self, planner: Planner, question: Question) -> Any:
-        """Return the answer to a question of the run; if a resource has no act, the planner decides on its division."""
+        """Return the answer to a question of the run.
+
+        If the action does not divide a resource (band, power or clock frequency), the planner divides it.
+        """
         if question.name != "grants":
             return self.invited[0] if question.name == "dispatch" else self.invited
         numbers, round_ = question.known
@@ -51,7 +57,7 @@ class Answer(NamedTuple):
 
 
 class Actions(NamedTuple):
-    """The acts of an environment with `n` devices and cohorts of `k` devices."""
+    """The kinds of decisions (acts) in an environment with `n` devices and cohorts of `k` devices."""
 
     acts: tuple[str, ...]
     alone: bool  # True if an action is the value of the only act, not a mapping from acts to values

@@ -53,7 +53,10 @@ CHOICES = {"vary": ("all", "chance", "nothing"), "per": ("round", "answer"), "in
 
 
 class Known:
-    """A question of the run, with the server's knowledge, for policies in Python; a copy of the object is None."""
+    """A question of the run, with the server's knowledge, for policies in Python.
+
+    If the object is pickled or copied, the result is None.
+    """
 
     def __init__(self, question: Question) -> None:
         self.name, self.known = question

@@ -81,7 +81,10 @@ def best(scores: Any, view: ServerView) -> list[int]:
 
 
 def constants(view: ServerView, capacity_j: float) -> dict[str, float]:
-    """Return the divisors by key that scale the first round to about 1; `capacity_j` is the battery capacity, or 0."""
+    """Return the divisor of each key, such as the mean rate or the mean duration of the first round.
+
+    `capacity_j`, the battery capacity in J, is the divisor of `charge_j`; if it is 0, the divisor is 1.
+    """
 
     def mean(values: Any) -> float:
         known = np.asarray(values, float)

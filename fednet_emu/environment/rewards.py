@@ -1,4 +1,4 @@
-"""The record of a step, and rewards, which are functions of a `Step`: by name, as weighted sums, or own functions."""
+"""The record of a step, and reward functions: named functions of a `Step`, weighted sums of them, or any function."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _within(energy_j: float, each: float, step: Step) -> float:
 
 
 def within(energy_j: float, each: float = 1.0) -> Reward:
-    """Return a reward function: minus `each` for every joule by which the energy of a step exceeds `energy_j`."""
+    """Return a reward function that is -`each` for every joule by which the energy of a step exceeds `energy_j`."""
     return partial(_within, energy_j, each)
 
 

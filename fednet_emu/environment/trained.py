@@ -29,8 +29,8 @@ _LAYERS: dict[str, Callable[..., Tensor]] = {"Linear": functional.linear, "Tanh"
 class Trained(Selection):
     """Selection rule that invites the devices to which a trained agent gives the highest scores.
 
-    `export` writes the file of the agent, whose digest is kept in the records. The scores depend only on the server's
-    knowledge. Ties go to the lower device index.
+    The function `export` writes the file of the agent. The records of a run contain the digest of this file. The scores
+    depend only on the server's knowledge. Ties go to the lower device index.
     """
 
     kind = "fednet_emu.environment.trained:Trained"

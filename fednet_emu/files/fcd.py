@@ -28,8 +28,8 @@ _OWNERS = ("vehicle_", "timestep_vehicle_", "", "person_", "timestep_person_", "
 """Possible prefixes of column names. SUMO takes the prefix from the type of the first road user in the run, and uses
 the prefix for all types."""
 _DEGREES_S = 0.01
-"""Bound on the speed, in coordinate units per s, that tells degrees from metres: 0.01 degrees per s is about 1 km/s,
-whereas vehicles slower than 0.01 m/s stand still."""
+"""Speed, in coordinate units per s, below which coordinates are taken for degrees. A speed of 0.01 degrees per s is
+about 1 km/s, whereas vehicles slower than 0.01 m/s stand still."""
 
 Columns = tuple[Array, list[Any], Array, Array]
 """Four columns: time in s, vehicle ID, x and y. In a row of another road user, the ID is None, and x and y may be
@@ -186,8 +186,8 @@ def _chosen(names: list[str]) -> dict[str, str]:
 def _columns(table: pd.DataFrame, chosen: dict[str, str]) -> Columns:
     """Return the columns of a table written by SUMO, with the ID None in rows of persons and containers.
 
-    A row with a lane is a vehicle, and a row with an edge is a person or container. Column names are no clue, because
-    all types share one prefix. In a table without lanes and edges, all rows are vehicles.
+    A row with a lane is a vehicle, and a row with an edge is a person or container. Column names do not tell them
+    apart, because all types share one prefix. In a table without lanes and edges, all rows are vehicles.
 
     Raises:
         ValueError: A value is not a number, or vehicles cannot be distinguished from persons.

@@ -28,9 +28,9 @@ FEMNIST_BATCH_S = MappingProxyType(
         "Google Pixel 4": (0.179, 0.0023),
     }
 )
-"""Mean and standard deviation of the measured training time in s per batch of FLASH's FEMNIST CNN on three phones.
-FLASH maps every other phone to one of these by score. FLASH does not state the batch size of the measurements; its
-default is 10."""
+"""Measured training times of FLASH's FEMNIST CNN on three phones: mean and standard deviation in s per batch. FLASH
+maps every other phone to one of these three by its AI-Benchmark score. FLASH does not state the batch size of the
+measurements; its default is 10."""
 
 _UNKNOWN = "unknown"
 _REMEDY = "name the folder with the files of FLASH's device_util"
@@ -94,7 +94,7 @@ def benchmark_scores(folder: Path) -> dict[str, float]:
 
 
 def user_scores(folder: Path) -> dict[str, float]:
-    """Return the AI-Benchmark scores of users' phone models, by model, as far as `real2benchmark.json` maps them.
+    """Return the AI-Benchmark score of each user phone model that `real2benchmark.json` maps to a benchmarked phone.
 
     Raises:
         DataError: A file is missing or has another format.

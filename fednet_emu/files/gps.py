@@ -63,7 +63,7 @@ def read_tracks(path: Path, select: str = "*") -> dict[str, Array]:
 
 
 def _form(text: str) -> Callable[[str, str], Iterator[Fix]]:
-    """Return the function that reads the format of a text, which is recognised by the first line."""
+    """Return the function that reads a text in the format that its first line indicates."""
     first = next(lines(text), (0, ""))[1]
     if first.startswith("<"):
         return _gpx

@@ -71,7 +71,10 @@ def clock_s(text: str) -> float:
 
 
 def rate(unit_bps: float) -> Grammar:
-    """Return the grammar of a rate in units of `unit_bps`; the value in bit/s is 0, or `LEAST_BPS` to `MOST_BPS`."""
+    """Return the grammar of a rate in units of `unit_bps`.
+
+    The grammar returns the rate in bit/s, and allows 0 and rates from `LEAST_BPS` to `MOST_BPS`.
+    """
 
     def value_bps(text: str) -> float:
         value = number(text) * unit_bps
@@ -97,7 +100,7 @@ def refused(where: str, count: int, problem: str, got: str, how: str) -> DataErr
 
 
 def parsed(where: str, count: int, fields: Mapping[str, Grammar], cells: Sequence[str], how: str) -> list[Any]:
-    """Return the values of the cells of line `count`, by the grammars in `fields`.
+    """Parse the cells of line `count` by the grammars in `fields`, and return their values.
 
     Raises:
         DataError: A cell does not match the grammar of its field; the error names the field.

@@ -1,4 +1,4 @@
-"""Orbits of satellites, from two-line elements, with or without names, or from Orbit Mean-Elements Messages (OMM).
+"""Reader of satellite orbits in two-line elements (with or without names) or Orbit Mean-Elements Messages (OMM).
 
 Formats: Hoots and Roehrich, Spacetrack Report No. 3, 1980; Vallado et al., AIAA 2006-6753; CCSDS 502.0-B-3, in CSV,
 JSON or XML, as published by CelesTrak and Space-Track.

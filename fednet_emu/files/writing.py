@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PART = ".fednet-part"
 """Suffix of files that are being written; if a killed run leaves such files behind, they may be deleted."""
 FORMULA = ("=", "+", "-", "@", "'", "\t", "\r")
-"""First characters with which a spreadsheet takes a text in a CSV file for a formula, or does not show it verbatim."""
+"""Characters that, at the start of a text in a CSV file, make a spreadsheet show a formula or an altered text."""
 RETRY = "make room, or make the folder writable, and give the same command again"
 
 
@@ -54,7 +54,7 @@ def write_table(path: Path, parts: Iterable[pd.DataFrame]) -> None:
 def csv_text(table: pd.DataFrame, digits: int) -> str:
     """Return a table as CSV text with `digits` significant digits, from which `read_csv` restores the table.
 
-    Any text with a first character in `FORMULA` that is not a number gets an apostrophe in front.
+    If a text begins with a character in `FORMULA` and is not a number, an apostrophe is put in front of it.
     """
     safe = _mapped(table, _shown)
     return str(safe.to_csv(index=False, float_format=f"%.{digits}g", lineterminator="\n"))
@@ -124,7 +124,10 @@ def file_errors(path: Path, what: str) -> Iterator[None]:
 
 
 def flaw(path: Path, expected: str | None) -> str:
-    """Return the problem of a file that is missing or lacks the checksum `expected` (None for any); empty if intact."""
+    """Return the problem of a missing or changed file; empty if the file is intact.
+
+    `expected` is the checksum of the intact file. If it is None, any existing file is intact.
+    """
     if not path.is_file():
         return "no such file"
     if expected is None:

@@ -37,8 +37,8 @@ class FlowerApp(Algorithm):
     """Number of floating-point operations of a client per message, from which the computing time of the client
     follows."""
     lost: Literal["error", "silence"] = "error"
-    """Effect of a lost message or reply on the server app. error: the server app immediately gets Flower's `Error` as
-    the reply; silence: the server app gets no reply, and waits until its timeout or until the message expires."""
+    """Effect of a lost message or reply on the server app. With `error`, the server app immediately gets Flower's
+    `Error` as the reply. With `silence`, it gets no reply, and waits until its timeout or until the message expires."""
     control: AnyControl = NoControl()
     """The polling loops by which the processes of a Flower deployment find messages; with none, messages are processed
     without delay."""

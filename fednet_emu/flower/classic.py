@@ -22,7 +22,10 @@ LOOK_S = 1.0
 
 
 def at_once(grid: EmulatedGrid, calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Return the result or exception of each call; a call may send and wait once, and all messages leave together."""
+    """Run the calls, and return the result or exception of each.
+
+    Each call may send messages and wait for their replies once. The messages of all calls are sent together.
+    """
     branches = [greenlet(_ended(call)) for call in calls]
     grid.together = _handed_up
     try:
@@ -46,7 +49,7 @@ def _handed_up(messages: list[Message]) -> list[Message]:
 
 
 def _ended(call: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a function that runs `call`, and returns an exception of `call` instead of raising the exception."""
+    """Return a function that runs `call`; if `call` raises an exception, the function returns this exception."""
 
     def end() -> Any:
         try:
@@ -91,7 +94,10 @@ def _asking(what: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _registering(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a replacement for `start_update_client_manager_thread` that updates at each access, without a thread."""
+    """Return a replacement for `start_update_client_manager_thread`, which updates the clients without a thread.
+
+    The clients are updated whenever the client manager is asked for clients.
+    """
 
     def register(grid: Any, client_manager: Any, *args: Any, **options: Any) -> Any:
         if not isinstance(grid, EmulatedGrid):

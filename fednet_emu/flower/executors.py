@@ -55,7 +55,7 @@ class _Outcome(NamedTuple):
 class WorkerProcesses:
     """Worker processes that have imported the app; each task goes to the process with the fewest awaited results.
 
-    So the assignment of tasks to processes depends on the order in simulated time, not on the speed of the host.
+    The assignment of tasks to processes therefore depends on their order in simulated time, not on the host's speed.
 
     Args:
         source: the app.

@@ -31,7 +31,8 @@ LOOKS = 1000
 VAIN_WAITS = 1000
 """Number of waits after which an app counts as deadlocked, if no message is in transit and no device can be absent."""
 VAIN_WAITS_FOR_SOMEBODY = 100_000
-"""The same number if devices can be absent: about a day of waiting, because Flower's strategies wait 1 s each time."""
+"""Number of waits after which an app counts as deadlocked, if no message is in transit and devices can be absent. They
+take about a day, because Flower's strategies wait 1 s each time."""
 
 
 @final

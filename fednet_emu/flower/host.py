@@ -62,7 +62,10 @@ class StandIns:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Install the patches inside the `with` block; of simultaneous blocks, the last one restores the attributes."""
+        """Install the patches inside the `with` block.
+
+        If several blocks are active at the same time, the last of them to end restores the attributes.
+        """
         with self._lock:
             self._users += 1
             if self._users == 1:

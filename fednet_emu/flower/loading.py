@@ -74,7 +74,7 @@ def _names_of(folder: Path) -> list[str]:
 
 
 def _found_in(folder: Path, name: str) -> bool:
-    """Return True if an import of `name` would find a module in the folder; a data folder `name` does not count."""
+    """Return True if an import of `name` would find a module in the folder, as opposed to a folder of data."""
     specs = (finder.find_spec(name, None) for finder in sys.meta_path)
     spec = next(filter(None, specs), None)
     return spec is not None and _is_from(folder, spec.origin, spec.submodule_search_locations or ())

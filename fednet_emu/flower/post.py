@@ -276,7 +276,9 @@ class Post:
 
 
 def size_bit(message: Message) -> int:
-    """Return the size in bits of a message: of its records (as in `flwr.clientapp.mod.message_size_mod`), or its error.
+    """Return the size in bits of the content of a message: its records or its error.
+
+    Records are counted as in Flower's `flwr.clientapp.mod.message_size_mod`.
 
     The metadata of the message and the framing of the transport are not included; `network.overhead` can add them.
     """
@@ -286,7 +288,10 @@ def size_bit(message: Message) -> int:
 
 
 def _byte(record: Any) -> int:
-    """Return the size of a record in bytes; an empty value, which Flower cannot count, has the size of its name."""
+    """Return the size of a record in bytes.
+
+    Flower cannot count empty values, so that only their names are counted.
+    """
     try:
         return int(record.count_bytes())
     except (ValueError, IndexError):

@@ -1,4 +1,4 @@
-"""Waiting for all of many events or processes, with a deadline at which those still pending are cancelled."""
+"""Waiting until many events or processes have ended, with a deadline at which all pending ones are cancelled."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from fednet_emu.kernel.events import Completion, cancel, several
 
 
 class AllOf(Completion):
-    """Event that triggers when all given events have triggered; the callbacks of none of them may have run before.
+    """Event that triggers when all given events have triggered.
 
-    The value of this event is `of` applied to the list of the given events' values, in order. Events that are still
-    pending at the end of the instant `deadline_s` seconds from now are cancelled and get the value `late()`. If an
-    event fails, this event fails with the same exception.
+    The callbacks of the given events must not have run yet. The value of this event is the result of the function `of`,
+    called with the list of the given events' values, in order. Events that are still pending at the end of the instant
+    `deadline_s` seconds from now are cancelled and get the value `late()`. If an event fails, this event fails with the
+    same exception.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class AllOf(Completion):
             self._give_up(event, outcome)
 
     def _give_up(self, event: Event, outcome: Any) -> None:
-        """Cancel a pending event: a process ends with the value `outcome`, and any other event never triggers."""
+        """Cancel a pending event: a process ends with the value `outcome`; any other event never triggers."""
         cancel(event, outcome)
         if event.callbacks and not isinstance(event, simpy.events.Process):
             event.callbacks.remove(self._ended)  # avoids a reference cycle

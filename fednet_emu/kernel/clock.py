@@ -1,10 +1,10 @@
 """The clock: a SimPy environment with integer nanoseconds and a fixed order of simultaneous events.
 
-Events of the same instant run in the order (priority, creation):
+Events of the same instant run in the order (priority, creation). The priorities, in order, are:
 
-    URGENT, NORMAL   priorities of SimPy: processes start, resume and end SETTLE           a medium updates the rates
-    after all starts and ends of transfers at this instant COLLECT an inbox or a deadline checks all arrivals at this
-    instant
+- URGENT and NORMAL, the priorities of SimPy: processes start, resume and end;
+- SETTLE: a medium updates the rates, after all starts and ends of transfers at this instant;
+- COLLECT: an inbox or a deadline checks all arrivals at this instant.
 """
 
 from __future__ import annotations
@@ -121,10 +121,10 @@ class Clock(simpy.Environment):
     ) -> Timer:
         """Call `callback` at `time_ns`, after all events of that instant with a smaller priority number.
 
-        The returned timer can be cancelled. If `again` is given, this timer, which must just have run, is used again.
+        The returned timer can be cancelled. If `again` is given, that timer is reused; it must just have run.
 
-        A timer in the `background` must not wake a process, directly or indirectly. A run in which only background
-        timers are left is a deadlock, just as a program ends when only daemon threads are left.
+        A timer with `background` set must not wake a process, directly or indirectly. The run is a deadlock if only
+        background timers are left.
         """
         if time_ns < self._now:
             raise ValueError(
@@ -163,10 +163,10 @@ class Clock(simpy.Environment):
         self._quiet = sum(getattr(entry[3], "background", False) for entry in queue)
 
     def trigger_now(self, events: list[Event]) -> None:
-        """Run the callbacks of events that already have their values now, without the queue.
+        """Run the callbacks of `events` immediately, without the event queue.
 
-        Call this method as the last step of a callback, for events that have not failed. The events run as if they were
-        at the head of the queue: after each of them, the urgent events of this instant run.
+        Call this method as the last step of a callback. The events must have values and must not have failed. They run
+        as if they were at the head of the queue: after each of them, the urgent events of this instant run.
         """
         now_ns, queue = self._now, self._queue
         for event in events:
@@ -177,7 +177,7 @@ class Clock(simpy.Environment):
                 self.step()
 
     def come(self, event: Event, value: Any) -> None:
-        """Set the value of an event and run its callbacks now, like `complete` and `trigger_now` for one event."""
+        """Set the value of one event, and run its callbacks immediately, as `trigger_now` does."""
         event._value = value
         callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
         for callback in callbacks:
@@ -220,7 +220,7 @@ class Clock(simpy.Environment):
         """Answer the open question: the process that asked it continues up to its next `yield`.
 
         Raises:
-            AlgorithmError: that process makes another process ask a question, see `ask`.
+            AlgorithmError: the resumed process makes another process ask a question; see `ask`.
         """
         decision, self.asked = self.asked, None
         assert decision is not None, "a question is open"
@@ -232,7 +232,7 @@ class Clock(simpy.Environment):
             self.asked.check(decision, callbacks)
 
     def advance(self, main: RunningProcess) -> bool:
-        """Run until a question is open (return True), or until `main` has ended or its time is reached (return False).
+        """Run until a question is open (return True), or until `main` has ended or its time limit is reached (False).
 
         Raises:
             Deadlock: as for `run_process`.
@@ -273,7 +273,7 @@ Clock.now = Clock._now
 
 
 class _Bare(Event):
-    """An event without a value that skips the constructor of `Event`, which halves the time of its creation."""
+    """Event without a value; it skips the constructor of `Event`, which halves the time needed to create an event."""
 
     __init__ = object.__init__
     _value: Any = None
@@ -301,7 +301,7 @@ class Timer(_Bare):
 
 
 class Decision(Completion):
-    """Event whose value is the answer of the caller of `Clock.advance` to `question`."""
+    """Event for an open question; its value is the answer given by the caller of `Clock.advance`."""
 
     def __init__(self, clock: Clock, question: Any) -> None:
         super().__init__(clock)

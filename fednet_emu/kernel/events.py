@@ -45,10 +45,10 @@ class Completion(Event):
 class RunningProcess(simpy.events.Process):
     """Event that triggers at the end of a generator; its value is the generator's result or the interruption's cause.
 
-    The process can be cancelled while it waits, and exceptions propagate unchanged. The process resumes faster than
-    SimPy's process, which moreover copies an exception by `type(e)(*e.args)` and thus fails for exception classes with
-    different constructor arguments. `start` is the event that starts the generator, or the first event that a started
-    generator waits for.
+    The process can be cancelled while it waits, and resumes faster than SimPy's process. Exceptions propagate
+    unchanged, whereas SimPy copies an exception by `type(e)(*e.args)`, which fails for exception classes with other
+    constructor arguments. `start` is the event that starts the generator, or the first event that a started generator
+    waits for.
     """
 
     def __init__(self, clock: simpy.Environment, generator: Generator[Event, Any, Any], start: Event) -> None:

@@ -1,4 +1,4 @@
-"""An inbox, into which many processes put items; one process collects the items when there are enough."""
+"""An inbox: many processes put items into it, and one process collects the items when there are enough."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Collect(Completion):
 
 
 class Inbox:
-    """Inbox whose items are sorted by time and sender, whatever the order of events within an instant."""
+    """Inbox whose items are sorted by time and sender; the order of events within an instant does not matter."""
 
     def __init__(self, clock: Clock, label: Callable[[int], str] = str) -> None:
         self.clock = clock
@@ -54,7 +54,7 @@ class Inbox:
         deadline_s: float | None = None,
         sources: Sequence[Event] = (),
     ) -> Collect:
-        """Return an event that triggers when there are `at_least` items, including one from each sender in `including`.
+        """Return an event that triggers when `at_least` items are there, with one from each sender in `including`.
 
         The value of the event is the list of all items that have arrived by the end of the instant. With `deadline_s`,
         the event triggers after this time in s at the latest, with the items that have arrived so far. `sources` are

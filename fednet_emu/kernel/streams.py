@@ -57,7 +57,7 @@ class Streams:
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self._seed_of(name), spawn_key=words)))
 
     def many(self, names: Sequence[tuple[Name, ...]]) -> list[np.random.Generator]:
-        """Return `self(*name)` for each of `names`, ten times faster for dozens; scene streams are not allowed."""
+        """Return `self(*name)` for each of `names`, ten times faster for dozens of names; not for scene streams."""
         if len(names) < _FEW:
             return [self(*name) for name in names]
         digests = b"".join(map(_digest, names))
@@ -85,7 +85,7 @@ def _plain(name: Name) -> Name:
 
 
 def mix(key: int, counter: int) -> int:
-    """Return the 64-bit key with index `counter` (0 or more) of the family of keys that `key` determines."""
+    """Return the 64-bit key with index `counter` (0 or more) in the sequence of keys derived from `key`."""
     x = (key + _GOLDEN * (counter + 1)) & _MASK
     x = ((x ^ (x >> 30)) * _MIX_1) & _MASK
     x = ((x ^ (x >> 27)) * _MIX_2) & _MASK
@@ -166,6 +166,6 @@ def _hashed(words: Words, before: Words, after: Words) -> Words:
 
 @cache
 def _constants(init: int, mult: int, skipped: int, count: int) -> Words:
-    """Constants [2, count] of the hash steps after the first `skipped`: first XOR, then multiply."""
+    """Constants [2, count] of the hash steps after the first `skipped`: XOR operands in row 0, factors in row 1."""
     powers = [init * pow(mult, power, 2**32) % 2**32 for power in range(skipped, skipped + count + 1)]
     return np.array([powers[:-1], powers[1:]], np.uint32)

@@ -1,4 +1,4 @@
-"""Metrics of an evaluation besides loss and accuracy, as functions of model outputs and targets of a test set."""
+"""Metrics besides loss and accuracy, which are computed from the model's outputs for a test set and the targets."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Kept = NDArray[Any]
 
 
 class Metric(Component):
-    """A score of a model on a set of samples, besides loss and accuracy.
+    """Base class of the metrics by which a model is evaluated on a set of samples, besides loss and accuracy.
 
-    Model outputs are computed in chunks. `kept` reduces each chunk to the values that the score needs, so that the
-    outputs of all samples need not fit into memory.
+    The outputs of the model are computed for chunks of the samples. The method `kept` reduces the outputs of a chunk to
+    the values that the metric needs, so that the outputs for all samples need not fit into memory.
     """
 
     suits: ClassVar[tuple[TaskName, ...]]
@@ -36,22 +36,22 @@ class Metric(Component):
         return str(self.kind).replace("-", "_")
 
     def unfit(self, samples: Samples) -> str | None:
-        """Return the reason why the metric is undefined for these samples; None if the metric is defined."""
+        """Return the reason why the metric is undefined for these samples; None if it is defined."""
         if samples.task in self.suits:
             return None
         return f"{self.column} suits {' and '.join(self.suits)}, got data for {samples.task}; leave it out"
 
     def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
-        """Reduce outputs [B, outputs], targets `y` and losses [B] of a chunk to the values [B, ...] for `value`."""
+        """Reduce the outputs [B, outputs], targets `y` and losses [B] of a chunk to the values [B, ...] for `value`."""
         return outputs.reshape(y.shape)
 
     @abstractmethod
     def value(self, kept: Kept, y: Kept) -> float:
-        """Return the score of one or more samples, from kept values and targets [n, ...]; nan if undefined."""
+        """Return the metric over n samples, from their kept values and targets [n, ...]; nan if undefined."""
 
 
 class Measured(NamedTuple):
-    """The kept values of a metric and the targets, both in host memory."""
+    """The values that a metric has kept of the model's outputs, and the targets, both in host memory."""
 
     metric: Metric
     kept: Kept
@@ -61,16 +61,19 @@ class Measured(NamedTuple):
         return float(self.metric.value(self.kept, self.y)) if len(self.y) else float("nan")
 
     def by_device(self, order: IntArray, offsets: IntArray) -> Array:
-        """Return scores [devices]. Device d has the samples `order[offsets[d]]` to `order[offsets[d + 1] - 1]`."""
+        """Return the metric of each device, [devices]. Device d has the samples `order[offsets[d]:offsets[d + 1]]`."""
         own = np.split(order, offsets[1:-1])
         return np.array([Measured(self.metric, self.kept[rows], self.y[rows]).pooled() for rows in own], np.float64)
 
 
 class TopK(Metric):
-    """The share of samples whose class is among the k highest-scored classes; the column for k = 5 is `top_5`."""
+    """Top-k accuracy: the share of samples whose class is among the k classes with the highest outputs.
+
+    For k = 5, the metric is reported as `top_5`.
+    """
 
     k: int = Field(5, ge=2, le=10)
-    """Number k of classes with the highest outputs; must be less than the number of classes."""
+    """Number k of classes with the highest outputs. Must be less than the number of classes."""
     suits: ClassVar[tuple[TaskName, ...]] = ("classification",)
 
     @property
@@ -78,7 +81,7 @@ class TopK(Metric):
         return f"top_{self.k}"
 
     def unfit(self, samples: Samples) -> str | None:
-        """Also reject a `k` of at least the number of classes, with which the metric would always be 1."""
+        """Also reject a `k` that is not less than the number of classes, because the metric would always be 1."""
         if samples.classes is not None and self.k >= samples.classes:
             return f"every sample is right among all {samples.classes} classes, got k = {self.k}; give fewer"
         return super().unfit(samples)
@@ -91,9 +94,11 @@ class TopK(Metric):
 
 
 class MacroF1(Metric):
-    """The F1 score (harmonic mean of precision and recall) of each class or label, averaged over classes or labels.
+    """Macro F1: the F1 score of each class or label, averaged over classes or labels.
 
-    Classes and labels that neither occur nor are predicted are left out of the average.
+    The F1 score is the harmonic mean of precision and recall.
+
+    Classes and labels that neither occur nor are predicted are excluded from the average.
     """
 
     suits: ClassVar[tuple[TaskName, ...]] = ("classification", "multi-label")
@@ -102,7 +107,7 @@ class MacroF1(Metric):
         return outputs.argmax(1) if y.ndim == 1 else outputs
 
     def value(self, kept: Kept, y: Kept) -> float:
-        """Return the mean of 2 TP / (2 TP + FP + FN); nan if no label applies or is predicted."""
+        """Return the mean of 2 TP / (2 TP + FP + FN) over classes or labels; nan if none occurs or is predicted."""
         if y.ndim > 1:
             from sklearn.metrics import f1_score
 
@@ -115,7 +120,7 @@ class MacroF1(Metric):
 
 
 class BalancedAccuracy(Metric):
-    """The share of correctly classified samples of each class, averaged over the classes that occur."""
+    """Balanced accuracy: the accuracy on the samples of each class, averaged over the classes that occur."""
 
     suits: ClassVar[tuple[TaskName, ...]] = ("classification",)
 
@@ -128,7 +133,10 @@ class BalancedAccuracy(Metric):
 
 
 class Perplexity(Metric):
-    """The exponential of the mean loss in nats: the number of equally likely tokens that gives the same loss."""
+    """Perplexity of a language model: the exponential of the mean loss in nats.
+
+    A uniform choice among this number of tokens would have the same loss.
+    """
 
     suits: ClassVar[tuple[TaskName, ...]] = ("classification", "next-token")
 
@@ -142,14 +150,14 @@ class Perplexity(Metric):
 
 
 def _counts(predicted: Kept, y: Kept) -> tuple[Kept, Kept, Kept]:
-    """Return three counts per class: correct predictions, predictions of the class, and samples of the class."""
+    """Return three counts for each class: correct predictions, predictions, and samples of the class."""
     n = int(max(predicted.max(), y.max())) + 1
     right, as_it, there = (np.bincount(labels, minlength=n) for labels in (y[predicted == y], predicted, y))
     return right, as_it, there
 
 
 class MicroF1(Metric):
-    """The F1 score over all pairs of a sample and a label: 2 TP / (2 TP + FP + FN)."""
+    """Micro F1: the F1 score 2 TP / (2 TP + FP + FN), counted over all pairs of a sample and a label."""
 
     suits: ClassVar[tuple[TaskName, ...]] = ("multi-label",)
 
@@ -161,7 +169,7 @@ class MicroF1(Metric):
 
 
 class ExactMatch(Metric):
-    """The share of samples whose labels are all predicted correctly."""
+    """Exact match ratio: the share of samples for which all labels are predicted correctly."""
 
     suits: ClassVar[tuple[TaskName, ...]] = ("multi-label",)
 
@@ -170,12 +178,15 @@ class ExactMatch(Metric):
 
 
 class AveragePrecision(Metric):
-    """The average precision (area under the precision-recall curve) of each label that occurs, averaged over labels."""
+    """Average precision of each label, averaged over the labels that occur.
+
+    The average precision is the area under the precision-recall curve.
+    """
 
     suits: ClassVar[tuple[TaskName, ...]] = ("multi-label",)
 
     def value(self, kept: Kept, y: Kept) -> float:
-        """Return the average precision; nan if no label applies to any sample, or if an output is not finite."""
+        """Return the average precision; nan if no label occurs, or if an output is not finite."""
         from sklearn.metrics import average_precision_score
 
         occurs = (y > 0).any(0)
@@ -185,10 +196,13 @@ class AveragePrecision(Metric):
 
 
 class RocAuc(Metric):
-    """The area under the ROC curve: how often a sample of a class has a higher score for the class than another sample.
+    """Area under the receiver operating characteristic (ROC) curve.
 
-    With several classes, the area is the unweighted mean over classes, each against all others (one-vs-rest, macro);
-    with labels, the unweighted mean over labels. Classes or labels that no sample or all samples have are left out.
+    For a class, it is the probability that a sample of the class has a higher score for the class than a sample of
+    another class.
+
+    The metric is the unweighted mean over classes, each against all others (one-vs-rest, macro), or over labels.
+    Classes or labels that none or all of the samples have are excluded.
     """
 
     suits: ClassVar[tuple[TaskName, ...]] = ("classification", "multi-label")
@@ -198,7 +212,7 @@ class RocAuc(Metric):
         return outputs.double().softmax(1) if y.ndim == 1 else outputs
 
     def value(self, kept: Kept, y: Kept) -> float:
-        """Return the area under the ROC curve; nan if all samples belong to one class, or if a score is not finite."""
+        """Return the area under the ROC curve; nan if all samples have the same class, or if a score is not finite."""
         from sklearn.metrics import roc_auc_score
 
         applies = y > 0 if y.ndim > 1 else y[:, None] == np.arange(kept.shape[1])
@@ -218,7 +232,7 @@ class Mae(Metric):
 
 
 class Rmse(Metric):
-    """The root of the mean squared error, in the unit of the targets."""
+    """Root mean squared error, in the unit of the targets."""
 
     suits: ClassVar[tuple[TaskName, ...]] = ("regression",)
 
@@ -227,16 +241,18 @@ class Rmse(Metric):
 
 
 class R2(Metric):
-    """The coefficient of determination, 1 - squared error / variance, averaged over the targets of a sample.
+    """Coefficient of determination R^2, which is 1 - (mean squared error) / (variance of the target).
 
-    1 is a perfect prediction, and 0 is the score of predicting the mean of the targets. Undefined (nan) if a target is
-    constant.
+    If samples have several targets, the metric is the mean over the targets.
+
+    A perfect prediction has the value 1, and the mean of the target as prediction has the value 0. The metric is
+    undefined (nan) if a target is constant.
     """
 
     suits: ClassVar[tuple[TaskName, ...]] = ("regression",)
 
     def value(self, kept: Kept, y: Kept) -> float:
-        """Return the mean coefficient over the targets; nan if a target has the same value in all samples."""
+        """Return the mean R^2 over the targets; nan if a target has the same value in all samples."""
         targets = y.astype(np.float64).reshape(len(y), -1)
         spread = np.square(targets - targets.mean(0)).sum(0)
         errors = np.square(_errors(kept, y).reshape(targets.shape)).sum(0)

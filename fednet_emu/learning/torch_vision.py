@@ -1,4 +1,4 @@
-"""The library torchvision, imported when a scenario first uses one of its data sets or models."""
+"""Import the library torchvision when a scenario first uses one of its data sets or models."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fednet_emu.errors import ScenarioError
 
 
 def torch_vision(where: str) -> Any:
-    """Import the library torchvision. Error messages begin with the path `where` of the setting that needs it.
+    """Import the library torchvision. Errors begin with `where`, the key path of the setting that needs it.
 
-    pip may install torchvision with compiled operators for GPUs, which do not load with a PyTorch build for CPUs. The
-    import then fails where torchvision declares the output shapes of these operators. Data sets and models do not use
-    them, so torchvision is then imported without these declarations.
+    pip may install torchvision with compiled operators for GPUs, which cannot be loaded with a build of PyTorch for
+    CPUs. The import then fails where torchvision declares the output shapes of these operators. In this case,
+    torchvision is imported without the declarations, because data sets and models do not use the operators.
     """
     try:
         return _imported()

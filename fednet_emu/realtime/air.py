@@ -20,7 +20,7 @@ this time. On a busy host, a sender may wait for a processor between two packets
 
 
 class Departure(NamedTuple):
-    """A packet whose transmission has ended: link, content, arrival time, and start and end of the transmission, in ns.
+    """A packet whose transmission has ended, with its link and content; all times are in ns.
 
     `power_ns` is the sender's fraction of full power, integrated over the time of the transmission in ns.
     """
@@ -49,7 +49,10 @@ class _Link:
         self.dry_ns = FOREVER_NS  # time since which the active link has an empty queue
 
     def claim(self) -> tuple[int, int, int]:
-        """Return the sort key of the next packet: control packets first, then by turn; request a turn if needed."""
+        """Return the sort key of the next packet, and request a turn for the link if it needs one.
+
+        Control packets come first, in order of arrival. Other packets are in the order of the turns of their links.
+        """
         packet, arrived_ns = self.queue[0]
         if len(packet) <= CONTROL_BYTE:
             return 0, arrived_ns, self.number
@@ -62,7 +65,7 @@ _number = attrgetter("number")
 
 
 class _Cell:
-    """A cell: the number of further links that may become active, and a heap of the links that wait."""
+    """A cell, with the number of further links that may become active, and a heap of the links that wait for a turn."""
 
     def __init__(self, free: int) -> None:
         self.free = free
@@ -152,7 +155,10 @@ class LiveAir:
             self.awaited_ns = FOREVER_NS
 
     def _begin(self, link: _Link, now_ns: int, done: int) -> None:
-        """Start to transmit the packet at the head of a queue; the part `done` of its work is already complete."""
+        """Start to transmit the packet at the head of a queue.
+
+        `done` is the transmission work, in the unit of `kernel.work`, that is already complete.
+        """
         link.left = len(link.queue[0][0]) * 8 * BIT - done
         link.since_ns = link.started_ns = now_ns
         link.dry_ns, link.power_ns = FOREVER_NS, 0.0
@@ -227,7 +233,7 @@ class LiveAir:
     # ---- rates -------------------------------------------------------------------------------------------------------
 
     def _rate(self, now_ns: int) -> None:
-        """Subtract the work done so far for the packets in transmission, and update the rates of active links."""
+        """Update the remaining work of all packets in transmission, and then the rates of active links."""
         on_air = self._on_air
         for link in on_air:
             span_ns = now_ns - link.since_ns

@@ -98,7 +98,7 @@ def _write_transfer(fed: Federation, message: Message) -> None:
 
 
 def _away_ns(presence: Presence, message: Message) -> int:
-    """Return the time in ns for which the device was absent between the arrival of the first packet and the end."""
+    """Return the time in ns for which the device was absent between a message's first packet and the message's end."""
     if presence.always:
         return 0
     now_ns, away_ns, own = message.arrived_ns, 0, presence.only(np.array([message.device]))

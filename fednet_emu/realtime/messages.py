@@ -39,8 +39,8 @@ class Message:
         packets: number of transmitted packets.
         repeated_byte: retransmitted payload in bytes.
         air_byte: transmitted bytes, with headers and retransmissions.
-        starved_ns: total time between packets in which the queue was empty.
-        gap_ns: time before the first packet of this part in which the queue was empty.
+        starved_ns: total time, between packets of the message, for which the queue was empty.
+        gap_ns: time for which the queue was empty before the first packet of this part.
         power_ns: the sender's fraction of full power, integrated over time in ns.
         lost: reason why the message is incomplete, as in `records/reasons.py`; empty for a complete message.
     """

@@ -94,7 +94,7 @@ class LiveOptions:
 
 
 def beneath(scenario: Scenario) -> Scenario:
-    """Return the scenario without transport and session, because programs and host have real connections."""
+    """Return the scenario without its transport and session, because the programs use real connections."""
     update = {"transport": NoTransport(), "session": Session()}
     return scenario.model_copy(update={"network": scenario.network.model_copy(update=update)})
 

@@ -45,7 +45,9 @@ class Pace(Protocol):
 
 
 class RatedPace:
-    """Source of the rates that follow from an access scheme, by the SINRs and the shares of the band of active links.
+    """Source of the rates of active links, which follow from their SINRs and from their shares of the band.
+
+    The access scheme of the medium determines the SINRs and the shares.
 
     Rates are computed for several fading blocks at once and cached, because the set of links that send only
     acknowledgements changes often.

@@ -21,7 +21,7 @@ from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.model import Scenario
 
 WIRE = Packets(headers="tcp-ipv4-timestamps")
-"""Headers of the packets in live runs, which take 52 of 1500 bytes."""
+"""Headers of the packets in live runs. The headers take 52 of the 1500 bytes of a packet."""
 
 
 class Prediction(NamedTuple):

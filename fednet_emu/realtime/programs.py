@@ -27,14 +27,19 @@ class Missing(FednetError):  # noqa: N818  (a property of the machine)
 
 
 class Ended(NamedTuple):
-    """An ended program: its index, and its exit code, or minus the number of the signal that killed the program."""
+    """A program that has ended, with its index and exit code.
+
+    If a signal killed the program, `code` is minus the number of the signal.
+    """
 
     program: int
     code: int
 
 
 class Programs:
-    """The namespaces of nodes and the programs in them; all of them end with the `with` block, or with this process.
+    """The namespaces of nodes, and the programs in them.
+
+    Namespaces and programs end when the `with` block ends, or when this process ends.
 
     Attributes:
         ports: the file descriptor of the TUN device of each node.

@@ -1,9 +1,10 @@
-"""Documents: scenario files with their includes and `--set` overrides, and with the file and line of each value.
+"""Documents: scenario files merged with their includes and `--set` overrides, before validation.
 
     document = apply_overrides(load("cyclic-fedavg"), ["algorithm.lr=0.05"])
     scenario = validate(Scenario, document)
 
-This module combines the modules `yaml_text`, `library`, `includes` and `overrides`.
+A document knows the file and line of each value. This module combines the modules `yaml_text`, `library`, `includes`
+and `overrides`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from fednet_emu.scenario.tree import KeyPath, Node, Place, file_text, merge, nod
 from fednet_emu.scenario.yaml_text import parse
 
 SHORT_FORMS: ShortForms = {"channel": "channels", "profile": "profiles", "traffic": "traffic"}
-"""Settings whose value may be a file name, each with the folder in which the file is looked up."""
+"""Settings whose value may be a file name, and the folder in which each file is looked up."""
 
 CHANNEL, PROFILE = "urban-micro", "phone-2019-mid"
 """Default channel of a scenario, and default profile of devices for which neither a profile nor a speed is given."""
@@ -55,11 +56,14 @@ class Document:
 
     @cached_property
     def places(self) -> dict[KeyPath, Place]:
-        """File and line of every mapping, list and scalar, by key path; the key path `()` is the whole document."""
+        """File and line of every value, by the key path of the value; the key path `()` is the whole document."""
         return dict(self.root.walk())
 
     def place(self, path: KeyPath) -> Place:
-        """Return the file and line of a setting; for an omitted setting, of the nearest enclosing mapping or list."""
+        """Return the file and line of a setting.
+
+        If the setting is omitted, return the place of the nearest enclosing mapping or list.
+        """
         while path not in self.places:
             path = path[:-1]
         return self.places[path]
@@ -79,7 +83,7 @@ def load(name: str | Path, folder: Folder = "scenarios", short_forms: ShortForms
 
 
 def with_includes(root: Node, path: Path | None = None, short_forms: ShortForms = SHORT_FORMS) -> Document:
-    """Return the document of a tree, with its includes; `path` is the file of the tree, if any.
+    """Return the document of a tree, merged with the files it includes; `path` is the file of the tree, if any.
 
     Raises:
         ScenarioError: an included file is invalid; all problems are listed.
@@ -92,7 +96,10 @@ def with_includes(root: Node, path: Path | None = None, short_forms: ShortForms 
 
 
 def from_text(text: str, source: str = "scenario", short_forms: ShortForms = SHORT_FORMS) -> Document:
-    """Read a scenario from text; relative includes start at the working folder, and errors call the text `source`."""
+    """Read a scenario from YAML text.
+
+    Relative paths of included files start at the working folder. Error messages refer to the text as `source`.
+    """
     return with_includes(parse(text, source), None, short_forms)
 
 
@@ -106,7 +113,7 @@ def from_mapping(settings: Mapping[str, Any], source: str, short_forms: ShortFor
 
 
 def apply_overrides(document: Document, overrides: Iterable[str | Setting]) -> Document:
-    """Return the document with some settings changed, each given as `key.path=value`; see `overrides` for the rules.
+    """Return a document with some settings changed. Each change is a string `key.path=value`, as in `--set`.
 
     Raises:
         ScenarioError: an override is malformed, or does not fit the document; one line for each such override.
@@ -115,9 +122,10 @@ def apply_overrides(document: Document, overrides: Iterable[str | Setting]) -> D
 
 
 def filled(document: Document) -> Document:
-    """Return the document of a scenario, completed by the default channel and the default profile of the library.
+    """Return the document of a scenario, completed by the library's default channel and default device profile.
 
-    A channel or profile that lacks a required key changes the default one, and replaces only the keys that it states.
+    If the scenario's channel or profile lacks a required key, it is merged over the default one, and replaces only the
+    keys that it states.
     """
     root, reader = document.root, Reader(document.short_forms, [])
     if not isinstance(root.value, dict):
@@ -140,7 +148,7 @@ def filled(document: Document) -> Document:
 
 
 def _states_speed(devices: Mapping[str, Node]) -> bool:
-    """Return True if the speed of devices is given in FLOP/s, rather than as a spread around the profile's speed."""
+    """Return True if the devices' speed is given in FLOP/s, not as a random spread around the speed of a profile."""
     speed = devices["speed"].value if "speed" in devices else None
     if isinstance(speed, dict) and "median_flop_per_s" not in speed:
         return "kind" in speed and speed["kind"].value != LogNormalSpeed.kind

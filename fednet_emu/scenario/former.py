@@ -1,4 +1,7 @@
-"""Former names of settings, kinds and values, which are refused with the present name."""
+"""Former names of settings, kinds and values.
+
+A file that uses a former name is rejected, and the error message states the present name.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,12 @@ WORDS = {
 
 
 def present_key(key: str, known: Collection[str]) -> str | None:
-    """Return the present name of a setting among the `known` names; None if `key` is no former name."""
+    """Return the present name of the setting formerly called `key`, if it is among the `known` names; else None."""
     new = KEYS.get(key, key.replace("least_", "min_", 1).replace("most_", "max_", 1))
     return new if new != key and new in known else None
 
 
 def present_word(word: object, known: Collection[str]) -> str | None:
-    """Return the present word among the `known` kinds or values; None if `word` is no former one."""
+    """Return the present form of the former kind or value `word`, if it is among the `known` ones; else None."""
     new = WORDS.get(word) if isinstance(word, str) else None
     return new if new in known else None

@@ -1,8 +1,8 @@
-"""Includes: a mapping takes its missing keys from another file.
+"""Merge a settings file with the files that it includes.
 
-Any mapping may contain `include: NAME`; keys of the mapping override keys of the included file. Some keys accept the
-name alone as a short form: `channel: urban-micro` means `channel: {include: urban-micro}`. For `profile`, names with
-shares mean a list of files: `{pi-4b: 0.5, jetson-nano: 0.5}` is `[{include: pi-4b, share: 0.5}, ...]`.
+Any mapping may contain `include: NAME`. The mapping then takes its missing keys from the file NAME. Some keys accept
+the name alone as a short form: `channel: urban-micro` means `channel: {include: urban-micro}`. The value of `profile`
+may map several names to shares: `{pi-4b: 0.5, jetson-nano: 0.5}` means `[{include: pi-4b, share: 0.5}, ...]`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ from fednet_emu.scenario.yaml_text import parse
 
 INCLUDE = "include"
 MIXED, SHARE = "profile", "share"
-"""The setting that may be a mixture of files, and the key for the share of each file."""
+"""The setting whose value may be a mixture of several files, and the key that holds the share of each file."""
 _TABLES = "keep large tables in files of data"
 
 ShortForms = Mapping[str, Folder]
-"""Keys whose value may be a file name, each with the folder in which a file name without a path is looked up."""
+"""Keys whose value may be a file name, and the folder in which a file name without a path is looked up."""
 
 
 def read_tree(path: Path, problems: list[str], *, quoted: bool = True) -> Node | None:
-    """Read a file as a tree, without its includes; None for an invalid file, whose problems are appended to `problems`.
+    """Read a file as a tree without following its includes; return None for an invalid file.
 
-    Problems quote the content of a file that is not a scenario only if `quoted` is True.
+    The problems of an invalid file are appended to `problems`.
+
+    If the file is not a scenario, its content is quoted in `problems` only if `quoted` is True.
     """
     try:
         return parse(read_text(path, quoted=quoted), file_text(path), quoted=quoted)
@@ -40,7 +42,7 @@ def read_tree(path: Path, problems: list[str], *, quoted: bool = True) -> Node |
 
 
 def read_text(path: Path, *, quoted: bool = True) -> str:
-    """Read the text of a file of settings.
+    """Return the text of a settings file.
 
     Raises:
         ScenarioError: the file cannot be read, is too large, or is not UTF-8 text.
@@ -85,14 +87,14 @@ class Reader:
     spent: Spent = field(default_factory=Spent)
 
     def read(self, path: Path, at: KeyPath = ()) -> Node | None:
-        """Return the tree of a file with its includes; None for an invalid file. Add problems to `problems`."""
+        """Return the tree of a file, merged with its includes; None for an invalid file. Add errors to `problems`."""
         tree = read_tree(path, self.problems, quoted=not self.files)
         if tree is None:
             return None
         return Reader(self.short_forms, self.problems, (*self.files, path), self.spent).expand(tree, at)
 
     def expand(self, node: Node, at: KeyPath) -> Node:
-        """Return a tree, merged with its includes; `at` is the key path of the tree in the whole scenario.
+        """Return a tree merged with the files it includes; `at` is the key path of the tree within the scenario.
 
         Raises:
             ScenarioError: the scenario exceeds a limit together with its includes.
@@ -122,7 +124,7 @@ class Reader:
         return merge(base, Node(own, node.place)) if base else Node(own, node.place)
 
     def include(self, name: Node, at: KeyPath, key: KeyPath) -> Node | None:
-        """Return the tree of a file that is included at the key path `at`; None after a problem, which names `key`."""
+        """Return the tree of the file included at key path `at`; None if it is invalid. Errors name the key `key`."""
         folder: Folder = next(
             (self.short_forms[str(its)] for its in reversed(at) if its in self.short_forms), "scenarios"
         )
@@ -153,7 +155,7 @@ class Reader:
 
 
 def _mixture(node: Node) -> Node | None:
-    """Convert a mapping from file names to shares to a list of includes; None for a mapping with keys of a profile."""
+    """Convert a mapping from file names to shares into a list of includes; None for the settings of a profile."""
     shares: dict[str, Node] = node.value
     numbers = all(isinstance(share.value, int | float) for share in shares.values())
     if not shares or not numbers or shares.keys() & Profile.model_fields.keys():

@@ -1,4 +1,4 @@
-"""Lookup of settings files by name: next to the including file, in the working folder, and in the library."""
+"""Find settings files by name, next to the including file, in the working folder, and in the library."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 def find(name: str, folder: Folder = "scenarios", beside: Path | None = None) -> Path:
     """Return the path of the settings file called `name`, which may lack the suffix.
 
-    The name is tried as a path (relative to the folder of the file `beside`, else to the working folder), then in
-    `./<folder>`, in the library inside the package, and in the source checkout around the package.
+    The name is first tried as a path, relative to the folder of the file `beside`, or to the working folder if `beside`
+    is not given. It is then looked up in `./<folder>`, in the library inside the package, and in the source checkout
+    around the package.
 
     Raises:
         ScenarioError: no file has this name; the message suggests similar names.
@@ -49,7 +50,10 @@ def find(name: str, folder: Folder = "scenarios", beside: Path | None = None) ->
 
 
 def locate(name: str, folder: Folder, beside: Path | None = None) -> Path | None:
-    """Like `find`, but return None for an unknown name; return the file `beside` only if no other file has the name."""
+    """Like `find`, but return None for an unknown name.
+
+    The file `beside` itself is returned only if no other file has the name.
+    """
     if len(name) > MAX_NAME or problem_of(name):
         return None
     inside = name.removeprefix(f"{folder}/")
@@ -62,9 +66,9 @@ def locate(name: str, folder: Folder, beside: Path | None = None) -> Path | None
 
 
 def names(folder: Folder = "scenarios") -> list[str]:
-    """Return the sorted names of all settings files of a kind; a file in a subfolder is called `subfolder/name`.
+    """Return the sorted names of all settings files in a library folder; files in subfolders are `subfolder/name`.
 
-    Studies and networks, which are in subfolders of `scenarios`, are left out.
+    The subfolders of `scenarios` that hold studies and networks are left out.
     """
     known = {
         path.relative_to(place).with_suffix("").as_posix()
@@ -77,7 +81,7 @@ def names(folder: Folder = "scenarios") -> list[str]:
 
 
 def no_such(name: str, folder: Folder, beside: Path | None = None) -> str:
-    """Return the message about an unknown name, such as `no such channel, got 'x'; did you mean 'y'?`."""
+    """Return the error message for an unknown name, such as `no such channel, got 'x'; did you mean 'y'?`."""
     one = _ONE[folder]
     if len(name) > MAX_NAME:
         return f"no such {one}, got {show(name)}; give a name or path of at most {MAX_NAME} characters"
@@ -97,7 +101,10 @@ def no_such(name: str, folder: Folder, beside: Path | None = None) -> str:
 
 
 def another_kind(name: str, what: str) -> str:
-    """Return the error for a study given as a scenario (`what` is "study"), or for a scenario given as a study."""
+    """Return the error message for a study given instead of a scenario, or the reverse.
+
+    `what` is the type of the file that was given, "study" or "scenario".
+    """
     file = shortened(name)
     if what == "study":
         remedy = f"fednet sweep {file}, or fe.sweep; for one of its runs, fednet run {file} --where AXIS=LEVEL"
@@ -106,12 +113,12 @@ def another_kind(name: str, what: str) -> str:
 
 
 def is_study(root: Node) -> bool:
-    """Return True if a file contains a study, which has the key `base`, rather than a scenario."""
+    """Return True if a file contains a study rather than a scenario. Only studies have the key `base`."""
     return isinstance(root.value, dict) and "base" in root.value
 
 
 def run_name(path: Path) -> str:
-    """Return the file name as the name of a run, without the suffix if the result is a valid folder name."""
+    """Return the name of a run of this file: the file name, without suffix if that is a valid folder name."""
     return path.name if path.stem in ("", ".", "..") else path.stem
 
 

@@ -45,41 +45,45 @@ Problem = tuple[tuple[str, ...], str]
 """The key path of a setting, and the problem with the setting."""
 
 LEARNING = ("data", "partition", "model", "groups", "feature_noise", "attack")
-"""Settings of data and model, which must be null for an algorithm that has its own data and model."""
+"""Settings of the data and the model. They must be null if the algorithm brings its own data and model."""
 
 
 class Devices(Component):
     """The devices of the federation."""
 
     filled: ClassVar[frozenset[str]] = frozenset({"profile"})
-    """Settings that are taken from the library if they are missing, or completed if required keys are missing."""
+    """Settings that are taken from the library if they are missing. A setting that lacks required keys is completed
+    from the library."""
 
     count: int = Field(20, gt=0)
     """Number of devices; they are numbered from 0."""
     placement: AnyPlacement = Disc(radius_m=100.0, inner_radius_m=10.0)
-    """Initial positions of devices, unless `mobility` is a trace that states the positions."""
+    """Initial positions of the devices. Ignored if `mobility` is a trace, which states the positions itself."""
     mobility: AnyMobility = Static()
     region: AnyRegion | None = None
-    """Area in which devices move; null takes the smallest disc around the origin that contains the placement."""
+    """Area in which devices move. Null uses the smallest disc around the origin that contains all initial positions."""
     profile: Profile | tuple[Profile, ...] | None = None
-    """Hardware of the devices: the name of a file in profiles/, or a mixture of names with shares. A profile states
-    computing speed, time per computation, and power; `speed`, `overhead_s` and `compute_energy` take precedence."""
+    """Hardware of the devices: the name of a file in profiles/, or a mapping from several names to shares of the
+    devices. A profile states the computing speed, a fixed time per computation, and the power. The settings `speed`,
+    `overhead_s` and `compute_energy` take precedence over the profile."""
     speed: AnySpeeds | None = None
-    """Computing speed of devices; null takes the speed of `profile`."""
+    """Computing speed of the devices. Null uses the speed in `profile`."""
     overhead_s: float | None = Field(None, ge=0, le=1e6)
-    """Fixed time of each computation in s, added to operations / speed; null takes the time of `profile`, or 0."""
+    """Fixed time in s that is added to each computation, besides the time for its operations. Null uses the time in
+    `profile`, or 0 if the profile states none."""
     slowdown: Slowdowns = Field(default_factory=dict)
-    """Factors on the computing time of single devices, by index or name: `{0: 10, dev-3: 2}`. A factor applies to speed
-    and `overhead_s` of any kind or profile; a factor below 1 makes a device faster. A measured power is drawn during
-    the whole changed time."""
+    """Factors by which the computing times of single devices are multiplied, by index or name: `{0: 10, dev-3: 2}`. A
+    factor below 1 makes a device faster. The factor also applies to `overhead_s`. A device with a measured power draws
+    this power for the whole changed time."""
     frequency: Frequency = Frequency()
-    """Clock frequency of the processors, relative to the clock frequency of the nominal speed."""
+    """Clock frequency of the devices' processors, relative to the frequency at which they reach their nominal speed."""
     compute_energy: AnyComputeEnergy | None = None
-    """Energy of computations; null takes the power of `profile`. Without both, the energy is not counted."""
+    """Energy of the devices' computations. Null uses the power in `profile`. If that is missing, too, the energy is not
+    counted."""
     straggler: AnyStraggler = NoStraggler()
     availability: AnyAvailability = Always()
     battery: Battery | None = None
-    """Battery of each device, which supplies the energy of computations and radio; null for unlimited energy."""
+    """Battery of each device, which supplies its processor and its radio. Null gives devices unlimited energy."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -95,7 +99,10 @@ class Devices(Component):
         return (self.profile,)
 
     def where_they_roam(self) -> Region:
-        """Return `region`, or else the smallest disc (at least 1 m) around the origin that contains the placement."""
+        """Return `region` or, if it is null, the smallest disc around the origin that contains all initial positions.
+
+        The radius of the disc is at least 1 m.
+        """
         if self.region is not None:
             return self.region
         reach_m = getattr(self.placement, "radius_m", None)
@@ -105,16 +112,20 @@ class Devices(Component):
 
 
 class Server(Component):
-    """The server at the base station; its samples are taken from the training data before those of the devices."""
+    """The server, which is located at the base station.
+
+    The server's own samples are taken from the training data before the rest is divided among the devices.
+    """
 
     flop_per_s: float | None = Field(None, gt=1e-3, le=1e21)
-    """Computing speed of the server in FLOP/s; null for a server that does not compute. Algorithms that train on the
-    server need a speed. The energy of the server's computations is not counted."""
+    """Computing speed of the server in FLOP/s. It is required by algorithms that train on the server; null is a server
+    that does not compute. The energy of the server's computations is not counted."""
     samples: int = Field(0, ge=0)
-    """Number of training samples of the server, for algorithms that train on the server or send samples to devices."""
+    """Number of training samples that the server owns, for algorithms that train on the server or send samples to
+    devices."""
     validation_samples: int = Field(0, ge=0)
-    """Number of training samples that the server keeps for validation, used by `stop.patience` and by algorithms that
-    choose models by validation error. Validation takes no simulated time."""
+    """Number of training samples that the server sets aside for validation. They are used by `stop.patience`, and by
+    algorithms that choose models by validation error. Validation takes no simulated time."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -133,40 +144,42 @@ class Server(Component):
 
 
 class Training(Component):
-    """Execution of the training on this host, which does not affect simulated time."""
+    """How the training is executed on this host. These settings do not affect simulated time."""
 
     engine: Literal["by-rule", "serial", "batched", "ray"] = "by-rule"
-    """serial: trains one job after the other; batched: trains all ready jobs at once; by-rule: chooses serial or
-    batched by a fixed rule from model, batch size and device, so that a run repeats bit for bit on the same machine;
-    ray: sends the jobs to actors of a Ray cluster, which choose in the same way (needs the extra `ray`)."""
+    """Method by which the ready training jobs are executed. serial: one job after the other; batched: all jobs at once;
+    by-rule: serial or batched, chosen by a fixed rule from the model, the batch size and the device, so that a run
+    repeats bit for bit on the same machine; ray: on the actors of a Ray cluster, where each actor applies the same rule
+    (needs the extra `ray`)."""
     ray_address: str | None = None
-    """With engine: ray, host:port of the cluster, or auto for the cluster on this machine. null starts a cluster on
-    this machine for the duration of the run."""
+    """Address host:port of the Ray cluster, used with `engine: ray`; auto connects to the cluster on this machine. Null
+    starts a new cluster on this machine for the duration of the run."""
     device: Literal["cpu", "cuda"] = "cpu"
-    """Device that trains models and stores data: cpu is the processor, cuda a GPU. With engine: ray, cuda gives each
-    actor a GPU of the cluster; models are then evaluated on the processor."""
+    """Hardware that trains the models and stores the data: cpu is the processor, cuda is a GPU. With `engine: ray`,
+    cuda gives each actor a GPU of the cluster, and models are evaluated on the processor of this machine."""
     tf32: bool = False
-    """Whether a GPU may round the factors of matrix products to TF32 (10 bits of mantissa). TF32 is faster, but results
-    of different engines then agree to three digits instead of five."""
+    """Whether a GPU may round the factors of matrix products to the format TF32, which has 10 bits of mantissa. TF32 is
+    faster, but the results of different engines then agree to three digits instead of five."""
     threads: int | None = Field(None, gt=0, le=1024)
-    """Number of processor threads; with workers: auto, also the number of processes. A large model that trains alone
-    uses the threads as intra-op threads. null takes all available cores. With engine: ray, the number of threads of
-    each actor, for which null means 1."""
+    """Number of processor threads. A large model that is trained alone uses them as intra-op threads. With `workers:
+    auto`, this is also the number of processes. Null uses all available cores. With `engine: ray`, this is the number
+    of threads of each actor, and null means 1."""
     workers: Literal["auto"] | Annotated[int, Field(gt=0, le=1024)] = "auto"
-    """Number of processes that train several jobs in parallel, which does not change the learnt values. 1 trains in the
-    main process, which also trains jobs that are too small to send, jobs of a sweep, and jobs on a GPU. auto takes one
-    process per thread in sufficiently long runs, and 1 with engine: serial. With engine: ray, the number of actors;
-    auto takes the capacity of the cluster. Clients of a Flower app train in these processes if several have messages at
-    the same instant, or if their operation counts are known; auto is 1 for apps.
-    """
+    """Number of processes that train jobs in parallel. It does not change the learnt values. With 1, all jobs are
+    trained in the main process. The main process also trains jobs that are too small to send, jobs of a sweep, and jobs
+    on a GPU. auto uses one process per thread in sufficiently long runs, but 1 with `engine: serial`. With `engine:
+    ray`, this is the number of actors, and auto uses the capacity of the cluster. Clients of a Flower app are trained
+    in these processes if several clients have messages at the same instant, or if their operation counts are known; for
+    apps, auto means 1."""
     checkpoint_s: float | None = Field(2.0, gt=0)
-    """Minimum host time between two checkpoints, in seconds; null saves no checkpoints. A run that was killed continues
-    from the last checkpoint. Checkpoints are written at the ends of rounds, and less often if writing would take more
-    than 1/64 of the host time."""
+    """Minimum host time between two checkpoints, in seconds. A run that was killed continues from its last checkpoint.
+    Checkpoints are written at the end of a round. They are written less often if writing would take more than 1/64 of
+    the host time. Null saves no checkpoints."""
 
     reuse: bool = True
-    """Whether the run reuses values that earlier runs have learnt by the same computations, and stores its own values
-    for later runs; results are the same to the last bit. false computes every value."""
+    """Whether the run reuses learnt values that earlier runs have stored, and stores its own for later runs. A value is
+    reused only if it results from the same computations, so results are the same to the last bit. false computes every
+    value."""
 
     @field_validator("engine", mode="before")
     @classmethod
@@ -189,42 +202,45 @@ class Training(Component):
 
 
 class Scenario(Component):
-    """A scenario: the network, the data, the model, the algorithm, and the stop conditions."""
+    """The complete configuration of a run: the network, the data, the model, the algorithm, and the stop conditions."""
 
     waived: ClassVar[Mapping[str, Sequence[str]]] = {
         "algorithm": [kind for kind, its in ALGORITHMS.items() if its.own_learning]
     }
-    """Kinds that allow other required settings to be null, by the setting that has the kind."""
+    """Kinds for which settings that are otherwise required may be null, by the setting that has the kind."""
     filled: ClassVar[frozenset[str]] = frozenset({"channel"})
-    """Settings that are taken from the library if they are missing, or completed if required keys are missing."""
+    """Settings that are taken from the library if they are missing. A setting that lacks required keys is completed
+    from the library."""
 
     title: str = ""
     """Readable title, which does not affect the run."""
     seed: int = Field(0, ge=0)
-    """Seed of all random numbers of the run; runs with equal seeds have equal channels, stragglers and data."""
+    """Seed of all random numbers of the run. Runs with the same seed have the same channels, stragglers and data."""
     scene_seed: int | None = Field(None, ge=0)
-    """Seed of the scene: data, split, initial model, placement, speeds, profiles and shadowing. null takes `seed`. With
-    a fixed `scene_seed`, runs with different `seed` have different random events in the same scene."""
+    """Seed of the scene, which consists of the data, their split, the initial model, and the devices' positions,
+    speeds, profiles and shadowing. With a fixed `scene_seed`, runs with different `seed` have the same scene, but
+    different random events. Null uses `seed`."""
     devices: Devices = Devices()
     server: Server = Server()
     channel: Channel
     network: NetworkSettings = NetworkSettings()
     traffic: tuple[Traffic, ...] = ()
-    """Other users, whose file transfers share the uplink and the downlink with the federation."""
+    """Other users of the network, whose file transfers share the uplink and the downlink with the federation."""
     data: AnyDataset | None = Digits()
     partition: AnyPartition | None = Iid()
-    """Assignment of the samples to the devices; null only if the algorithm has its own data and model."""
+    """Rule that assigns the samples to the devices. May be null only if the algorithm brings its own data and model."""
     groups: AnyGroups | None = None
-    """Groups of devices that see different transformations of the data; null for no groups."""
+    """Groups of devices, each of which sees the data in a different transformation. Null makes no groups."""
     feature_noise: FeatureNoise | None = None
-    """Noise on the inputs, with a variance that increases from device to device; null for no noise."""
+    """Noise that is added to the inputs, with a variance that increases from device to device. Null adds no noise."""
     model: AnyModel | None
-    """The trained model; null only if the algorithm has its own model."""
+    """The model to train. May be null only if the algorithm brings its own model."""
     algorithm: AnyAlgorithm
     attack: AnyAttack | None = None
     """The attack of malicious devices; null for no attack."""
     carbon: Carbon | None = None
-    """Power grid of devices and base stations, for CO2 emissions of the run in grams; null to leave out this result."""
+    """Power grid that supplies devices and base stations, from which the CO2 emissions of the run in grams are
+    computed. Null leaves out this result."""
     stop: Stop = Stop(rounds=50)
     evaluation: Evaluation = Evaluation()
     training: Training = Training()
@@ -232,7 +248,7 @@ class Scenario(Component):
     @model_validator(mode="before")
     @classmethod
     def _algorithms_may_bring_their_own(cls, given: Any) -> Any:
-        """Set missing settings of data and model to null if the algorithm has its own data and model."""
+        """Set missing settings of the data and the model to null if the algorithm brings its own data and model."""
         if isinstance(given, Mapping) and brings_own_learning(given.get("algorithm")):
             return {**dict.fromkeys(LEARNING), **given}
         return given
@@ -255,7 +271,7 @@ class Scenario(Component):
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        """Yield problems of missing or superfluous data and model settings, and of traffic, slices and metrics."""
+        """Yield the problems of data and model settings (missing or superfluous), traffic, slices and metrics."""
         kind, own = self.algorithm.kind, self.algorithm.own_learning
         for key in LEARNING:
             value, default = getattr(self, key), type(self).model_fields[key].default
@@ -281,7 +297,7 @@ class Scenario(Component):
 
     @property
     def events_depend_on_learning(self) -> bool:
-        """True if events or the end of the run can depend on learnt values, which a timing-only run does not have."""
+        """True if learnt values can affect events or the end of the run. A timing-only run has no such values."""
         links = self.network.uplink, self.network.downlink
         return (
             self.algorithm.events_depend_on_learning
@@ -290,13 +306,13 @@ class Scenario(Component):
         )
 
     def contradictions(self) -> Iterator[Problem]:
-        """Yield the key path and the problem of each setting that is valid alone, but contradicts another setting."""
+        """Yield the key path and the problem of each setting that contradicts another setting."""
         for place, part in _parts(self):
             for key, what in part.conflicts(self):
                 yield (*place, *filter(None, key.split("."))), what
 
     def users(self, part: str) -> str:
-        """Return the names of the algorithms whose `uses` contain `part`, as one text."""
+        """Return the names of the algorithms whose `uses` contain `part`, joined into one string."""
         return ", ".join(kind for kind, its in ALGORITHMS.items() if part in its.uses)
 
     def unless_used(self, part: str, without: str, got: str, key: str = "") -> Iterator[tuple[str, str]]:
@@ -316,7 +332,7 @@ class Scenario(Component):
         return self.algorithm.privacy(rounds, self.devices.count, always_there=always)
 
     def losses(self) -> list[str]:
-        """Return the settings that can cause losses of messages, as `key: value`."""
+        """Return the settings that can cause messages to be lost, each as a string `key: value`."""
         there, battery = self.devices.availability, self.devices.battery
         away = [] if isinstance(there, Always) else [f"devices.availability: {there.kind}"]
         empty = [] if battery is None else [f"devices.battery: {battery.capacity_j:g} J"]
@@ -324,7 +340,7 @@ class Scenario(Component):
 
 
 def _parts(whole: Component, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Component]]:
-    """Yield a component and all components inside, each with its key path."""
+    """Yield a component and all components nested in it, each with its key path."""
     yield place, whole
     for name in type(whole).model_fields:
         part = getattr(whole, name)

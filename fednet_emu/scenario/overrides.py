@@ -1,12 +1,12 @@
 """Overrides from the command line: `--set algorithm.lr=0.05` changes one value of a scenario.
 
-The value is YAML (`3`, `rayleigh`, `[1, 2]`, `{kind: fixed, rate_bps: 1e6}`) and replaces the old value. List entries
-are numbered from 0: `groups.2.size=5` or `groups[2].size=5`. Missing mappings are created. Options apply from left to
-right.
+The value is written in YAML (`3`, `rayleigh`, `[1, 2]`, `{kind: fixed, rate_bps: 1e6}`) and replaces the old value.
+List entries are numbered from 0, as in `groups.2.size=5` or `groups[2].size=5`. Mappings along the key path are created
+if they are missing. Options are applied from left to right.
 
-- `x.kind=NEW` changes the kind of a component. The other settings of the component are marked as written for the old
-  kind, so that `swaps` keeps the settings that fit the new kind. The short form `x=NEW` does the same.
-- A component given as a Python object acts as a mapping: `x.field=value` changes one field of the component.
+- `x.kind=NEW`, or its short form `x=NEW`, changes the kind of a component. The component's other settings are marked as
+  written for the old kind. The module `swaps` later keeps those that fit the new kind.
+- A component given as a Python object is treated like a mapping: `x.field=value` changes one field of the component.
 - `x.include=NAME` replaces the file that `x` includes by the file NAME.
 - A component may be given by its kind alone: if a file says `fading: rician`, `fading.k_db=3` works.
 """
@@ -41,7 +41,10 @@ from fednet_emu.scenario.yaml_text import parse_value
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A change of one setting: the key path as text, and the new value with its file and line for error messages."""
+    """A change of one setting.
+
+    It consists of the key path as a string, and of the new value with its file and line for error messages.
+    """
 
     name: str
     value: Node
@@ -49,7 +52,7 @@ class Setting:
     @staticmethod
     @lru_cache(maxsize=256)
     def parse(text: str) -> Setting:
-        """Parse `key.path=value`; errors locate the value at `--set key.path`.
+        """Parse an override `key.path=value`. Error messages give `--set key.path` as the place of the value.
 
         Raises:
             ScenarioError: the text has no key, or the value is not valid YAML.
@@ -61,7 +64,7 @@ class Setting:
 
 
 def overridden(root: Node, short_forms: ShortForms, overrides: Iterable[str | Setting]) -> Node:
-    """Return the tree with some settings changed, each given as `key.path=value` or as a `Setting`.
+    """Return a tree with some settings changed. Each change is a string `key.path=value` or a `Setting`.
 
     Raises:
         ScenarioError: an override is malformed, or does not fit the tree; one line for each such override.
@@ -105,7 +108,7 @@ def _applied(root: Node, short_forms: ShortForms, override: str | Setting) -> No
 
 
 def _refuse_a_part(old: Node | None, path: KeyPath, value: Node) -> None:
-    """Raise an error for a mapping without a kind that would replace all settings of a component with a kind."""
+    """Raise an error if a component that states its kind would be replaced by a mapping without a kind."""
     own, new = _opened(old).value if old else None, value.value
     if isinstance(own, dict) and "kind" in own and isinstance(new, dict) and new and "kind" not in new:
         one, was = next(iter(new)), kind_text(own["kind"].value)
@@ -164,7 +167,7 @@ def _set(node: Node, path: KeyPath, value: Node) -> Node:
 
 
 def _opened(node: Node) -> Node:
-    """Return a component object as a mapping of the settings it was given, with the class as `kind`."""
+    """Convert a component object to a mapping of the settings that it was given, with its class as `kind`."""
     component = node.value
     if not isinstance(component, Component):
         return node
@@ -175,8 +178,8 @@ def _opened(node: Node) -> Node:
 def _with_kind(settings: dict[str, Node], kind: Node) -> dict[str, Node]:
     """Change the kind of a component, and mark the settings that were written for the previous kind.
 
-    Settings from options that precede the first change of the kind count as written for the new kind. Settings without
-    a kind were written for the default kind, which only the class defines: see `swaps`.
+    Settings from options that precede the first change of the kind count as written for the new kind. Settings in a
+    mapping without a kind were written for the default kind, which only the component class knows; see `swaps`.
     """
     before = settings.get("kind", Node(THE_DEFAULT, Place("", 0)))
     if before.value == kind.value:

@@ -1,6 +1,6 @@
-"""Validation of a document, with one readable sentence for each problem.
+"""Validate documents, and report each problem in one readable sentence.
 
-An error lists all problems, in the order of the file, each as `file:line  key.path: problem, got VALUE; remedy`.
+The error lists all problems in the order of the file, each as `file:line key.path: problem, got VALUE; remedy`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,14 @@ def validate(model_class: type[Model], document: Document, tell: Callable[[str],
 
     Args:
         model_class: the class of the model.
-        document: the settings; after a change of kind, settings of the old kind that fit the new kind are kept.
-        tell: function that receives one line for each changed kind, with the settings that do not fit and are dropped.
+        document: the settings. If the kind of a component was changed, the settings of the old kind are kept if they
+            fit the new kind.
+        tell: function that receives a line for each component whose kind was changed and some of whose settings were
+            dropped, because they do not fit the new kind.
 
     Raises:
-            ScenarioError: the document is invalid; one line for each problem, of which the first hundred are explained.
+            ScenarioError: the document is invalid. The message has one line for each problem, and explains the first
+                hundred.
     """
     document, left_out = settled(model_class, document)
     for line in left_out:
@@ -61,10 +64,10 @@ def _sentences(model_class: type[BaseModel], document: Document, details: list[E
 
 
 def _settled(model_class: type[BaseModel], details: list[ErrorDetails]) -> Iterator[tuple[Spot, ErrorDetails]]:
-    """Reduce the errors that pydantic reports for the members of a union to the helpful errors.
+    """Reduce the errors that pydantic reports for all members of a union to the helpful ones.
 
-    If the value has the right type for one member of the union, only that member's error is kept; otherwise one error
-    about the union replaces the errors of all members.
+    If the value has the right type for one member of the union, only that member's errors are kept. Otherwise, one
+    error about the whole union is reported.
     """
     spots = [(walk(model_class, tuple(detail["loc"])), detail) for detail in map(_pointed, details)]
     seen: set[KeyPath] = set()
@@ -83,7 +86,7 @@ def _settled(model_class: type[BaseModel], details: list[ErrorDetails]) -> Itera
 
 
 def _pointed(detail: ErrorDetails) -> ErrorDetails:
-    """Make an error about a boolean inside a list refer to the list entry; return other errors unchanged."""
+    """Move an error about a boolean in a list from the list to its entry. Other errors are returned unchanged."""
     path = _path_to_boolean(detail["input"]) if detail["type"] == "not_a_boolean" else None
     value = detail["input"]
     for index in path or ():

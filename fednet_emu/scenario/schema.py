@@ -1,11 +1,12 @@
-"""The JSON schema of scenario and study files, with which editors complete and check the YAML while it is written.
+"""The JSON schema of scenario and study files. Editors use it to complete and check YAML while it is written.
 
-The schema is derived from the component classes, and also accepts forms that are resolved before validation: the short
-form of a component, `include` in any mapping, and file names. Each mapping has a complete version and the version
-`<name>.partial`, in which no key is required, because a mapping with `include` may omit keys of the included file.
+The schema is derived from the component classes. It also accepts the forms that are resolved before validation: the
+short form of a component, `include` in any mapping, and names of files. Each mapping has two definitions. In the second
+one, called `<name>.partial`, no key is required, because a mapping with `include` may omit the keys of the included
+file.
 
-Where a value may have one of several forms, `if` and `then` select the form by the value's type or its `kind`, so that
-an editor reports a problem at the exact key. With `anyOf`, an editor would report the whole mapping as "not valid under
+If a value may have one of several forms, `if` and `then` select the form by the type of the value or by its `kind`. An
+editor then reports a problem at the exact key. With `anyOf`, it would report the whole mapping as "not valid under
 any".
 """
 
@@ -32,7 +33,10 @@ from fednet_emu.units import unit_of
 
 
 def documented_fields(model_class: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return the fields of a class by name, each with its docstring, or the docstring of the field it overrides."""
+    """Return the fields of a class by name, with their docstrings.
+
+    A field without docstring gets the docstring of the field that it overrides.
+    """
     texts: dict[str, str] = {}
     for owner in reversed(model_class.__mro__):
         if issubclass(owner, BaseModel):
@@ -44,7 +48,7 @@ def documented_fields(model_class: type[BaseModel]) -> dict[str, FieldInfo]:
 
 @cache
 def docstrings(owner: type) -> dict[str, str]:
-    """Return the docstrings of the fields that a class declares; empty if the source code of the class is unknown."""
+    """Return the docstrings of the fields that a class declares; empty if its source code is not available."""
     try:
         source = textwrap.dedent(inspect.getsource(owner))
     except (OSError, TypeError):
@@ -62,7 +66,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Schema = dict[str, Any]
 Choice = tuple[frozenset[str], Schema]
-"""The names of the JSON types that a value may have, and the value's schema."""
+"""One possible form of a value: the names of the JSON types that the value may then have, and its schema."""
 
 _SHARES = {"type": "object", "minProperties": 1, "additionalProperties": {"type": "number"}}
 """Schema of a mixture, which maps file names to shares."""
@@ -78,7 +82,7 @@ def json_schema(
 ) -> Schema:
     """Return the JSON schema (draft 2020-12) of the documents of a model class.
 
-    Settings in `short_forms` may be names of files; mappings may include files, unless `includes` is false.
+    The settings in `short_forms` may be file names. Mappings may include files, unless `includes` is False.
     """
     builder = _Builder(frozenset(short_forms), {INCLUDE: _INCLUDE_SCHEMA} if includes else {})
     builder.reference(model_class.__name__, model_class)
@@ -88,7 +92,7 @@ def json_schema(
 
 
 class _Builder:
-    """Collects the definitions that a schema refers to, each in its complete and its partial version."""
+    """Collects the definitions to which a schema refers, both with and without required keys."""
 
     def __init__(self, short_forms: frozenset[str], extra: Schema) -> None:
         self.short_forms = short_forms
@@ -100,7 +104,7 @@ class _Builder:
     ) -> Schema:
         """Return a reference to the definition of a class, and add the definition if it is missing.
 
-        If `kind` is given, the key `kind` must have this value. The `partial` version requires no keys.
+        If `kind` is given, the key `kind` must have this value. With `partial`, no keys are required.
         """
         if name not in self.definitions:
             self.definitions |= {name: {}, f"{name}.partial": {}}  # ends the recursion for a class that contains itself
@@ -147,7 +151,7 @@ class _Builder:
     def _value(self, shape: Shape, *, partial: bool, filled: bool = False) -> Choice:
         """Return the JSON types and the schema of the values of a shape.
 
-        If `filled` is True, the value may omit required keys, which are then taken from the library.
+        If `filled` is True, the value may omit required keys, because the library supplies them.
         """
         if shape.members:
             members = (replace(member, default=shape.default) for member in shape.members)
@@ -168,7 +172,7 @@ class _Builder:
         return _either(choices) if len(choices) > 1 else choices[0]
 
     def _part(self, shape: Shape, *, partial: bool) -> Choice:
-        """Return the JSON types and the schema of a list, a mapping with arbitrary keys, or a scalar."""
+        """Return the JSON types and the schema of a scalar, of a list, or of a mapping with arbitrary keys."""
         origin, entries = get_origin(shape.annotation), shape.entries
         if not entries:
             plain = dict(_plain_schema(shape.annotation, shape.metadata))
@@ -229,7 +233,7 @@ class _Builder:
         }
 
     def _without_kind(self, slot: str, kinds: Mapping[str, type[BaseModel]], kind: str | None, default: Any) -> Schema:
-        """Return the schema of a mapping without a kind, as defined by `Slot.meant`; `kind` is the default kind."""
+        """Return the schema of a mapping without a kind, which `Slot.meant` completes; `kind` is the default kind."""
         required = {"required": ["kind"]}
         if kind and kind not in kinds:  # the default comes from another package, and has no kind in this table
             return {"type": "object"}
@@ -243,7 +247,10 @@ class _Builder:
         return {"if": only, "then": {"allOf": chosen}, "else": {"maxProperties": 0} if kind else required}
 
     def _of_any_kind(self, kinds: Iterable[type[BaseModel]]) -> Schema:
-        """Return the schema of a mapping whose kind comes from an included file, with the settings of all kinds."""
+        """Return the schema of a mapping whose kind is stated in an included file.
+
+        The schema allows the settings of all kinds.
+        """
         found: dict[str, list[Schema]] = {}
         for its in kinds:
             for name, setting in self._mapping(its, partial=True)["properties"].items():
@@ -257,7 +264,7 @@ class _Builder:
 def _required(names: Sequence[str], nullable: Sequence[str], waived: Mapping[str, Sequence[str]]) -> Schema:
     """Return the schema that requires the settings `names`.
 
-    Those in `nullable` are optional with a kind in `waived`.
+    Settings in `nullable` are not required if another setting has a kind in `waived`.
     """
     if not (names and waived):
         return {"required": list(names)} if names else {}
@@ -271,7 +278,7 @@ def _required(names: Sequence[str], nullable: Sequence[str], waived: Mapping[str
 
 
 def _either(choices: list[Choice]) -> Choice:
-    """Combine several choices into one; a value is checked against the schema for its JSON type."""
+    """Combine several forms of a value into one schema, which checks a value by the form for its JSON type."""
     whole = frozenset(kind for kinds, _ in choices for kind in kinds)
     if sum(len(kinds) for kinds, _ in choices) > len(whole):
         return whole, {"anyOf": [schema for _, schema in choices]}
@@ -289,7 +296,7 @@ def _plain_schema(annotation: Any, metadata: tuple[Any, ...]) -> Schema:
 
 
 def _name_of_kind(kinds: list[str]) -> Schema:
-    """Return the schema of the name of a kind: one of `kinds`, or an import path `package.module:Class`."""
+    """Return the schema of a kind's name: a string in `kinds`, or an import path `package.module:Class`."""
     return {"examples": kinds, **_when({"not": {"pattern": ":"}}, {"enum": kinds})}
 
 

@@ -1,7 +1,8 @@
-"""The valid content of each setting of a scenario, read from the type annotations of the component classes.
+"""The values that each setting of a scenario allows, read from the type annotations of the component classes.
 
-Pydantic locates a problem by a path of keys mixed with tags (the kind of a component, the member of a union). Following
-the annotations along that path separates keys from tags, and yields the settings, kinds and bounds that are allowed.
+Pydantic locates a problem by a path in which keys are mixed with tags. A tag is the kind of a component, or the member
+of a union. This module follows the annotations along such a path. It thereby separates keys from tags, and finds the
+settings, kinds and bounds that are allowed at the location.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ _WORDS: dict[type, str] = {
     Sequence: "a list",
     Set: "a list",
 }
-"""Names of types in error messages. A type takes the name of its first base class in this table."""
+"""Names of types in error messages. A type that is not in this table has the name of its first base class that is."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """An unwrapped annotation: the bare type, and the metadata that `Annotated` and `Field` attach to it.
+    """A type annotation, split into the bare type and the metadata that `Annotated` and `Field` attach to it.
 
     Attributes:
         annotation: The bare type; a union only if there are at least two members besides None.
-        metadata: Slots and bounds.
-        slot: For a component class, the slot that lists the class as a kind.
-        entered: True for a union if the path has already passed the tag of one member.
+        metadata: Slots and bounds from the annotation.
+        slot: The slot that lists the class as a kind, if the type is a component class.
+        entered: True if the type is a union, and the path has already selected one of its members.
         optional: True if null is allowed.
         default: The default value of a setting; `PydanticUndefined` for required settings and for entries of lists.
     """
@@ -58,7 +59,7 @@ class Shape:
 
     @staticmethod
     def of(annotation: Any, metadata: Iterable[Any] = ()) -> Shape:
-        """Return the shape of an annotation and its metadata, as written in a class."""
+        """Return the shape of a type annotation that is written in a class, with the metadata of its field."""
         found = tuple(_flat(metadata))
         if get_origin(annotation) is Annotated:
             bare, *more = get_args(annotation)
@@ -74,19 +75,19 @@ class Shape:
 
     @property
     def choice(self) -> Slot | None:
-        """The slot, if a component of one of several kinds is expected; otherwise None."""
+        """The slot from which a kind must be chosen; None if no component of a slot is expected."""
         return next((item for item in self.metadata if isinstance(item, Slot)), None)
 
     @property
     def members(self) -> list[Shape]:
-        """The members of a union without None; an empty list for other types."""
+        """The members of a union, except None; an empty list for other types."""
         if self.choice is None and get_origin(self.annotation) in (Union, types.UnionType):
             return [Shape.of(member) for member in get_args(self.annotation) if member is not types.NoneType]
         return []
 
     @property
     def settings(self) -> dict[str, Shape]:
-        """The settings of a component class by name; empty for other types."""
+        """The settings of a component class, by name; empty for other types."""
         return {} if self.model is None or self.choice is not None else _settings_of(self.model)
 
     @property
@@ -96,20 +97,20 @@ class Shape:
 
     @property
     def entries(self) -> tuple[Any, ...]:
-        """The types of the entries of a list or mapping; empty for other types."""
+        """The types that the entries of a list or the values of a mapping may have; empty for other types."""
         origin = get_origin(self.annotation)
         is_container = isinstance(origin, type) and issubclass(origin, Mapping | Sequence | Set)
         return get_args(self.annotation) if is_container else ()
 
     @property
     def literals(self) -> tuple[Any, ...]:
-        """The values that a Literal, or the Literals inside a union, allow; empty for other types."""
+        """The values allowed by a Literal, or by the Literals in a union; empty for other types."""
         if get_origin(self.annotation) is Literal:
             return get_args(self.annotation)
         return tuple(choice for member in self.members for choice in member.literals)
 
     def chosen(self, given: Any) -> type[BaseModel] | None:
-        """Return the component class for a value of a slot, by the kind in `given` or by default; None if unknown."""
+        """Return the class of a slot's component, from the kind in `given` or the default kind; None if unknown."""
         if self.choice is None:
             return None
         if isinstance(given, Mapping):
@@ -117,10 +118,11 @@ class Shape:
         return self.choice.get(given)
 
     def step(self, element: str | int) -> tuple[bool, Shape] | None:
-        """Follow one element of a pydantic location.
+        """Follow one element of a pydantic location to the shape to which it leads.
 
         Returns:
-            True for a key or False for a tag, and the shape to which `element` leads; None if there is no such shape.
+            Whether `element` is a key (True) or a tag (False), and the shape to which it leads. None if there is no
+            such shape.
         """
         if self.choice is not None:
             component = self.choice.get(str(element))
@@ -135,7 +137,7 @@ class Shape:
         return (True, Shape.of(part)) if part is not None else None
 
     def _part(self, element: str | int) -> Any:
-        """Return the type of one entry of a list or mapping; None for other types."""
+        """Return the type of the entries of a list or of the values of a mapping; None for other types."""
         origin, entries = get_origin(self.annotation), self.entries
         if entries and issubclass(origin, Mapping):
             return entries[1]
@@ -145,7 +147,7 @@ class Shape:
         return entries[element] if fixed and element < len(entries) else entries[0]
 
     def describe(self) -> str:
-        """Return the expected value in words, such as `a number`, `a list` or `a kind of fading`."""
+        """Return a description of the expected value, such as `a number`, `a list` or `a kind of fading`."""
         if self.choice is not None:
             return f"a kind of {self.choice.name}"
         if self.members:
@@ -158,7 +160,7 @@ class Shape:
         return next((_WORDS[base] for base in bases if issubclass(kind, base)), "another value")
 
     def range_text(self) -> str | None:
-        """Return the bounds of a number, such as `in [0, 1)` for two bounds or `> 0` for one; None without bounds."""
+        """Return the bounds of a number as text, such as `in [0, 1)` or `> 0`; None if the number has no bounds."""
         low = next((item for item in self.metadata if isinstance(item, Gt | Ge)), None)
         high = next((item for item in self.metadata if isinstance(item, Lt | Le)), None)
         if low and high:
@@ -193,9 +195,10 @@ def _flat(metadata: Iterable[Any]) -> Iterator[Any]:
 
 
 def short_default(value: Any) -> Any:
-    """Return a default value in the shortest form that a file may use.
+    """Return a default value in the shortest form in which a scenario file may state it.
 
-    Settings of a component that have default values are left out. If only `kind` remains, the kind alone is returned.
+    For a component, settings with default values are left out. If only `kind` remains, the name of the kind is
+    returned.
     """
     if isinstance(value, list | tuple):
         return [short_default(part) for part in value]
@@ -212,7 +215,7 @@ def short_default(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Spot:
-    """The setting at a pydantic location, which is a path of keys and tags.
+    """The setting to which a pydantic location, a path of keys and tags, refers.
 
     Attributes:
         path: The keys of the location, without the tags.
@@ -228,7 +231,7 @@ class Spot:
 
 
 def walk(model_class: type[BaseModel], location: tuple[str | int, ...]) -> Spot:
-    """Return the setting at a pydantic location, from the annotations of a model class."""
+    """Return the setting at a pydantic location, found by following the annotations from a model class."""
     path: KeyPath = ()
     shape: Shape | None = Shape(model_class)
     parent: Shape | None = None
@@ -247,7 +250,7 @@ def walk(model_class: type[BaseModel], location: tuple[str | int, ...]) -> Spot:
 
 
 def homes(shape: Shape, data: Any, key: str, path: KeyPath = ()) -> Iterator[KeyPath]:
-    """Yield the key paths of all settings with the name `key`, given the kinds that `data` chooses."""
+    """Yield the key paths of all settings called `key`, in components of the kinds that are chosen in `data`."""
     settings = data if isinstance(data, Mapping) else {}
     for name, inner in shape.settings.items():
         value = settings.get(name)

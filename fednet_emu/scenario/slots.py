@@ -1,6 +1,7 @@
-"""The keys of a scenario, their possible values, and the slots, which are settings that take one of several kinds.
+"""The keys of a scenario, their possible values, and the slots (settings with a choice between several kinds).
 
-All are read from the annotations of the component classes, so that plug-ins and new settings need no entry here.
+Keys, values and slots are read from the annotations of the component classes. New settings and plug-ins therefore need
+no entry in this module.
 """
 
 from __future__ import annotations
@@ -27,24 +28,24 @@ _SENTENCE = re.compile(r".+?(?<!et al)[.!?](?=\s+[^\sa-z]|\s*$)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Place:
-    """A slot, and the keys of a scenario at which the slot occurs.
+    """A slot, and the keys of a scenario at which it is used.
 
     Attributes:
         slot: the slot.
-        keys: the key paths of the settings that take a kind of the slot, for example `network.uplink.access`.
+        keys: the key paths of the settings that hold a component of the slot, such as `network.uplink.access`.
     """
 
     slot: Slot
     keys: tuple[str, ...]
 
     def described(self) -> dict[str, str]:
-        """Return each kind with the first sentence of its docstring, or with the error that its import raises."""
+        """Return each kind with the first sentence of its docstring, or with the error if it cannot be imported."""
         return {kind: _described(self.slot, kind) for kind in self.slot.names()}
 
 
 @cache
 def slots() -> Mapping[str, Place]:
-    """Return every slot of a scenario by its name, in alphabetical order."""
+    """Return all slots of a scenario by name, in alphabetical order."""
     found: dict[str, tuple[Slot, list[str]]] = {}
     for path, slot in _slots_below([Shape.of(Scenario)], (), frozenset()):
         found.setdefault(slot.name, (slot, []))[1].append(".".join(path))
@@ -52,7 +53,7 @@ def slots() -> Mapping[str, Place]:
 
 
 def slot_of(name: str) -> Place:
-    """Return the slot that has a name, or that occurs at a key of a scenario.
+    """Return the slot with the given name, or the slot at the given key of a scenario.
 
     Raises:
         ScenarioError: the slot or key does not exist.
@@ -73,7 +74,9 @@ def _called(name: str) -> Place | None:
 
 
 def described(name: str) -> tuple[str, dict[str, str]]:
-    """Describe the kinds of a slot, or the settings of one kind (`path_loss.log-distance`) or of a component at a key.
+    """Describe the kinds of a slot, the settings of one kind, or the settings of the component at a key.
+
+    A kind is written `<slot>.<kind>`, for example `path_loss.log-distance`.
 
     Returns:
         A heading, and a text for each kind or setting.
@@ -98,7 +101,7 @@ def described(name: str) -> tuple[str, dict[str, str]]:
 
 
 def _settings_in_words(component: type[BaseModel]) -> dict[str, str]:
-    """Return a text for each setting of a component: possible values, unit, default, and description."""
+    """Return a text for each setting of a component, with its possible values, unit, default and description."""
     shapes, found = Shape(component).settings, dict[str, str]()
     for name, field in documented_fields(component).items():
         shape, unit = shapes[field.alias or name], unit_of(name)
@@ -113,7 +116,7 @@ def _settings_in_words(component: type[BaseModel]) -> dict[str, str]:
 
 
 def settings_below(keys: Sequence[str]) -> Mapping[str, Sequence[Shape]]:
-    """Return the settings below a key path; each setting has one shape for each kind in which the setting occurs."""
+    """Return the settings below a key path. A setting has one shape for each kind in which it occurs."""
     shapes: Sequence[Shape] = [Shape.of(Scenario)]
     for key in keys:
         shapes = _inside(shapes).get(key, [])
@@ -122,7 +125,7 @@ def settings_below(keys: Sequence[str]) -> Mapping[str, Sequence[Shape]]:
 
 
 def choices(shapes: Iterable[Shape]) -> list[str]:
-    """Return the words that a setting allows (kinds, literals, true and false); empty for numbers."""
+    """Return the kinds, literals and booleans that a setting allows, as strings; empty for numbers."""
     found: list[Any] = []
     for shape in shapes:
         found += shape.choice.names() if shape.choice is not None else shape.literals
@@ -166,7 +169,7 @@ def _slots_of(shape: Shape) -> list[Slot]:
 
 
 def _inside(shapes: Iterable[Shape]) -> dict[str, list[Shape]]:
-    """Return the settings inside values of the given shapes; for a slot, the settings of every kind."""
+    """Return the settings of components with the given shapes. For a slot, these are the settings of all kinds."""
     found: dict[str, list[Shape]] = {}
     for shape in shapes:
         for part in _classes(shape):

@@ -1,7 +1,7 @@
-"""Settings written for a previous kind of a component: those that fit the new kind are kept, all others are dropped.
+"""Drop the settings that do not fit the new kind of a component after the kind was changed.
 
-A setting fits if the new kind has a setting of the same name that allows the value. Settings of equal name with
-different bounds are different settings.
+A setting that was written for the previous kind fits if the new kind has a setting of the same name that allows the
+value. If both settings have bounds, the bounds must be equal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fednet_emu.scenario.tree import THE_DEFAULT, KeyPath, Node, kind_text, path
 
 
 def settled(model_class: type[BaseModel], document: Document) -> tuple[Document, list[str]]:
-    """Return a document without the settings that do not fit a changed kind, and a message for each changed kind."""
+    """Return a document without the settings that do not fit a changed kind, and messages about these settings."""
     told: list[str] = []
     if not _has_swaps(document.root):
         return document, told
@@ -79,7 +79,7 @@ def _unfit(settings: dict[str, Node], slot: Slot, component: type[BaseModel], ki
 
 
 def _is_alike(name: str, old: type[BaseModel] | None, new: type[BaseModel]) -> bool:
-    """Return True if `new` has a setting called `name`, with bounds equal to those in `old` if both have bounds."""
+    """Return True if `new` has a setting called `name`, whose bounds equal those in `old` if both have bounds."""
     if name not in new.model_fields:
         return False
     before = old.model_fields[name].metadata if old and name in old.model_fields else []

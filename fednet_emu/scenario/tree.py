@@ -1,7 +1,7 @@
-"""The tree of a scenario: plain values, each with the place (file and line) where the value was written.
+"""The tree of a scenario: nested values, each with the file and line at which it was written.
 
-Trees are immutable: merging two trees and setting a value both return a new tree. Every value keeps its place, so that
-an error about a setting can name the file and line.
+Trees are immutable. Merging two trees, or setting a value, returns a new tree, in which every value keeps its place. An
+error about a setting can therefore name the file and line.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ MAX_SHOWN = 60
 
 
 THE_DEFAULT = "the default"
-"""Placeholder for the default kind, for settings in a mapping that states no kind."""
+"""Name that stands for the default kind, in the case of settings that were written in a mapping without a kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place where a value was written: a line of a file (from 1), a mapping (line 0), or an option (line None)."""
+    """The place where a value was written: a file, a Python mapping, or a command-line option.
+
+    Lines of a file count from 1. In a mapping, the line is 0; in an option, it is None.
+    """
 
     source: str
     line: int | None = None
@@ -40,18 +43,21 @@ class Place:
 
     @property
     def in_file(self) -> bool:
-        """True if the value is part of the scenario as written; false for an option that overrides the scenario."""
+        """True if the value was written in a file or mapping; False if it was set by an option."""
         return self.line is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One value with its place; the values of a mapping (with text keys) and the entries of a list are nodes again.
+    """One value with its place. The values of a mapping and the entries of a list are nodes, too.
+
+    The keys of a mapping are strings.
 
     Attributes:
         value: the value.
         place: where the value was written.
-        written_for: the previous kind of the component, if the setting was written before the kind changed; else None.
+        written_for: the kind for which a setting was written, if the kind of its component has changed since; else
+            None.
     """
 
     value: Any
@@ -59,7 +65,7 @@ class Node:
     written_for: Any = None
 
     def plain(self) -> Any:
-        """Return the value without places, as nested dicts, lists and scalars."""
+        """Return the value as nested dicts, lists and scalars, without the places."""
         if isinstance(self.value, dict):
             return {key: child.plain() for key, child in self.value.items()}
         if isinstance(self.value, list):
@@ -67,7 +73,7 @@ class Node:
         return self.value
 
     def walk(self, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Place]]:
-        """Yield the key path and the place of this value and of all values inside."""
+        """Yield the key path and the place of this value and of all values nested in it."""
         yield path, self.place
         if isinstance(self.value, dict | list):
             parts = self.value.items() if isinstance(self.value, dict) else enumerate(self.value)
@@ -76,7 +82,9 @@ class Node:
 
 
 def node_of(value: Any, place: Place, path: KeyPath = ()) -> Node:
-    """Convert Python values to a tree whose nodes all have the same place; other objects are kept unchanged.
+    """Convert nested Python values to a tree in which all nodes have the same place.
+
+    Objects of other types, such as components, are kept unchanged.
 
     Raises:
         ScenarioError: a key is not text, or a value exceeds a limit.
@@ -100,10 +108,10 @@ def node_of(value: Any, place: Place, path: KeyPath = ()) -> Node:
 
 
 def merge(base: Node, own: Node) -> Node:
-    """Merge the tree `own` over the tree `base`: mappings are merged key by key, other values of `own` replace `base`.
+    """Merge two trees. Mappings are merged key by key; any other value of `own` replaces that of `base`.
 
-    A mapping with a different `kind` replaces the mapping of `base` completely, because the old settings belong to the
-    old kind. If `base` has text where `own` has a mapping, the text means `{kind: TEXT}`.
+    A mapping in `own` with a different `kind` replaces the mapping in `base` completely, because the old settings
+    belong to the old kind. If `base` has a string where `own` has a mapping, the string is treated as `{kind: STRING}`.
     """
     if not isinstance(own.value, dict):
         return own
@@ -121,7 +129,7 @@ def merge(base: Node, own: Node) -> Node:
 
 
 def path_text(path: KeyPath) -> str:
-    """Return a key path as in errors and `--set`, for example `groups[2].size`."""
+    """Return a key path as it is written in errors and in `--set`, for example `groups[2].size`."""
     text = ""
     for key in path:
         text += f"[{key}]" if isinstance(key, int) else f".{shortened(key)}" if text else shortened(key)
@@ -129,7 +137,7 @@ def path_text(path: KeyPath) -> str:
 
 
 def problem_text(place: Place, path: KeyPath, what: str) -> str:
-    """Return one problem as a line of text: place, key path, problem."""
+    """Return a line of text that states the place, the key path and the problem."""
     return f"{place}  {path_text(path)}: {what}" if path else f"{place}  {what}"
 
 
@@ -139,7 +147,7 @@ def kind_text(kind: Any) -> str:
 
 
 def show(value: Any) -> str:
-    """Return a value as in error messages: in YAML, shortened to 60 characters."""
+    """Return a value in YAML for an error message, shortened to 60 characters."""
     return shortened(_flow(value))
 
 
@@ -162,7 +170,7 @@ def _flow(value: Any) -> str:
 
 
 def file_text(path: Path) -> str:
-    """Return the path of a file for error messages: relative if it is inside the working folder, else absolute."""
+    """Return the path of a file for error messages. Paths inside the working folder are relative."""
     full = Path(os.path.abspath(path))
     folder = Path.cwd()
     return full.relative_to(folder).as_posix() if full.is_relative_to(folder) else full.as_posix()

@@ -1,4 +1,4 @@
-"""Convert an error of pydantic to a sentence: `problem, got VALUE; remedy`."""
+"""Convert errors of pydantic to sentences of the form `problem, got VALUE; remedy`."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _TYPE_ENDINGS = ("_type", "_parsing", "_parsing_size", "_sub_type")
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem in a document.
+    """One problem in a document, with its location.
 
     Attributes:
         path: The key path of the setting.
-        what: The problem, printed after the path.
+        what: The text about the problem, printed after the path.
         written: The key path whose file and line are printed.
         missing: True if a required setting is absent.
-        rival: The key path that was probably meant by a misspelt key.
+        rival: The key path that the author of a misspelt key probably meant.
     """
 
     path: KeyPath
@@ -62,7 +62,7 @@ def is_type_error(kind: str) -> bool:
 
 
 def problem_of(model_class: type[BaseModel], data: Any, spot: Spot, detail: ErrorDetails) -> Problem:
-    """Convert one pydantic error to a problem; `data` contains the settings of the whole document."""
+    """Convert one pydantic error to a `Problem`; `data` holds the settings of the whole document."""
     path, kind = spot.path, detail["type"]
     if kind == "extra_forbidden":
         return _unknown_setting(model_class, data, spot)
@@ -109,7 +109,7 @@ def _unknown_setting(model_class: type[BaseModel], data: Any, spot: Spot) -> Pro
 
 
 def _value_at(data: Any, path: KeyPath) -> Any:
-    """Return the mapping at a key path; empty if the path leads into a short form or an object."""
+    """Return the mapping at a key path; empty if there is a short form or a Python object at this path."""
     for key in path:
         inside = isinstance(data, list) if isinstance(key, int) else isinstance(data, Mapping) and key in data
         data = data[key] if inside else {}
@@ -139,7 +139,7 @@ def _unknown_kind(slot: Slot, path: KeyPath, value: Any) -> Problem:
 
 
 def _described(slot: Slot, word: str) -> str:
-    """Return a hint if a file, or the value of a setting of some kind, is given in place of a kind; otherwise empty."""
+    """Return a hint if a file or the value of a setting is given instead of a kind; otherwise an empty string."""
     ending = PurePath(word).suffix.removeprefix(".")
     if ending in slot.table and "path" in slot.table[ending].model_fields:
         return f"; write {{kind: {ending}, path: {word}}}"
@@ -177,7 +177,7 @@ def _own_words(message: str) -> str:
 
 
 def _remedy(shape: Shape, value: Any) -> str:
-    """Return a hint on how to correct a value of the wrong type; empty if the correction is obvious."""
+    """Return advice on how to correct a value of the wrong type; an empty string if the correction is obvious."""
     if isinstance(value, str) and shape.literals:
         new = present_word(value, [str(each) for each in shape.literals])
         return f"; it is now named '{new}'" if new else did_you_mean(value, shape.literals)

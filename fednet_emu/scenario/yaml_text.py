@@ -1,8 +1,8 @@
 """Parse YAML text into a tree of values, each with its place (file and line).
 
-The rules of YAML 1.2 apply: `1e6` is a number, `on` and `12:30` are text. Dates are text too. Duplicate keys, keys
-that are not text, tags and merge keys `<<` are errors; anchors and aliases are allowed, as long as the text with all
-aliases written out stays within the limits of `fednet_emu.limits`.
+The rules of YAML 1.2 apply: `1e6` is a number, and `on` and `12:30` are strings. Dates are strings, too. Duplicate
+keys, keys that are not strings, tags, and merge keys `<<` are errors. Anchors and aliases are allowed if the text stays
+within the limits of `fednet_emu.limits` when all aliases are written out.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _DIGITS = 100
 
 @lru_cache(maxsize=32)  # trees are immutable, and runs of one scenario include the same files
 def parse(text: str, source: str, *, quoted: bool = True) -> Node:
-    """Parse the text of a whole file, whose top level must be a mapping; errors call the file `source`.
+    """Parse the text of a whole file, whose top level must be a mapping. Error messages call the file `source`.
 
-    Errors quote a text that is not a scenario only if `quoted` is True.
+    If the text is not a scenario, error messages quote it only if `quoted` is True.
 
     Raises:
         ScenarioError: The text is not valid YAML (only the first problem is listed), or breaks the rules above (all
@@ -54,7 +54,7 @@ def parse(text: str, source: str, *, quoted: bool = True) -> Node:
 
 
 def parse_value(text: str, place: Place) -> Node:
-    """Parse one value, a scalar or a flow collection such as `[1, 2]`; all nodes of the tree have the place `place`."""
+    """Parse one value, such as `3` or `[1, 2]`. All nodes of the resulting tree have the place `place`."""
     root = _compose(text, lambda line: place)
     return Node(None, place) if root is None else _convert(root, lambda line: place)
 
@@ -112,7 +112,7 @@ _TOO_MANY = f"holds more than {MAX_VALUES} values, with aliases written out; kee
 
 
 def _unquoted(what: str) -> str:
-    """Return a message of the YAML library without quoted text, except single characters and names in `<>`."""
+    """Remove quoted text from a message of the YAML library, except single characters and names in `<>`."""
     return re.sub(r"'(<[^']*>|[^'])'|'[^']*'", lambda found: found[0] if found[1] else "'...'", what)
 
 
@@ -125,7 +125,7 @@ def _convert(root: Any, place: Callable[[int], Place]) -> Node:
 
 
 class _Converter:
-    """Converts the nodes of the YAML library to tree nodes, and collects violations of the rules."""
+    """Converts the nodes of the YAML library to nodes of a `tree`, and collects violations of the rules above."""
 
     def __init__(self, place: Callable[[int], Place]) -> None:
         self._place = place
@@ -224,10 +224,10 @@ LINE_WIDTH = 120
 
 
 def dump(model: BaseModel) -> str:
-    """Return a component as YAML text: every setting with its value, including defaults, with `kind` first.
+    """Return a component as YAML text with all settings, including those with default values.
 
-    Parsing and validating the text gives an equal component. Large and small numbers are written as `2.0e+7`; lists
-    without mappings are written on one line.
+    The key `kind` comes first. Parsing and validating the text gives an equal component. Large and small numbers are
+    written as `2.0e+7`, and lists without mappings are written on one line.
     """
     settings = model.model_dump(mode="json")
     return "".join(_written(json.dumps({key: value})) for key, value in settings.items()) or "{}\n"
@@ -235,7 +235,7 @@ def dump(model: BaseModel) -> str:
 
 @lru_cache(maxsize=512)
 def _written(settings: str) -> str:
-    """Return the YAML text of a mapping given as JSON text; cached, because runs of a study share most parts."""
+    """Convert a mapping from JSON to YAML text. Results are cached, because runs of a study share most parts."""
     yaml = YAML(typ="safe", pure=True)
     yaml.Representer = _Representer
     yaml.width = LINE_WIDTH
@@ -247,7 +247,7 @@ def _written(settings: str) -> str:
 
 
 class _Representer(SafeRepresenter):
-    """Defines how `dump` writes values; the keys of a mapping keep their order, except that `kind` is first."""
+    """Defines how `dump` writes values. The keys of a mapping keep their order, except that `kind` comes first."""
 
     def represent_dict(self, data: dict[str, Any]) -> Any:
         ordered = {key: data[key] for key in sorted(data, key=lambda key: key != "kind")}

@@ -1,1 +1,1 @@
-"""Studies: many runs that answer one question, with the settings of a grid or a search, and several seeds."""
+"""Studies: sets of runs whose settings come from a grid or a search, and which are repeated with several seeds."""

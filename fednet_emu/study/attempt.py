@@ -27,7 +27,7 @@ from fednet_emu.tracking.tracker import trackers_of
 
 POLL_S = 0.05
 GRACE_S = 5.0
-"""Maximum host time, in seconds, in which a run may write its records after a request to stop."""
+"""Host time, in seconds, that a run has to write its records after a request to stop. After that, the run is killed."""
 SUMMARY = "summary.json"
 LOG = logging.getLogger("fednet_emu")
 
@@ -57,8 +57,8 @@ class Job:
     store: Path | None = None
     """Folder of training results that the runs of the study reuse; None for the folder in the user's cache."""
     group: str = ""
-    """Name of a group of runs that probably have the same training; the first of them ends before the others start.
-    Empty for a run without a group."""
+    """Name of a group of runs that probably need the same training. The first run of a group ends before the others
+    start, so that they can reuse its training results. Empty for a run without a group."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Outcome:
 
 
 class Attempt:
-    """A run that is executed in its own process; `poll` returns the outcome, and enforces the limits of the run."""
+    """A run that is executed in its own process; `poll` returns its outcome and enforces its limits."""
 
     def __init__(self, job: Job) -> None:
         context = clean_context("fednet_emu.study.fork_server")
@@ -91,7 +91,7 @@ class Attempt:
         self._patience_s = float("inf")
 
     def poll(self, wait_s: float = 0.0) -> Outcome | None:
-        """Wait at most `wait_s` seconds for the outcome of the run; return the outcome, or None if the run goes on."""
+        """Wait at most `wait_s` seconds for the outcome of the run; return None if the run has not ended."""
         outcome = self._received(wait_s)
         if outcome is None and self._process.is_alive():
             self._watch()
@@ -114,7 +114,7 @@ class Attempt:
     def stop(self, verdict: Outcome | None = None) -> None:
         """Ask the run to stop after its current event; if it has not stopped `GRACE_S` seconds later, `poll` kills it.
 
-        The outcome of the attempt is then `verdict`, by default `stopped`.
+        The outcome of the attempt becomes `verdict`, by default `stopped`.
         """
         if self._verdict is None:
             self._verdict = verdict or Outcome("stopped")

@@ -70,20 +70,21 @@ class Search(Component):
     trials: int = Field(40, gt=0, le=MAX_RUNS)
     """Number of settings to try."""
     batch: int = Field(4, gt=0)
-    """Number of settings that are proposed at once, before the outcome of any of them is known. The results depend on
-    this number, but not on the number of workers."""
+    """Number of settings per batch. The settings of a batch are proposed together, before the outcome of any of them is
+    known. The results depend on this number, but not on the number of workers."""
     trial_seeds: int = Field(2, gt=0)
     """Number of seeds with which each setting is tried; only finalists are run with the remaining seeds of the
     study."""
     finalists: int = Field(8, gt=0)
-    """Number of finalists: the settings of lowest cost, which are run with the remaining seeds until they cannot be the
-    best."""
+    """Number of finalists, which are the settings of lowest cost. Each finalist is run with the remaining seeds, and is
+    dropped as soon as it cannot be the best."""
     cap: float | None = Field(2.0, ge=1)
-    """Factor of the cap on the cost of a trial: a trial ends when its cost reaches this factor times the cost of the
-    best setting so far with the same seed. Null for no cap. Applies only if a single cost is minimised."""
+    """Maximum cost of a trial, as a multiple of the cost of the best setting so far with the same seed. A trial ends
+    when its cost reaches this maximum, which is called its cap. Null for no cap. Applies only if a single cost is
+    minimised."""
     behind: float | None = Field(None, gt=0, le=0.5)
-    """A trial also ends if, at 1/4, 1/2 or 3/4 of its cap, its accuracy is below this quantile of the accuracies of
-    earlier settings at the same cost; null for no such rule. Applies only if the target is an accuracy."""
+    """Quantile of the accuracies of earlier settings that a trial must reach to continue. The accuracies are compared
+    at equal costs: at 1/4, 1/2 and 3/4 of the cap. Null for no such rule. Applies only if the target is an accuracy."""
     min_rounds: int = Field(1, gt=0)
     """Minimum number of rounds that any setting needs to reach the target. The cost of these rounds is computed without
     training; if it exceeds a limit, the setting is not tried."""
@@ -118,9 +119,9 @@ class StudyFile(Component):
     set: dict[str, Any] = Field({})
     """Settings that apply to every run, as `key.path: value`; settings of the grid take precedence."""
     grid: dict[str, Any] = Field({})
-    """The axes; every combination of their levels is run. An axis is a list of values for one key, or a mapping from
-    names to variants, or a mapping from several keys to lists of the same length. Of such lists, the entries at the
-    same index are used together."""
+    """The axes of the grid. Every combination of their levels is run. An axis is a list of values for one key, or a
+    mapping from names to variants, or a mapping from several keys to lists of the same length. Entries at the same
+    index of these lists are used together."""
     search: Search | None = None
     """Search for the best settings by `fednet search`, which replaces `grid`; null for a study with a grid."""
     seeds: int | tuple[int, ...] = 5
@@ -134,7 +135,7 @@ class StudyFile(Component):
 
     figures: tuple[str, ...] | None = None
     """Names of the figures that `make reproduce` stores, for example `bits-to-target`; null for all figures except
-    those over the number of rounds."""
+    those plotted against the number of rounds."""
 
     _name: str = PrivateAttr()
     _text: str = PrivateAttr()
@@ -191,7 +192,7 @@ class StudyFile(Component):
 
     @classmethod
     def of(cls, name: str, scenario: Document, keys: Mapping[str, Any]) -> Self:
-        """Create a study from the keys of a study file; `scenario` takes the place of the base scenario.
+        """Create a study from the keys of a study file, with `scenario` as its base scenario.
 
         Raises:
             ScenarioError: the keys are invalid; all problems are listed.
@@ -239,7 +240,7 @@ class StudyFile(Component):
         return axes_of(self.root.value.get("grid"))
 
     def unfit_aims(self, scenario: Scenario) -> Iterator[Problem]:
-        """Yield key path and problem of each setting that needs an accuracy, if runs of `scenario` have no accuracy."""
+        """If runs of `scenario` have no accuracy, yield the key path and the problem of each setting that needs one."""
         target, search = self.target, self.search
         if scenario.data is None or not scenario.data.regression:
             return
@@ -250,7 +251,11 @@ class StudyFile(Component):
 
     @property
     def extent(self) -> str:
-        """Size of the study as text: its runs, such as `6 runs, 2 access x 3 seeds: all possible`, or its trials."""
+        """Size of the study as text.
+
+        An example for a grid is `6 runs, 2 access x 3 seeds: all possible`. For a search, the text states the number of
+        trials and the varied settings.
+        """
         if self.search is not None:
             return f"{self.search.trials} trials of {', '.join(self.search.space)}; the ends of all are possible"
         axes = [*((len(axis.levels), axis.name) for axis in self.axes), (len(self.all_seeds), "seeds")]

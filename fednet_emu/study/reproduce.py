@@ -1,4 +1,4 @@
-"""Reference results: selection of the library's studies that fit into a given time, and files of tables and figures."""
+"""Reference results: choose library studies that fit into a given host time, and write their tables and figures."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from fednet_emu.scenario.library import STUDIES, names
 from fednet_emu.study.file import StudyFile
 
 LEFT_OUT = ("-rounds",)
-"""Endings of the names of figures over the number of rounds, which are left out of reference results because a number
-of rounds is not a cost."""
+"""File-name suffixes of figures plotted against the number of rounds. Such figures are left out of the reference
+results, because the number of rounds is not a cost."""
 DIGITS = 6
 """Number of significant digits in tables; any further digits could differ between hosts."""
 
@@ -44,18 +44,22 @@ def fitting_studies(minutes: float) -> dict[str, float]:
 def write_reference(
     view: StudyRecords, figures: Mapping[str, Figure], folder: Path, wanted: Sequence[str] | None = None
 ) -> list[Path]:
-    """Write `cells.csv`, with one row per run, and the reference figures, none of which depend on the host's speed."""
+    """Write `cells.csv`, with one row per run, and the reference figures; none of them depends on the host's speed."""
     chosen = {name: figure for name, figure in figures.items() if is_reference(name, wanted)}
     return [write_cells(view, folder), *save(chosen, folder, ["png"])]
 
 
 def is_reference(name: str, wanted: Sequence[str] | None) -> bool:
-    """Return True if a figure belongs to the reference results; `wanted` has the names from the study file, or None."""
+    """Return True if a figure belongs to the reference results.
+
+    `wanted` lists the figures that the study file names. If it is None, all figures belong to the results except those
+    plotted against the number of rounds.
+    """
     return not name.endswith(LEFT_OUT) if wanted is None else name in wanted
 
 
 def write_cells(view: StudyRecords, folder: Path) -> Path:
-    """Write `cells.csv`, with one row per finished run but no empty columns, and return the path of the file."""
+    """Write `cells.csv`, with one row per finished run and without empty columns; return the path of the file."""
     folder.mkdir(parents=True, exist_ok=True)
     cells = view.cells.drop(columns=["cell", "status", "reason"], errors="ignore")
     table = cells.loc[:, (cells.notna() & (cells != "")).any()]

@@ -55,7 +55,10 @@ Runner = Callable[[Sequence[Job]], Generator[Event, None, None]]
 
 
 def runner_of(scenarios: Iterable[Scenario | None], workers: int | None, ray: bool | str) -> Runner:
-    """Return the function that executes jobs: on Ray, in processes, or here if only this process has the classes."""
+    """Return the function that executes jobs: on Ray, in separate processes, or in this process.
+
+    Jobs are executed in this process if other processes cannot import the classes of a scenario.
+    """
     if ray:
         return lambda jobs: run_on_ray(jobs, ray if isinstance(ray, str) else None, workers)
     if any(map(_lives_here, scenarios)):
@@ -64,7 +67,7 @@ def runner_of(scenarios: Iterable[Scenario | None], workers: int | None, ray: bo
 
 
 def _lives_here(part: object) -> bool:
-    """Return True if `part`, or an object inside this component, has a class that only this process can import."""
+    """Return True if `part`, or an object inside it, has a class that only this process can import."""
     made_by = part if isinstance(part, type) or callable(part) else type(part)
     if getattr(made_by, "__module__", "") == "__main__" or "<" in getattr(made_by, "__qualname__", ""):
         return True

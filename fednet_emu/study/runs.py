@@ -61,7 +61,7 @@ class StudyRun:
 
     @property
     def program(self) -> str:
-        """Fingerprint of the settings that affect the learning program, which is the training that a run needs.
+        """Fingerprint of the settings that determine which training a run needs.
 
         Two runs with the same fingerprint may still need different training, because of deadlines or lost messages. The
         fingerprint is empty for a run that cannot reuse training results of other runs.
@@ -76,12 +76,12 @@ class StudyRun:
 
     @property
     def group(self) -> str:
-        """Name of the group of runs that probably have the same training; empty if the algorithm is asynchronous."""
+        """Name of the group of runs that probably need the same training; empty if the algorithm is asynchronous."""
         return "" if self.scenario.algorithm.asynchronous else self.program
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The command that executes only this run, as words; empty if the base scenario is not in a file."""
+        """The arguments of the command that executes only this run; empty if the base scenario is not in a file."""
         if self.study.scenario.path is None:
             return ()
         command = ["fednet", "run", file_text(self.study.scenario.path)]
@@ -139,9 +139,10 @@ def runs_of(
 
 
 def unlike_rounds(scenarios: Iterable[Scenario]) -> str:
-    """Return a warning if rounds have different sizes in scenarios that end after a number of rounds; otherwise empty.
+    """Return a warning if scenarios that end after a number of rounds have rounds of different sizes; otherwise empty.
 
-    The size of a round is its number of updates: one update for some asynchronous algorithms, but many for a cohort.
+    The size of a round is its number of updates. In some asynchronous algorithms, a round has a single update; if the
+    server invites a cohort, a round has one update per device in the cohort.
     """
     ended = [its for its in scenarios if its.stop.rounds is not None and its.stop.simulated_s is None]
     sizes: dict[str, set[int]] = {}
@@ -238,7 +239,7 @@ def _same_number(one: str, other: str) -> bool:
 
 
 def _cell(axes: Sequence[Axis], levels: Sequence[Level]) -> tuple[str, dict[str, Any], list[Setting]]:
-    """Return the label, the values of table columns, and the settings of a combination of levels."""
+    """Return the label, the values of table columns, and the settings for one combination of levels."""
     label = ", ".join(f"{axis.name}={level.label}" for axis, level in zip(axes, levels, strict=True))
     columns = {name: value for level in levels for name, value in level.columns.items()}
     return label, columns, [its for level in levels for its in level.settings]

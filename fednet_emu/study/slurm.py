@@ -58,7 +58,7 @@ class Slurm:
         collect: the command that the last job executes.
 
     Attributes:
-        jobs: the scripts of the job array; None before the call, and if all runs are finished.
+        jobs: the scripts of the job array; None before the runner is called, or if there are no jobs.
     """
 
     def __init__(self, out: Path, collect: Sequence[str]) -> None:
@@ -109,7 +109,10 @@ def submit(jobs: Jobs) -> tuple[str, str] | None:
 
 
 def collected(tasks: Sequence[Job], out: Path) -> Generator[Event, None, None]:
-    """Yield an event for each failed job, from the files of a job array; finished runs are known by their folders."""
+    """Yield an event for each failed job, as read from the files of a job array.
+
+    There are no events for finished runs, because their folders show that they are finished.
+    """
     for place, task in enumerate(tasks):
         with suppress(OSError, ValueError, TypeError):
             text = (out / "slurm" / OUTCOMES / f"{task.folder.name}.json").read_text(encoding="utf-8")

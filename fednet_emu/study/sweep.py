@@ -30,7 +30,8 @@ from fednet_emu.study.runners import Runner
 from fednet_emu.study.runs import StudyRun
 
 TABLES = ("study.parquet", "cells.parquet")
-"""Files with the tables for figures and comparisons. Host times differ between sweeps, and are in another file."""
+"""Files with the tables for figures and comparisons. Host times are in another file, because they differ between
+sweeps."""
 KEYS = ("seed", "cell")
 """Columns that, together with the columns of the axes, identify a run."""
 TOTALS = ("rounds", "simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j")
@@ -97,7 +98,7 @@ def _per_run(summary: Mapping[str, Any]) -> dict[str, float]:
 
 
 def aim(target: Target | None) -> tuple[Measure | None, float]:
-    """Return the measure (accuracy or loss) and the level of a target; None and NaN without a target."""
+    """Return the metric of a target (accuracy or loss) and the value to reach; None and NaN without a target."""
     if target is None:
         return None, math.nan
     if target.accuracy is not None:
@@ -319,7 +320,10 @@ def describe(
 
 @contextmanager
 def study_folder(out: Path, what: str = "sweep or search") -> Iterator[None]:
-    """Lock the folder of a study inside the `with` block; if another process has the lock, an error calls it `what`."""
+    """Lock the folder of a study inside the `with` block.
+
+    If another process has the lock, the error calls this process `what`.
+    """
     if not any((out / name).is_file() for name in (STUDY, *TABLES)):
         require_free(out, "the folder of a study")
     lock = locked(out, what)

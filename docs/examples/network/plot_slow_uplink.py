@@ -16,7 +16,8 @@ import pandas as pd
 import fednet_emu as fe
 
 CELLS = ("oai-n78-20mhz", "oai-n78-40mhz", "srsran-n78-100mhz", "wifi-n20", "wifi-ac80", "gigabit")
-PARTS = {"access": "wait for a grant", "air": "on the air", "gap": "slow start's gaps", "tail": "decoding, wire"}
+COLUMNS = {"grant": "grant_delay_s", "setup": "connection_setup_s", "gap": "ack_wait_s", "tail": "reception_delay_s"}
+PARTS = {"grant": "wait for a grant", "air": "on the air", "gap": "slow start's gaps", "tail": "decoding, wire"}
 
 
 def upload(cell, devices):
@@ -39,7 +40,7 @@ def upload(cell, devices):
         timing_only=True,
     )
     last = run.transfers.query("direction == 'uplink'").sort_values("ended_s").iloc[-1]
-    parts = {part: 1e3 * last[f"{part}_s"] for part in ("access", "setup", "gap", "tail")}
+    parts = {part: 1e3 * last[column] for part, column in COLUMNS.items()}
     whole_ms = 1e3 * (last.ended_s - last.requested_s)
     return parts | {"air": whole_ms - sum(parts.values()), "whole": whole_ms}
 

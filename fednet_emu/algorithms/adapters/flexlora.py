@@ -23,7 +23,7 @@ from fednet_emu.learning.models.low_rank import Adapters, Factors, Part
 
 
 class FlexLora(Ranked):
-    """The server averages the devices' products B_k A_k; a singular value decomposition factorises the mean."""
+    """The server averages the products B_k A_k of the devices' LoRA adapters, and factorises the mean."""
 
     kind = "flexlora"
 

@@ -31,7 +31,7 @@ from fednet_emu.learning.models.low_rank import Adapters, Factors, Part
 
 
 class Flora(Ranks):
-    """The server stacks the adapters; devices add the product of the stacks to their weights and start new adapters."""
+    """The server stacks LoRA adapters; devices add the product of the stacks to their weights, then start new ones."""
 
     kind = "flora"
     excludes = (
@@ -80,7 +80,7 @@ class Flora(Ranks):
         has: IntArray,
         size: int,
     ) -> Process:
-        """Process of device `k`: train from the weights, to which the received stacks are added, and send the adapters.
+        """Process of device `k`: add the received stacks to the weights, train new adapters, and send the adapters.
 
         `own` holds each device's part of the model and the values of this part. `base` holds the server's weights,
         which equal the device's weights. `has` [devices] holds the number of stack scalars sent to each device, and

@@ -19,12 +19,12 @@ from fednet_emu.learning.models.low_rank import Adapters, Part
 
 
 class HetLora(Ranked):
-    """The server averages padded adapters, weighted by the norms of their products."""
+    """The server pads LoRA adapters with zeros and averages them, weighted by the norms of their products B A."""
 
     kind = "hetlora"
     per_row: bool = False
-    """Whether each row is averaged only over the devices that hold it. If false, as in the paper, a row counts as zero
-    on devices that lack it, so that rows held by few devices shrink from round to round."""
+    """Whether each adapter row is averaged only over the devices that hold the row. If false, as in the paper, a row
+    counts as zero on devices that lack the row, so that rows held by few devices shrink from round to round."""
 
     def merged(
         self, adapters: Adapters, w: Tensor, parts: Sequence[Part], models: Sequence[Tensor], weights: Sequence[int]

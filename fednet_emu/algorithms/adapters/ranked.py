@@ -74,5 +74,5 @@ class Ranked(Ranks):
 
 
 def own_message(keys: Sequence[Any], sent: Mapping[Any, Deferred], k: Device) -> Deferred:
-    """Return the entry of `sent` for device `k`, whose key is `keys[k.index]`."""
+    """Return the message for device `k`: the entry of `sent` with the key `keys[k.index]`."""
     return sent[keys[k.index]]

@@ -37,7 +37,7 @@ class Concurrent(LocalTraining):
         return min(self.concurrency, count)
 
     def next(self, fed: Federation, t: int, w: Deferred, client: Client) -> Process:
-        """Keep devices busy with model `w` of version `t` until one replies; the process returns this `Arrival`.
+        """Keep devices busy with model `w` of version `t` until a device replies; return the reply as an `Arrival`.
 
         At its invitation number n, counted from 0, device `k` runs `client(fed, k, w, n)`.
         """
@@ -60,11 +60,11 @@ class Arrival(NamedTuple):
 class Dispatcher:
     """Invites devices, and returns their replies one by one.
 
-    The next device is drawn uniformly among the idle devices that are present; if none is present, the first that
-    returns is taken. After a lost or late reply the server invites another device. Replies that arrive at the same
-    instant are returned in the order of devices. New devices are invited only after all of these replies, so that they
-    receive a model that includes them. Without mobility, a device out of reach is not invited again. If the caller of
-    the run answers the question `dispatch` (`Federation.outside`), the answer replaces the random draw.
+    The next device is drawn uniformly among the idle devices that are present. If none is present, the first idle
+    device that returns is invited. After a lost or late reply the server invites another device. Replies that arrive at
+    the same instant are returned in the order of devices. New devices are invited only after all of these replies, so
+    that they receive a model that includes them. Without mobility, a device out of reach is not invited again. If the
+    caller of the run answers the question `dispatch` (`Federation.outside`), the answer replaces the random draw.
     """
 
     def __init__(self, fed: Federation, concurrency: int, deadline_s: float | None, plan: SgdPlan) -> None:
@@ -113,7 +113,7 @@ class Dispatcher:
             raise Deadlock(self._fed.now_s, f"the server waits for an answer; {self._tries} in a row were lost")
 
     def _trip(self) -> Process:
-        """Wait until a device is available, and invite it with the model that is the latest then."""
+        """Wait until a device is available, and invite the device with the model that is current at that time."""
         k = yield from self._somebody()
         version, number = self._version, self._asked[k.index]
         self._asked[k.index] += 1
@@ -141,7 +141,7 @@ class Dispatcher:
                     return k
 
     def _decided(self, there: list[Device], number: int, history: History) -> Process:
-        """The next device, in a list: the choice of the run's caller, or a random device if the caller returns None."""
+        """Return a list with the next device, chosen by the run's caller, or at random if the caller says None."""
         fed, rng = self._fed, self._fed.streams("cohort", "asked", number)
         idle = np.array([k.index for k in there if k.index in self._idle])
         if not len(idle):

@@ -31,8 +31,8 @@ class FedAsync(Concurrent):
     alpha: float = Field(0.6, ge=0, le=1)
     """Mixing weight of a fresh model; 0.6 in the paper's experiments."""
     staleness: AnyStaleness = Constant()
-    """Factor by which `alpha` is multiplied, as a function of staleness: server versions since the device got its
-    model."""
+    """Factor by which `alpha` is multiplied, as a function of the staleness, which is the number of server versions
+    since the device received its model."""
     rho: float = Field(0.0, ge=0)
     """Factor rho of the proximal term rho / 2 |w - w_t|^2, which keeps a device's model near the received model w_t."""
 

@@ -33,9 +33,9 @@ class FedBuff(Concurrent):
     server_lr: float = Field(1.0, ge=0)
     """Step size of the server, by which it multiplies the mean update."""
     staleness: AnyStaleness = Polynomial(a=0.5)
-    """Weight of an update as a function of staleness, the number of server steps since the device got its model; by
-    default 1 / sqrt(1 + staleness), as in the paper's experiments. The weighted sum is divided by K, not by the sum of
-    the weights."""
+    """Weight of an update as a function of staleness, the number of server steps since the device received its model;
+    by default 1 / sqrt(1 + staleness), as in the paper's experiments. The weighted sum is divided by K, not by the sum
+    of the weights."""
 
     def answers(self, count: int) -> int:
         return self.buffer_size

@@ -62,13 +62,13 @@ class Safa(LocalTraining):
     """A round ends when a quota of models has arrived; slow devices continue in later rounds, up to a maximum lag."""
 
     deadline_s: float | None = Field(None, gt=0)
-    """Maximum duration of a round, the paper's T_lim (simulated s). A late device continues, and counts in a later
-    round. Null waits until the quota is met or no device is busy."""
+    """Maximum duration of a round in simulated seconds (the paper's T_lim). A late device continues, and counts in a
+    later round. Null waits until the quota is met or no device is busy."""
     fraction: float = Field(0.5, gt=0, le=1)
-    """The paper's C: the quota is this share of all devices that have samples, rounded up to a number of devices."""
+    """Quota of a round, as a share of all devices that have samples (the paper's C), rounded up to whole devices."""
     lag_tolerance: int = Field(5, gt=0)
-    """The paper's tau: a device whose latest model in time is older than this number of rounds restarts from the global
-    model; with 1 no device continues across rounds."""
+    """Maximum lag in rounds (the paper's tau). A device whose latest model in time is older than this lag restarts from
+    the global model. With 1, no device continues across rounds."""
 
     def run(self, fed: Federation) -> Process:
         w, inbox = fed.initial_model(), fed.inbox()
@@ -93,7 +93,10 @@ class Safa(LocalTraining):
     def _distribute(
         self, fed: Federation, clients: Sequence[Client], present: Sequence[Device], w: Deferred, t: int, inbox: Inbox
     ) -> list[Client]:
-        """Start all idle present devices, with W(t-1) if they must synchronise; return the deprecated devices."""
+        """Start all idle present devices; return the deprecated devices.
+
+        Devices that must synchronise start from the global model W(t-1).
+        """
         there, deprecated = {k.index for k in present}, []
         for client in clients:
             is_deprecated = client.version < t - self.lag_tolerance
@@ -163,7 +166,8 @@ class Safa(LocalTraining):
 def mean(w: Tensor, entries: Sequence[Tensor], shares: Sequence[float]) -> Tensor:
     """Return the mean of the cache `entries`, each [P], weighted by `shares`.
 
-    The mean is `w` [P] plus the weighted differences from `w`, so it is bit-identical to `w` if all entries are.
+    The mean is `w` [P] plus the weighted differences from `w`, so the mean is bit-identical to `w` if all entries are
+    bit-identical to `w`.
     """
     update = w.new_zeros(w.shape)
     for entry, share in zip(entries, shares, strict=True):

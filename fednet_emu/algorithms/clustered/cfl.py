@@ -35,7 +35,7 @@ class Cfl(Synchronous):
     """Maximum norm of a cluster's mean update at which the cluster counts as stationary (epsilon_1). Only stationary
     clusters are split."""
     split: float = Field(gt=0)
-    """A cluster is split only if the largest update norm of its members exceeds this threshold (epsilon_2)."""
+    """Threshold epsilon_2: a cluster is split only if the largest update norm of its members exceeds this value."""
     record_every: int = Field(10, gt=0)
     """Number of rounds between two records of the clusters in the series `clusters` and `agreement`."""
 

@@ -26,7 +26,7 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Ifca(Synchronous):
-    """A cohort receives all models; each device trains the model with the lowest loss, and also sends its index."""
+    """A cohort receives all models; each device trains the model with the lowest loss, and sends model and index."""
 
     uses: ClassVar[frozenset[str]] = frozenset({"uplink-compression", "plans"})
     clusters: int = Field(gt=0)

@@ -76,10 +76,10 @@ def candidate_senders(fed: Federation, sinr_db: float | None = None, margin_db: 
 
 
 def greedy_group(rivals: CandidateSenders, candidates: Iterable[int], most: int | None = None) -> list[int]:
-    """Return a large set of candidates that can send together, grown by the candidate that leaves most spare power.
+    """Return a large set of candidates that can send together, grown greedily one candidate at a time.
 
-    The spare power of a set is the difference from full power of the member with the highest power. The set is empty if
-    no candidate can be decoded even alone.
+    Each step adds the candidate that leaves the most spare power, which is the full power minus the highest power of a
+    member. The set is empty if no candidate can be decoded even alone.
     """
     group: list[int] = []
     room = list(candidates)

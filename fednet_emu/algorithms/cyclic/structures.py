@@ -67,7 +67,7 @@ class GroupStructure(Component):
         """Return the groups that are used from cycle `cycle` on, with the transmit power of each member."""
 
     def demands(self) -> Demands:
-        """Yield the settings that need a minimum number of devices: (key, error if there are fewer, minimum)."""
+        """Yield (key, error message, minimum) for each setting that needs a minimum number of devices."""
         groups = getattr(self, "groups", None)
         if groups is not None:
             yield "structure.groups", "has more groups than devices", groups
@@ -107,9 +107,10 @@ class CommonDevice(NumberedGroups):
 
 
 class CopiedNeighbours(NumberedGroups):
-    """Scenario 3 (more groups): a group's first device also joins the next group, whose last device joins a new group.
+    """Scenario 3 of the paper (more groups): the first device of a group also joins the next group.
 
-    The sizes of the existing groups do not change. Each group needs at least two devices.
+    The last device of each group that receives a device moves to a new group, so the sizes of the existing groups do
+    not change. Each group needs at least two devices.
     """
 
     kind = "scenario-3"
@@ -138,7 +139,7 @@ class CopiedNeighbours(NumberedGroups):
 
 
 class CommonDeviceAndNewGroup(NumberedGroups):
-    """Scenario 4 (more groups): device 0 replaces a device of each other group; the replaced ones form a new group."""
+    """Scenario 4 of the paper (more groups): device 0 joins all groups; the devices that it replaces form a new one."""
 
     kind = "scenario-4"
     groups: int = Field(gt=0)

@@ -87,7 +87,7 @@ def floor(bound: RemainderBound, constants: Constants) -> float:
 def rate_bound(
     cycles: int, gap: float, bound: RemainderBound, constants: Constants, devices: int, convexity: float
 ) -> float:
-    """Upper bound on F - F* after `cycles` cycles from F - F* = `gap`, if |grad F|^2 / 2 >= mu (F - F*).
+    """Upper bound on F - F* after `cycles` cycles, if F - F* = `gap` at the start and |grad F|^2 / 2 >= mu (F - F*).
 
     `convexity` is mu, the strong convexity of F, and `devices` is M. The bound is infinite if the step size is too
     large for the theory, that is, if `descent` is below eta M / 2.
@@ -117,7 +117,7 @@ class State(NamedTuple):
 
 
 def check_covered(model: FlatModel, l2: float, agg: str, groups: Sequence[Sequence[Any]]) -> None:
-    """Raise an error for settings that the theory does not cover for any samples."""
+    """Raise an error for settings that the theory does not cover, whatever the samples are."""
     weight, *bias = model.pieces(model.initial())
     if weight.ndim != 2 or weight.shape[1] != math.prod(model.input_shape) or len(bias) != 1:
         raise ScenarioError("algorithm.bounds: the theory needs a convex model, got another; choose softmax or linear")
@@ -235,7 +235,10 @@ class Theory:
 
 
 def _eigenvalues(sets: Sequence[Tensor]) -> list[float]:
-    """Ascending eigenvalues of the samples' second-moment matrix (with a feature 1 added), averaged over the `sets`."""
+    """Ascending eigenvalues of the second-moment matrix of samples, averaged over the `sets`.
+
+    A constant feature 1 is added to each sample.
+    """
     designs = [torch.cat([x.flatten(1), torch.ones(len(x), 1).to(x)], 1) for x in sets]
     moments = torch.stack([design.T @ design / len(design) for design in designs]).mean(0)
     values: list[float] = torch.linalg.eigvalsh(moments).tolist()

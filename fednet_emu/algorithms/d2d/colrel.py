@@ -88,7 +88,7 @@ class Colrel(ClusterTraining):
         return a
 
     def cluster(self, rounds: ClusterRounds, number: int, chosen: Sequence[int], a: Array) -> Process:
-        """Process of a cluster's round: devices send models to neighbours; the `chosen` ones upload weighted sums."""
+        """Process of a cluster's round: devices send models to neighbours; `chosen` devices upload weighted sums."""
         fed, members = rounds.fed, rounds.graph.members[number].tolist()
         models, heard = yield from rounds.push_all(members)
         ready = [i for i in chosen if i in models]

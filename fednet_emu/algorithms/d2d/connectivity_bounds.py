@@ -5,8 +5,8 @@ values sigma_1 and sigma_2. The *connectivity factor* of the cluster is phi = si
 the weights with which the cluster's devices are sampled, and v' the vector v minus its mean. Then |A^T v - 1/n|^2 <=
 phi |v'|^2, so phi bounds the fraction of the sampling variance that remains after mixing.
 
-Symbols for a cluster: n devices; d+ and d- are out- and in-degrees, including self-loops; alpha = min d+ / n;
-eps = (max d+ - min d+) / min d+; varphi = (max d- - min d+) / min d+.
+Symbols for a cluster: n devices; d+ and d- are out- and in-degrees, including self-loops; alpha = min d+ / n; eps =
+(max d+ - min d+) / min d+; varphi = (max d- - min d+) / min d+; alpha_minus = 1 / alpha - 1.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fednet_emu.federation import Digraph
 
 
 class Degrees(NamedTuple):
-    """Size and extreme degrees (including self-loops) of each cluster, as arrays [clusters]; the server knows them."""
+    """Size and extreme degrees (including self-loops) of each cluster, as arrays [clusters] that the server knows."""
 
     size: IntArray
     out_min: IntArray
@@ -148,7 +148,8 @@ BOUNDS: dict[str, Bound] = {
     "seed1_printed": (seed1_printed, seed1_valid),
     "seed2_printed": (seed2_printed, seed2_valid),
 }
-"""For each name, the function of the bound, and the function of the mask of clusters for which the bound is valid."""
+"""For each name of a bound, the function that computes the bound, and the function that returns the mask of clusters
+for which the bound is valid."""
 
 
 def guarded(d: Degrees, form: str) -> Array:

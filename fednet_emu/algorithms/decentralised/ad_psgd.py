@@ -56,7 +56,11 @@ class Peers:
         self._asked = self._staleness = self._before = 0
 
     def counted(self) -> dict[str, Any]:
-        """Numbers of exchanges and averages since the last call; maximum averages during one device's local steps."""
+        """Return the columns of one row of records, and reset the counts.
+
+        The columns are the numbers of exchanges and of averages since the last call, and the maximum number of averages
+        in which a device took part during its local steps.
+        """
         made, self._before = sum(self._averaged) // 2 - self._before, sum(self._averaged) // 2
         told = {"exchanges": self._asked, "averages": made, "staleness": self._staleness}
         self._asked = self._staleness = 0
@@ -112,8 +116,9 @@ def added(x: Tensor, trained: Tensor, start: Tensor, statistics: int = 0) -> Ten
 
 
 def halfway(x: Tensor, own: Tensor, other: Tensor, statistics: int = 0) -> Tensor:
-    """Return model `x` [P] after its sent value `own` is averaged with `other`; steps taken since sending are kept.
+    """Return model `x` [P] after an exchange in which its older value `own` is averaged with `other`.
 
+    `own` is the value of the model when it was sent, and `other` the received model. Local steps since then are kept.
     The last `statistics` entries (running statistics) become the mean of `x` and `other`.
     """
     n = len(x) - statistics

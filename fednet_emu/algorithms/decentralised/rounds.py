@@ -143,9 +143,11 @@ class Mixing(Decentralised):
 
 
 def moved(x: Tensor, own: Tensor, others: Sequence[Tensor], weights: Array, statistics: int = 0) -> Tensor:
-    """Return a mixed model: `x` [P] + sum of w_j (x_j - `own`), where the device has sent `own` and received all x_j.
+    """Return a device's mixed model: `x` [P] + sum of w_j (x_j - `own`).
 
-    The last `statistics` entries (running statistics) are `x` + sum of w_j (x_j - `x`).
+    Here `x` is the model of the device after its local steps, `own` is the model that the device has sent, `others` are
+    the received models x_j, and `weights` are the w_j. The last `statistics` entries (running statistics) are `x` + sum
+    of w_j (x_j - `x`).
     """
     if statistics:
         own = torch.cat([own[:-statistics], x[-statistics:]])

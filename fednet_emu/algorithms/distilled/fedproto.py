@@ -95,7 +95,7 @@ class FedProto(Synchronous):
         return fed.task.data.y[fed.task.slice_of(k.index)]
 
     def counts(self, fed: Federation, k: Device, classes: int) -> dict[int, int]:
-        """Return the number of samples of each class of device `k`, by ascending class; the server knows them."""
+        """Return how many samples of each class device `k` has, by ascending class; the server knows this."""
         counted = torch.bincount(self.labels(fed, k), minlength=classes).tolist()
         return {c: count for c, count in enumerate(counted) if count}
 

@@ -49,11 +49,11 @@ class PublicSamples(LocalTraining):
         return fed.task.data.x[fed.task.slice_of(fed.server.index)]
 
     def n_scores(self, fed: Federation) -> int:
-        """Number of scores of the public samples: M times the number of classes."""
+        """Number of scores of the public samples: number of samples times number of classes."""
         return fed.server.n_samples * fed.task.outputs
 
     def distil(self, fed: Federation, k: Device, w: Deferred, scores: Deferred, *key: Any) -> Computation:
-        """Start training `w` on `k` towards `scores` [M, classes] of the public samples; return the end as an event."""
+        """Start training `w` on `k` towards `scores` [M, classes] of the public samples; return the `Computation`."""
         return k.train(w, self.distil_plan, *key, "distil", of=fed.server, loss=divergence, targets=scores)
 
 

@@ -68,7 +68,7 @@ def own_gradient(
 
 
 def remembered(minus_g: Tensor, v: Tensor, w: Tensor, alpha: float) -> Tensor:
-    """Negative gradient [n] that a device stores after training from `w` to `v` [P]: -g + alpha (v - w)."""
+    """Negative gradient [n] stored after training from `w` to `v` [P]: the value before, plus alpha (v - w)."""
     return minus_g + alpha * (v - w)[: len(minus_g)]
 
 

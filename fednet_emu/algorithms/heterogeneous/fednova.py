@@ -40,7 +40,7 @@ from fednet_emu.federation import (
 
 
 class FedNova(Synchronous):
-    """Devices may take different numbers of local steps; the model is not biased towards devices that take many."""
+    """Devices may take different numbers of local steps; the model is not biased towards devices with many steps."""
 
     kind = "fednova"
     prox: float = Field(0.0, ge=0)

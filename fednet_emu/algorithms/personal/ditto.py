@@ -18,7 +18,11 @@ from fednet_emu.federation import Deferred, Device, Federation, Process, compute
 
 
 class Ditto(Synchronous):
-    """Personal models v_i minimise f_i(v_i) + pull / 2 ||v_i - w||^2 around the global model w."""
+    """Each device trains a personal model that stays close to the global model.
+
+    The personal model v_i of device i minimises f_i(v_i) + pull / 2 ||v_i - w||^2, where f_i is the loss of the device
+    and w the global model.
+    """
 
     sends_models: ClassVar[bool] = True
     uses: ClassVar[frozenset[str]] = Synchronous.uses | {"sums"}

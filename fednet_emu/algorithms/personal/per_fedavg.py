@@ -80,5 +80,9 @@ def moved(w: Tensor, gradient: Tensor, part: float, seen: Tensor, statistics: in
 
 
 def corrected(gradient: Tensor, one: Tensor, other: Tensor, after: Tensor, after_other: Tensor, part: float) -> Tensor:
-    """Return `gradient` [P] - `part` * ((`one` - `after`) - (`other` - `after_other`))."""
+    """Return `gradient` [P] minus alpha times an estimate of the Hessian times `gradient`.
+
+    The gradients at the models `one` and `other`, which are delta times `gradient` above and below the current model,
+    are `one` - `after` and `other` - `after_other`. `part` is alpha / (2 delta).
+    """
     return gradient - part * ((one - after) - (other - after_other))

@@ -105,7 +105,7 @@ class CdNorm(UncertaintySet):
     """
 
     budget: float = Field(ge=0)
-    """The paper's Gamma: with 0 the set contains only the prior, with N the set is a box."""
+    """Size of the set (the paper's Gamma): with 0 the set contains only the prior, with N the set is a box."""
     deviation: PerDevice | None = None
     """Maximum change of a weight (the paper's p tilde), one number or one per device; null for the prior weight itself,
     so that a weight may vanish or double."""
@@ -168,12 +168,12 @@ class Ellipsoid(UncertaintySet):
         return variance
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
-        """Return the closed form, repeated without the workers of negative weight until there are none; O(N^2).
+        """Return the closed-form solution, recomputed without workers of negative weight until no weight is negative.
 
         For the remaining workers j, p_j = q_j + variance_j (lift + step (f_j - mean)). Here mean is the mean of f over
         the remaining workers weighted by variance, lift distributes the prior weights of the removed workers, and step
         uses up the budget. Removing workers increases the step, and a removed worker stays at 0 for larger steps, so no
-        removed worker returns.
+        removed worker returns. The cost is O(N^2).
         """
         f, variance = relative(losses), per_device("variance", self.variance, len(losses))
         if self.budget == 0 or not f.any():
@@ -272,16 +272,17 @@ class Polyhedron(UncertaintySet):
 
 
 class Wasserstein(UncertaintySet):
-    """Weights that result from the prior by moving mass between workers at a total cost of at most `budget`."""
+    """Weights to which the prior can be transformed by moving weight between workers at a total cost up to `budget`."""
 
     budget: float = Field(ge=0)
-    """Maximum sum of moved mass times distance, where the distance of two workers is the difference of their
-    indices."""
+    """Maximum sum of moved weight times distance, where the distance of two workers is the difference of their indices.
+    """
 
     def worst_case(self, losses: Array, prior: Array) -> Array:
-        """Move the mass of workers along the concave hulls of (distance, loss), the steepest of all steps first.
+        """Move the prior weight of workers to workers with larger losses, in the order of gain per cost.
 
-        The result is exact, because a multiplier for the budget splits the transport problem by source; O(N^2 log N).
+        The moves of each worker's weight follow the concave hull of the points (distance, loss). The result is exact,
+        because a multiplier for the budget splits the transport problem by source. The cost is O(N^2 log N).
         """
         tours = [_hull(losses, source) if mass > 0 else [source] for source, mass in enumerate(prior)]
         steps = [

@@ -19,7 +19,7 @@ class Prior(Component):
     equally."""
 
     def weights(self, workers: IntArray) -> Array:
-        """Return the weights q [N] of devices `workers` [N], with a sum of 1; equal if all are suspected."""
+        """Return the prior weights q [N] of the devices `workers` [N], with a sum of 1; equal if all are suspected."""
         count = len(workers)
         suspect = np.isin(workers, self.suspects)
         if suspect.all():

@@ -62,7 +62,7 @@ class RoundWork:
 
     @property
     def budget_left(self) -> float:
-        """The share of the round limit or of the time limit of the run that remains, whichever share is smaller."""
+        """Remaining share of the round limit or of the time limit of the run, whichever is smaller."""
         return self._fed.budget_left
 
     @cached_property

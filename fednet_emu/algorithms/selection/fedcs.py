@@ -4,11 +4,11 @@ Nishio, Yonetani: "Client Selection for Federated Learning with Heterogeneous Re
 https://arxiv.org/abs/1804.08333, Algorithms 1 to 3
 
 Method: some random devices report their resources. While candidates are left, the next candidate is the one that adds
-the shortest time to the round: t_up + max(0, t_cmp - Theta) + the increase of the distribution time. Here t_up and
-t_cmp are the upload and computation times of the candidate, and Theta is the time, counted from the end of the
-distribution, at which the uploads chosen so far have ended. The candidate is chosen if the round still ends before
-T_round. Uploads are sequential, each after the computation of its device, and the model is sent by one multicast at the
-rate of the slowest chosen device.
+the shortest time to the round: t_up + max(0, t_cmp - Theta) + the increase of the distribution time. Here t_up is the
+upload time of the candidate, t_cmp its computation time, and Theta the time from the end of the distribution to the end
+of the uploads chosen so far. The candidate is chosen if the round still ends before T_round. Uploads are sequential,
+each after the computation of its device, and the model is sent by one multicast at the rate of the slowest chosen
+device.
 
 Differences from the paper: the rule stops when it has chosen `cohort` devices. Reports of resources take no time and no
 bits, nor does aggregation. A round is never empty: if no device fits, the fastest is selected alone. T_round limits

@@ -16,9 +16,9 @@ Symbols: alpha is `penalty`, epsilon `exploration`, c `cut_off`, W `window`, Del
 
 Differences from the paper: as in the authors' code, T is a percentile of the durations of all explored devices, and
 Delta is a step of this percentile, so both adapt to the time scale of the scenario. The pacer checks once per window,
-as in the authors' code. A device cancelled at a deadline has the deadline as its duration. The speed of an unexplored
-device is 1 over its estimated time to compute and upload. If one of the two draws has too few devices, the other draw
-provides more.
+as in the authors' code. The duration of a device that was cancelled at a deadline is the time until the deadline. The
+speed of an unexplored device is 1 over its estimated time to compute and upload. If there are too few explored or too
+few unexplored devices, more devices of the other group are drawn.
 
 Differences from the authors' code: the loss is the mean over all samples of all local steps, before each step; the
 authors' code uses only the last batch (https://github.com/SymbioticLab/FedScale/issues/249). Statistical utilities are
@@ -63,7 +63,8 @@ class Oort(Selection):
     min_exploration: float = Field(0.2, ge=0, le=1)
     """Minimum of the decaying exploration share; 0.2 in the paper."""
     penalty: float = Field(2.0, ge=0)
-    """Exponent of T / duration in the utility of slow devices (alpha); 2 in the paper, 0 ignores durations."""
+    """Exponent alpha of (preferred duration / own duration), which reduces the utility of slow devices; 2 in the paper,
+    0 ignores durations."""
     cut_off: float = Field(0.95, ge=0, le=1)
     """Minimum utility of a device in the random draw, as a share c of the lowest utility that a selection of only the
     most useful devices would contain; 0.95 in the paper."""

@@ -124,14 +124,14 @@ class MostCharged(Selection):
 
 
 class BestChannel(Selection):
-    """Selects the devices with the highest expected uplink rates: rounds are fast, but far devices never take part."""
+    """Selects the devices with the highest expected uplink rates; rounds are fast, but far devices never take part."""
 
     def choose(self, view: ServerView) -> Sequence[int]:
         return highest(view.rate_bps, view)
 
 
 class Past(NamedTuple):
-    """Mean rates [N] of the devices in the past, and the number of rounds [N] in each mean."""
+    """Mean rates [N] of the devices in past rounds, and the number of rounds [N] over which each mean is taken."""
 
     mean_bps: Array
     rounds: IntArray

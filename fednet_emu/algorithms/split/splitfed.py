@@ -1,9 +1,10 @@
 """Split learning: devices compute the first layers of a model, and the server computes all further layers.
 
-sl: Gupta, Raskar: "Distributed learning of deep neural network over multiple agents", Journal of Network and Computer
-Applications, 2018, https://arxiv.org/abs/1810.06060 v1, v2: Thapa, Mahawaga Arachchige, Camtepe, Sun: "SplitFed: When
-Federated Learning Meets Split Learning", AAAI 2022, https://arxiv.org/abs/2004.12088 psl: parallel split learning, in
-which the server takes one step on the activations of all devices together
+- sl: Gupta, Raskar: "Distributed learning of deep neural network over multiple agents", Journal of Network and
+  Computer Applications, 2018, https://arxiv.org/abs/1810.06060;
+- v1, v2: Thapa, Mahawaga Arachchige, Camtepe, Sun: "SplitFed: When Federated Learning Meets Split Learning", AAAI 2022,
+  https://arxiv.org/abs/2004.12088;
+- psl: parallel split learning, in which the server takes one step on the activations of all devices together.
 
 A device sends the activations and labels of a batch. The server runs the forward and backward pass of its layers, and
 returns the gradient. The learned model depends on which messages arrive and, in v2, on the order in which the server
@@ -76,7 +77,10 @@ class Served(NamedTuple):
 
 @final
 class JointSteps:
-    """Takes training steps of a model without running statistics whose first `n_device` parameters are on devices."""
+    """Takes training steps of a model whose first `n_device` parameters are on devices.
+
+    The model must not have running statistics.
+    """
 
     def __init__(self, model: FlatModel, data: TrainData, n_device: int, streams: Streams) -> None:
         self._model, self._data, self._cut, self._streams = model, data, n_device, streams
@@ -170,7 +174,7 @@ def _finite(w: Tensor, lr: float, key: tuple[int, ...]) -> Tensor:
 
 
 Queue = Literal["fifo", "parallel"]
-"""How the server computes the batches of several devices: one after the other (fifo), or in parallel."""
+"""Order in which the server computes the batches of several devices: one after the other (fifo), or in parallel."""
 
 SLOWEST_BPS = 1e-3
 """Minimum rate in bit/s that is assumed for a link in the comparison of cuts."""
@@ -292,8 +296,8 @@ class SplitFed(LocalTraining):
     v2 this is the time of a round, in sl the time of one device's turn. In psl it limits the wait for the activations
     of a step, and again the wait for the parts of the model. Null waits for all devices."""
     retries: int = Field(0, ge=0)
-    """Maximum number of immediate retries of a lost message. If the device's part of the model is lost on the downlink,
-    it is not sent again, and the device leaves the round."""
+    """Maximum number of immediate retries of a lost message. A model part that is lost on the downlink is not sent
+    again; its device leaves the round."""
     server_queue: Queue = "fifo"
     """How the server computes the batches of several devices. fifo: one after the other, as they arrive; parallel, only
     for v1: in parallel, each at the full speed of the server. Records do not contain parallel computations."""
@@ -341,7 +345,7 @@ class SplitFed(LocalTraining):
         return [cuts[self.cut - 1]]
 
     def in_turn(self, its: Round, cohort: Sequence[Device]) -> Process:
-        """sl: devices train one after the other; a device that loses a message does not change the model."""
+        """Variant sl: devices train one after the other; a device that loses a message does not change the model."""
         for k in cohort:
             trained: dict[Device, Deferred] = {}
             arrived = yield from self.exchange(its, [k], self.client, trained, [])
@@ -350,14 +354,14 @@ class SplitFed(LocalTraining):
         return its.w
 
     def side_by_side(self, its: Round, cohort: Sequence[Device]) -> Process:
-        """v1: devices train in parallel, each with its own server part; both parts of arrived devices are averaged."""
+        """Variant v1: devices train in parallel, each with its own server part; the parts that arrive are averaged."""
         trained: dict[Device, Deferred] = {}
         arrived = yield from self.exchange(its, cohort, self.client, trained, [])
         models = [trained[k] for k in arrived.devices]
         return its.fed.accumulate(average, models, its.w, arrived.weights("samples")) if models else its.w
 
     def as_served(self, its: Round, cohort: Sequence[Device]) -> Process:
-        """v2: devices train in parallel; if a device leaves the round, the server's steps on its batches remain."""
+        """Variant v2: devices train in parallel; if a device leaves, the server keeps its steps on their batches."""
         order: list[tuple[int, int]] = []
         arrived = yield from self.exchange(its, cohort, self.client, None, order)
         batches = {k.index: its.batches(k) for k in cohort}
@@ -365,7 +369,7 @@ class SplitFed(LocalTraining):
         return its.fed.defer(its.joint.as_served, its.w, self.plan.in_round(its.t), served, (its.t,), size=its.w.size)
 
     def in_step(self, its: Round, cohort: Sequence[Device]) -> Process:
-        """psl: devices take each step together; a device that is late or loses a message takes no further steps."""
+        """Variant psl: devices take steps together; a device that is late or loses a message takes no more steps."""
         fed, [cut], lr, joint = its.fed, its.cuts, self.plan.in_round(its.t).lr, its.joint
         sizes, batches = {k: its.link.sizes(k) for k in cohort}, {k: its.batches(k) for k in cohort}
         left: set[Device] = set()

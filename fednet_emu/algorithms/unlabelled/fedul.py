@@ -100,13 +100,13 @@ class SurrogateLoss:
 def ce_on_probs(z: Tensor, y: Tensor) -> Tensor:
     """The supervised loss [B] of the authors' public code: cross-entropy that takes softmax(`z`) [B, K] as scores.
 
-    Its minimum is log(e + K - 1) - 1: 1.46115 for ten classes.
+    The minimum of this loss is log(e + K - 1) - 1, which is 1.46115 for ten classes.
     """
     return cross_entropy(z.softmax(1), y, reduction="none")
 
 
 class FedUL(Algorithm):
-    """Clients train a classifier on unlabelled sets: class probabilities must predict the set of each sample.
+    """Clients train a classifier on unlabelled sets of samples, by predicting to which set each sample belongs.
 
     The probability of each set is computed from the class probabilities by a matrix of known class shares. The
     partition must create sets (`surrogate-sets`). Only the model f is sent; class shares, data and surrogate labels

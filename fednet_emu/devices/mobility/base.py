@@ -22,7 +22,8 @@ class Paths(Protocol):
     """
 
     speed_m_s: float
-    """Typical speed of moving devices, in m/s, which determines the coherence time; 0 if no device ever moves."""
+    """Typical speed of moving devices, in m/s, which determines the coherence time of the channel; 0 without movement.
+    """
 
     def positions_m(self, devices: IntArray, time_s: float) -> Array:
         """Coordinates [k, 2] in m of devices [k] at `time_s` >= 0; [k, 3] for paths with heights."""

@@ -15,9 +15,9 @@ from fednet_emu.files.lines import LONGEST_S
 class Polylines:
     """Polylines through arrays [rows, 3] of time in s, x and y in m, with linear interpolation between the rows.
 
-    The times of a line must not decrease, and the last time must be later than the time before. All lines are placed
-    one after the other on a common time axis, one second apart. The total length of the axis is limited so that times
-    are exact to two microseconds.
+    The times of a line must not decrease, and the last two times must differ. All lines are placed one after the other
+    on a common time axis, one second apart. The total length of the axis is limited so that times are exact to two
+    microseconds.
     """
 
     def __init__(self, lines: list[Array]) -> None:
@@ -37,7 +37,7 @@ class Polylines:
         self._first, self._last = last - lengths + 1, last
 
     def at_m(self, line: IntArray, time_s: Array) -> Array:
-        """Coordinates [k, 2] in m on lines [k] at times [k] in s since the first row; end points are held outside."""
+        """Coordinates [k, 2] in m on lines [k] at times [k] in s since the first row, clipped to the end points."""
         clock_s = self._base_s[line] + time_s
         row = np.searchsorted(self._time_s, clock_s, side="right") - 1
         row = np.minimum(np.maximum(row, self._first[line]), self._last[line] - 1)

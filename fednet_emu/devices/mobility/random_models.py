@@ -58,11 +58,12 @@ class Legs:
 
 
 Following = Callable[[Legs], Legs]
-"""Function from legs to the next legs; its random numbers are keyed by device and leg, so replays are identical."""
+"""Function that returns the legs after given legs; random numbers are keyed by device and leg, so replays are
+identical."""
 
 
 class LegPaths:
-    """Paths of consecutive legs.
+    """Paths that consist of consecutive straight legs.
 
     One leg per device is stored. A query at a later time takes one vectorised step for each leg up to that time. A
     query before the start of the stored leg replays the path from time 0.
@@ -108,8 +109,8 @@ class LegPaths:
 def bouncing(region: Region, turned: Following, mirrored: Callable[[Legs, Array], None] | None = None) -> Following:
     """Return a function that computes the next legs: devices are reflected at walls, or change heading at `turn_s`.
 
-    `turned` sets `number`, `velocity_m_s` and `turn_s` at a change of heading. `mirrored` reflects the contents of
-    `memory` at walls with the given unit normals.
+    The function `turned` sets `number`, `velocity_m_s` and `turn_s` of the legs at a change of heading. The function
+    `mirrored` reflects their `memory` at walls with the given unit normals.
     """
 
     def following(legs: Legs) -> Legs:
@@ -160,7 +161,7 @@ class RandomDirection(_SpeedRange):
     min_speed_m_s: float = Field(0.5, ge=0)
     """Minimum speed, in m/s."""
     max_speed_m_s: float = Field(1.5, gt=0)
-    """Maximum speed, in m/s; speeds are uniform between minimum and maximum, by default the speeds of pedestrians."""
+    """Maximum speed, in m/s; speeds are uniform between minimum and maximum. The defaults are speeds of pedestrians."""
     mean_leg_s: float = Field(60.0, gt=0)
     """Mean time in s between two draws of direction and speed."""
 
@@ -279,7 +280,7 @@ def _long_trips(region: Region, keys: Keys) -> tuple[Array, Array]:
 
 
 class GaussMarkov(Mobility):
-    """Devices with first-order autoregressive speed and heading, around a mean speed and the device's mean heading.
+    """Speed and heading of a device are first-order autoregressive around a mean speed and the device's mean heading.
 
     At each step the speed is v' = a v + (1 - a) mean + sqrt(1 - a^2) sigma w, where a is `alpha` and w is standard
     normal; the heading follows the same rule (Liang and Haas, INFOCOM 1999, in the form of Camp, Boleng and Davies,
@@ -330,6 +331,6 @@ class GaussMarkov(Mobility):
 
 
 def _mirrored(legs: Legs, normal: Array) -> None:
-    """Reflect the mean heading, and the difference of the heading from the mean, which changes its sign."""
+    """Reflect the mean heading at a wall, and change the sign of the difference between heading and mean heading."""
     legs.memory[:, :2] = reflected(legs.memory[:, :2], normal)
     legs.memory[:, 3] *= -1

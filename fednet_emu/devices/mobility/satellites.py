@@ -122,8 +122,8 @@ class Tle(Satellites):
     """
 
     elements: str
-    """File of orbital elements: two-line elements, with or without names, or OMM in CSV, JSON or XML, which catalogues
-    use for satellite numbers with more than five digits. A relative path is looked up in the data folder first."""
+    """File of orbital elements: two-line elements, with or without names, or OMM in CSV, JSON or XML. Catalogues use
+    OMM for satellite numbers with more than five digits. A relative path is looked up in the data folder first."""
     epoch: str | None = None
     """Time 0 of the simulation in UTC, such as 2026-03-01T12:00:00Z; null for the epoch of the latest elements."""
     stale: Literal["refuse", "allow"] = "refuse"

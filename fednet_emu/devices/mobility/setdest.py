@@ -57,7 +57,7 @@ class Ns2Mobility(Mobility):
 
 
 class SentPaths:
-    """Paths of nodes; the typical speed is the total distance divided by the total time in motion, without jumps."""
+    """Paths of nodes; the typical speed is the total distance, without jumps, divided by the total time in motion."""
 
     def __init__(self, ways: list[Array], centre_m: Array) -> None:
         self._lines, self._centre_m = Polylines(ways), centre_m

@@ -114,7 +114,7 @@ def _in_turn(vehicles: list[Vehicle], count: int) -> list[list[int]]:
 
 
 def _with_waits(lines: list[Array]) -> Array:
-    """Join polylines; between two polylines the device waits at the end of the first."""
+    """Join polylines into one; between two polylines, the device waits at the end of the earlier polyline."""
     waits = ([[after[0, 0], *before[-1, 1:]]] for before, after in pairwise(lines))
     return np.concatenate([piece for pair in zip(lines, [*waits, lines[0][:0]], strict=True) for piece in pair])
 

@@ -24,11 +24,11 @@ _DRAWS = np.arange(2)[:, None]
 
 
 class TraceMobility(Mobility):
-    """Walks from an .npz or .npz.xz file with arrays [n, 3] of time in s, and x and y in m; points are interpolated.
+    """Walks from an .npz or .npz.xz file with arrays [n, 3] of time in s, x and y in m, with linear interpolation.
 
     The default file contains 92 walks of students on the KAIST campus, recorded by GPS every 30 s (CRAWDAD
     ncsu/mobilitymodels; some high speeds are jumps of the GPS receiver). A device follows its walk forwards and
-    backwards, again and again.
+    backwards repeatedly.
     """
 
     kind = "trace"
@@ -98,7 +98,7 @@ def load_walks(path: Path) -> list[Array]:
 
 
 class GpsMobility(TraceMobility):
-    """Tracks of GPS receivers: CSV files with the columns time, id, lat and lon, GPX, GeoLife (.plt) or T-Drive.
+    """Tracks of GPS receivers from CSV files (columns time, id, lat, lon), GPX, GeoLife (.plt) or T-Drive.
 
     A walk consists of the fixes (recorded positions) of one id in a file, of one segment of a GPX track, or of one
     GeoLife file. A device moves in straight lines between fixes, and follows its walk forwards and backwards, as with

@@ -1,1 +1,1 @@
-"""Training data: data sets, their partition among devices, and attacks on training data."""
+"""Data sets, partitions that divide samples among devices, and attacks on training data."""

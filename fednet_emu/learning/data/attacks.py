@@ -21,20 +21,23 @@ from fednet_emu.learning.data.partitions.base import Partition, Partitioned
 
 
 class Attack(Component):
-    """Malicious devices follow the algorithm but train on poisoned data; evaluation measures the attack's success."""
+    """Base class of attacks in which malicious devices follow the algorithm, but train on poisoned data.
+
+    Evaluation measures how often the attack succeeds.
+    """
 
     malicious: int | tuple[int, ...] = 1
-    """Indices of the malicious devices, from 0; or the number n of malicious devices, which are then the last n."""
+    """Number n of malicious devices, which are then the last n devices; or a list of their indices, from 0."""
     target: int = Field(0, ge=0)
     """Target class of the attack."""
     data: Literal["own", "copies"] = "own"
-    """Samples that malicious devices poison. own: the samples that the partition assigns to them; copies: the partition
-    serves only the honest devices, and each malicious device poisons random copies of training samples, as many as an
-    honest device has on average."""
+    """Samples that malicious devices poison. own: the samples that the partition assigns to them; copies: random copies
+    of training samples. With copies, the partition divides the samples among the honest devices only, and each
+    malicious device gets as many copies as an honest device has samples on average."""
 
     @abstractmethod
     def poisoned(self, x: Tensor, y: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
-        """Return the poisoned training inputs and labels that replace `x` [n, ...] and `y` [n] of a malicious device.
+        """Return poisoned inputs and labels, which replace the training samples `x` [n, ...], `y` [n] of a device.
 
         Raises:
             ScenarioError: The attack does not support such samples.
@@ -42,7 +45,7 @@ class Attack(Component):
 
     @abstractmethod
     def trial(self, samples: Samples) -> Tensor:
-        """Return test inputs [n, ...] of non-target classes, for which models predict the target on success."""
+        """Return test inputs [n, ...] of other classes, which a successfully attacked model assigns to the target."""
 
     def devices(self, count: int) -> IntArray:
         """Return the indices of the malicious devices among `count` devices."""
@@ -59,10 +62,10 @@ class Attack(Component):
 def deal_poisoned(
     attack: Attack, samples: Samples, partition: Partition, count: int, rngs: tuple[np.random.Generator, ...]
 ) -> tuple[Samples, tuple[Partitioned, Partitioned]]:
-    """Distribute samples among `count` devices, and poison the samples of malicious devices.
+    """Distribute samples among `count` devices, and poison the training samples of malicious devices.
 
-    `rngs` are the random streams of the partition and of the attack. Returns the samples, with the malicious devices'
-    samples replaced by poisoned ones or added as poisoned copies, and the splits of training and test samples.
+    `rngs` are the random streams of the partition and of the attack. The function returns the samples, including the
+    poisoned ones, and how the training samples and the test samples are split.
     """
     if samples.classes is None or attack.target >= samples.classes:
         found = (
@@ -118,17 +121,18 @@ def _with(split: Partitioned, devices: IntArray, rows: IntArray) -> Partitioned:
 
 
 class Backdoor(Attack):
-    """Malicious samples carry a trigger and the target label; on success, models predict the target for the trigger.
+    """Backdoor attack: poisoned samples carry a trigger and the label of the target class.
 
-    The trigger is a square in the lower right corner of all channels of an image [C, H, W], a constant at the end of
-    the first channel of a series [C, T], or the last entries of a vector [F]. After Bagdasaryan et al. (AISTATS 2020)
-    and, for series, Dai, Chen and Li (IEEE Access 2019).
+    The attack succeeds if the model predicts the target class for every sample with the trigger. The trigger sets some
+    entries of a sample to a constant. In an image [C, H, W], it is a square in the lower right corner of all channels.
+    In a series [C, T], it is the end of the first channel, and in a vector [F] the last entries. Sources: Bagdasaryan
+    et al. (AISTATS 2020) and, for series, Dai, Chen and Li (IEEE Access 2019).
     """
 
     patch: int = Field(4, gt=0)
-    """Size of the trigger: the side of the square in pixels, or the number of entries in series and vectors."""
+    """Size of the trigger: the side of the square in pixels or, for series and vectors, the number of entries."""
     value: float | None = None
-    """Value of the trigger's entries. Null uses the largest value in the clean training inputs."""
+    """Value to which the trigger sets entries. Null uses the largest value in the clean training inputs."""
 
     def poisoned(self, x: Tensor, y: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
         return self._stamped(x, samples), y * 0 + self.target
@@ -151,10 +155,13 @@ class Backdoor(Attack):
 
 
 class LabelFlip(Attack):
-    """Malicious devices change the labels of the source class to the target; on success, models learn this mistake."""
+    """Label-flipping attack: malicious devices label samples of a source class as the target class.
+
+    The attack succeeds if the model predicts the target class for samples of the source class.
+    """
 
     source: int | None = Field(None, ge=0)
-    """Class whose labels are changed to the target. Null changes the labels of all classes."""
+    """Class whose samples are labelled as the target class. Null changes the labels of all classes."""
 
     def poisoned(self, x: Tensor, y: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
         return x, y.masked_fill(self._concerned(y), self.target)

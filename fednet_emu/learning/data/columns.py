@@ -1,4 +1,7 @@
-"""Columns of a table of the library `datasets` as arrays: images, numbers, labels, strings and owners."""
+"""Convert columns of a table to arrays of images, numbers, labels, strings or owners.
+
+The tables are those of the library `datasets`.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,10 @@ class Table(NamedTuple):
 
 
 def numbers(table: Table, columns: Sequence[str], *, single: bool) -> tuple[NDArray[Any], list[str]]:
-    """Return columns of numbers, or of equally long lists, as an array [n, ...] or [n, features], and feature names."""
+    """Return columns of numbers or of equally long lists as one array, and the names of the features.
+
+    The array has the shape [n, ...] or [n, features].
+    """
     parts = [_numbers(table, column, single=single) for column in columns]
     widths = [1 if part.ndim == 1 else part.shape[1] if len(parts) == 1 else part[0].size for part in parts]
     names = [
@@ -87,7 +93,7 @@ def _numbers(table: Table, column: str, *, single: bool = True) -> NDArray[Any]:
 
 
 def _check_finite(table: Table, column: str, array: NDArray[Any], *, single: bool) -> None:
-    """Raise an error for a missing or infinite value; with `single`, also for a value that is too large for float32."""
+    """Raise an error for missing or infinite values, and with `single` for values that are too large for float32."""
     with np.errstate(over="ignore"):
         wrong = np.argwhere(~np.isfinite(array.astype(np.float32) if single and array.dtype.kind == "f" else array))
     if len(wrong):
@@ -108,10 +114,10 @@ def _is_numeric(kind: Any) -> bool:
 
 
 def images(table: Table, column: str, side: int | None, mode: str | None) -> tuple[NDArray[np.uint8], str]:
-    """Return the images [n, channels, height, width] of a column, and their mode: `L` (greyscale) or `RGB`.
+    """Return the images [n, channels, height, width] of a column, and their mode, `L` (greyscale) or `RGB`.
 
-    The column holds encoded images as bytes or paths. Images are resized to `side` by `side` pixels and converted to
-    `mode`. If `side` is None, images keep their size; if `mode` is None, the first image determines the mode.
+    The column holds the bytes or the paths of image files. Images are resized to `side` by `side` pixels, or keep their
+    size if `side` is None. They are converted to `mode`, or to the mode of the first image if `mode` is None.
     """
     found: list[NDArray[np.uint8]] = []
     for row, image in enumerate(_decoded(table, column)):
@@ -131,7 +137,7 @@ def images(table: Table, column: str, side: int | None, mode: str | None) -> tup
 
 
 def _decoded(table: Table, column: str) -> Iterator[Any]:
-    """Yield the images, opened by Pillow from bytes or local files. Nothing is downloaded."""
+    """Yield images, which Pillow opens from bytes or local files. Nothing is downloaded."""
     from PIL import Image
 
     kind = type(table.feature(column))
@@ -149,10 +155,10 @@ def _decoded(table: Table, column: str) -> Iterator[Any]:
 
 
 def labels(tables: Sequence[Table], column: str) -> tuple[list[NDArray[Any]], int | None]:
-    """Return the targets [n] of each table, as class indices or real numbers, and the number of classes if known.
+    """Return the targets [n] of each table, as class indices or real numbers, and the number of classes, if known.
 
-    The strings of the first table become class indices in alphabetical order; booleans become the classes 0 (False) and
-    1 (True).
+    Strings become class indices, in the alphabetical order of the strings in the first table. Booleans become the
+    classes 0 (False) and 1 (True).
     """
     names = tables[0].class_names(column)
     if names is not None or not tables[0].is_text(column):
@@ -170,7 +176,7 @@ def labels(tables: Sequence[Table], column: str) -> tuple[list[NDArray[Any]], in
 
 
 def owners(tables: Sequence[Table], column: str) -> list[IntArray]:
-    """Return the owner indices [n] of a column in each table, from 0 in the order of the owners' first appearance."""
+    """Return the owner indices [n] of each table from a column of owners, numbered by first appearance."""
     number: dict[Any, int] = {}
     found = []
     for table in tables:
@@ -189,9 +195,11 @@ def pixels(images: NDArray[np.uint8]) -> Tensor:
 
 
 def standardise(train: Tensor, test: Tensor) -> None:
-    """Scale each channel of both sets [n, channels, ...] to mean 0 and standard deviation 1 over the training samples.
+    """Standardise each channel of the training and the test set [n, channels, ...], in place.
 
-    Both tensors change in place. For a constant channel, only the mean is subtracted.
+    After scaling, a channel has mean 0 and standard deviation 1 over the training samples.
+
+    For a constant channel, only the mean is subtracted.
     """
     axes = (0, *range(2, train.ndim))
     deviation, mean = torch.std_mean(train, axes, correction=0, keepdim=True)

@@ -1,4 +1,4 @@
-"""Views of samples by devices: transformations per group, and noise that increases from device to device."""
+"""Changes to the samples that differ between devices: transformations by group, and noise on the inputs."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions.base import Partitioned
 
 View = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Function that transforms the samples `x` [n, ...] and `y` [n] for one group of devices."""
+"""Function that transforms samples `x` [n, ...] and `y` [n] for the devices of one group."""
 
 
 class Groups(Component):
-    """A rule that transforms samples differently for each group of devices."""
+    """Base class of rules that divide devices into groups and transform the samples of each group differently."""
 
     count: int = Field(gt=0)
     """Number of groups."""
 
     @abstractmethod
     def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
-        """Return one transformation per group, for samples like `samples`.
+        """Return the transformation of each group, for samples of the same shape as `samples`.
 
         Raises:
             ScenarioError: the rule cannot transform such samples.
@@ -43,7 +43,7 @@ class Groups(Component):
         return np.arange(n_devices) % self.count
 
     def seen(self, samples: Samples, splits: tuple[Partitioned, Partitioned], rng: np.random.Generator) -> Samples:
-        """Return the samples, transformed for the groups of their owners. Samples without owners are unchanged."""
+        """Return the samples, each transformed for the group of its owner. Samples without owner are unchanged."""
         views, (train, test) = self.views(samples, rng), splits
         train_x, train_y = self._seen(samples.train_x, samples.train_y, train, views)
         test_x, test_y = self._seen(samples.test_x, samples.test_y, test, views)
@@ -58,10 +58,13 @@ class Groups(Component):
 
 
 class Rotated(Groups):
-    """Images rotated by 360 / count degrees from one group to the next, as in rotated MNIST (Ghosh et al. 2020)."""
+    """Each group sees the images rotated by another angle, as in rotated MNIST (Ghosh et al. 2020).
+
+    Angles increase by 360 / count degrees from one group to the next.
+    """
 
     count: Literal[1, 2, 4]
-    """Number of groups: 1, 2 or 4, because only rotations by multiples of 90 degrees map pixels to pixels."""
+    """Number of groups: 1, 2 or 4, because only rotations by multiples of 90 degrees need no interpolation."""
 
     def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
         shape = samples.input_shape
@@ -71,7 +74,10 @@ class Rotated(Groups):
 
 
 class LabelPermuted(Groups):
-    """The same inputs with permuted labels: each group except the first has its own permutation of the classes."""
+    """Each group sees the same inputs with another random permutation of the class labels.
+
+    The labels of the first group are unchanged.
+    """
 
     def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
         if samples.classes is None:
@@ -82,16 +88,17 @@ class LabelPermuted(Groups):
 
 
 class TiltedTargets(Groups):
-    """Regressions whose coefficients differ: group k adds x . theta_k to the targets, with theta_0 = 0.
+    """Each group has another linear regression, whose coefficients differ from those of the other groups.
 
-    The theta_k have equal distances from each other, in random directions.
+    The inner product of the inputs x and a vector theta_k is added to the targets of group k, with theta_0 = 0. All
+    theta_k have the same distance from each other, in random directions.
     """
 
     distance: float = Field(gt=0)
-    """Euclidean distance between the coefficients theta_k of any two groups."""
+    """Euclidean distance between the vectors theta_k of any two groups."""
 
     def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
-        """Draw theta_k, the corners of a regular simplex: orthonormal directions minus the first one, scaled."""
+        """Draw the vectors theta_k, which are the corners of a randomly oriented regular simplex."""
         features = int(np.prod(samples.input_shape))
         if samples.classes is not None:
             raise ScenarioError(
@@ -129,20 +136,21 @@ AnyGroups = Annotated[Groups, Slot("groups", GROUPS)]
 
 
 class FeatureNoise(Component):
-    """Feature skew: the inputs of device i of N (from 1) have Gaussian noise with the variance `variance` i / N.
+    """Gaussian noise on the inputs, whose variance increases linearly from the first to the last device.
 
-    As in NIID-Bench, x + Gau(sigma i / N). The noise is independent for each feature value, and constant during a run.
-    Training and test samples of a device have the same noise variance; samples without an owner have no noise.
+    This is the feature skew x + Gau(sigma i / N) of NIID-Bench: device i = 1, ..., N has noise of the variance sigma i
+    / N. The noise of every entry of an input is independent, and stays the same during a run. Training and test samples
+    of a device have the same noise variance. Samples without owner have no noise.
     """
 
     variance: float = Field(gt=0)
-    """Variance of the noise of the last device (sigma), in units of the inputs squared."""
+    """Variance sigma of the last device's noise, in squared units of the inputs."""
 
     def variances(self, n_devices: int) -> list[float]:
         return [self.variance * (device + 1) / n_devices for device in range(n_devices)]
 
     def seen(self, samples: Samples, splits: tuple[Partitioned, Partitioned], streams: Streams) -> Samples:
-        """Return the samples with the noise of the devices that own them. Each device has its own random stream."""
+        """Return the samples with the noise of their owners added. Each device has its own random stream."""
         if not samples.train_x.is_floating_point():
             found = f"only real numbers can be noisy, got inputs of {samples.train_x.dtype}"
             raise ScenarioError(f"feature_noise: {found}; leave it out, or use other data")

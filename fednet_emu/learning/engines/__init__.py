@@ -1,1 +1,1 @@
-"""Engines that train the jobs of a wavefront (jobs ready together): one by one, stacked, or in several threads."""
+"""Engines that execute training jobs: one by one, stacked into one call, in threads, or in other processes."""

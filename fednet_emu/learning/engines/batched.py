@@ -1,4 +1,4 @@
-"""The engine that trains many devices together: it stacks their parameters and makes one call per step."""
+"""The engine that stacks the models of many devices and trains all of them with one call per step."""
 
 from __future__ import annotations
 
@@ -28,36 +28,42 @@ from fednet_emu.learning.models.flat import FlatModel
 _ROW_ALIGNMENT = 16
 
 _CACHE_BYTE = 2**23
-"""Memory limit of a stack on a CPU: one core's share of the caches. Larger stacks are slowed down by memory access,
-smaller ones by Python's overhead per call."""
+"""Maximum memory of a stack on a CPU in bytes, chosen as one core's share of the caches. Larger stacks are slowed down
+by memory access, and smaller ones by Python's overhead per call."""
 
 STACK_PAYS = 10
-"""Minimum number of jobs in a stack for which PyTorch's `vmap` is faster on a CPU than training the jobs one at a
-time."""
+"""Minimum number of jobs in a stack at which PyTorch's `vmap` is faster on a CPU than training one job at a time."""
 
 WORTH_FLOP = 1e8
-"""Minimum number of floating-point operations that are worth dividing among cores: some milliseconds of one core."""
+"""Minimum number of floating-point operations that are worth dividing among cores. One core takes some milliseconds for
+them."""
 
 _FEW = 4
-"""Minimum number of jobs per stack, with hand-written gradients, at which two cores are faster than one."""
+"""Minimum number of jobs per stack at which two cores are faster than one, for models with hand-written gradients."""
 
 _MANY = 25
-"""Maximum number of jobs in a stack on a CPU. Larger stacks are no faster, and leave less work for other cores."""
+"""Maximum number of jobs in a stack on a CPU. Larger stacks are not faster, and leave less work for other cores."""
 
 
 def best_form(model: FlatModel) -> Form:
-    """Return the step with hand-written gradients for chains of dense layers (on a GPU, all chains), or else `vmap`."""
+    """Return the fastest implementation of a training step for a model.
+
+    Chains of dense layers use hand-written gradients, and on a GPU all chains do. Other models use `vmap`.
+    """
     chain = chain_form(model)
     return chain if chain is not None and (chain.is_dense or model.device.type == "cuda") else VmapForm(model)
 
 
 @final
 class BatchedEngine(Engine):
-    """Trains jobs of the same shape together. Jobs of models that cannot share a vectorised call run one by one.
+    """Trains jobs of the same shape together, in stacks.
 
-    Narrower batches are padded with samples of weight zero, and jobs with fewer steps drop out early. Stacks are
-    limited so that parameters, batches and activations need about `memory_limit_byte`; None uses a limit that fits into
-    a CPU's caches, or an eighth of a GPU's memory. `form` makes the implementation of a training step for a model.
+    Jobs of models that cannot share a vectorised call are trained one by one.
+
+    Batches with fewer samples are padded with samples of weight zero. Jobs with fewer steps leave the stack early. The
+    size of a stack is limited so that parameters, batches and activations need about `memory_limit_byte`. If this is
+    None, the limit fits into a CPU's caches, or is an eighth of a GPU's memory. The function `form` returns the
+    implementation of a training step for a model.
     """
 
     def __init__(
@@ -79,7 +85,7 @@ class BatchedEngine(Engine):
     def stacks(self, shape: JobShape, jobs: Sequence[ResolvedJob]) -> list[list[ResolvedJob]]:
         """Divide jobs of one shape into stacks of about equal size that fit in memory.
 
-        Jobs are ordered by their number of steps, largest first, then by the first row of their data.
+        Jobs are sorted by descending number of steps, then by the first row of their data.
         """
         form = self.form_of(shape) if shape.batchable else None
         if form is None or (isinstance(form, VmapForm) and len(jobs) > 1 and not form.works):
@@ -89,7 +95,10 @@ class BatchedEngine(Engine):
         return [ordered[a:b] for a, b in pairwise(bounds)]
 
     def _bounds(self, form: Form, shape: JobShape, n: int, flop: float) -> list[int]:
-        """Return the indices that divide n jobs of one shape into stacks; `flop` is their total operation count."""
+        """Return the indices at which n jobs of one shape are divided into stacks.
+
+        `flop` is the total operation count of the jobs.
+        """
         count = -(-n // jobs_per_stack(form, shape, self._memory_limit_byte))
         if shape.data.x.device.type == "cpu" and is_worth_dividing(flop):
             least = STACK_PAYS if isinstance(form, VmapForm) else _FEW
@@ -106,7 +115,7 @@ class BatchedEngine(Engine):
         return [stack for shape, group in shapes_of(columns) for stack in self.stacks_of(columns, shape, group)]
 
     def stacks_of(self, columns: Columns, shape: JobShape, group: IntArray) -> list[list[int]]:
-        """Return the job indices of each stack, as `stacks` would divide the jobs `group` of one shape."""
+        """Return the job indices of each stack into which `stacks` would divide the jobs `group` of one shape."""
         own = columns.part(group)
         ordered: list[int] = group[np.lexsort((own.first, -own.steps))].tolist()
         bounds = self._bounds(self.form_of(shape), shape, len(group), sum(own.flop.tolist()))
@@ -129,12 +138,15 @@ class BatchedEngine(Engine):
         return zip(range(len(jobs)), losses, squares, strict=True)
 
     def _stacked(self, shape: JobShape, n: int) -> Form | None:
-        """Return the implementation of a step for n stacked jobs of a shape; None if jobs are trained one by one."""
+        """Return the implementation of a step for n jobs of one shape; None if the jobs are trained one by one."""
         form = self.form_of(shape) if shape.batchable else None
         return None if isinstance(form, VmapForm) and n == 1 else form
 
     def form_of(self, shape: JobShape) -> Form:
-        """Return the implementation of a step for jobs of a shape; `vmap` if gradients of samples are limited."""
+        """Return the implementation of a step for jobs of one shape.
+
+        If the gradients of single samples are limited, it is `vmap`.
+        """
         return self.form_for(shape.model, shape.private)
 
     def form_for(self, model: FlatModel, private: PrivateSgd | None) -> Form:
@@ -161,12 +173,12 @@ class BatchedEngine(Engine):
 
 
 def is_worth_dividing(flop: float) -> bool:
-    """Return True if several cores perform `flop` operations of training faster than one core."""
+    """Return True if several cores perform `flop` operations of training faster than one core does."""
     return flop >= WORTH_FLOP
 
 
 def shapes_of(columns: Columns) -> list[tuple[JobShape, IntArray]]:
-    """Return the shapes of a cohort's jobs in order of first appearance, each with the indices of its jobs."""
+    """Return the shapes of a cohort's jobs in order of first appearance, with the job indices of each shape."""
 
     def kind(n_samples: int) -> int:
         width = columns.plan.batch_width(n_samples)
@@ -180,7 +192,7 @@ def shapes_of(columns: Columns) -> list[tuple[JobShape, IntArray]]:
 
 
 def jobs_per_stack(form: Form, shape: JobShape, limit_byte: int | None = None) -> int:
-    """Return the number of jobs of this shape that fit together into the memory limit; at least one."""
+    """Return the number of jobs of one shape that fit into the memory limit together; at least one."""
     return max(1, (limit_byte or _memory_limit_byte(shape.data.x.device)) // _byte_per_job(form, shape))
 
 
@@ -193,7 +205,7 @@ def _n_steps(resolved: ResolvedJob) -> int:
 
 
 def _byte_per_job(form: Form, shape: JobShape) -> int:
-    """Return the memory of a job in bytes: parameters, added terms, a batch, and the memory of the training step."""
+    """Return the memory of a job in bytes, for its parameters, additional terms, a batch and the training step."""
     terms = shape.linear + shape.drift + 2 * shape.anchor
     vectors = 1 + terms + (shape.mask is not None) + 2 * (shape.rule is not None)
     batch = shape.width * shape.data.x[0].numel() * shape.data.x.element_size()
@@ -203,10 +215,11 @@ def _byte_per_job(form: Form, shape: JobShape) -> int:
 def _trained_stack(
     form: Form, shape: JobShape, jobs: Sequence[ResolvedJob], scratch: Scratch, out: Tensor | None = None
 ) -> tuple[Tensor, list[float], list[float]]:
-    """Train jobs of one shape, ordered by descending number of steps, as one stack.
+    """Train jobs of one shape as one stack. The jobs must be sorted by descending number of steps.
 
-    Returns the parameters [J, P], in `out` or else in scratch memory, the mean losses, and the mean squared losses (nan
-    if not requested). Plain steps are added to the parameters directly; other rules store the gradients first.
+    The function returns the parameters [J, P], in `out` or else in scratch memory, the mean losses, and the mean
+    squared losses (nan if not requested). Plain gradient steps are added to the parameters directly. Other optimizers
+    need the gradients to be stored first.
     """
     w = _stack([resolved.params for resolved in jobs], scratch, out)
     terms = _Terms.stack(jobs, w, scratch, plain=shape.rule is None)
@@ -239,7 +252,7 @@ def _trained_stack(
 
 
 def _noise(shape: JobShape, jobs: Sequence[ResolvedJob], w: Tensor) -> Callable[[int], Tensor] | None:
-    """Return a function that draws a step's noise [A, P] on the gradient sums of A jobs; None without noise."""
+    """Return a function that draws the noise [A, P] on the gradient sums of A jobs in a step; None without noise."""
     private = shape.private
     if private is None:
         return None
@@ -253,9 +266,9 @@ def _counts(batch: Batch) -> Tensor:
 
 
 def _advance(rule: Rule, w: Tensor) -> Callable[[Tensor, Tensor | None], None]:
-    """Return a function that moves `w` [J, P] by one step.
+    """Return the function that changes the parameters `w` [J, P] by one step.
 
-    It receives the gradients [A, P] of the first A jobs, and zeroes them.
+    The function receives the gradients [A, P] of the first A jobs, and sets them to zero afterwards.
     """
     move = rule.optimizer.start(w, rule.lr)
 
@@ -269,7 +282,10 @@ def _advance(rule: Rule, w: Tensor) -> Callable[[Tensor, Tensor | None], None]:
 
 
 def _stack(vectors: list[Tensor], scratch: Scratch, out: Tensor | None = None) -> Tensor:
-    """Copy vectors [P] to rows [J, P], each aligned to a cache line, in `out` or else in scratch memory."""
+    """Copy J vectors [P] to the rows of a matrix [J, P], which is `out` or else scratch memory.
+
+    Each row is aligned to a cache line.
+    """
     w = _rows("parameters", len(vectors), vectors[0], scratch) if out is None else out
     if all(vector is vectors[0] for vector in vectors):
         return w.copy_(vectors[0])
@@ -277,21 +293,21 @@ def _stack(vectors: list[Tensor], scratch: Scratch, out: Tensor | None = None) -
 
 
 def _rows(role: str, count: int, like: Tensor, scratch: Scratch) -> Tensor:
-    """Return uninitialised rows [count, P] for vectors like `like` [P], each aligned to a cache line."""
+    """Return an uninitialised matrix [count, P] for vectors like `like` [P]. Rows are aligned to cache lines."""
     return scratch.take(role, (count, aligned(len(like))), like)[:, : len(like)]
 
 
 def aligned(size: int) -> int:
-    """Return the padded row length for vectors [size], with which every row begins at a cache line."""
+    """Return the padded length of rows for vectors [size], so that every row begins at a cache line."""
     return -(-size // _ROW_ALIGNMENT) * _ROW_ALIGNMENT
 
 
 class _Terms(NamedTuple):
-    """Factors [J] of the loss gradients in a step, and the additional gradient terms of the jobs.
+    """The terms of a step for J jobs: factors [J] of the loss gradients, and additional gradient terms.
 
-    For plain steps, all terms are multiplied by minus the step size. If gradients are stored, `factor` is not scaled,
-    and `prox` [J, 1] and `linear` [J, P] have a minus sign. `drift` [J, P] always includes the step size. `taken` [J,
-    P] is the buffer for the result of `pull`.
+    For plain gradient steps, all terms are multiplied by minus the step size. For other optimizers, `factor` is not
+    scaled, and `prox` [J, 1] and `linear` [J, P] have a minus sign. The factor of `drift` [J, P] always includes the
+    step size. `taken` [J, P] is the buffer for the result of `pull`.
     """
 
     factor: Tensor
@@ -327,7 +343,7 @@ class _Terms(NamedTuple):
         )
 
     def pull(self, w: Tensor) -> Tensor | None:
-        """Return what the additional terms of a step subtract from `w` [A, P], the parameters before the step."""
+        """Return the amount [A, P] that the additional terms subtract from the parameters `w` [A, P] in a step."""
         active = len(w)
         linear = None if self.linear is None else self.linear[:active]
         if self.anchor is None:
@@ -337,7 +353,10 @@ class _Terms(NamedTuple):
 
 
 def _mean_losses(jobs: Sequence[ResolvedJob], steps: np.ndarray, losses: Tensor, w: Tensor) -> list[float]:
-    """Return each job's mean loss, from losses [S, J] (zero after its end); raise an error if not finite."""
+    """Return the mean loss of each job from the losses [S, J] of S steps. Raise an error if one is not finite.
+
+    Losses after the last step of a job are zero.
+    """
     total = losses.sum(0, dtype=torch.float64)
     *totals, finite = torch.cat([total, (total.sum() + w.sum())[None]]).tolist()
     if not np.isfinite(finite):
@@ -347,7 +366,10 @@ def _mean_losses(jobs: Sequence[ResolvedJob], steps: np.ndarray, losses: Tensor,
 
 
 def _mean_squares(jobs: Sequence[ResolvedJob], squares: Tensor) -> list[float]:
-    """Return each job's mean squared loss, from sums [S, 1, J] of squared losses; nan without sums ([S, 0, J])."""
+    """Return the mean squared loss of each job, from sums [S, 1, J] of squared losses in S steps.
+
+    If no sums were requested, their shape is [S, 0, J], and the result is nan.
+    """
     if not squares.shape[1]:
         return [math.nan] * len(jobs)
     totals = squares.sum((0, 1), dtype=torch.float64).tolist()

@@ -1,4 +1,7 @@
-"""Jobs packed for other processes. Models and data are sent separately, and each tensor is sent once."""
+"""Training jobs, packed so that they can be sent to other processes.
+
+Models and data are sent separately, and each tensor is sent once.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ Kept = FlatModel | TrainData
 
 
 class Parcel(NamedTuple):
-    """Packed jobs, with the objects and tensors to which they refer."""
+    """Packed jobs, together with the objects and tensors to which they refer."""
 
     text: bytes  # the pickled jobs, with indices in place of models, data and tensors
     kept: list[Kept]  # models and data of the jobs
@@ -33,7 +36,7 @@ class Parcel(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A block of rows of data: row `first` and the following rows, out of `total` rows."""
+    """A block of consecutive rows of the training data, which have `total` rows. The block starts at row `first`."""
 
     x: NDArray[Any]
     y: NDArray[Any]
@@ -57,7 +60,7 @@ class Shard:
         return cls(data, rows.first, rows.total)
 
     def own(self, indices: IntArray | slice) -> IntArray | slice:
-        """Convert row indices of the whole data to row indices of the shard."""
+        """Convert row indices in the whole data to row indices in this block."""
         if isinstance(indices, slice):
             start, stop, step = indices.indices(self.total)
             return slice(start - self.first, stop - self.first, step)
@@ -65,7 +68,7 @@ class Shard:
 
 
 def without_constants(model: FlatModel, constants: Sequence[Tensor]) -> bytes:
-    """Pickle a model, with each tensor of `constants` replaced by the tensor's index in `constants`."""
+    """Pickle a model. Each of its tensors in `constants` is replaced by the index of the tensor in `constants`."""
     places, file = {id(tensor): place for place, tensor in enumerate(constants)}, io.BytesIO()
 
     class Pickler(pickle.Pickler):
@@ -88,9 +91,9 @@ def with_constants(text: bytes, constants: Sequence[Tensor]) -> FlatModel:
 
 
 def packed(jobs: Sequence[ResolvedJob], pickler: Callable[[io.BytesIO], Any]) -> Parcel:
-    """Pack jobs with the class `pickler`, which may support objects that `pickle` does not, such as lambdas.
+    """Pack jobs with the pickler class `pickler`, which may support more objects than `pickle`, such as lambdas.
 
-    Values that jobs have in common are written once, so that packing a hundred jobs takes a millisecond.
+    Values that several jobs share are written only once, so that packing a hundred jobs takes a millisecond.
     """
     parcel, places, shared = Parcel(b"", [], []), dict[int, int](), list[tuple[str, Any]]()
 
@@ -134,7 +137,7 @@ def packed_columns(columns: Columns) -> Parcel:
 
 
 def unpacked_columns(text: bytes, kept: Sequence[Any], tensors: Sequence[Tensor]) -> Columns:
-    """Return the `Columns` record from the text of a parcel, with the given models, data and tensors."""
+    """Unpack a `Columns` record from the text of a parcel, with the given models, data and tensors."""
     plan, streams, key, t, table, terms, own = pickle.loads(text)
     device, first, n_samples = np.frombuffer(table, np.int64).reshape(3, -1)
     terms = {name: tensors[value] if type(value) is _Place else value for name, value in terms.items()}
@@ -148,14 +151,14 @@ class _Place(int):
 
 
 def _shared(own: ResolvedJob) -> tuple[Any, ...]:
-    """Return the values that jobs may share; a Deferred is replaced by its value in the resolved job."""
+    """Return the values that jobs may have in common, where a Deferred is replaced by its value."""
     job = own.job
     its = (job.model, job.data, job.plan, job.streams, job.loss, job.augment, job.mask)
     return (*its, own.params, own.linear, own.drift, own.anchor, own.targets, own.base)
 
 
 def unpacked(text: bytes, kept: Sequence[Any], tensors: Sequence[Tensor]) -> list[ResolvedJob]:
-    """Return the jobs of a parcel, with the given models, shards and tensors in place of their indices."""
+    """Unpack the jobs of a parcel. Indices are replaced by the given models, shards of data and tensors."""
     rows, shared = pickle.loads(text)
     sources = {"kept": kept, "tensors": tensors}
     things = [sources[kind][value] if kind else value for kind, value in shared]
@@ -176,7 +179,7 @@ _UNKNOWN = Deferred(0, 0)
 
 
 def span(resolved: ResolvedJob) -> tuple[int, int]:
-    """Return the index of a job's first row in the data, and the index after its last row."""
+    """Return the index of the first row of the data that a job uses, and the index after the last one."""
     rows = resolved.job.rows()
     return int(rows.min()), int(rows.max()) + 1
 

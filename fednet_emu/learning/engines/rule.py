@@ -1,4 +1,7 @@
-"""The rule that chooses an engine from model, batch and device, never by timing, so that runs are bit-identical."""
+"""The rule that chooses an engine for training jobs.
+
+The rule depends on the model, the batch and the device, but not on measured times, so that runs are bit-identical.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _MANY = 10**9
 
 
 class Case(NamedTuple):
-    """The inputs of the rule that chooses an engine, for jobs of one shape that are ready together."""
+    """The inputs of the rule that chooses an engine. They describe jobs of one shape that are ready together."""
 
     device: str  # "cpu" or "cuda"
     batchable: bool  # whether the jobs may share a vectorised call; false with dropout, batch norm or Adam
@@ -31,13 +34,13 @@ class Case(NamedTuple):
 def choose(case: Case) -> Way:
     """Return the engine for jobs of one shape.
 
-    1. Jobs that cannot share a call run one by one.
+    1. Jobs that cannot share a vectorised call run one by one.
     2. Chains of dense layers (softmax regression, MLPs) are stacked on a CPU. On a GPU all models are stacked, except
        a single job whose gradient is computed by PyTorch.
-    3. Any other model on a CPU is stacked if at least `STACK_PAYS` jobs fit into a core's caches, which is the case for
-       small models. Larger ones, such as the CNN of McMahan et al., run one by one.
+    3. Jobs of any other model on a CPU are stacked if at least `STACK_PAYS` of them fit into a core's caches, which is
+       the case for small models. Jobs of larger models, such as the CNN of McMahan et al., run one by one.
 
-    `docs/concepts/engine.md` has the measurements behind the rule.
+    The measurements behind the rule are in `docs/concepts/engine.md`.
     """
     if not case.batchable:
         return "serial"

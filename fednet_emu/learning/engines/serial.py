@@ -1,4 +1,4 @@
-"""The reference engine, which trains one job after the other with plain autograd."""
+"""The reference engine, which trains one job after the other with PyTorch's autograd."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from fednet_emu.learning.models.base import torch_seed
 from fednet_emu.learning.models.flat import FlatModel, Live
 
 Gradient = Callable[[Tensor, Sequence[Tensor]], tuple[tuple[Tensor, ...], Tensor]]
-"""Function that computes, from the losses [B] of a batch and the parameters, the gradient (one tensor per parameter)
-and the mean loss."""
+"""Function that takes the losses [B] of a batch and the parameters. It returns the gradient, with one tensor per
+parameter, and the mean loss."""
 
 
 @final
 class SerialEngine(Engine):
-    """Trains one job after the other, in place, in one working copy of each module.
+    """Trains one job after the other, in a single working copy of each model.
 
-    Full batches that are slices of the data are views. The caller sets the number of intra-op threads: small jobs run
-    fastest with `torch.set_num_threads(1)`.
+    A full batch that is a slice of the data is not copied. The caller sets the number of intra-op threads. Small jobs
+    are fastest with `torch.set_num_threads(1)`.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class SerialEngine(Engine):
 
 
 def _descend(live: Live, resolved: ResolvedJob) -> list[Tensor]:
-    """Take all steps of a job in place; return the losses of each step as in `_step`."""
+    """Take all steps of a job in place, and return the losses of each step, as `_step` returns them."""
     job = resolved.job
     move = job.plan.optimizer.start(live.weights, job.plan.lr)
     gradient_of = (
@@ -115,7 +115,10 @@ def _gradient(losses: Tensor, parameters: Sequence[Tensor]) -> tuple[tuple[Tenso
 def _private_gradient(
     rule: PrivateSgd, rng: np.random.Generator, losses: Tensor, parameters: Sequence[Tensor]
 ) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Return, in one tensor, the sum of the clipped gradients of the samples, plus noise, divided by the batch size."""
+    """Return the gradient of DP-SGD as one tensor.
+
+    It is the sum of the samples' clipped gradients plus noise, divided by the batch size.
+    """
     total = torch.zeros_like(torch.cat([p.detach().reshape(-1) for p in parameters]))
     for loss in losses:
         own = torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)
@@ -125,7 +128,7 @@ def _private_gradient(
 
 
 def _direction(w: Tensor, gradient: Tensor, resolved: ResolvedJob) -> Tensor:
-    """Return the gradient [n_trainable] of the loss plus the additional terms, at the weights `w` [n_trainable]."""
+    """Return the gradient [n_trainable] of the loss and the additional terms, at the weights `w` [n_trainable]."""
     if resolved.scale != 1.0:
         gradient = gradient * resolved.scale
     if resolved.linear is not None:
@@ -138,7 +141,10 @@ def _direction(w: Tensor, gradient: Tensor, resolved: ResolvedJob) -> Tensor:
 
 
 def _augmented(resolved: ResolvedJob) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the augmented samples of each step. All random numbers are moved to the torch device in one copy."""
+    """Yield the augmented samples of each step.
+
+    The random numbers of all steps are moved to the torch device in one copy.
+    """
     job = resolved.job
     if job.augment is None:
         yield from _batches(job, resolved.targets)
@@ -150,7 +156,7 @@ def _augmented(resolved: ResolvedJob) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _batches(job: TrainJob, targets: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the samples of each step. A full batch is gathered only once, and is a view if its rows are a slice."""
+    """Yield the samples of each step. A full batch is gathered only once; if its rows are a slice, it is a view."""
     x, y, own, first = job.data.x, job.data.y, job.indices, 0
     if targets is not None:
         x, y, own, first = x[own], targets, slice(None), job.first_row

@@ -1,4 +1,7 @@
-"""The engine that divides jobs among threads, each with its own engine and a single intra-op thread."""
+"""The engine that divides jobs among threads.
+
+Each thread has its own engine and a single intra-op thread.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,14 @@ from fednet_emu.learning.models.flat import FlatModel
 
 @final
 class SpreadEngine(Engine):
-    """Runs jobs in parallel threads, each with one of the `engines`: parallel over jobs, never within an operation.
+    """Runs jobs in parallel threads, each of which uses one of the `engines`.
 
-    Threads that divide an operation wait for each other by spinning, which slows other processes on the same core;
-    threads that share only data do not. Some jobs run in the caller's thread: a single job, which may use several
-    intra-op threads; models that draw random numbers from torch, because all threads have the same generator; and
-    models on a GPU, to save GPU memory. An idle thread takes the next stack, so that results arrive roughly in stack
-    order.
+    Different jobs run in parallel, but a single operation is never divided among threads.
+
+    Threads that divide an operation would wait for each other by spinning, which slows other processes on the same
+    core. Some jobs run in the caller's thread. A single job does, because it may use several intra-op threads. Models
+    that draw random numbers from torch do, because all threads share torch's generator. Models on a GPU do, to save GPU
+    memory. An idle thread takes the next stack of jobs, so that results arrive roughly in the order of the stacks.
     """
 
     def __init__(self, engines: Sequence[Engine]) -> None:
@@ -87,7 +91,7 @@ class SpreadEngine(Engine):
 
 
 def _in_one_thread(results: Results) -> Results:
-    """Yield the results, each computed with a single intra-op thread, as in a thread of the pool."""
+    """Yield results, while each of them is computed with a single intra-op thread, as in the pool's threads."""
     while True:
         before = torch.get_num_threads()
         torch.set_num_threads(1)
@@ -101,11 +105,11 @@ def _in_one_thread(results: Results) -> Results:
 
 
 class _Wavefront:
-    """The state that the threads of a wavefront share.
+    """The state that the threads share while they train a wavefront.
 
-    Several results of small models are passed to the caller together, because waking the caller takes longer than
-    reading a result. If several stacks fail, the error of the first stack in order is reported, whichever thread is
-    faster.
+    Results of small models are passed to the caller several at a time, because waking the caller takes longer than
+    reading a result. If several stacks fail, the error of the first one in order is reported, even if another one
+    failed earlier.
     """
 
     def __init__(self, stacks: Sequence[list[ResolvedJob]]) -> None:
@@ -114,7 +118,7 @@ class _Wavefront:
         self.failed: list[tuple[int, Exception]] = []
 
     def work(self, engine: Engine) -> None:
-        """Train stacks in the current thread until none is left, or a stack has failed."""
+        """Train stacks in the current thread until none is left or a stack has failed."""
         with suppress(IndexError):
             while True:
                 self._train(engine, *self.stacks.popleft())

@@ -14,4 +14,4 @@ ENGINES: Mapping[str, Callable[[], Engine]] = {
     "serial": SerialEngine,
     "batched": BatchedEngine,
 }
-"""Constructors of single-threaded engines, by the name of the engine in a scenario."""
+"""Constructors of the single-threaded engines, by the names that scenarios use."""

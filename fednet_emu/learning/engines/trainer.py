@@ -1,4 +1,7 @@
-"""Training in another process. Models and data stay in that process; jobs arrive in parcels."""
+"""The part of the training that runs in another process.
+
+The process keeps models and data, and receives jobs in parcels.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from fednet_emu.learning.graph.jobs import TrainData
 
 
 class TrainReport(NamedTuple):
-    """Report of a training call in another process. The trained parameters are returned separately."""
+    """Report on jobs that were trained in another process. The trained parameters are returned separately."""
 
     losses: dict[int, tuple[float, float]]  # mean loss and mean squared loss of each completed job, by index
     error: Exception | None  # error that stopped the remaining jobs; None if all jobs are complete
@@ -23,7 +26,10 @@ class TrainReport(NamedTuple):
 
 @final
 class Trainer:
-    """Trains the jobs of parcels, and stores their models and data. `get` fetches a stored value by its reference."""
+    """Trains the jobs that arrive in parcels, and stores their models and data.
+
+    The function `get` fetches a stored value by its reference.
+    """
 
     def __init__(self, device: str, get: Callable[[Any], Any]) -> None:
         self._device, self._get = device, get
@@ -37,10 +43,11 @@ class Trainer:
         arrays: Sequence[NDArray[Any]],
         opened: Callable[..., Any] = unpacked,
     ) -> Any:
-        """Return the jobs of a parcel from its text and its tensors.
+        """Unpack the jobs of a parcel from its text and its tensors.
 
-        `used` holds the ids of the models and data in the parcel. `keeps` maps the ids of all values to be stored from
-        now on to their references; all other values are released. `opened` is the function that opens the parcel.
+        `used` holds the ids of the models and data to which the parcel refers. `keeps` maps ids to references, for all
+        values to be stored from now on; all other values are released. `opened` is the function that unpacks the
+        parcel.
         """
         self._kept = {key: self._kept[key] if key in self._kept else self._fetched(keeps[key]) for key in keeps}
         tensors = [tensor_of(array).to(self._device) for array in arrays]

@@ -1,1 +1,1 @@
-"""The deferred learning graph: values that are computed only when they are read."""
+"""The deferred graph of the learning computations, whose values are computed only when they are read."""

@@ -1,4 +1,4 @@
-"""Accumulation: functions that receive their inputs one at a time, so that a sum of models never holds all models."""
+"""Functions that receive their inputs one at a time, so that a sum of models never holds all models in memory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, TypeVar, final
 from fednet_emu.learning.graph.deferred import LATER, PENDING, Deferred, values_of
 
 Accumulation = Generator[None, Any, Any]
-"""Generator that computes a sum. Each `(yield)` receives the next part, and the generator returns the result. A
-variable for a part would keep the part in memory until the next part arrives; `total.add_((yield))` avoids the
-variable."""
+"""Generator that computes a sum of parts, such as models. Each `(yield)` receives the next part, and the generator
+returns the result. Write `total.add_((yield))`, because a variable for a part would keep the part in memory until the
+next one arrives."""
 
 
 _F = TypeVar("_F", bound=Callable[..., Accumulation])
@@ -20,17 +20,17 @@ _OF_MEANS: list[Any] = []
 
 
 def of_means(function: _F) -> _F:
-    """Decorator for an accumulation f(w, weights, ...) in which a weighted mean may replace several parts.
+    """Decorator for an accumulation f(w, weights, ...) in which several parts may be replaced by their weighted mean.
 
-    The result must depend on the parts only through their weighted mean. The weight of a replacing mean is the sum of
-    the weights of its parts. Functions among the arguments must be decorated, too.
+    The result must depend on the parts only through their weighted mean. The weight of the mean of several parts is the
+    sum of their weights. Functions among the arguments must have this decorator, too.
     """
     _OF_MEANS.append(function)
     return function
 
 
 def accumulated(accumulation: Accumulation, parts: Iterable[Any]) -> Any:
-    """Return the result of an accumulation whose parts are all known; raise a `ValueError` if their number is wrong."""
+    """Return the result of an accumulation of known parts; raise a `ValueError` if the number of parts is wrong."""
     running = _Running(accumulation)
     for part in parts:
         running.add(part)
@@ -65,7 +65,10 @@ class _Running:
 
 
 class AsMean(NamedTuple):
-    """A model `w`, and weighted parts; any group of parts may be replaced by its weighted mean."""
+    """The weighted parts of an accumulation in which any group of parts may be replaced by its weighted mean.
+
+    `w` is the model to which the parts are added.
+    """
 
     w: Deferred
     weights: Sequence[float]
@@ -74,7 +77,10 @@ class AsMean(NamedTuple):
 
 @final
 class Accumulate:
-    """The computation of a Deferred by an accumulation. Parts are added in order, each as soon as it is known."""
+    """The computation of a Deferred by an accumulation.
+
+    Parts are added in order. A part is added as soon as it and all earlier parts are known.
+    """
 
     def __init__(self, function: Callable[..., Accumulation], args: tuple[Any, ...], parts: Sequence[Deferred]) -> None:
         self.function, self.args, self.parts = function, args, deque(parts)
@@ -90,7 +96,10 @@ class Accumulate:
         return self.parts[0]
 
     def as_mean(self) -> AsMean | None:
-        """Return the parts that may be combined; None if a part has another use, or if w is not known yet."""
+        """Return the parts if groups of them may be replaced by their weighted mean, or else None.
+
+        For example, the method returns None if a part has another use, or if the model `w` is not known yet.
+        """
         functions = [self.function, *filter(callable, self.args)]
         if self.has_begun or not self.parts or any(all(own is not one for one in _OF_MEANS) for own in functions):
             return None
@@ -99,7 +108,7 @@ class Accumulate:
         return AsMean(w, weights, list(self.parts)) if may_be else None
 
     def put_together(self, groups: Sequence[Sequence[int]]) -> None:
-        """Keep only the first part of each group; its value must become the weighted mean of the group."""
+        """Keep only the first part of each group. The caller must set its value to the weighted mean of the group."""
         w, weights, *others = self.args
         self.args = (w, [sum(weights[place] for place in group) for group in groups], *others)
         parts = list(self.parts)
@@ -109,7 +118,7 @@ class Accumulate:
                 parts[place].let_go()
 
     def advance(self) -> Any:
-        """Add the parts that are known. Return the result, or `PENDING` while a part is missing."""
+        """Add the parts that are known. Return the result, or `PENDING` if a part is not known yet."""
         parts = self.parts
         if parts and not parts[0].done:
             return PENDING  # do not begin before the first part is known
@@ -122,7 +131,7 @@ class Accumulate:
         return running.result()
 
     def put_off(self, counterpart: Callable[[Deferred], Deferred]) -> Any:
-        """Store counterparts of the parts in the postponed graph; return `PENDING` while the next part is pending."""
+        """Store the parts' counterparts in the postponed graph. Return `PENDING` while the next part is pending."""
         while self.parts:
             part = self.parts[0]
             if part._value is PENDING:
@@ -134,11 +143,11 @@ class Accumulate:
         return LATER
 
     def postponed(self, args: tuple[Any, ...]) -> Accumulate:
-        """Return this accumulation for the postponed graph, with arguments `args` and the parts' counterparts."""
+        """Return this accumulation for the postponed graph, with arguments `args` and the counterparts of its parts."""
         return Accumulate(self.function, args, self.known)
 
     def take_back(self) -> None:
-        """Replace the postponed parts by their counterparts in the postponed graph, which are computed by now."""
+        """Replace the postponed parts by their counterparts in the postponed graph, which must be computed."""
         self.parts.extendleft(reversed(self.known))
         self.known = []
 

@@ -1,4 +1,4 @@
-"""Augmentation: random changes of the samples of a batch before a training step."""
+"""Data augmentation: random changes of the samples of a batch before a training step."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ from fednet_emu.component.slot import Slot, kinds
 
 
 class Augmentation(Component):
-    """A random change of samples. `draw` and `apply` are separate, so that one copy moves all draws to the GPU."""
+    """Base class of random changes of samples.
+
+    Random numbers are drawn for all steps first, so that they can be copied to a GPU together.
+    """
 
     def unfit(self, input_shape: tuple[int, ...]) -> str | None:
-        """Return the reason why the augmentation does not fit samples of this shape; None if it does."""
+        """Return the reason why the augmentation cannot be applied to samples of this shape; None if it can."""
         return None
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Tensor:
-        """Draw the random numbers [steps, width, ...] for the samples [steps, width] of a job."""
+        """Draw the random numbers [steps, width, ...] for a job with `steps` batches of up to `width` samples."""
 
     @abstractmethod
     def apply(self, x: Tensor, drawn: Tensor) -> Tensor:
-        """Return the samples `x` [B, ...], changed according to the random numbers `drawn` [B, ...]."""
+        """Return the samples `x` [B, ...], changed as the random numbers `drawn` [B, ...] determine."""
 
 
 class Rotation(Augmentation):
@@ -53,7 +56,10 @@ class Rotation(Augmentation):
         return torch.from_numpy(np.stack([cos, -sin, sin, cos], axis=-1).reshape(*shape, 2, 2))
 
     def apply(self, x: Tensor, drawn: Tensor) -> Tensor:
-        """Rotate the images `x` [B, channels, height, width]; `drawn` [B, 2, 2] maps output to input positions."""
+        """Rotate the images `x` [B, channels, height, width].
+
+        The matrices `drawn` [B, 2, 2] map positions in the output to positions in the input.
+        """
         height, width = x.shape[-2:]
         aspect = x.new_tensor([[1.0, height / width], [width / height, 1.0]]) if height != width else 1.0
         theta = torch.cat([drawn * aspect, drawn.new_zeros(len(x), 2, 1)], dim=2)

@@ -1,4 +1,4 @@
-"""Local training of a cohort as one record: common values are stored once, values of single devices in columns."""
+"""Local training of a cohort, which is a set of devices that start from the same model, as one record."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData, Trai
 from fednet_emu.learning.models.flat import FlatModel
 
 SHARED = frozenset({"scale", "linear", "drift", "prox", "anchor", "mask", "base"})
-"""Terms of a job that may be common to all devices of a cohort."""
+"""Names of the terms of a training job that may be common to all devices of a cohort."""
 OWN = frozenset({"linear", "drift", "anchor"})
-"""Terms of a job that may differ between the devices of a cohort."""
+"""Names of the terms of a training job that may differ between the devices of a cohort."""
 
 _UNKNOWN_PARAMS = torch.empty(0)
 
@@ -29,18 +29,18 @@ _UNKNOWN_PARAMS = torch.empty(0)
 @final
 @dataclass(slots=True, eq=False)
 class Columns:
-    """Training jobs of n devices that start from one model. The inputs of all jobs are known.
+    """The training jobs of n devices that start from the same model, with known inputs.
 
     Attributes:
-        model, data, plan, streams: as in `TrainJob`, common to all devices.
-        key: end of the name of each device's random stream, after ("batch", device).
-        t: index of the round, for messages.
+        model, data, plan, streams: as in `TrainJob`; the same for all devices.
+        key: end of the name of each device's random stream, which begins with ("batch", device).
+        t: index of the round, for error messages.
         device: [n] indices of the devices.
         first: [n] first row of each device in the data.
         n_samples: [n] number of rows of each device, from the first row on.
-        params: [P] parameters from which all jobs start; empty until they are known.
-        terms: further terms common to all devices, out of `SHARED`.
-        own: columns [n] of further terms that differ between devices, out of `OWN`.
+        params: [P] parameters from which all jobs start; empty as long as they are unknown.
+        terms: additional terms of the gradient that are the same for all devices; the keys are in `SHARED`.
+        own: additional terms that differ between devices, as columns [n]; the keys are in `OWN`.
     """
 
     model: FlatModel
@@ -68,7 +68,7 @@ class Columns:
         return self.by_n_samples(self.plan.n_steps).astype(np.int64)
 
     def by_n_samples(self, function: Any) -> Array:
-        """Apply `function` to the number of samples of each device; return the results as an array [n]."""
+        """Apply `function` to the number of samples of each device, and return the results as an array [n]."""
         if len(self) and (self.n_samples == self.n_samples[0]).all():  # the common case, which needs no sort
             return np.full(len(self), function(int(self.n_samples[0])))
         counts, place = np.unique(self.n_samples, return_inverse=True)
@@ -101,7 +101,7 @@ class Columns:
 
 
 _UNKNOWN = Deferred(0, 0)
-"""Placeholder for the source of parameters that are already known."""
+"""Placeholder for the Deferred of the parameters, in jobs whose parameters are already known."""
 
 
 class Begun(NamedTuple):
@@ -114,10 +114,11 @@ class Begun(NamedTuple):
 @final
 @dataclass(slots=True, eq=False)
 class CohortJob:
-    """The computation of a graph node: local training of n devices that start from one model.
+    """The computation of a graph node that trains n devices from the same model.
 
     Attributes:
-        terms: further terms common to all devices, out of `SHARED`; values may be Deferreds.
+        terms: additional terms of the gradient that are the same for all devices; the keys are in `SHARED`, and values
+            may be Deferreds.
     """
 
     columns: Columns  # the jobs, without unknown parameters and terms
@@ -136,7 +137,7 @@ class CohortJob:
             self.own.setdefault(name, []).append(value)
 
     def inputs(self) -> list[Deferred]:
-        """Return the Deferreds that must be known before any device can begin."""
+        """Return the Deferreds that must be known before any device can start training."""
         shared = [self.params, *self.terms.values()]
         return [x for x in shared if type(x) is Deferred] + [x for column in self.own.values() for x in column]
 
@@ -146,7 +147,10 @@ class CohortJob:
         return bool((np.diff(self.columns.device) > 0).all())
 
     def single(self, place: int) -> TrainJob:
-        """Return the training of the device at index `place` as a single job, whose result is bit-identical."""
+        """Return the training of the device at index `place` as a single job.
+
+        The result of the job is bit-identical.
+        """
         shared, first = self.columns, int(self.columns.first[place])
         terms: dict[str, Any] = {**self.terms, **{name: column[place] for name, column in self.own.items()}}
         return TrainJob(
@@ -166,7 +170,7 @@ class CohortJob:
         return map(self.single, range(len(self.columns)))
 
     def begin(self) -> tuple[Columns, list[Deferred]]:
-        """Mark as begun the jobs whose results are awaited; return these jobs and the nodes of their results."""
+        """Mark the jobs whose results are still needed as started. Return these jobs and the nodes of their results."""
         columns, params = self.columns, self.params.value
         if params.numel() != columns.model.size:
             what = f"starts from {params.numel()} numbers, got a model of {columns.model.size} parameters"

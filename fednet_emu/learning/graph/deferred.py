@@ -14,7 +14,7 @@ from fednet_emu.errors import AlgorithmError
 
 
 class _Pending:
-    """The type of `PENDING`, which stands for a value that is not computed yet."""
+    """The type of the constant `PENDING`, which stands for a value that is not computed yet."""
 
     def __repr__(self) -> str:
         return "<pending>"
@@ -24,7 +24,7 @@ PENDING: Final = _Pending()
 
 
 class _Later:
-    """The type of `LATER`, which stands for a value whose computation is postponed."""
+    """The type of the constant `LATER`, which stands for a value whose computation is postponed."""
 
     def __repr__(self) -> str:
         return "<later>"
@@ -35,20 +35,22 @@ LATER: Final = _Later()
 
 @final
 class Deferred:
-    """A value that is computed only when it is read. A `Graph` makes Deferreds; a known value is immutable.
+    """A value that is computed only when it is read.
 
-    A Deferred keeps its inputs alive, but not the results that depend on it; a result without references is never
-    computed. If the value is a tensor that is modified in place, the next read raises an error. A Deferred that was
-    given to an accumulation may be used only by accumulations. Its value is released when the last of these
-    accumulations has added it, even if other references remain.
+    Deferreds are created by a `Graph`. Once a value is known, it must not be modified.
 
-    `+`, `-`, `*`, `/` and `sum` make new Deferreds, with entrywise results. A number, or a Deferred of one number, can
-    be combined with any size.
+    A Deferred keeps its inputs alive, but not the results that depend on it. A result to which nothing refers is never
+    computed. If a tensor is modified in place, the next read raises an error. A Deferred that is a part of an
+    accumulation may be used only by accumulations. Its value is released when the last of these accumulations has added
+    it, even if there are other references.
+
+    The operators `+`, `-`, `*` and `/` and the function `sum` return new Deferreds. They work entrywise. A number, or a
+    Deferred of one number, can be combined with a Deferred of any size.
 
     Attributes:
-        number: index in the order of creation within the graph; the same in every run of a scenario, with or without
-            training.
-        size: number of scalars in the value, which is known before the value.
+        number: index in the order of creation within the graph. It is the same in every run of a scenario, with or
+            without training.
+        size: number of scalars in the value. It is known even if the value is not.
     """
 
     __slots__ = (
@@ -99,13 +101,13 @@ class Deferred:
         return value
 
     def _settle(self, value: Any) -> None:
-        """Set the value, and release the inputs from which it was computed."""
+        """Set the value, and release the inputs from which the value was computed."""
         self._value = value
         self._version = value._version if isinstance(value, Tensor) and not value.is_inference() else None
         self._work = None
 
     def give(self) -> None:
-        """Reserve the value for an accumulation. From now on, only accumulations may use the value."""
+        """Make the value a part of an accumulation. From now on, only accumulations may use the value."""
         if self._given is None:
             waiters = self._waiters
             awaited = waiters is not None and any(me() is not None for me in waiters)
@@ -126,14 +128,14 @@ class Deferred:
             )
 
     def let_go(self) -> None:
-        """Record that an accumulation has added the value; after the last accumulation, release the value."""
+        """Record that an accumulation has added the value. The last accumulation releases the value."""
         assert self._given is not None
         self._given -= 1
         if self._given == 0:
             self._value, self._version, self._work = PENDING, None, None
 
     def part(self, key: str | int, size: int) -> Deferred:
-        """Return the attribute or the entry `key` of the value as a Deferred of `size` scalars."""
+        """Return the attribute or the entry `key` of the value, as a Deferred with `size` scalars."""
         getter = operator.attrgetter(key) if isinstance(key, str) else operator.itemgetter(key)
         made: Deferred = self._graph.call(getter, self, size=size)
         return made
@@ -141,7 +143,7 @@ class Deferred:
     # ---- arithmetic --------------------------------------------------------------------------------------------------
 
     def _made(self, function: Callable[[Any, Any], Any], first: Any, second: Any) -> Deferred:
-        """Return the result of an operator on this Deferred and a number, or a Deferred of a compatible size."""
+        """Return the result of an operator on this Deferred and either a number or another Deferred."""
         other = second if first is self else first
         if not isinstance(other, Deferred | int | float | np.generic):
             what = f"takes part in arithmetic with values and numbers, got a {type(other).__name__}"
@@ -193,11 +195,11 @@ class Deferred:
 
 
 class _AttributeError(AlgorithmError, AttributeError):
-    """Error for a value that is not computed yet but is used like a tensor."""
+    """Error for a Deferred that is used like a tensor before its value is computed."""
 
 
 def deferreds_in(items: tuple[Any, ...] | list[Any]) -> list[Deferred]:
-    """Return the Deferreds among the items, including those in nested tuples and lists."""
+    """Return all Deferreds among the items, including those in nested tuples and lists."""
     found: list[Deferred] = []
     for item in items:
         if type(item) is Deferred:
@@ -208,7 +210,7 @@ def deferreds_in(items: tuple[Any, ...] | list[Any]) -> list[Deferred]:
 
 
 def values_of(items: tuple[Any, ...] | list[Any]) -> list[Any]:
-    """Return the items with Deferreds replaced by their values, also in nested tuples and lists."""
+    """Return the items with all Deferreds replaced by their values, including those in nested tuples and lists."""
     return [
         item.value if type(item) is Deferred else _nested(item) if isinstance(item, (tuple, list)) else item
         for item in items

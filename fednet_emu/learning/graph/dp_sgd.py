@@ -1,8 +1,8 @@
-"""Local steps with differential privacy of single samples: DP-SGD.
+"""DP-SGD: local training steps that are differentially private with respect to single samples.
 
 Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar, Zhang: "Deep Learning with Differential Privacy", CCS 2016,
-https://arxiv.org/abs/1607.00133, Algorithm 1, with C `clip_norm` and sigma `noise_multiplier`. A device uses the
-batches of its plan instead of Poisson batches.
+https://arxiv.org/abs/1607.00133, Algorithm 1. The paper's C is `clip_norm`, and its sigma is `noise_multiplier`. A
+device uses the batches of its training plan instead of Poisson-sampled ones.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from fednet_emu.component.component import Component
 
 
 class PrivateSgd(Component):
-    """The gradient of each sample is scaled down to `clip_norm`, and noise is added to the sum over a batch."""
+    """DP-SGD: limits the norm of each sample's gradient, and adds Gaussian noise to the sum over a batch."""
 
     clip_norm: float = Field(gt=0)
-    """Maximum Euclidean norm of the gradient of a sample (C); longer gradients are scaled down."""
+    """Maximum Euclidean norm C of the gradient of a sample. Longer gradients are scaled down to this norm."""
     noise_multiplier: float = Field(ge=0)
-    """Standard deviation of the noise on the sum over a batch, divided by `clip_norm` (sigma)."""
+    """Standard deviation of the noise on the sum of a batch's gradients, divided by `clip_norm`; sigma in the paper."""
     delta: float = Field(1e-5, gt=0, lt=1)
-    """Probability of a privacy loss above epsilon. Should be well below 1 / (number of samples of a device)."""
+    """Parameter delta of the (epsilon, delta) privacy guarantee. Should be well below 1 / (number of samples of a
+    device)."""
 
     def factors(self, gradients: Tensor) -> Tensor:
-        """Return factors [...] that scale gradients [..., n] down to the maximum norm; 1 for shorter gradients."""
+        """Return the factors [...] that scale gradients [..., n] down to the maximum norm; 1 for shorter gradients."""
         factors: Tensor = self.clip_norm / gradients.norm(dim=-1).clamp(min=self.clip_norm)
         return factors
 

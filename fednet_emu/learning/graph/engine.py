@@ -1,4 +1,4 @@
-"""The interface of engines, which run training jobs, and the check of every result."""
+"""The interface of engines, which execute training jobs, and the check of their results."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 
 
 class TrainResult(NamedTuple):
-    """Parameters [size] after local training, in separate memory, and the mean loss of the steps.
+    """Result of a training job: the parameters [size] after training, and the mean loss over the steps.
 
-    `square` is the mean of the squared losses of all samples of all steps, each loss taken before its step; nan unless
-    the job requests it.
+    The parameters are in separate memory. `square` is the mean of the squared losses of the samples in all steps, where
+    a loss is computed before the step; nan unless the job requests it.
     """
 
     params: Tensor
@@ -32,17 +32,17 @@ Results = Iterator[tuple[ResolvedJob, TrainResult]]
 
 
 CohortResults = Iterator[tuple[Sequence[int], Sequence[Tensor]]]
-"""Indices of the jobs of a stack, and the parameters [size] of each job after training."""
+"""For each stack of jobs, the indices of the jobs and their parameters [size] after training."""
 
 
 Ended = Iterator[tuple[int, float, float]]
-"""Index, mean loss and mean squared loss of each job that has ended."""
+"""For each completed job, its index, mean loss and mean squared loss."""
 
 
 class Group(NamedTuple):
-    """Indices of jobs whose trained parameters are known only as a weighted mean, and this mean.
+    """A group of jobs whose trained parameters are known only as their weighted mean.
 
-    `mean` has shape [size]. `told` holds the mean loss and the mean squared loss of each job.
+    The weighted mean has the shape [size]. `told` holds the mean loss and the mean squared loss of each job.
     """
 
     places: list[int]
@@ -51,33 +51,34 @@ class Group(NamedTuple):
 
 
 class Engine(ABC):
-    """Runs training jobs that do not depend on each other.
+    """Base class of engines, which execute training jobs that do not depend on each other.
 
-    Up to floating-point rounding, a result depends only on its own job, not on the number or order of other jobs. An
+    Apart from floating-point rounding, the result of a job does not depend on the number or order of other jobs. An
     engine that uses other processes may train while the caller continues, and may average models in these processes.
     Such an engine overrides `begin`, `begin_all` and `means`.
     """
 
     @abstractmethod
     def run(self, jobs: Sequence[ResolvedJob]) -> Results:
-        """Train the jobs, and yield each job with its result as soon as the result is known, in any order.
+        """Train the jobs, and yield each job with its result as soon as the result is known. The order is arbitrary.
 
-        The engine keeps no result that it has yielded. Results that are known before an error are still yielded.
+        The engine keeps no reference to a result that it has yielded. Results that are known before an error are still
+        yielded.
 
         Raises:
             Diverged: a loss or a parameter is no longer finite. The message names the job and the step.
         """
 
     def cut(self, jobs: Sequence[ResolvedJob]) -> list[list[ResolvedJob]]:
-        """Divide the jobs into stacks that may be trained in parallel. The stacks depend only on the jobs."""
+        """Divide jobs into stacks that may be trained in parallel. The stacks depend only on the jobs."""
         return [[resolved] for resolved in jobs]
 
     def is_alone(self, resolved: ResolvedJob) -> bool:
-        """Return True if `cut` puts this job into a stack of its own, whatever the other jobs are."""
+        """Return True if `cut` always puts this job into a stack of its own, regardless of the other jobs."""
         return True
 
     def run_stack(self, jobs: Sequence[ResolvedJob]) -> Results:
-        """Train one of the stacks that `cut` returned; otherwise like `run`."""
+        """Train one of the stacks that `cut` has returned. Otherwise, the method is like `run`."""
         return self.run(jobs)
 
     def train_into(self, jobs: Sequence[ResolvedJob], out: Tensor) -> Ended:
@@ -92,29 +93,32 @@ class Engine(ABC):
             yield place, result.loss, result.square
 
     def begin(self, job: TrainJob) -> None:  # noqa: B027
-        """Start a job whose inputs are known, without waiting for its end. By default, only `run` trains the job."""
+        """Start a job whose inputs are known, without waiting for its end.
+
+        By default, this method does nothing, and the job is trained by `run`.
+        """
 
     def begin_all(self, jobs: Sequence[ResolvedJob]) -> None:  # noqa: B027
-        """Start all jobs of a wavefront, possibly before `run` is called for them; drop all other started jobs.
+        """Start all jobs of a wavefront before `run` is called for them, and drop all other started jobs.
 
-        Jobs started by `begin` between `begin_all` and `run` belong to the next wavefront.
+        A job that is started by `begin` between the calls of `begin_all` and `run` belongs to the next wavefront.
         """
 
     def takes(self, columns: Columns) -> bool:
-        """Return True if stacks of such jobs are packed faster as a `Columns` record than as single jobs."""
+        """Return True if stacks of the cohort's jobs are packed faster as a `Columns` record than as single jobs."""
         return False
 
     def cut_cohort(self, columns: Columns) -> list[list[int]]:
-        """Return the job indices of each stack. The stacks are the same as those of `cut`."""
+        """Return the job indices of each stack into which `cut` would divide the jobs of a cohort."""
         jobs = columns.jobs()
         place_of = {resolved: place for place, resolved in enumerate(jobs)}
         return [[place_of[resolved] for resolved in stack] for stack in self.cut(jobs)]
 
     def begin_cohort(self, columns: Columns) -> None:  # noqa: B027
-        """Start a cohort that is a whole wavefront, possibly before `run_cohort` is called."""
+        """Start training a cohort that forms a whole wavefront, before `run_cohort` is called."""
 
     def run_cohort(self, columns: Columns) -> CohortResults:
-        """Train a cohort that is a whole wavefront. By default, its jobs are trained as single jobs.
+        """Train a cohort that forms a whole wavefront. By default, its jobs are trained as single jobs.
 
         Raises:
             Diverged: a loss or a parameter is no longer finite. The message names the job and the step.
@@ -125,19 +129,22 @@ class Engine(ABC):
             yield [place_of[resolved]], [result.params]
 
     def means(self, jobs: Sequence[ResolvedJob], w: Tensor, weights: Sequence[float]) -> list[Group]:
-        """Return weighted means of the results of started jobs, each with the indices of its jobs.
+        """Return weighted means of the models that started jobs have trained, each with the indices of its jobs.
 
-        A mean is computed from the differences between the results and `w`. `run` is not called for jobs in a group. By
-        default, or if a job fails, there are no groups, and `run` yields every result.
+        A mean is computed from the differences between the models and `w`. For jobs in a group, `run` is not called. By
+        default, or if a job fails, there are no groups, and `run` yields the result of every job.
         """
         return []
 
     def close(self) -> None:  # noqa: B027
-        """Stop the training threads, which a later `run` starts again; a Ray cluster cannot be used again."""
+        """Stop the training threads.
+
+        A later call of `run` starts them again. A Ray cluster, however, cannot be used again.
+        """
 
     @property
     def choices(self) -> Sequence[str]:
-        """Descriptions of the choices that the engine has made, in chronological order."""
+        """Descriptions of the choices that the engine has made so far, in chronological order."""
         return ()
 
     @property
@@ -147,9 +154,10 @@ class Engine(ABC):
 
 
 def checked_result(job: TrainJob, losses: Tensor, params: Tensor, squares: Tensor | None = None) -> TrainResult:
-    """Return the result of a job from the losses [steps] before each step and the final parameters [size].
+    """Return the result of a job, after checking that its losses and parameters are finite.
 
-    With `squares` [steps], the sums of squared losses per batch, the result includes the mean squared loss per sample.
+    `losses` [steps] are the losses before each step. If `squares` [steps], the sums of the squared losses in each
+    batch, are given, the result includes the mean squared loss per sample.
     """
     mean = float(losses.double().mean())
     if not torch.isfinite(params.sum() + mean) and not (torch.isfinite(losses).all() and torch.isfinite(params).all()):
@@ -158,7 +166,7 @@ def checked_result(job: TrainJob, losses: Tensor, params: Tensor, squares: Tenso
 
 
 def mean_square(job: TrainJob, total: float) -> float:
-    """Return the mean squared loss per sample over all steps of a job, from the sum of all squared losses."""
+    """Return a job's mean squared loss per sample over all steps, from the sum of the squared losses."""
     return total / job.plan.n_samples_processed(job.n_samples)
 
 

@@ -1,8 +1,9 @@
-"""The deferred graph: cheap computations and training jobs that run only when a value is read.
+"""The deferred graph, whose cheap computations and training jobs run only when a value is read.
 
-A read runs ready nodes until the value is known, by agenda batching as in DyNet (Neubig, Goldberg and Dyer, "On-the-fly
-Operation Batching in Dynamic Computation Graphs", NeurIPS 2017). Cheap nodes run first. When only training jobs are
-ready, they run together as one wavefront, which is as large as causality allows.
+When a value is read, ready nodes are run until the value is known. Cheap nodes run first. When only training jobs are
+ready, all of them run together as one wavefront, which is therefore as large as causality allows. This is the agenda
+batching of DyNet (Neubig, Goldberg and Dyer, "On-the-fly Operation Batching in Dynamic Computation Graphs", NeurIPS
+2017).
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _BYTE_OF_LOSS = _BYTE_PER_SCALAR + _BYTE_PER_NODE
 @final
 @dataclass(slots=True)
 class GraphStatistics:
-    """Numbers of wavefronts (sets of jobs that run together), of their jobs, and of the jobs actually trained."""
+    """Numbers of wavefronts (sets of jobs that run together), of jobs in them, and of jobs actually trained."""
 
     wavefronts: int = 0
     jobs: int = 0
@@ -61,22 +62,22 @@ class GraphStatistics:
 
     @property
     def mean_wavefront(self) -> float:
-        """Mean number of jobs per wavefront; zero before the first wavefront."""
+        """Mean number of jobs per wavefront, which is zero before the first wavefront."""
         return self.jobs / self.wavefronts if self.wavefronts else 0.0
 
 
 @final
 class Graph:
-    """Makes Deferreds and computes their values when they are read.
+    """Creates Deferreds, and computes their values when they are read.
 
-    The order of computation does not affect the values. The graph keeps only weak references to pending results, so a
-    result that nothing else refers to is never computed. Without an `engine`, the graph is timing-only: results have
-    sizes but no values. If the pending results exceed `pending_limit_byte`, all of them are computed, which changes no
-    value. `host` measures the host time of training and of deferred functions.
+    The order of computation does not affect the values. The graph keeps only weak references to pending results, so
+    that a result to which nothing else refers is never computed. Without an `engine`, the graph is timing-only, which
+    means that results have sizes but no values. If the pending results exceed `pending_limit_byte`, all of them are
+    computed; this does not change any value. `host` measures the host time of training and of deferred functions.
 
-    With a `program` (a digest of all that determines the learnt values), values that are read are cached by digest.
-    While the program equals that of an earlier run, values are postponed in the order of their computation, and nothing
-    is computed until a value is read that is not in the cache.
+    The `program` is a digest of everything that determines the learnt values. If it is given, values that are read are
+    cached by their digests. As long as the program equals that of an earlier run, computations are only recorded, in
+    order, and are postponed until a value is read that is not in the cache.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Graph:
             self.use(program)
 
     def use(self, program: Program) -> None:
-        """Store values that are read, and reuse those of earlier runs. Call this before any node is made."""
+        """Store values that are read, and reuse those of earlier runs. Call this before any node is created."""
         self.program = program
         if self.engine is not None and program.is_known:
             graph = Graph(self.engine, host=self.host)
@@ -115,11 +116,14 @@ class Graph:
             self._later = Later(graph, program.memo)
 
     def snapshot(self) -> dict[bytes, Any]:
-        """Return all known values that are still referenced, by digest. Call this only if `at_rest` is true."""
+        """Return all known values that are still referenced, by digest. Call this only if `at_rest` is True."""
         return {node._digest: node._value for node in self._reachable() if node.done}
 
     def at_rest(self) -> bool:
-        """Return True if values can be stored: none is postponed or in computation, and no sum has released parts."""
+        """Return True if the known values are a complete state of the graph, which can be stored.
+
+        This requires that no value is postponed or being computed, and that no sum has released parts.
+        """
         return (
             not self._computing
             and self._later is None
@@ -128,11 +132,11 @@ class Graph:
 
     @property
     def puts_off(self) -> bool:
-        """Whether values are postponed, because an earlier run may have cached them."""
+        """Whether computations are postponed, because an earlier run may have cached their values."""
         return self._later is not None
 
     def known_byte(self) -> int:
-        """Return the memory of all known values that are still referenced, in bytes."""
+        """Return the memory in bytes of all known values that are still referenced."""
         return sum(node.size * _BYTE_PER_SCALAR for node in self._reachable() if node.done)
 
     def _reachable(self) -> list[Deferred]:
@@ -142,7 +146,7 @@ class Graph:
         return nodes
 
     def constant(self, value: Any) -> Deferred:
-        """Return a Deferred for a known tensor or number, which must not be modified in place from now on."""
+        """Return a Deferred for a known tensor or number. The tensor must not be modified in place from now on."""
         self._created += 1
         node = Deferred(self._created, value.numel() if isinstance(value, Tensor) else 1, graph=self)
         if self.program is not None:
@@ -152,11 +156,13 @@ class Graph:
         return node
 
     def call(self, function: Callable[..., Any], *args: Any, size: int | None = None) -> Deferred:
-        """Return the result of a cheap pure function, called with the values of the Deferreds among its arguments.
+        """Return a Deferred for the result of a cheap pure function.
 
-        Deferreds inside nested tuples and lists are replaced, too. The function must not modify its arguments. `size`
-        is the number of scalars in the result; None uses the size of the first Deferred argument. A getter of the
-        module `operator`, applied to a single Deferred, costs almost nothing.
+        The function is called with the values of the Deferreds among its arguments.
+
+        Deferreds in nested tuples and lists are replaced by their values, too. The function must not modify its
+        arguments. `size` is the number of scalars in the result; None uses the size of the first Deferred argument. A
+        getter of the module `operator` costs almost nothing if it is applied to a single Deferred.
         """
         inputs = deferreds_in(args)
         if size is None and not inputs:
@@ -175,12 +181,14 @@ class Graph:
         *args: Any,
         size: int | None = None,
     ) -> Deferred:
-        """Return the result of a generator function that receives the values of `parts` one at a time, in order.
+        """Return a Deferred for the result of a generator function that receives `parts` one at a time.
 
-        Each `(yield)` in `function(*args)` receives the next part; the return value of the function is the result. A
-        part is added as soon as it and all earlier parts are known, and is then released, even if a list or a message
-        still refers to it, unless an earlier node also waits for it. Once given, parts may only be used by
-        accumulations. `size` is as in `call`.
+        The generator receives the values of the parts in order.
+
+        Each `(yield)` in `function(*args)` receives the next part, and the return value of the function is the result.
+        A part is added as soon as it and all earlier parts are known. It is then released, even if a list or a message
+        still refers to it, unless an earlier node also waits for it. Parts may only be used by accumulations from now
+        on. `size` is as in `call`.
         """
         inputs = deferreds_in(args)
         if size is None:
@@ -194,7 +202,10 @@ class Graph:
         return node
 
     def train(self, job: TrainJob) -> Trained | Measured:
-        """Return the parameters and the mean loss after a training job, and on request the mean squared loss."""
+        """Return Deferreds for the results of a training job.
+
+        The results are the parameters, the mean loss and, on request, the mean squared loss.
+        """
         if self.engine is None:
             return self.untrained(job.model.size, squares=job.squares)
         loss = self._node(1, job, job.inputs(), digest := b"" if self.program is None else self.program.job(job))
@@ -210,10 +221,10 @@ class Graph:
     def train_cohort(
         self, job: CohortJob, own: Callable[[int], Mapping[str, Deferred]] | None = None
     ) -> list[Deferred]:
-        """Return the parameters after training for each device [n].
+        """Return a Deferred for each device [n] of a cohort, for its parameters after training.
 
-        The Deferreds have the same numbers as from `train`. `own` returns the terms of one device, given its index in
-        the cohort.
+        The Deferreds have the same numbers as those that `train` would return for single jobs. The function `own`
+        returns the terms of a device, given the index of the device in the cohort.
         """
         n, size, program = len(job.columns), job.columns.model.size, self.program
         if self._later is not None:  # postponed as single jobs, which form the same stacks
@@ -239,13 +250,16 @@ class Graph:
     def _single(
         self, job: CohortJob, place: int, own: Callable[[int], Mapping[str, Deferred]] | None
     ) -> Trained | Measured:
-        """Return the result of the device at index `place` of a cohort, trained as a single job."""
+        """Return the result of the device at index `place` of a cohort, whose training becomes a single job."""
         if own is not None:
             job.add(own(place))
         return self.train(job.single(place))
 
     def untrained(self, size: int, *, squares: bool = False) -> Trained | Measured:
-        """Return the result of a job in a timing-only graph. The Deferreds have the same numbers as with training."""
+        """Return the result of a job in a timing-only graph.
+
+        The Deferreds have the same numbers as in a run with training.
+        """
         self._created += 2
         number = self._created
         trained = _new(Trained, (Deferred(number, size, None, self), Deferred(number - 1, 1, None, self)))
@@ -255,15 +269,15 @@ class Graph:
         return Measured(*trained, Deferred(self._created, 1, None, self))
 
     def _with_terms(self, job: CohortJob, own: Mapping[str, Deferred]) -> int:
-        """Add a device with its own terms to a cohort; return the number of the Deferred of its parameters."""
+        """Add a device with its own terms to a cohort. Return the number of the Deferred for its parameters."""
         job.add(own)
         self._created += 2
         return self._created
 
     def read(self, deferred: Deferred) -> Any:
-        """Return the value of a Deferred of this graph. An unknown value is computed first.
+        """Return the value of a Deferred of this graph. If it is unknown, it is computed first.
 
-        An error in a call or a job is raised here, with a note that names the call or job; the failed node stays
+        An error in a call or a job is raised here, with a note that names the call or job. The failed node stays
         pending.
 
         Raises:
@@ -275,9 +289,9 @@ class Graph:
         return deferred.value
 
     def recall(self, what: Any, nodes: Sequence[Deferred], compute: Callable[[], Any]) -> Any:
-        """Return the cached result of `compute` for `nodes`, or call `compute`, which reads the nodes in this order.
+        """Return the cached result of `compute`, or else call `compute`, which reads the `nodes` in this order.
 
-        `what` identifies the computation and is compared by value.
+        The value of `what` identifies the computation in the cache.
         """
         program = self.program
         if program is None:
@@ -317,7 +331,7 @@ class Graph:
             node._settle(node._work.value)
 
     def _heed_an_end(self) -> None:
-        """When no more values are shared with other runs, use only those that this run has cached, if there are any."""
+        """If values are no longer shared with other runs, use only values that this run itself has cached, if any."""
         if self._later is not None and self.program is not None and self.program.ended and not self._ended:
             self._ended = True
             if self.program.is_known:
@@ -326,7 +340,10 @@ class Graph:
                 self._put_off_nothing(self._later)
 
     def _put_off_nothing(self, later: Later) -> None:
-        """Once the program matches no earlier run, compute everything immediately, as without a program."""
+        """Compute the postponed values, and postpone nothing from now on.
+
+        This is necessary when the program no longer equals that of an earlier run.
+        """
         nodes = self._reachable()
         sums = [node._work for node in nodes if type(node._work) is Accumulate]
         wanted = [part for work in sums for part in work.known]
@@ -340,11 +357,12 @@ class Graph:
             self._begin_all(self.engine, list(self._begun.items()))
 
     def begin_wavefront(self) -> None:
-        """Finish the jobs that were started before, then start training the ready jobs without waiting for them.
+        """Finish the jobs that were started before. Then start the ready jobs, without waiting for them.
 
-        A synchronous round calls this method before it invites devices. The simulated clock of the round then continues
-        while the engine, if it can, trains the models of the previous round. Only one wavefront is active. The started
-        jobs run together with any engine. Nothing is trained if the results may be in the cache.
+        A synchronous round calls this method before it invites devices. The simulation of the round then continues
+        while the engine trains the models of the previous round, if the engine is able to. Only one wavefront is active
+        at a time. The started jobs are trained together, whatever the engine is. Nothing is trained if the results may
+        be in the cache.
         """
         if self.engine is None:
             return
@@ -366,7 +384,7 @@ class Graph:
         self._pending_byte = 0
 
     def close(self) -> None:
-        """Stop the threads and processes of the engine. Values that are read later are still computed."""
+        """Stop the threads and processes of the engine. Values that are read afterwards are still computed."""
         if self.engine is not None:
             self.engine.close()
 
@@ -419,14 +437,14 @@ class Graph:
             heappush(self._ready_calls, (node.number, me))
 
     def _bound(self) -> None:
-        """Limit the memory of pending results, and shorten the list of nodes."""
+        """Limit the memory of pending results, and remove dead references from the list of nodes."""
         if len(self._made) > self._look_at:
             self._reachable()
         if self._pending_byte > self._pending_limit_byte:
             self.flush()
 
     def _advance(self) -> bool:
-        """Run the first ready call, or all ready jobs if no call is ready. Return False if nothing is ready."""
+        """Run the first ready call or, if no call is ready, all ready jobs. Return False if nothing is ready."""
         return self._run_call() or self._run_wavefront()
 
     def _run_call(self) -> bool:
@@ -451,7 +469,7 @@ class Graph:
             pass
 
     def _put_off(self, node: Deferred) -> Any:
-        """Postpone a ready call. Return `LATER`, or `PENDING` while an accumulation waits for its next part."""
+        """Postpone a ready call. Return `LATER`, or `PENDING` if it is an accumulation that waits for its next part."""
         work = node._work
         return work.put_off(self._later.counterpart) if self._later and type(work) is Accumulate else LATER
 
@@ -490,14 +508,16 @@ class Graph:
             engine.begin_all(list(self._begun))
 
     def train_together(self, nodes: list[Deferred]) -> None:
-        """Train the jobs of these nodes as one wavefront, after the calls that the jobs need."""
+        """Run the calls that the jobs of these nodes need, and then train the jobs as one wavefront."""
         assert self.engine is not None
         self.run_calls()
         self._begin_all(self.engine, [(node._work, node) for node in nodes if node._value is PENDING])
         self._run_wavefront()
 
     def _run_wavefront(self) -> bool:
-        """Run the started jobs, or else the ready jobs. Then run the calls that became ready, but no further jobs.
+        """Train the started jobs or, if there are none, the ready jobs.
+
+        Calls that become ready are run afterwards, but no further jobs.
 
         Return False if there are no jobs.
         """
@@ -536,7 +556,7 @@ class Graph:
         return True
 
     def _train_cohort(self, engine: Engine, cohort: Deferred) -> None:
-        """Train the started devices of a cohort. After each stack, run the calls that become ready."""
+        """Train the started devices of a cohort. After each stack of devices, run the calls that became ready."""
         columns, nodes = cohort._work.begun
         try:
             with self.host.part("training"):
@@ -555,7 +575,7 @@ class Graph:
         self._end_wavefront()
 
     def _settle_one(self, node: Deferred | None, params: Tensor) -> None:
-        """Set the value of a device of a cohort, if the value is still needed."""
+        """Set the trained parameters of a device of a cohort, if they are still needed."""
         self._pending_byte -= _BYTE_OF_LOSS
         if node is None or node._work is None:
             return
@@ -566,7 +586,7 @@ class Graph:
             self._settle(node, params)
 
     def _put_off_all(self, later: Later, waiting: dict[Any, Deferred]) -> None:
-        """Postpone the jobs of a wavefront, and the function calls that become ready when a job ends."""
+        """Postpone the jobs of a wavefront, and after each job the calls that become ready."""
         jobs: list[Deferred] = []
         for job in list(waiting):
             node = waiting.pop(job)
@@ -585,9 +605,9 @@ class Graph:
             self.program.over()
 
     def _settle(self, node: Deferred, value: Any) -> None:
-        """Set the value of a node and of its parts; mark nodes as ready if all their inputs are now known.
+        """Set the values of a node and of its parts. Mark the nodes as ready whose inputs are now all known.
 
-        The `value` of a job is its whole `TrainResult`; the node of the job stores only the loss.
+        For a job, `value` is the whole `TrainResult`, of which the node of the job stores only the loss.
         """
         known = [(node, value)]
         while known:
@@ -634,13 +654,13 @@ _JOBS = (TrainJob, CohortJob)
 
 
 def _job_of(node: Deferred) -> Deferred | None:
-    """Return the node of the job that makes the value of `node`; None if no job makes it."""
+    """Return the node of the training job that produces the value of `node`; None if there is no such job."""
     work = node._work
     return work.cohort if type(work) is OfCohort else node if type(work) in _JOBS else None
 
 
 def _place(one: tuple[TrainJob | ResolvedJob, Deferred]) -> Any:
-    """Sort key of a job: its round, its device, and the rest of its key."""
+    """Return the sort key of a job: its round, its device, and the rest of its key."""
     job, _ = one
     key = (job if type(job) is TrainJob else job.job).rng_key
     return key[2:3], key[1:2], key[3:]

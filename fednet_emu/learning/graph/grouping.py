@@ -1,4 +1,4 @@
-"""Groups the training jobs of a wavefront that may share one vectorised call."""
+"""Group the training jobs of a wavefront by shape. Jobs of the same shape may share one vectorised call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Rule(NamedTuple):
-    """The rule that turns gradients into steps, if steps are not simply -lr times the gradient."""
+    """The rule that turns gradients into steps, for jobs whose steps are not simply -lr times the gradient."""
 
     optimizer: Optimizer
     lr: float
@@ -24,7 +24,10 @@ class Rule(NamedTuple):
 
 
 class JobShape(NamedTuple):
-    """The properties that all jobs in a stack have in common. Models, data and streams are compared by identity."""
+    """The properties that all jobs in a stack must have in common.
+
+    Models, data and random streams are compared by identity.
+    """
 
     model: FlatModel  # the model to train
     data: TrainData  # the data with the samples
@@ -47,7 +50,7 @@ class JobShape(NamedTuple):
 
 
 def shape_of(resolved: ResolvedJob) -> JobShape:
-    """Return the `JobShape` of a job; jobs with the same shape may be stacked."""
+    """Return the `JobShape` of a job. Jobs with equal shapes may be stacked."""
     job, plan = resolved.job, resolved.job.plan
     width = plan.batch_width(job.n_samples)
     return JobShape(
@@ -68,7 +71,7 @@ def shape_of(resolved: ResolvedJob) -> JobShape:
 
 
 def group_by_shape(jobs: Sequence[ResolvedJob]) -> dict[JobShape, list[ResolvedJob]]:
-    """Return the jobs of each shape, with shapes in order of first appearance."""
+    """Return the jobs of each shape. Shapes are in the order of their first appearance."""
     groups: dict[JobShape, list[ResolvedJob]] = {}
     for resolved in jobs:
         groups.setdefault(shape_of(resolved), []).append(resolved)

@@ -1,4 +1,4 @@
-"""Host time by part of the program, in contrast to simulated time."""
+"""Measurement of the host time (as opposed to simulated time) that each part of the program takes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import time
 from typing import NamedTuple, final
 
 REST = "clock and medium"
-"""Name of the part that covers all remaining code: events, transfers, and the processes of the algorithm."""
+"""Name of the part for all code that belongs to no other part, such as events, transfers and the processes of the
+algorithm."""
 
 
 class Spent(NamedTuple):
-    """Host seconds in one part, and the seconds in which the thread waited for other threads, a GPU, or a CPU core."""
+    """Host seconds spent in one part of the program.
+
+    It is stated separately how long the thread waited for other threads, a GPU or a CPU core.
+    """
 
     host_s: float = 0.0
     waiting_s: float = 0.0
@@ -18,7 +22,10 @@ class Spent(NamedTuple):
 
 @final
 class HostTime:
-    """Host seconds spent so far in each part of the program; time in nested parts counts for the innermost part."""
+    """Clock that measures how many host seconds each part of the program has taken so far.
+
+    If parts are nested, time counts for the innermost one.
+    """
 
     def __init__(self) -> None:
         self._host_s: dict[str, float] = {REST: 0.0}
@@ -31,7 +38,10 @@ class HostTime:
         return _Part(self, name)
 
     def brief_part(self, name: str) -> _BriefPart:
-        """Like `part`, for code that never waits and may take only microseconds; a nested part interrupts it."""
+        """Like `part`, for code that never waits and may take only microseconds.
+
+        A nested part interrupts the measurement.
+        """
         return _BriefPart(self, name)
 
     def parts(self) -> dict[str, Spent]:
@@ -71,7 +81,10 @@ class HostTime:
 
 @final
 class _Part:
-    """A `with` block of `HostTime.part`. A class costs less than a generator, which matters for many training jobs."""
+    """Context manager that `HostTime.part` returns.
+
+    It is a class, because a generator would take longer, which matters with many training jobs.
+    """
 
     __slots__ = ("_host", "_name")
 
@@ -87,7 +100,10 @@ class _Part:
 
 @final
 class _BriefPart:
-    """A `with` block of `HostTime.brief_part`. It reads only the wall clock, which costs a tenth of `part`."""
+    """Context manager that `HostTime.brief_part` returns.
+
+    It reads only the wall clock, so that it takes a tenth of the time of `part`.
+    """
 
     __slots__ = ("_host", "_name", "_since_s")
 

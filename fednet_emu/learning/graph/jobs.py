@@ -1,4 +1,4 @@
-"""Local training as a job: samples, initial parameters and steps, and the batches that follow from them."""
+"""Training jobs, which describe the local training of a device, and the plan of the steps and batches."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from fednet_emu.learning.models.losses import PerSampleLoss
 @final
 @dataclass(frozen=True, slots=True)
 class SgdPlan:
-    """Plan of stochastic gradient descent: step size, batches, number of steps or epochs, and the optimizer.
+    """Plan of a device's stochastic gradient descent: step size, batches, number of steps, and optimizer.
 
-    In each epoch, a new permutation of the samples is cut into batches; the last batch is smaller or dropped. With
-    `steps`, batches are drawn in the same way, for this number of steps. A batch that holds all samples is not
-    shuffled.
+    In each epoch, a new random permutation of the samples is cut into batches. If the last batch is incomplete, it is
+    smaller or left out. If `steps` is given, batches are drawn in the same way until this number of steps is reached. A
+    batch that holds all samples is not shuffled.
 
     Attributes:
         lr: step size, not negative.
@@ -36,11 +36,11 @@ class SgdPlan:
         steps: number of steps; exactly one of `steps` and `epochs` is given.
         epochs: number of passes over the device's samples.
         drop_last: whether an incomplete batch at the end of an epoch is left out.
-        optimizer: plain gradient steps, momentum or Adam; the state is reset for every job.
-        schedule: factor of the step size in each round.
-        clip_norm: maximum norm of the gradient (with all terms of the job) that reaches the optimizer; None for no
-            limit.
-        private: norm limit and noise for the gradients of single samples (DP-SGD); None for neither.
+        optimizer: rule that turns gradients into steps. Its state is reset for every job.
+        schedule: factor by which the step size is multiplied in each round.
+        clip_norm: maximum norm of the gradient, including all terms of the job, that the optimizer receives; None for
+            no limit.
+        private: settings of DP-SGD, which limits the gradients of single samples and adds noise; None for no DP-SGD.
 
     Raises:
         ScenarioError: a field is out of range, or not exactly one of `steps` and `epochs` is given.
@@ -74,12 +74,12 @@ class SgdPlan:
 
     @property
     def is_plain(self) -> bool:
-        """Whether each step of training is exactly -lr times the gradient."""
+        """Whether each training step is exactly -lr times the gradient."""
         own = self.optimizer
         return type(own) is Sgd and not own.weight_decay and self.clip_norm is None and self.private is None
 
     def in_round(self, t: int) -> SgdPlan:
-        """Return the plan for round t = 0, 1, ..., with the step size that the schedule gives."""
+        """Return the plan for round t = 0, 1, ..., with the step size according to the schedule."""
         if type(self.schedule) is Constant:
             return self
         return replace(self, lr=self.lr * self.schedule.factor(t), schedule=Constant())
@@ -103,13 +103,13 @@ class SgdPlan:
         return [width if (step + 1) % per_epoch else last for step in range(self.n_steps(n_samples))]
 
     def min_batch(self, n_samples: int) -> int:
-        """Return the number of samples in the smallest batch of a device with `n_samples` samples."""
+        """Return the number of samples in the smallest batch that a device with `n_samples` samples uses."""
         width, per_epoch = self.batch_width(n_samples), self.steps_per_epoch(n_samples)
         reaches_the_last = self.n_steps(n_samples) >= per_epoch
         return n_samples - (per_epoch - 1) * width if reaches_the_last and not self.drop_last else width
 
     def n_samples_processed(self, n_samples: int) -> int:
-        """Return the number of samples processed in all steps, including repetitions."""
+        """Return the total number of samples processed in all steps, where a repeated sample counts each time."""
         if n_samples == 0:
             return 0
         if self.epochs is not None and not self.drop_last:
@@ -123,7 +123,10 @@ class SgdPlan:
 @final
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class TrainData:
-    """Training samples `x` [N, ...] and `y` [N, ...] of all devices, on the torch device that trains."""
+    """Training samples of all devices, with inputs `x` [N, ...] and targets `y` [N, ...].
+
+    The tensors are on the torch device that trains.
+    """
 
     x: Tensor
     y: Tensor
@@ -141,24 +144,25 @@ class Batches:
 @final
 @dataclass(slots=True, eq=False)  # immutable, but `frozen` would triple the construction time
 class TrainJob:
-    """Local training of one device along scale * grad f(w) + linear + prox * (w - anchor) + l1 * sign(w) in every step.
+    """Local training of one device, with optional terms that are added to the gradient of the loss.
 
-    Here, f is the mean loss over the batch of the step. With scale 1 and no other term, a plain step of the plan is
-    SGD, w <- w - lr * grad f(w). After the optimizer's step, -lr * drift is added. The result depends only on the
-    fields and on the random streams `streams(*rng_key)` and `streams(*rng_key, ...)`, not on other jobs.
+    In every step, the optimizer receives scale * grad f(w) + linear + prox * (w - anchor) + l1 * sign(w), where f is
+    the mean loss over the batch and w are the parameters. With scale 1 and no other term, a plain step is that of SGD,
+    w <- w - lr * grad f(w). After the optimizer's step, -lr * drift is added. The result depends only on the fields and
+    on the random streams whose names begin with `rng_key`, not on other jobs.
 
     Attributes:
-        indices: rows of the data, as an array or a slice. Full batches use a slice without a copy.
-        drift: vector [size], or None. Each step adds -lr times this vector after the optimizer, so neither momentum nor
-            clipping acts on it. With plain steps, `drift` has the same effect as `linear`.
-        anchor: point [size] of the proximal term; None uses the parameters from which the job starts.
-        mask: factors [size] of the whole step, zero for frozen parameters; None trains all parameters. Jobs run
-            together only if they have the same mask object.
-        targets: values [n_samples, ...] for `loss` in place of the data's targets, one for each row of a slice; None
-            uses the data's targets.
-        base: weights under adapters [base_size], used without a copy; None uses the model's weights. Jobs run together
-            only if they have the same value.
-        flop: floating-point operations of all steps, as `FlatModel.flop_per_sample` counts them.
+        indices: the device's rows of the data, as an array or a slice. Full batches of a slice are not copied.
+        drift: vector [size], or None. Each step adds -lr times this vector after the optimizer's step, so that neither
+            momentum nor clipping affects it. With plain steps, `drift` has the same effect as `linear`.
+        anchor: parameters [size] to which the proximal term pulls; None uses those from which the job starts.
+        mask: factors [size] by which the whole step is multiplied, zero for frozen parameters; None trains all
+            parameters. Jobs are trained together only if they have the same mask object.
+        targets: targets [n_samples, ...] for the function `loss`, one for each of the device's rows, which must be a
+            slice; None uses the targets in the data.
+        base: weights under adapters [base_size], which are not copied; None uses those of the model. Jobs are trained
+            together only if they have the same base.
+        flop: number of floating-point operations of all steps, as `FlatModel.flop_per_sample` counts them.
     """
 
     model: FlatModel  # the model and its loss
@@ -201,22 +205,25 @@ class TrainJob:
 
     @property
     def is_full_batch(self) -> bool:
-        """Whether every step uses all samples, so that no batches are drawn."""
+        """Whether every step uses all samples of the device, so that no batches are drawn."""
         return self.plan.batch_width(self.n_samples) == self.n_samples
 
     @property
     def batchable(self) -> bool:
-        """Whether the job may share a vectorised call: model and optimizer allow it, and the loss is the model's."""
+        """Whether the job may share a vectorised call with other jobs.
+
+        This requires that the model and the optimizer allow it, and that the loss is that of the model.
+        """
         own = not self.l1 and self.loss is None and self.augment is None and self.targets is None
         return own and type(self.plan.optimizer) in STACKED and self.model.batchable
 
     def inputs(self) -> list[Deferred]:
-        """Return the Deferreds that must be known before the job can run."""
+        """Return the Deferreds whose values must be known before the job can run."""
         own = (self.params, self.scale, self.linear, self.drift, self.prox, self.anchor, self.targets, self.base)
         return [x for x in own if type(x) is Deferred]
 
     def resolve(self) -> ResolvedJob:
-        """Return the job together with the values of its inputs, which must be known."""
+        """Return the job with the values of its inputs, which must be known."""
         params = self.params.value
         if params.numel() != self.model.size:
             what = f"starts from {params.numel()} numbers, got a model of {self.model.size} parameters"
@@ -241,9 +248,9 @@ class TrainJob:
         return np.asarray(self.indices, dtype=np.int64)
 
     def batches(self, rng: np.random.Generator | None = None) -> Batches:
-        """Return the batches of all steps, drawn by `rng`, or by the generator `streams(*rng_key)` if `rng` is None.
+        """Draw the batches of all steps from `rng`, or from the job's own random stream if `rng` is None.
 
-        Engines use `rows` for full-batch jobs, because their batches only repeat the rows.
+        For full-batch jobs, engines use `rows` instead, because every batch consists of all rows.
         """
         rows, plan, n_samples = self.rows(), self.plan, self.n_samples
         steps, width = plan.n_steps(n_samples), plan.batch_width(n_samples)
@@ -265,7 +272,10 @@ class TrainJob:
 @final
 @dataclass(slots=True, eq=False)  # like `TrainJob`
 class ResolvedJob:
-    """A job whose inputs are known, as an engine runs it. `anchor` is None if there is no proximal term."""
+    """A job whose inputs are known, so that an engine can run it.
+
+    `anchor` is None if there is no proximal term.
+    """
 
     job: TrainJob
     params: Tensor
@@ -279,7 +289,7 @@ class ResolvedJob:
 
     @property
     def is_plain(self) -> bool:
-        """Whether each step of training is exactly -lr times the gradient of the loss."""
+        """Whether each training step is exactly -lr times the gradient of the loss."""
         job = self.job
         added = [self.linear, self.drift, self.anchor]
         terms = self.scale != 1.0 or any(term is not None for term in added) or job.l1

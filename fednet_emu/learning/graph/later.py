@@ -1,7 +1,10 @@
-"""Postponed computations, for values that an earlier run has cached. They run only if an uncached value is read.
+"""Postponed computations of values that an earlier run may have cached.
 
-Postponed computations are nodes of a separate graph, so that values and lifetimes are the same as in a run that
-computes everything. A required job is trained with all other jobs of its wavefront, so that results are bit-identical.
+They are run only if a value is read that is not in the cache.
+
+Postponed computations are nodes of a separate graph. Values and lifetimes are therefore the same as in a run that
+computes everything. If a job is needed, all other jobs of its wavefront are trained with it, so that results are
+bit-identical.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from fednet_emu.learning.graph.work import Part
 
 
 class Computes(Protocol):
-    """The graph of postponed computations, which trains jobs on request."""
+    """Interface of the graph of postponed computations, which trains jobs on request."""
 
     def _node(self, size: int, work: Any, inputs: list[Deferred], digest: bytes) -> Deferred: ...
 
@@ -34,7 +37,7 @@ class Computes(Protocol):
 
 
 class Step(NamedTuple):
-    """A postponed wavefront: its jobs, and the rolling digest of the learning program after the wavefront."""
+    """A postponed wavefront: its jobs, and the digest of the learning program after the wavefront."""
 
     rolling: bytes
     jobs: list[Deferred]
@@ -42,7 +45,10 @@ class Step(NamedTuple):
 
 @final
 class Later:
-    """Postponed computations: each is a node of `graph`, the counterpart of a node in the run's own graph."""
+    """The postponed computations of a run.
+
+    Each of them is a node of `graph`, and is called the counterpart of a node in the run's own graph.
+    """
 
     def __init__(self, graph: Computes, memo: Memo) -> None:
         self._graph, self._memo = graph, memo
@@ -50,7 +56,7 @@ class Later:
         self._taken: set[bytes] = set()
 
     def put_off(self, node: Deferred) -> Deferred:
-        """Add the counterpart of `node` to the postponed graph; inputs of `node` must be known or postponed."""
+        """Add the counterpart of `node` to the postponed graph. The inputs of `node` must be known or postponed."""
         work, inputs = node._work, []
         if type(work) is TrainJob:
             job = copy.copy(work)
@@ -66,7 +72,7 @@ class Later:
         return self._graph._node(node.size, work, inputs, node._digest)
 
     def counterpart(self, node: Deferred) -> Deferred:
-        """Return the counterpart of `node` in the postponed graph, which has the same value or can compute it."""
+        """Return the counterpart of `node` in the postponed graph, which has the same value, or can compute it."""
         if node._value is LATER:
             its: Deferred = node._work
             return its
@@ -89,11 +95,11 @@ class Later:
         return type(items)(*moved) if hasattr(items, "_fields") else tuple(moved)
 
     def step(self, rolling: bytes, jobs: list[Deferred]) -> None:
-        """Record a postponed wavefront. Without `jobs`, only record the changed rolling digest of the program."""
+        """Record a postponed wavefront. If `jobs` is empty, only the new digest of the program is recorded."""
         self._steps.append(Step(rolling, jobs))
 
     def compute(self, wanted: Iterable[Deferred]) -> None:
-        """Compute the wanted nodes of the postponed graph, starting from stored snapshots of values if possible."""
+        """Compute the wanted nodes of the postponed graph, if possible from stored snapshots of earlier values."""
         targets = [node for node in wanted if node._value is PENDING]
         if not targets:
             return
@@ -112,7 +118,7 @@ class Later:
         self._graph.run_calls()
 
     def _needed(self, targets: list[Deferred]) -> set[int]:
-        """Return the indices of the steps whose jobs are needed to compute the targets."""
+        """Return the indices of the postponed wavefronts whose jobs are needed to compute the targets."""
         step_of = {id(job): place for place, step in enumerate(self._steps) for job in step.jobs}
         found: set[int] = set()
         seen, left = set[int](), list(targets)
@@ -133,7 +139,7 @@ class Later:
         return found
 
     def _settle(self, values: dict[bytes, Any]) -> None:
-        """Set values in the postponed graph. A job counts as known only if all its requested results are known."""
+        """Set values in the postponed graph. A job counts as known only if all its requested results are."""
         jobs = []
         for node in self._graph._reachable():
             if node._value is not PENDING or node._digest not in values:

@@ -1,4 +1,4 @@
-"""Optimizers: rules that turn gradients into steps. The state of an optimizer lasts for one job."""
+"""Optimizers, which turn gradients into training steps. The state of an optimizer lasts for one job."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ class Optimizer(Component):
 
     @abstractmethod
     def start(self, weights: Tensor, lr: float) -> Callable[[Tensor], None]:
-        """Return the function that moves `weights` [n] by one step, in place, from the gradient [n].
+        """Return the function that changes `weights` [n] by one step in place, given the gradient [n].
 
-        The function must neither keep nor modify the gradient. Kinds in `STACKED` also accept `weights` [J, n] of J
-        jobs and the gradients [A, n] of the first A jobs, if the other jobs have taken all their steps.
+        The function must neither keep nor modify the gradient. Kinds in `STACKED` also accept the weights [J, n] of J
+        jobs. They then receive the gradients [A, n] of the first A jobs, because the other jobs have completed their
+        steps.
         """
 
 
@@ -30,7 +31,7 @@ class Sgd(Optimizer):
     """Plain gradient descent: a step is -lr times the gradient."""
 
     weight_decay: float = Field(0.0, ge=0)
-    """Weight decay: this factor times the parameters is added to the gradient. 0 means no weight decay."""
+    """Weight decay: the parameters times this factor are added to the gradient. 0 means no weight decay."""
 
     def start(self, weights: Tensor, lr: float) -> Callable[[Tensor], None]:
         def move(gradient: Tensor) -> None:
@@ -41,14 +42,17 @@ class Sgd(Optimizer):
 
 
 class Momentum(Optimizer):
-    """SGD with momentum, as in PyTorch: a step is -lr v, with the velocity v <- beta v + gradient, initially zero."""
+    """SGD with momentum, as in PyTorch.
+
+    A step is -lr v, where the velocity v is initially zero and changes by v <- beta v + gradient before each step.
+    """
 
     beta: float = Field(0.9, ge=0, lt=1)
-    """Share of the velocity that remains in the next step (PyTorch's `momentum`)."""
+    """Share beta of the velocity that is kept for the next step. It is called `momentum` in PyTorch."""
     nesterov: bool = False
-    """Whether to use Nesterov's variant, in which a step is -lr (gradient + beta v) instead of -lr v."""
+    """Whether Nesterov's variant is used, in which a step is -lr (gradient + beta v) instead of -lr v."""
     weight_decay: float = Field(0.0, ge=0)
-    """Weight decay: this factor times the parameters is added to the gradient. 0 means no weight decay."""
+    """Weight decay: the parameters times this factor are added to the gradient. 0 means no weight decay."""
 
     def start(self, weights: Tensor, lr: float) -> Callable[[Tensor], None]:
         velocity = torch.zeros_like(weights)
@@ -67,7 +71,9 @@ def _with_decay(gradient: Tensor, weights: Tensor, decay: float) -> Tensor:
 
 
 class Adam(Optimizer):
-    """Adam (Kingma and Ba, ICLR 2015, Algorithm 1), with moments reset to zero at the start of every job.
+    """Adam (Kingma and Ba, ICLR 2015, Algorithm 1).
+
+    The moments are reset to zero at the start of every job.
 
     Weight decay is added to the gradient before the moments are updated, as in PyTorch's Adam.
     """
@@ -79,7 +85,7 @@ class Adam(Optimizer):
     eps: float = Field(1e-8, gt=0)
     """Constant added to the denominator for numerical stability (epsilon)."""
     weight_decay: float = Field(0.0, ge=0)
-    """Weight decay: this factor times the parameters is added to the gradient. 0 means no weight decay."""
+    """Weight decay: the parameters times this factor are added to the gradient. 0 means no weight decay."""
 
     @model_validator(mode="before")
     @classmethod
@@ -103,19 +109,23 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019, https://arxiv.org/abs/1711.05101).
+    """AdamW: Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019).
 
-    Before each step, the parameters are multiplied by 1 - lr weight_decay. The decay does not enter the moments.
+    Before each step, the parameters are multiplied by 1 - lr weight_decay. The decay does not affect the moments.
+    Source: https://arxiv.org/abs/1711.05101.
     """
 
     kind = "adamw"
     weight_decay: float = Field(0.01, ge=0)
-    """Weight decay: each step shrinks the parameters by the share lr weight_decay. 0.01 is PyTorch's default."""
+    """Weight decay: before each step, the parameters are multiplied by 1 - lr weight_decay. The default is that of
+    PyTorch."""
     _made_by: ClassVar[type[torch.optim.Adam]] = torch.optim.AdamW
 
 
 def clip(gradient: Tensor, clip_norm: float, mask: Tensor | None = None) -> None:
-    """Scale gradients [..., n] with a norm above `clip_norm` down to `clip_norm`, in place, like `clip_grad_norm_`.
+    """Scale gradients [..., n] down to the norm `clip_norm` if their norm is larger, in place.
+
+    The formula is that of PyTorch's `clip_grad_norm_`.
 
     Entries at which `mask` [..., n] is zero are not trained and do not count in the norm.
     """

@@ -1,9 +1,9 @@
-"""The learning program of a run: a digest of everything that has determined the learnt values so far.
+"""The learning program of a run, which is a digest of everything that has determined the learnt values so far.
 
-The digest of a node follows from its function, its arguments by value, and the digests of its inputs. A value therefore
-has the same digest in every simulated network, whatever the order in which values are requested. Rounding depends on
-which jobs are trained together. The rolling digest therefore covers the jobs of each wavefront, in order. Both digests
-together determine a value bit for bit.
+The digest of a node of the graph is computed from its function, the values of its arguments, and the digests of its
+inputs. A value therefore has the same digest in every simulated network, and in every order of requests. Rounding,
+however, depends on which jobs are trained together. A second digest, the rolling one, therefore covers the jobs of all
+wavefronts so far, in order. Both digests together determine a value bit for bit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ INPUTS = ("params", "scale", "linear", "drift", "prox", "anchor", "targets", "ba
 _SHARED = ("model", "data", "plan", "streams", "l1", "loss", "augment", "mask", "squares")
 _EACH = ("indices", "rng_key")
 _UNUSED = ("label", "n_samples", "first_row", "flop")
-"""Fields that do not affect the result of a job: its name in messages, and fields derived from other fields."""
+"""Fields that do not affect the result of a job. They are its name in messages, and fields that follow from other
+fields."""
 assert {field.name for field in fields(TrainJob)} == {*INPUTS, *_SHARED, *_EACH, *_UNUSED}, "a field without a rule"
 
 _shared, _inputs = attrgetter(*_SHARED), attrgetter(*INPUTS[1:])
@@ -39,18 +40,18 @@ def _digest_of_job(before: bytes, where: bytes, rng_key: tuple[Any, ...], after:
 
 
 class Memo(Protocol):
-    """Cached values of learning programs. A program is the digest of all that determines a run's learnt values."""
+    """Base class of caches for values that runs have learnt, stored by the digest of the learning program."""
 
     @property
     def passed(self) -> Container[bytes]:
-        """Rolling digests that earlier runs have recorded, without those of this run."""
+        """Rolling digests that earlier runs have recorded. Those of this run are not included."""
 
     @property
     def snapshots(self) -> Container[bytes]:
-        """Rolling digests at which an earlier run has stored its values."""
+        """Rolling digests at which an earlier run has stored a snapshot of its values."""
 
     def get(self, key: bytes) -> Any:
-        """Return the value that was read under this key. Raises a `KeyError` if it is unknown."""
+        """Return the value stored under a key. Raise a `KeyError` if it is unknown."""
 
     def put(self, key: bytes, value: Any) -> None:
         """Store a value that was read under this key."""
@@ -59,10 +60,10 @@ class Memo(Protocol):
         """Record that the run has reached this rolling digest."""
 
     def load(self, rolling: bytes) -> dict[bytes, Any]:
-        """Return the values of a snapshot by the digests of their nodes; empty if the snapshot cannot be used."""
+        """Return the values in a snapshot, by the digests of their nodes; empty if the snapshot cannot be used."""
 
     def part_ways(self, name: str) -> None:
-        """Record that no more values are shared with other runs, because of the value or function `name`."""
+        """Record that values are no longer shared with other runs, because of the value or function `name`."""
 
 
 @final
@@ -70,14 +71,15 @@ class Program:
     """The digests of the learning program of one run, as the run proceeds.
 
     Args:
-        head: a digest of the data, the model, the seed, the software and the host.
+        head: digest of the data, the model, the seed, the software and the host.
         memo: values cached by earlier runs and by this run.
-        own: bytes that distinguish this run from all others, used as soon as a value cannot be serialised.
+        own: bytes that distinguish this run from all others. They enter the program as soon as a value cannot be
+            serialised.
 
     Attributes:
         rolling: the current digest of the program.
-        passed: the digest of the program at the end of the last wavefront.
-        ended: name of the value or function that could not be serialised; empty if there is none.
+        passed: the rolling digest at the end of the last wavefront.
+        ended: name of the value or function that could not be serialised; empty if all could.
     """
 
     def __init__(self, head: bytes, memo: Memo, own: bytes, speller: Speller | None = None) -> None:
@@ -91,7 +93,7 @@ class Program:
 
     @property
     def is_known(self) -> bool:
-        """Whether an earlier run had the current rolling digest, so that values of that run can be reused."""
+        """Whether an earlier run had the current rolling digest, so that its values can be reused."""
         return self.rolling in self.memo.passed
 
     def constant(self, value: Any) -> bytes:
@@ -99,14 +101,14 @@ class Program:
         return self._digest(lambda: digest_of(b"constant", self._speller.spelled(value)))
 
     def call(self, function: Callable[..., Any], args: Sequence[Any], parts: Sequence[Deferred] = ()) -> bytes:
-        """Return the digest of the result of `function`, from its arguments and from the parts of an accumulation."""
+        """Return the digest of the result of `function`, from its arguments and the parts of an accumulation."""
         spelled = self._speller.spelled
         return self._digest(
             lambda: digest_of(spelled(function), spelled(tuple(args)), repr([part._digest for part in parts]).encode())
         )
 
     def job(self, job: TrainJob) -> bytes:
-        """Return the digest of a training job. Each repeated request of the same job gets a new digest."""
+        """Return the digest of a training job. If the same job is requested again, it gets another digest."""
         try:
             before, after = self._shared(job)
             rows = job.indices
@@ -117,7 +119,7 @@ class Program:
         return self._once(digest)
 
     def cohort(self, job: CohortJob) -> list[bytes]:
-        """Return the digest of each device of a cohort, equal to the digest of the device's single job."""
+        """Return the digest of each device of a cohort, which equals that of the device's single job."""
         try:
             before, after = self._shared(job.single(0))
         except Unwritable:
@@ -138,7 +140,7 @@ class Program:
         return digest
 
     def _shared(self, job: TrainJob) -> tuple[bytes, bytes]:
-        """Return the digests of all fields of a job except its rows and the name of its random stream."""
+        """Return the digests of all fields of a job, except its rows and the name of its random stream."""
         shared, more = _shared(job), _inputs(job)
         if not (self._last[0] and all(map(is_, shared, self._last[0]))):
             self._last = (shared, digest_of(*map(self._speller.spelled, shared)))
@@ -147,15 +149,18 @@ class Program:
         ) if more != _PLAIN_INPUTS else b""
 
     def key(self, what: Any, nodes: Sequence[Deferred]) -> bytes:
-        """Return the cache key of a value read from `nodes` and described by `what`.
+        """Return the cache key of a value that is computed from `nodes` and identified by `what`.
 
-        The jobs that make the values of the nodes must have been passed to `wavefront` before.
+        The jobs that produce the values of the nodes must have been passed to `wavefront` before.
         """
         text = self._digest(lambda: self._speller.spelled(what))
         return digest_of(text, *(node._digest for node in nodes), self.rolling)
 
     def wavefront(self, jobs: Sequence[Deferred]) -> None:
-        """Record that these jobs are trained together, in this order. A device of a cohort counts as its single job."""
+        """Record that these jobs are trained together, in this order.
+
+        A device of a cohort counts like a single job.
+        """
         self.rolling = digest_of(self.rolling, b"".join([job._digest[:DIGEST_BYTE] for job in jobs]))
 
     def over(self) -> None:
@@ -175,7 +180,7 @@ class Program:
         return digest_of(b"own", self._own, b"%d" % self._unwritten)
 
     def end(self, name: str) -> None:
-        """Stop sharing cached values with other runs, because `name` cannot be serialised by value."""
+        """Stop sharing cached values with other runs, because the value or function `name` cannot be serialised."""
         if not self.ended:
             self.ended = name
             LOG.info("learning is not shared from here on: %s cannot be written by value", name)

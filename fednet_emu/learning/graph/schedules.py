@@ -1,4 +1,4 @@
-"""Schedules: the step size of local training as a function of the round, as in PyTorch's `lr_scheduler`."""
+"""Schedules of the step size of local training, which depends on the round as in PyTorch's `lr_scheduler`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Schedule(Component):
 
     @abstractmethod
     def factor(self, t: int) -> float:
-        """Return the factor of the step size in round t = 0, 1, ...; the factor is not negative."""
+        """Return the factor by which the step size is multiplied in round t = 0, 1, ...; it is not negative."""
 
 
 class Constant(Schedule):
@@ -28,7 +28,7 @@ class Constant(Schedule):
 
 
 class Step(Schedule):
-    """A step size that is multiplied by the same factor after every `every_rounds` rounds."""
+    """Step size that is multiplied by the same factor each time that a certain number of rounds has passed."""
 
     every_rounds: int = Field(gt=0)
     """Number of rounds between two changes of the step size."""
@@ -58,7 +58,10 @@ class Cosine(Schedule):
     """Final step size, as a share of the step size in the first round."""
 
     def factor(self, t: int) -> float:
-        """Interpolate from 1 to `final_share` by (1 + cos(pi t / rounds)) / 2; return `final_share` afterwards."""
+        """Return a factor that decreases from 1 to `final_share` along a cosine, and then stays constant.
+
+        The share (1 + cos(pi t / rounds)) / 2 of the decrease is still to come in round t.
+        """
         left = (1 + math.cos(math.pi * min(t / self.rounds, 1))) / 2
         return self.final_share + (1 - self.final_share) * left
 

@@ -1,7 +1,8 @@
-"""Serialisation of values and functions to bytes. Equal bytes mean the same computation in any process or run.
+"""Serialisation of values and functions to bytes, where equal bytes mean equal computations in any process.
 
-A function is serialised as its module and name, a bound method or a partial also with its whole state, and an array as
-its content. Code of scripts and notebooks, random generators, and parts of the clock and the network are rejected.
+A function is serialised as its module and name. A bound method or a partial also includes its whole state. An array is
+serialised as its content. Functions that are defined in scripts or notebooks, random generators, and objects of the
+simulated clock or network are rejected.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ DIGEST_BYTE = 16
 SHIPPED = frozenset(
     {"fednet_emu", "torch", "numpy", "scipy", "builtins", "math", "operator", "_operator", "statistics", "functools"}
 )
-"""Top-level modules whose versions are part of every program digest."""
+"""Top-level modules whose versions are part of the digest of every learning program."""
 _NEVER = tuple(f"fednet_emu.{part}" for part in ("kernel.", "network.", "devices.", "records.", "emulation.", "radio."))
 _NEVER_TYPES = frozenset({"Federation", "Graph", "Learner", "Device", "Links", "Rounds"})
 _GETTERS = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
@@ -39,11 +40,11 @@ _MOST_KEPT = 4096
 
 
 class Unwritable(TypeError):  # noqa: N818  (the name describes the value)
-    """Error for a value or a function that cannot be serialised by value. The message names the value or function."""
+    """Error for a value or a function that cannot be serialised. The message names the value or function."""
 
 
 def digest_of(*parts: Any) -> bytes:
-    """Return a digest of the parts in this order; the digest also depends on the boundaries between the parts."""
+    """Return a digest of a sequence of byte strings, which also depends on the boundaries between them."""
     whole = blake2b(digest_size=DIGEST_BYTE)
     for part in parts:
         whole.update(b"%d:" % len(part))
@@ -53,7 +54,7 @@ def digest_of(*parts: Any) -> bytes:
 
 @final
 class Speller:
-    """Serialises values to bytes. Digests of large constant objects are cached per object."""
+    """Serialises values to bytes. The digests of large constant objects are cached."""
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[Callable[[], Any], int | None, bytes]] = {}
@@ -200,7 +201,7 @@ def _array(value: np.ndarray[Any, Any]) -> bytes:
 
 
 def _native(value: Any) -> bytes:
-    """Return the bytes of a function that is not written in Python: its owner and its name."""
+    """Return the bytes of a function that is not written in Python, formed from its owner and its name."""
     owner = getattr(value, "__self__", None) or getattr(value, "__objclass__", None)
     if owner is not None and not isinstance(owner, type | types.ModuleType):
         raise Unwritable(_name_of(value))
@@ -212,10 +213,10 @@ def _native(value: Any) -> bytes:
 
 
 def _path_of(what: Any) -> str:
-    """Return `module:qualname` of a function or class, with the version if it belongs to another package.
+    """Return `module:qualname` of a function or class, followed by the version if it is from another package.
 
     Raises:
-        Unwritable: the function or class belongs to no installed package, or is defined within a function.
+        Unwritable: the function or class belongs to no installed package, or is defined inside a function.
     """
     module, name = what.__module__, what.__qualname__
     top = module.partition(".")[0]

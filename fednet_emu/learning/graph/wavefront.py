@@ -1,4 +1,7 @@
-"""Results of a wavefront (jobs that are trained together). If possible, engines sum models where they are trained."""
+"""Results of a wavefront, which is a set of jobs that are trained together.
+
+If possible, an engine sums models where they are trained, and returns only their mean.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,16 @@ from fednet_emu.learning.graph.work import PARAMS, Part, alive
 
 
 def trained(engine: Engine, waiting: Mapping[ResolvedJob, Deferred]) -> Results:
-    """Yield the jobs in `waiting` with their results. For jobs in a sum, an engine may return only their mean."""
+    """Yield the jobs in `waiting` with their results.
+
+    For jobs whose models are only summed, an engine may return only the mean of their models.
+    """
     yield from _means(engine, waiting)
     yield from engine.run(list(waiting))
 
 
 def _means(engine: Engine, waiting: Mapping[ResolvedJob, Deferred]) -> Results:
-    """Yield the jobs whose models are only summed, each with a mean that the engine computed for a group of jobs."""
+    """Yield the jobs whose models are only summed, with the means that the engine has computed for groups of jobs."""
     job_of: dict[Deferred | None, ResolvedJob] = {node: resolved for resolved, node in waiting.items()}
     for total in _sums_of(waiting.values()):
         mean = total.as_mean()

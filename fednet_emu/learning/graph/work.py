@@ -1,4 +1,4 @@
-"""Computations that produce the value of a Deferred: a cheap function, or a part of a value or of a job's result."""
+"""The cheap computations that produce the value of a Deferred, and the results of training jobs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fednet_emu.learning.graph.accumulation import Accumulate
 from fednet_emu.learning.graph.deferred import Deferred, values_of
 
 PARAMS, SQUARE = attrgetter("params"), attrgetter("square")
-"""Functions that return a part of a job's result. The loss needs no function, because it is the value of the job's
-node."""
+"""Functions that return the parameters or the mean squared loss from a job's result. The mean loss needs no function,
+because it is the value of the job's own node."""
 
 
 class Call(NamedTuple):
@@ -23,34 +23,37 @@ class Call(NamedTuple):
 
 
 class Pick(NamedTuple):
-    """A part of one value, extracted as soon as the value is known."""
+    """A part of the value of another node, extracted as soon as the value is known."""
 
     function: Callable[[Any], Any]
     args: Sequence[Any]
 
 
 class Part(NamedTuple):
-    """A part of the result of a training job, which is available only at the moment when the job ends."""
+    """A part of the result of a training job. The result is available only at the moment when the job ends."""
 
     function: Callable[[Any], Any]
     args: Sequence[Any]
 
 
 class OfCohort(NamedTuple):
-    """The parameters of a device after the training of a cohort, known as soon as the device's stack has ended."""
+    """The trained parameters of a device of a cohort. They are known as soon as the device's stack is trained."""
 
     cohort: Deferred
 
 
 class Trained(NamedTuple):
-    """Result of a training job: the parameters and the mean loss of its steps."""
+    """Result of a training job: the parameters, and the mean loss over its steps."""
 
     params: Deferred
     loss: Deferred
 
 
 class Measured(NamedTuple):
-    """Result of a job that requests squares: `square` is the mean squared loss of all samples in all steps."""
+    """Result of a training job that requests squared losses.
+
+    `square` is the mean of the squared losses of all samples in all steps.
+    """
 
     params: Deferred
     loss: Deferred
@@ -58,7 +61,10 @@ class Measured(NamedTuple):
 
 
 def evaluated(node: Deferred) -> Any:
-    """Return the value of a node whose inputs are known, or `PENDING` while an accumulation waits for its next part."""
+    """Compute the value of a node whose inputs are known.
+
+    The result is `PENDING` if an accumulation waits for its next part.
+    """
     work = node._work
     try:
         return work.advance() if type(work) is Accumulate else work.function(*values_of(work.args))

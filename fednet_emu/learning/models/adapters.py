@@ -1,4 +1,6 @@
-"""Adapters: small trainable matrices in a large network with frozen weights; only adapters are trained and sent.
+"""Adapters: small trainable matrices in a large network with frozen weights.
+
+Only the adapters are trained and sent.
 
 LoRA: Hu, Shen, Wallis, Allen-Zhu, Li, Wang, Wang, Chen, "LoRA: Low-Rank Adaptation of Large Language Models", ICLR
 2022, https://arxiv.org/abs/2106.09685. FFA-LoRA, which trains only B: Sun, Li, Li, Ding, "Improving LoRA in
@@ -27,10 +29,11 @@ from fednet_emu.learning.models.bases import AnyBase, Base, Float32
 
 
 class Lora(Component):
-    """Dense layers with weights W [m, n] use W + (alpha / rank) B A, where only B and A are trained.
+    """Low-rank adaptation (LoRA): a product of two small trainable matrices is added to the weights of dense layers.
 
-    A [rank, n] is drawn uniformly from +-1/sqrt(n), and B [m, rank] is zero, so that the initial network is unchanged.
-    A and B are the parameters `lora_A` and `lora_B` of each layer. All other parameters are frozen, except those in
+    A layer with the frozen weights W [m, n] uses W + (alpha / rank) B A instead. Initially, A [rank, n] is drawn
+    uniformly between -1/sqrt(n) and 1/sqrt(n), and B [m, rank] is zero, so that the network is unchanged. The
+    parameters A and B of a layer are called `lora_A` and `lora_B`. All other parameters are frozen, except those in
     `train`.
     """
 
@@ -39,19 +42,19 @@ class Lora(Component):
     alpha: float = Field(16, gt=0)
     """Numerator of the factor alpha / rank of the product B A."""
     targets: tuple[str, ...] = Field(min_length=1)
-    """Layers with an adapter, by the last part of the layer name (`c_attn`), by the full name, or by a pattern (`*`,
-    `h.1.*`)."""
+    """Layers that get an adapter, given by the last part of their name (`c_attn`), by their full name, or by a pattern
+    (`*`, `h.1.*`)."""
     freeze: Literal["A"] | None = None
-    """A: only B is trained and sent (FFA-LoRA), so that the mean of the products B A equals the product of the means.
-    Null: A and B are trained."""
+    """Matrix that is frozen. A: only B is trained and sent (FFA-LoRA), so that the mean of the products B A of several
+    devices equals the product of the means. Null: both A and B are trained."""
     train: tuple[str, ...] = ()
-    """Parameters that are trained and sent in addition to the adapters, for example those of a new head (`score.*`), by
-    name or pattern as in `targets`."""
+    """Parameters that are trained and sent in addition to the adapters, for example those of a new output layer
+    (`score.*`). They are given by name or pattern as in `targets`."""
     base: AnyBase = Float32()
-    """Storage of the frozen weights, and whether the frozen weights are sent to the devices."""
+    """How the frozen weights are stored, and whether they are sent to the devices."""
 
     def on(self, module: nn.Module) -> nn.Module:
-        """Add adapters to `module`, and return the same module. PyTorch's generator draws the initial A."""
+        """Add adapters to `module` in place, and return it. PyTorch's global generator draws the initial A."""
         parameters, layers = dict(module.named_parameters()), dict(module.named_modules())
         dense = [name for name, layer in layers.items() if _is_dense(layer)]
         chosen = [layers[name] for name in _matches("targets", self.targets, dense, "dense layer")]
@@ -88,15 +91,15 @@ def lora(
     train: Iterable[str] = (),
     base: str | Mapping[str, Any] | Base = "float32",
 ) -> nn.Module:
-    """Return a copy of a module with LoRA adapters. Runs train and send only the adapters.
+    """Return a copy of a module with LoRA adapters. A run trains and sends only the adapters.
 
     Args:
         module: a module of your own, or of a library, with its weights.
         rank: rank of the adapters.
-        targets: dense layers with an adapter, by the last part of the layer name, the full name, or a pattern.
-        alpha: numerator of the factor alpha / rank of the product B A.
-        freeze: "A" trains and sends only B (FFA-LoRA).
-        train: further parameters that are trained and sent, for example those of a head.
+        targets: dense layers that get an adapter, by the last part of their name, their full name, or a pattern.
+        alpha: numerator of the factor alpha / rank, by which the product B A is multiplied.
+        freeze: "A" to train and send only B (FFA-LoRA); None to train both matrices.
+        train: further parameters that are trained and sent, for example those of the output layer.
         base: storage of the frozen weights, such as `nf4` or `{"kind": "nf4", "ship": True}`.
 
     Raises:
@@ -113,14 +116,14 @@ AnyAdapters = Annotated[Lora, Slot("adapters", ADAPTERS)]
 
 
 def base_names(module: nn.Module) -> list[str]:
-    """Return the names of the frozen weights under adapters, except weights that another layer shares."""
+    """Return the names of the frozen weights of layers with adapters, except weights that another layer shares."""
     layers = {f"{name}.weight".removeprefix("."): layer for name, layer in module.named_modules()}
     own = _of_one_layer(module)
     return [name for name in own if hasattr(layers.get(name), "lora_A") and not own[name].requires_grad]
 
 
 def shipped_bit(module: nn.Module) -> int:
-    """Return the size in bits of the frozen weights that each device receives once; 0 if devices have them already."""
+    """Return the size in bits of the frozen weights that each device receives once; 0 if they are not sent."""
     return sum(getattr(part, "shipped_bit", 0) for part in module.modules())
 
 
@@ -131,7 +134,10 @@ def _of_one_layer(module: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def product(layer: Any, b: Tensor, a: Tensor) -> Tensor:
-    """Return the term that factors B [m, rank] and A [rank, n] add to a layer's weights, in their shape."""
+    """Return the term that the factors B [m, rank] and A [rank, n] add to a layer's weights.
+
+    The term has the shape of the weights.
+    """
     added: Tensor = layer.lora_scale * (b @ a)
     return added.T if _is_transposed(layer) else added
 
@@ -142,23 +148,26 @@ def drawn(rng: np.random.Generator, rank: int, n: int) -> NDArray[np.float64]:
 
 
 def _with_adapter(layer: Any, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-    """Forward hook of a layer: add the adapter's output for the input [..., n] to the layer's output [..., m]."""
+    """Add the adapter's output for the input [..., n] to the layer's output [..., m], as a forward hook of a layer."""
     added: Tensor = layer.lora_scale * linear(linear(inputs[0], layer.lora_A), layer.lora_B)
     return output + added
 
 
 def _is_dense(layer: nn.Module) -> bool:
-    """Return True for a dense layer; False in multi-head attention, which uses weights without calling the layer."""
+    """Return True for a dense layer that can have an adapter.
+
+    The result is False in multi-head attention, which uses the weights without calling the layer.
+    """
     return type(layer) is nn.Linear or _is_transposed(layer)
 
 
 def _is_transposed(layer: nn.Module) -> bool:
-    """Return True for the dense layer of the library transformers, whose weights are [n, m]."""
+    """Return True for the dense layer of the library transformers whose weights are transposed, [n, m]."""
     return type(layer).__name__ == "Conv1D"
 
 
 def _matches(key: str, wanted: Sequence[str], names: list[str], what: str) -> list[str]:
-    """Return those of `names` that match a wanted name or pattern, in the order of `names`."""
+    """Return the entries of `names` that match a wanted name or pattern, in the order of `names`."""
     for one in wanted:
         if not any(_fits(one, name) for name in names):
             ends = ", ".join(dict.fromkeys(name.rpartition(".")[2] or name for name in names))

@@ -1,9 +1,9 @@
-"""Base class of models: components that build a PyTorch module for samples of a given shape.
+"""Base class of models, which are components that build a PyTorch module for samples of a given shape.
 
-Torch's global random generator is seeded for one block of code and restored afterwards. Layer initialisation and
-dropout accept no other generator, so they run inside `torch_seed`. Nothing else in the package seeds torch, except code
-for Flower apps (`flower/host.py`). `torch.manual_seed` is avoided: without a GPU it takes milliseconds, because it
-records a deferred seed with a stack trace for each kind of absent device.
+Layer initialisation and dropout accept no generator other than torch's global one. They therefore run inside
+`torch_seed`, which seeds this generator for one block of code and restores it afterwards. Nothing else in the package
+seeds torch, except code for Flower apps (`flower/host.py`). The function `torch.manual_seed` is not used, because
+without a GPU it takes milliseconds: it records a deferred seed with a stack trace for each type of absent device.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ class Model(Component):
     """A recipe that builds a PyTorch module."""
 
     def located(self, data_dir: Path | None) -> Model:
-        """Return the recipe with the full paths of its files, looked up in `data_dir`, or else in FEDNET_DATA.
+        """Return the model with full paths of its files, which are looked up in the data folder.
+
+        The data folder is `data_dir` or, if it is None, the folder that the environment variable FEDNET_DATA names.
 
         Raises:
             DataError: a file is missing.
@@ -33,18 +35,18 @@ class Model(Component):
 
     @property
     def own_loss(self) -> str | None:
-        """Name of the loss that replaces the usual loss of the data; None for the usual loss."""
+        """Name of the loss that is used instead of the usual one for the data; None for the usual loss."""
         return None
 
     @abstractmethod
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
         """Build a module that maps a batch [n, *input_shape] to [n, outputs], with PyTorch's default initialisation.
 
-        The parameters are drawn from PyTorch's global random generator. The caller must seed and restore the generator.
+        The parameters are drawn from PyTorch's global random generator, which the caller must seed and restore.
 
         Args:
             input_shape: Shape of one sample.
-            outputs: Number of classes or labels (the outputs are logits), or of targets of a regression.
+            outputs: Number of classes or labels, for which the outputs are logits, or number of regression targets.
 
         Raises:
             ScenarioError: The model cannot be built, or does not fit samples of this shape.
@@ -52,12 +54,12 @@ class Model(Component):
 
 
 _ALONE = threading.RLock()
-"""Lock of torch's generator, which all threads of the process share."""
+"""Lock for torch's global generator, because all threads of the process share it."""
 
 
 @contextmanager
 def torch_seed(seed: int) -> Iterator[None]:
-    """Context manager in which random operations depend only on `seed`. Operations outside are not affected."""
+    """Context manager in which torch's random numbers depend only on `seed`. Code outside is not affected."""
     gpus = list(range(torch.cuda.device_count()))
     with _ALONE, torch.random.fork_rng(devices=gpus):
         torch.default_generator.manual_seed(seed)
@@ -67,6 +69,6 @@ def torch_seed(seed: int) -> Iterator[None]:
 
 
 def seeded_module(build: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """Return the module that `build` makes, with initial parameters that depend only on `seed`."""
+    """Return the module that `build` creates, with initial parameters that depend only on `seed`."""
     with torch_seed(seed):
         return build()

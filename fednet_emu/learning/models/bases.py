@@ -1,4 +1,4 @@
-"""The base of a model with adapters: all frozen weights, how they are stored, and whether they are sent.
+"""Storage of the base of a model with adapters, which consists of all frozen weights.
 
 NF4: Dettmers, Pagnoni, Holtzman, Zettlemoyer, "QLoRA: Efficient Finetuning of Quantized LLMs", NeurIPS 2023,
 https://arxiv.org/abs/2305.14314
@@ -34,19 +34,19 @@ class Base(Component):
     """Storage of the frozen weights of a network with adapters."""
 
     ship: bool = False
-    """Whether the server's first message to each device includes the frozen weights. false: devices have the frozen
-    weights from the start."""
+    """Whether the server's first message to each device includes the frozen weights. If false, devices have them from
+    the start."""
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
         if self.ship and scenario.algorithm.ships_no_base:
             yield "ship", f"with {scenario.algorithm.kind} {scenario.algorithm.ships_no_base}, got true; leave it out"
 
     def on(self, module: Any, dense: Iterable[Tensor]) -> None:
-        """Quantise the frozen weights of a module in place, and set the module's `shipped_bit`.
+        """Quantise the frozen weights of a module in place, and set the attribute `shipped_bit` of the module.
 
         Args:
             module: the module, before adapters are added.
-            dense: weights of dense layers that no other layer shares.
+            dense: the weights of dense layers, except weights that another layer shares.
         """
         chosen, bit = {id(weight) for weight in dense}, 0
         for weight in (weight for weight in module.parameters() if not weight.requires_grad):
@@ -65,7 +65,7 @@ class Base(Component):
 
     @abstractmethod
     def read(self, weight: Tensor) -> Tensor:
-        """Return the weights of a dense layer after quantisation, in the same shape."""
+        """Return the quantised weights of a dense layer, in the same shape."""
 
 
 class Float32(Base):
@@ -79,17 +79,18 @@ class Float32(Base):
 
 
 class Nf4(Base):
-    """Frozen weights of dense layers have 4 bits: one of 16 levels, times the maximum magnitude in a block of 64.
+    """Stores the frozen weights of dense layers with 4 bits each, in the format NF4 of QLoRA.
 
-    With the scales, a weight takes 4.5 bits, or 4.127 bits with `double`. The levels are quantiles of the normal
-    distribution. Weights are quantised once, before the run, and devices compute with the quantised values in 32 bits.
-    All other frozen parameters have 32 bits, including weights that a dense layer shares with another layer, such as an
-    embedding.
+    A weight is stored as one of 16 levels, which are quantiles of the normal distribution. The level is multiplied by
+    the scale of a block of 64 weights, which is their maximum magnitude. Including the scales, a weight takes 4.5 bits,
+    or 4.127 bits with `double`. Weights are quantised once, before the run, and devices compute with the quantised
+    values in 32 bits. All other frozen parameters have 32 bits. These include weights that a dense layer shares with
+    another layer, such as an embedding.
     """
 
     double: bool = False
-    """Whether the scales of the blocks are quantised to 8 bits, with one factor per 256 scales. false: scales have 32
-    bits. The 8-bit scales are evenly spaced here, but floating-point numbers in the paper."""
+    """Whether the scales of the blocks are quantised to 8 bits, with one common factor for 256 scales. If false, scales
+    have 32 bits. The 8-bit scales are evenly spaced here, but are floating-point numbers in the paper."""
 
     def bit(self, n: int) -> int:
         blocks = -(-n // BLOCK)
@@ -112,10 +113,12 @@ AnyBase = Annotated[Base, Slot("base", BASES)]
 
 @cache
 def levels() -> np.ndarray:
-    """Return the 16 levels of NF4, ascending from -1 to 1: 7 below zero, zero, 8 above.
+    """Return the 16 levels of NF4, ascending from -1 to 1.
 
-    The levels on each side of zero are quantiles of N(0, 1), divided by the largest. Their probabilities are evenly
-    spaced from 1/2 (excluded) to 0.9677083, which is the mean of 1 - 1/30 and 1 - 1/32.
+    Seven levels are negative, one is zero, and eight are positive.
+
+    The magnitudes on each side of zero are quantiles of N(0, 1), divided by the largest one. The probabilities of the
+    quantiles are evenly spaced from 1/2 (excluded) to 0.9677083, which is the mean of 1 - 1/30 and 1 - 1/32.
     """
     below, above = (ndtri(np.linspace(0.5, _LAST, count + 1)[1:]) for count in (7, 8))
     found: np.ndarray = np.concatenate([-below[::-1], [0.0], above]) / above[-1]
@@ -123,7 +126,10 @@ def levels() -> np.ndarray:
 
 
 def _even_steps(scale: Tensor) -> Tensor:
-    """Return scales [n], quantised in groups of 256 to 256 even steps from zero to the largest scale in the group."""
+    """Quantise scales [n] to 8 bits, in groups of 256 scales.
+
+    A scale is rounded to one of the evenly spaced values from zero to the largest scale in its group.
+    """
     groups = pad(scale, (0, -len(scale) % BLOCKS)).view(-1, BLOCKS)
     top = groups.amax(1, keepdim=True)
     steps = (groups / torch.where(top > 0, top, 1) * _STEPS).round()

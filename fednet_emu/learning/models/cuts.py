@@ -1,4 +1,4 @@
-"""A model that is split after one of its layers: sizes and computing costs of both parts."""
+"""Sizes and computing costs of both parts of a model that is split between device and server."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from fednet_emu.learning.models.layers import Layers
 @final
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """A model in two parts, the first of which runs on the device, and the second on the server.
+    """A model that is split into two parts; the first part runs on the device, and the second on the server.
 
-    The operations of both parts in a step add up to `FlatModel.flop_per_sample`.
+    The operations of both parts for one sample add up to `FlatModel.flop_per_sample`.
     """
 
     device: Layers  # which entries of the flat vector belong to the device
@@ -33,9 +33,9 @@ class Cut:
 
 
 def cuts_of(model: FlatModel) -> list[Cut]:
-    """Return every cut of a model: after its first layer with parameters, after its second one, and so on.
+    """Return all possible cuts of a model: after the first layer with parameters, after the second, and so on.
 
-    Layers without parameters belong to the same part as the layer before them, so that pooling comes before the cut.
+    Layers without parameters, such as pooling, belong to the same part as the layer before them.
     """
     with torch_seed(0):  # dropout draws random numbers
         layers = [copy.deepcopy(layer).cpu() for layer in model.layers]
@@ -70,7 +70,10 @@ def _statistics(layer: nn.Module) -> list[Tensor]:
 
 
 def _names(model: FlatModel, front: Sequence[nn.Module], back: Sequence[nn.Module]) -> list[str]:
-    """Return the names of the server's parameters and then of its statistics, each in the order of the layers."""
+    """Return the names of the server's parameters, followed by those of its running statistics.
+
+    Both are in the order of the layers.
+    """
     in_layers = sum(parameter.numel() for layer in (*front, *back) for parameter in _trained(layer))
     if in_layers > model.n_trainable:
         what = f"layers share parameters, got {in_layers} of them in its layers for {model.n_trainable} that are sent"

@@ -1,4 +1,4 @@
-"""Loss and accuracy of a model on given samples, over all samples or per device."""
+"""Evaluate a model: loss, accuracy and further metrics over all samples or for each device."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ _CHUNK_BYTE_ON_GPU = 2**30
 @final
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Mean loss and accuracy (a fraction; None for regression) over all samples; nan if there are no samples.
+    """Mean loss and accuracy of a model over all samples.
+
+    The accuracy is a fraction, or None for a regression. Values are nan if there are no samples.
 
     `metrics` holds further metrics by column name.
     """
@@ -36,9 +38,10 @@ class Metrics:
 @final
 @dataclass(frozen=True, slots=True)
 class DeviceMetrics:
-    """Mean loss, accuracy (a fraction; None for regression) and number of samples of each device, as arrays [devices].
+    """Mean loss, accuracy and number of samples of each device, as arrays [devices].
 
-    The loss and accuracy of a device without samples are nan. `metrics` holds further metrics [devices] by column name.
+    The accuracy is a fraction, or None for a regression. The loss and the accuracy of a device without samples are nan.
+    `metrics` holds further metrics [devices] by column name.
     """
 
     loss: Array
@@ -48,9 +51,9 @@ class DeviceMetrics:
 
 
 class SampleScores(NamedTuple):
-    """Loss [N] and accuracy [N] of each sample. The accuracy is None for a regression.
+    """Loss [N] and accuracy [N] of each sample. For a regression, the accuracy is None.
 
-    `measured` holds the values of the samples that further metrics keep.
+    `measured` holds the values that further metrics keep of each sample.
     """
 
     losses: Tensor
@@ -73,7 +76,7 @@ class SampleScores(NamedTuple):
         return Metrics(_mean(self.losses), None if self.hits is None else _mean(self.hits), len(self.losses), more)
 
     def by_device(self, order: Tensor, offsets: IntArray) -> DeviceMetrics:
-        """Return metrics by device. Device d has the samples `order[offsets[d]]` to `order[offsets[d + 1] - 1]`."""
+        """Return the metrics of each device. Device d has the samples `order[offsets[d]:offsets[d + 1]]`."""
         samples = np.diff(offsets)
         owner = np.repeat(np.arange(len(samples)), samples)
 
@@ -99,8 +102,8 @@ def score_samples(
 ) -> SampleScores:
     """Score the parameters `vector` [size] on each of the samples `x` [N, ...] and `y` [N, ...].
 
-    No random numbers are drawn, and no gradient is kept. The number of samples per call of the model is at most
-    `chunk`, and is also limited by the memory of activations. Both limits change the result only by rounding.
+    No random numbers are drawn, and no gradients are stored. A call of the model receives at most `chunk` samples, or
+    fewer if the activations would need too much memory. Both limits change the result only by rounding.
     """
     limit_byte = _CHUNK_BYTE if vector.device.type == "cpu" else _CHUNK_BYTE_ON_GPU
     chunk = min(chunk, max(1, limit_byte // model.activation_byte_per_sample))
@@ -116,16 +119,16 @@ def score_samples(
 
 
 def outputs_of(model: FlatModel, vector: Tensor, x: Tensor) -> Tensor:
-    """Return outputs [N, ...] for `x` [N, ...] with parameters `vector` [size], without dropout or gradient."""
+    """Return the outputs [N, ...] for inputs `x` [N, ...] and parameters `vector` [size], without dropout."""
     chunk = min(_CHUNK, max(1, _CHUNK_BYTE // model.activation_byte_per_sample))
     with torch.no_grad():
         return torch.cat([model.forward(vector, model.laid_out(part)) for part in torch.split(x, chunk)])
 
 
 def gradient_norm(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor) -> float:
-    """Return the norm of the gradient of the mean loss over samples `x` [N, ...] and `y` [N], at `vector` [size].
+    """Return the norm of the gradient of the mean loss over samples `x` [N, ...], `y` [N], at `vector` [size].
 
-    Running statistics, the last part of the vector, are held constant.
+    The running statistics, which are the last part of the vector, are held constant.
     """
     at = vector.detach().requires_grad_()
     with torch.enable_grad():

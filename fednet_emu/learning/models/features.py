@@ -12,7 +12,7 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Featured(NamedTuple):
-    """A model that returns the features of each sample after the outputs."""
+    """A model whose outputs are followed by the features of each sample, which are the inputs of its last layer."""
 
     model: FlatModel  # maps the same vectors and a batch to outputs and features [B, outputs + size]
     outputs: int  # number of outputs
@@ -20,7 +20,10 @@ class Featured(NamedTuple):
 
 
 def with_features(model: FlatModel, outputs: int) -> Featured:
-    """Return a model that also outputs the inputs of its last layer with parameters, which the model must call."""
+    """Return a model that also outputs features, which are the inputs of its last layer with parameters.
+
+    The forward pass must call this layer.
+    """
     exposed = FlatModel(_Exposed(model.live().module), model.loss_name, model.input_shape, model.vocabulary)
     one = torch.zeros(1, *model.input_shape, dtype=model.dtype if model.vocabulary is None else torch.int64)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Feedforward networks: linear models, the multilayer perceptron, convolutional and residual networks for images."""
+"""Feedforward networks: linear models, multilayer perceptrons, convolutional networks and residual networks."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ from fednet_emu.learning.models.base import Model
 
 
 class Softmax(Model):
-    """Softmax (multinomial logistic) regression: one linear layer on the flattened sample; the outputs are logits."""
+    """Softmax (multinomial logistic) regression, a single linear layer on the flattened sample.
+
+    The outputs are logits.
+    """
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
         return _linear(input_shape, outputs)
 
 
 class Linear(Model):
-    """One linear layer on the flattened sample: a linear regression, or a support vector machine with a hinge loss."""
+    """Linear regression, or support vector machine with a hinge loss: a single linear layer on the flattened sample."""
 
     bias: bool = True
     """Whether the model has a constant term."""
     loss: Literal["squared-hinge"] | None = None
-    """Loss function. squared-hinge: 1/2 max(0, 1 - margin)^2 for data of two classes, where the model has one score
-    that is positive for the second class. Null is the usual loss of the data."""
+    """Loss function. squared-hinge: 1/2 max(0, 1 - margin)^2, for data of two classes; the model then has a single
+    output, which is positive for the second class. Null uses the usual loss of the data."""
 
     @property
     def own_loss(self) -> str | None:
@@ -44,16 +47,17 @@ def _linear(input_shape: tuple[int, ...], outputs: int, *, bias: bool = True) ->
 
 
 class Mlp(Model):
-    """Fully connected layers with ReLU between them, on the flattened sample; `hidden` are the widths of hidden layers.
+    """Multilayer perceptron: fully connected layers with ReLU on the flattened sample.
 
-    The network of Wang, Yan and Oates (IJCNN 2017) has `hidden` [500, 500, 500] and `dropout` [0.1, 0.2, 0.2, 0.3].
+    For example, the network of Wang, Yan and Oates (IJCNN 2017) has `hidden` [500, 500, 500] and `dropout` [0.1, 0.2,
+    0.2, 0.3].
     """
 
     hidden: tuple[PositiveInt, ...] = (300, 300)
     """Number of units of each hidden layer."""
     dropout: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = ()
-    """Dropout rate before each layer, including the output layer (one more entry than `hidden`); empty for no
-    dropout."""
+    """Dropout rate before each layer, including the output layer. The list has one more entry than `hidden`, or is
+    empty for no dropout."""
 
     def _check(self) -> None:
         if len(self.dropout) not in (0, len(self.hidden) + 1):
@@ -70,10 +74,13 @@ class Mlp(Model):
 
 
 class McMahanCnn(Model):
-    """Two 5x5 convolutions of 32 and 64 channels, each with ReLU and 2x2 max pooling, then 512 ReLU units and outputs.
+    """The convolutional network of McMahan et al. (AISTATS 2017) for MNIST.
 
-    Convolutions keep the image size. With 28x28 grey images and ten classes, the network has the 1,663,370 parameters
-    that the paper states.
+    It has two 5x5 convolutions with 32 and 64 channels, each followed by ReLU and 2x2 max pooling, then a dense layer
+    of 512 units with ReLU, and the output layer.
+
+    Convolutions are padded, so that they keep the image size. With grey 28x28 images and ten classes, the network has
+    1,663,370 parameters, as stated in the paper.
     """
 
     kind = "mcmahan-cnn"
@@ -99,7 +106,11 @@ class McMahanCnn(Model):
 
 
 class _SixAndSixteen(Model):
-    """Two 5x5 convolutions of 6 and 16 channels with ReLU and 2x2 max pooling, 120 and 84 units, and the outputs."""
+    """Base class of two variants of LeNet-5, which differ only in their padding.
+
+    The network has two 5x5 convolutions with 6 and 16 channels, each followed by ReLU and 2x2 max pooling, then dense
+    layers of 120 and 84 units, and the output layer.
+    """
 
     PADDING: ClassVar[int]
     """Number of pixels added on each side of the image before the first convolution."""
@@ -130,10 +141,11 @@ class _SixAndSixteen(Model):
 
 
 class LeNet(_SixAndSixteen):
-    """LeNet-5 (LeCun, Bottou, Bengio, Haffner: "Gradient-based learning applied to document recognition", 1998).
+    """LeNet-5, a small convolutional network for images (LeCun, Bottou, Bengio, Haffner, 1998).
 
-    The network is today's usual variant, with ReLU, max pooling, and all connections between the convolutions; 28x28
-    images are padded to 32x32. With grey 28x28 images and ten classes, it has 61,706 parameters.
+    This is today's usual variant, with ReLU, max pooling, and all connections between the convolutions. Images of 28x28
+    pixels are padded to 32x32. With grey 28x28 images and ten classes, the network has 61,706 parameters. Source:
+    "Gradient-based learning applied to document recognition".
     """
 
     PADDING = 2
@@ -153,12 +165,13 @@ COLOURS = 3
 
 
 class DigitModel(Model):
-    """Three 5x5 convolutions and three dense layers; all layers except the last have batch norm and ReLU.
+    """The network for digits in FedUL (Lu et al., ICLR 2022), with three convolutions and three dense layers.
 
-    The first two convolutions are followed by 2x2 max pooling. Grey images are first repeated in three channels. The
-    network is the one that Lu et al., ICLR 2022, take from experiments on digits. By default, with 28x28 images and ten
-    classes, it has 14,219,210 parameters and 5,632 running statistics; smaller `channels` and `units` give a network
-    that a CPU can train.
+    Convolutions are 5x5. All layers except the last one are followed by batch norm and ReLU.
+
+    The first two convolutions are also followed by 2x2 max pooling. Grey images are first copied to three channels.
+    With the default settings, 28x28 images and ten classes, the network has 14,219,210 parameters and 5,632 running
+    statistics. With smaller `channels` and `units`, a CPU can train it.
     """
 
     channels: Annotated[tuple[PositiveInt, ...], Field(min_length=3, max_length=3)] = (64, 64, 128)
@@ -183,14 +196,14 @@ class DigitModel(Model):
 
 
 class _Colour(nn.Module):
-    """Layer that makes three-channel images: grey images are repeated three times, colour images are unchanged."""
+    """Layer that converts grey images to three channels. Colour images are unchanged."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.expand(-1, COLOURS, -1, -1)
 
 
 class _Block(nn.Module):
-    """Two 3x3 convolutions and a shortcut around them. The shortcut is a 1x1 convolution if the shape changes."""
+    """Residual block of two 3x3 convolutions and a shortcut, which is a 1x1 convolution if the shape changes."""
 
     def __init__(self, norm: _ResNet, n_in: int, n_out: int, stride: int) -> None:
         super().__init__()
@@ -212,16 +225,21 @@ class _Block(nn.Module):
 
 
 class _ResNet(Model):
-    """A 3x3 convolution, stages of residual blocks (each later stage at half the resolution), mean pooling, outputs."""
+    """Base class of residual networks for small images.
+
+    The network has a 3x3 convolution, stages of residual blocks, mean pooling, and the output layer. Each stage after
+    the first one halves the resolution.
+    """
 
     WIDTHS: ClassVar[tuple[int, ...]]
     """Number of channels in each stage."""
     BLOCKS: ClassVar[int]
     """Number of residual blocks in each stage."""
     norm: Literal["group", "batch"] = "group"
-    """Normalisation. group: over groups of channels of each sample; batch: over the samples of a batch."""
+    """Type of the normalisation layers. group: over groups of channels of each sample; batch: over the samples of a
+    batch."""
     groups: int = Field(2, gt=0)
-    """Number of channel groups of group norm. Must divide the widths of all stages."""
+    """Number of groups of channels in group norm. Must divide the numbers of channels of all stages."""
 
     def _check(self) -> None:
         if self.WIDTHS[0] % self.groups:
@@ -246,7 +264,7 @@ class _ResNet(Model):
 
 
 class ResNet18(_ResNet):
-    """ResNet-18 with a first layer for small images: a 3x3 convolution instead of 7x7, and no pooling.
+    """ResNet-18 for small images, whose first layer is a 3x3 convolution without pooling, instead of 7x7 with pooling.
 
     With colour images and ten classes, the network has 11,173,962 parameters.
     """
@@ -257,7 +275,9 @@ class ResNet18(_ResNet):
 
 
 class ResNet20(_ResNet):
-    """ResNet-20 as in section 4.2 of the paper, but with projection shortcuts where the shape changes.
+    """ResNet-20 (He, Zhang, Ren, Sun, CVPR 2016) for small images.
+
+    It is the network in section 4.2 of the paper, except that shortcuts are 1x1 convolutions where the shape changes.
 
     With colour images and ten classes, the network has 272,474 parameters.
     """

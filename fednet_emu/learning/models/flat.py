@@ -1,4 +1,4 @@
-"""A neural network as a function of one flat parameter vector. Vectors are sent and averaged."""
+"""Neural networks as functions of a single flat vector of parameters, which can be sent and averaged."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from fednet_emu.learning.models.trying import check_call, check_kept, common_dty
 @final
 @dataclass(slots=True)
 class Live:
-    """A module in training mode whose parameters and statistics are views into `vector`.
+    """A module in training mode, whose parameters and running statistics are views into one vector.
 
-    `weights` are the trainable parameters, at the start of the vector. The running statistics follow, and every forward
-    pass updates them. `counters` are buffers that are not sent, such as the number of batches seen. `base` are the
-    weights under adapters.
+    The trainable parameters `weights` are the first part of the vector. The running statistics are the second part, and
+    every forward pass updates them. `counters` are buffers that are not sent, such as the number of batches seen.
+    `base` holds the weights under adapters.
     """
 
     model: FlatModel
@@ -42,9 +42,11 @@ class Live:
     weights: Tensor
 
     def start(self, vector: Tensor, base: Tensor | None = None) -> None:
-        """Copy `vector` into a new vector for training, which later starts do not change, and reset the counters.
+        """Begin a training with the values in `vector`, and reset the counters.
 
-        A `base` [base_size] is used without a copy; None uses the base of the model.
+        The values are copied into a new vector, which later calls do not change.
+
+        The base [base_size] is not copied; None uses the base of the model.
         """
         self.vector = vector.clone()
         self.weights = self.vector[: self.model.n_trainable]
@@ -56,7 +58,7 @@ class Live:
             counter.zero_()
 
     def let_go(self) -> Tensor:
-        """Return the vector, and release it and the base until the next start, so that memory can be freed."""
+        """Return the vector, and release both the vector and the base, so that their memory can be freed."""
         vector, self.vector = self.vector, self.vector.new_empty(0)
         self.weights = self.vector
         for part in (*self.parameters, *self.statistics, *self.base):
@@ -66,35 +68,39 @@ class Live:
 
 @final
 class FlatModel:
-    """A module with its loss, as functions of a flat vector [size] of trainable parameters and running statistics.
+    """A PyTorch module and its loss as functions of a flat vector [size].
 
-    Running statistics, as in batch norm, are the last part of the vector. They are sent and averaged with the
-    parameters and used in evaluation, but gradient steps and server steps do not change them. Parameters that need no
-    gradient are not part of the vector and are never sent. The module is copied. Vectors and data must be on the torch
-    device of the module.
+    The vector consists of the trainable parameters and the running statistics.
 
-    Frozen weights under adapters are the base [base_size]. A call may use another base, as an argument or appended to
-    the vector [size + base_size].
+    Running statistics, as in batch norm, are the last part of the vector. They are sent and averaged like parameters,
+    and are used in evaluation, but gradient steps and server steps do not change them. Parameters that need no gradient
+    are not part of the vector and are never sent. The module is copied. Vectors and data must be on the torch device of
+    the module.
+
+    The frozen weights under adapters are called the base [base_size]. A call may use another base than that of the
+    module. It is passed as an argument, or appended to the vector, which then has the shape [size + base_size].
 
     Args:
-        module: a floating-point module from [B, *input_shape] to outputs.
-        loss: a name in `LOSSES`.
+        module: a floating-point module, which maps a batch [B, *input_shape] to outputs.
+        loss: name of the loss in `LOSSES`.
         input_shape: the shape of one sample.
         vocabulary: number of different tokens, if inputs are token ids; None if inputs are real-valued.
 
     Attributes:
         size: number of scalars in the vector.
-        n_trainable: number of trainable parameters, the first part of the vector.
-        n_statistics: number of running statistics, the last part of the vector.
+        n_trainable: number of trainable parameters, which are the first part of the vector.
+        n_statistics: number of running statistics, which are the last part of the vector.
         base_size: number of scalars in the base.
-        shipped_bit: size in bits of the frozen weights sent once to each device; 0 if devices have them from the start.
+        shipped_bit: size in bits of the frozen weights that are sent to each device once; 0 if devices have them from
+            the start.
         loss_name: the name of the loss in `LOSSES`.
-        draws: whether training draws random numbers from torch, as dropout does.
-        is_classifier: whether there is one right class for each sample.
+        draws: whether training uses torch's random generator, as dropout does.
+        is_classifier: whether each sample has exactly one right class.
         min_batch: minimum number of samples in a training batch: 1, or 2 if a layer needs batch statistics.
-        batchable: whether jobs may share a vectorised call. That requires that nothing is drawn, that the output for a
-            sample depends on no other sample, and that no layer is a recurrent one of PyTorch, over which a vectorised
-            call would loop. Other models are trained one job at a time, each with its own seed.
+        batchable: whether training jobs may share a vectorised call. This requires that training draws no random
+            numbers, that the output for a sample does not depend on other samples, and that no layer is a recurrent
+            layer of PyTorch, over which a vectorised call would only loop. Other models are trained one job at a time,
+            each with its own seed.
     """
 
     def __init__(
@@ -138,7 +144,7 @@ class FlatModel:
         return self
 
     def initial(self) -> Tensor:
-        """Return a flat copy [size] of the parameters and statistics with which the module was built."""
+        """Return a flat copy [size] of the parameters and running statistics with which the module was built."""
         tensors = dict([*self._module.named_parameters(), *self._module.named_buffers()])
         return torch.cat([tensors[name].detach().reshape(-1) for name in self._names])
 
@@ -149,13 +155,13 @@ class FlatModel:
 
     @property
     def layers(self) -> tuple[nn.Module, ...]:
-        """The module as a sequence of layers: one for each part of an `nn.Sequential`, or the module itself."""
+        """The layers of the module: the entries of an `nn.Sequential`, or the module itself as a single layer."""
         return _sequence(self._module)
 
     def laid_out(self, x: Tensor) -> Tensor:
-        """Return the samples `x` [B, ...], with unchanged values, in the memory layout that is fastest for the model.
+        """Return the samples `x` [B, ...] in the memory layout that is fastest for the model, with unchanged values.
 
-        Convolutions and pooling on a CPU are faster if the channels of a pixel are adjacent in memory.
+        On a CPU, convolutions and pooling are faster if the channels of a pixel are adjacent in memory.
         """
         if x.ndim != 4 or x.device.type != "cpu" or not self._takes_channels_last:
             return x
@@ -169,19 +175,22 @@ class FlatModel:
         return nn.Conv2d in kinds and kinds <= _OF_ANY_LAYOUT and not any(map(has_hooks, self.layers))
 
     def pieces(self, vector: Tensor) -> list[Tensor]:
-        """Return the parts of a flat vector as shaped views: parameters in the order of the module, then statistics."""
+        """Return the parts of a flat vector as shaped views: the parameters in the module's order, then statistics."""
         parts = torch.split(vector, self._sizes)
         return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
     def unflatten(self, vector: Tensor, base: Tensor | None = None) -> dict[str, Tensor]:
-        """Return views of the parts of a flat vector by name, and of its base, if a base is passed or appended."""
+        """Return views of the parts of a flat vector by name.
+
+        If a base is passed or appended to the vector, its parts are included.
+        """
         if base is None and len(vector) > self.size:
             vector, base = vector[: self.size], vector[self.size :]
         parts = dict(zip(self._names, self.pieces(vector), strict=True))
         return parts if base is None else parts | self.base_weights(base)
 
     def base_weights(self, base: Tensor | None = None) -> dict[str, Tensor]:
-        """Return views of the weights under adapters by name, from `base` [base_size] or else from the model."""
+        """Return views of the weights under adapters by name, from `base` [base_size], or else from the model."""
         own = {name: self._module.get_parameter(name).detach() for name in self._base}
         if base is None:
             return own
@@ -191,8 +200,8 @@ class FlatModel:
     def forward(self, vector: Tensor, x: Tensor, *, training: bool = False, base: Tensor | None = None) -> Tensor:
         """Return the outputs [B, ...] for the inputs `x` [B, *input_shape].
 
-        `training` turns on dropout, and batch norm uses the statistics of the batch. The running statistics in the
-        vector do not change and have no gradient.
+        With `training`, dropout is active, and batch norm uses the statistics of the batch. The running statistics in
+        the vector do not change, and have no gradient.
         """
         tensors = self.unflatten(vector, base)
         for name in self._statistics:
@@ -215,7 +224,10 @@ class FlatModel:
     def loss(
         self, vector: Tensor, x: Tensor, y: Tensor, weight: Tensor | None = None, *, base: Tensor | None = None
     ) -> Tensor:
-        """Return the loss sum(weight * loss) / sum(weight) of a training batch; the mean if `weight` [B] is None."""
+        """Return the weighted mean sum(weight * loss) / sum(weight) of the losses of a training batch.
+
+        If `weight` [B] is None, all samples have the same weight.
+        """
         losses = self._loss(self.forward(vector, x, training=True, base=base), y)
         if weight is None:
             return losses.mean()
@@ -224,7 +236,7 @@ class FlatModel:
     def loss_and_squares(
         self, vector: Tensor, x: Tensor, y: Tensor, weight: Tensor | None = None, *, base: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return the training loss as in `loss`, and the weighted sum of the squared losses of the samples."""
+        """Return the training loss as in `loss`, and the weighted sum of the samples' squared losses."""
         losses = self._loss(self.forward(vector, x, training=True, base=base), y)
         if weight is None:
             return losses.mean(), losses.square().sum()
@@ -232,20 +244,20 @@ class FlatModel:
 
     @property
     def constants(self) -> list[Tensor]:
-        """The frozen parameters, and the buffers that training does not change; all copies of the model share them."""
+        """The frozen parameters, and the buffers that training does not change. All copies of the model share them."""
         moving = {*self._names, *self._counters}
         modules = (self._module, self._eval_module)
         named = (its for module in modules for its in (*module.named_parameters(), *module.named_buffers()))
         return list(dict.fromkeys(tensor for name, tensor in named if name not in moving))
 
     def copied(self) -> FlatModel:
-        """Return a copy of the model for another thread. The copy shares the constant tensors with the original."""
+        """Return a copy of the model for another thread. The copy shares the constant tensors of the original."""
         return copy.deepcopy(self, {id(tensor): tensor for tensor in self.constants})
 
     def live(self) -> Live:
-        """Return a new module whose parameters and statistics are views into one flat vector, for training in place.
+        """Return a new module for training in place, whose parameters and statistics are views into one flat vector.
 
-        Frozen parameters, and buffers that training does not change, share the memory of this model.
+        Frozen parameters, and buffers that training does not change, are shared with this model.
         """
         base = {name: nn.Parameter(weight, requires_grad=False) for name, weight in self.base_weights().items()}
         own = {id(self._module.get_parameter(name)): weight for name, weight in base.items()}
@@ -260,9 +272,9 @@ class FlatModel:
         return live
 
     def vectorises(self) -> bool:
-        """Return True if PyTorch can vectorise the gradient over models. False if code branches on tensor values.
+        """Return True if PyTorch can vectorise the gradient over models; False if code branches on tensor values.
 
-        The first check takes seconds, because PyTorch loads its modules for vectorised calls.
+        The first check takes seconds, because PyTorch has to load its modules for vectorised calls.
         """
         vectors, x = self.initial().cpu().expand(2, -1), self._ramp(4).view(2, 2, *self.input_shape)
         with self._trial(self._module) as module:
@@ -279,10 +291,10 @@ class FlatModel:
 
     @cached_property
     def flop_per_sample(self) -> float:
-        """Floating-point operations of a forward and a backward pass for one sample.
+        """Number of floating-point operations of a forward and a backward pass for one sample.
 
-        PyTorch counts the matrix products and convolutions that run (a multiply-add is two operations). Element-wise
-        operations are not counted.
+        The matrix products and convolutions that are executed are counted by PyTorch's formulas, in which a
+        multiply-add is two operations. Element-wise operations are not counted.
         """
         with self._trial(self._module) as module, FlopCount() as counter:
             module(self._ramp(2)).sum().backward()
@@ -290,14 +302,14 @@ class FlatModel:
 
     @cached_property
     def forward_flop_per_sample(self) -> float:
-        """Floating-point operations of a forward pass for one sample, counted as in `flop_per_sample`."""
+        """Number of floating-point operations of a forward pass for one sample, counted as in `flop_per_sample`."""
         with self._trial(self._eval_module) as module, FlopCount() as counter, torch.no_grad():
             module(self._ramp(2))
         return float(counter.total) / 2
 
     @cached_property
     def activation_byte_per_sample(self) -> int:
-        """Memory per sample that a forward pass keeps for the backward pass, without the parameters, in bytes."""
+        """Memory in bytes per sample that a forward pass keeps for the backward pass, without the parameters."""
         return max(self._saved_byte(2) - self._saved_byte(1), 1) if self._separable else self._saved_byte(2)
 
     def _saved_byte(self, n_samples: int) -> int:
@@ -312,16 +324,19 @@ class FlatModel:
         return sum(saved)
 
     def _ramp(self, n_samples: int) -> Tensor:
-        """Return deterministic non-constant samples for trial calls. Tokens include the first and the last token id."""
+        """Return deterministic samples, which are not constant, for trial calls.
+
+        Samples of tokens include the first and the last token id.
+        """
         shape = (n_samples, *self.input_shape)
         if self.vocabulary is not None:
             return torch.linspace(0, self.vocabulary - 1, math.prod(shape)).round().long().reshape(shape)
         return torch.linspace(-1.0, 1.0, math.prod(shape), dtype=self.dtype).reshape(shape)
 
     def _try_training(self, module: nn.Module) -> tuple[bool, dict[str, Tensor]]:
-        """Run a trial copy in training mode; return whether it draws random numbers, and the buffers that may change.
+        """Call a trial copy in training mode. Return whether it draws random numbers, and which buffers may change.
 
-        A buffer may change if the call changes any buffer of the same layer. An error is raised if the call fails.
+        A buffer may change if the call changes any buffer of the same layer. If the call fails, an error is raised.
         """
         with torch.no_grad():
             buffers = dict(module.named_buffers())
@@ -339,17 +354,19 @@ class FlatModel:
         return "samples" if self.vocabulary is None else f"windows of {self.vocabulary} different tokens"
 
     def _mixes_samples(self, module: nn.Module) -> bool:
-        """Return True if an output of the trial copy depends on other samples of the batch, as with batch norm."""
+        """Return True if the output for a sample depends on other samples of the batch, as with batch norm."""
         pair = self._ramp(2)
         return any(mixes(module.train(training), pair) for training in (False, True))
 
     @staticmethod
     @contextmanager
     def _trial(module: nn.Module) -> Iterator[nn.Module]:
-        """Context manager that yields a copy on the CPU, whose calls change neither the module nor torch's generators.
+        """Context manager that yields a copy of the module on the CPU for trial calls.
 
-        Other threads that draw random numbers wait until the block ends. Otherwise, the block would change their draws,
-        and their draws would be attributed to the module.
+        The calls change neither the module nor torch's random generators.
+
+        Other threads that draw random numbers wait until the block ends. Otherwise, the trial would change their random
+        numbers, and their use of the generator would be attributed to the module.
         """
         frozen = (p for p in module.parameters() if not p.requires_grad and p.device.type == "cpu")
         with torch_seed(0):

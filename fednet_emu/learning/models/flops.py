@@ -1,4 +1,4 @@
-"""Counter of the floating-point operations of the code in a block, by PyTorch's formulas."""
+"""Count the floating-point operations in a block of code by PyTorch's formulas."""
 
 from __future__ import annotations
 
@@ -12,17 +12,26 @@ from torch.utils.flop_counter import flop_registry
 
 
 def _recurrent_flop(x: Tensor, w_input: Tensor, w_hidden: Tensor, *_: Any, out_val: Any) -> int:
-    """Operation count of a recurrent layer for `x` [length, n, inputs]: products with input and state weights."""
+    """Return the operation count of a recurrent layer for `x` [length, n, inputs].
+
+    The products with the input weights and with the state weights are counted.
+    """
     return int(2 * x.shape[0] * x.shape[1] * (w_input.numel() + w_hidden.numel()))
 
 
 def _attention_flop(query: Tensor, key: Tensor, value: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
-    """Operation count of attention: products of queries [..., n, d] and keys [..., m, d], and of weights and values."""
+    """Return the operation count of attention with queries [..., n, d] and keys [..., m, d].
+
+    The products of queries and keys, and of attention weights and values, are counted.
+    """
     return int(2 * query.shape[:-1].numel() * key.shape[-2] * (query.shape[-1] + value.shape[-1]))
 
 
 def _attention_backward_flop(_: Tensor, *args: Any, out_val: Any, **__: Any) -> int:
-    """Operation count of the four matrix products of the backward pass, without recomputing queries times keys."""
+    """Return the operation count of attention's backward pass, which has four matrix products.
+
+    The recomputation of queries times keys is not counted.
+    """
     return 2 * _attention_flop(*args, out_val=out_val)
 
 
@@ -35,20 +44,23 @@ _FORMULAS = {
     **{getattr(_aten, f"_scaled_dot_product_{kernel}"): _attention_flop for kernel in _ATTENTION},
     **{getattr(_aten, f"_scaled_dot_product_{kernel}_backward"): _attention_backward_flop for kernel in _ATTENTION},
 }
-"""Formulas of PyTorch, and formulas for layers that run as one operation on a CPU, which PyTorch does not count. For
-every kernel, attention costs as much as its matrix products."""
+"""Formulas for the operation counts. They are those of PyTorch, and further ones for layers that run as a single
+operation on a CPU, which PyTorch does not count. Attention has the same count with every kernel, that of its matrix
+products."""
 
 
 @final
 class FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Context manager that counts operations of matrix products and convolutions; a multiply-add is two operations.
+    """Context manager that counts the floating-point operations of matrix products and convolutions.
 
-    Unlike `torch.utils.flop_counter.FlopCounterMode`, the counter does not load PyTorch's compiler (75 MB), and also
-    counts recurrent layers and attention that run as one operation. Inside the block, transformer layers do not use
-    their fast path for evaluation, which would hide all of their matrix products.
+    A multiply-add counts as two operations.
+
+    In contrast to `torch.utils.flop_counter.FlopCounterMode`, this counter does not load PyTorch's compiler (75 MB). It
+    also counts recurrent layers and attention that run as a single operation. Inside the block, transformer layers do
+    not use their fast path for evaluation, because it would hide their matrix products from the counter.
 
     Attributes:
-        total: number of operations so far.
+        total: number of operations counted so far.
     """
 
     def __init__(self) -> None:
@@ -68,7 +80,7 @@ class FlopCount(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return False, because nothing is compiled here; PyTorch then does not load its compiler."""
+        """Return False, so that PyTorch does not load its compiler. Nothing is compiled here."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

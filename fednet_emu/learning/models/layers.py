@@ -1,4 +1,4 @@
-"""Split of a model's parameters into shared parameters and private ones, which stay on the device."""
+"""Divide the parameters of a model into shared ones and private ones, which stay on the device."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from fednet_emu.errors import ScenarioError, did_you_mean
 from fednet_emu.learning.models.flat import FlatModel
 
 LayerName = str | int
-"""A parameter name or pattern, such as `3.weight`, `body.*` or `*.bias`; or the index of a layer, -1 for the last."""
+"""A parameter name or pattern, such as `3.weight`, `body.*` or `*.bias`, or the index of a layer, where -1 is the last
+one."""
 
 
 @final
 class Layers:
-    """The shared and the private part of a flat vector.
+    """Division of a flat parameter vector into a shared and a private part.
 
-    The layers or parameters `private` stay on the device; all others are shared.
+    The layers or parameters listed in `private` stay on the device. All others are shared.
 
     Attributes:
-        size: number of scalars in the vector.
-        n_shared: number of shared scalars, which are sent.
-        n_statistics: number of running statistics at the end of the shared scalars.
+        size: number of scalars in the whole vector.
+        n_shared: number of shared scalars, which devices send and receive.
+        n_statistics: number of running statistics among the shared scalars, at their end.
         shared: mask [size], 1 for a shared scalar, 0 for a private one.
         private: mask [size], 1 for a private scalar, 0 for a shared one.
     """
@@ -51,12 +52,12 @@ class Layers:
         return vector.index_copy(0, self._places.to(vector.device), shared)
 
     def pad(self, shared: Tensor) -> Tensor:
-        """Return a vector [size] with the shared part [n_shared], and zeros elsewhere."""
+        """Return a vector [size] that holds the given shared part [n_shared], and zeros elsewhere."""
         return self.put(shared.new_zeros(self.size), shared)
 
 
 def _matches(entry: LayerName, names: list[str]) -> list[str]:
-    """Return the parameter names that match an entry, in the order of the model."""
+    """Return the names of the parameters to which an entry refers, in the order of the model."""
     layers = list(dict.fromkeys(name.rpartition(".")[0] for name in names))
     if isinstance(entry, int):
         if not -len(layers) <= entry < len(layers):

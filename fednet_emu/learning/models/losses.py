@@ -1,4 +1,4 @@
-"""Losses per sample, and the accuracy that belongs to each loss."""
+"""Loss functions that return a loss for each sample, and the accuracy that belongs to each of them."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ LOSSES: Mapping[str, PerSampleLoss] = {
     "squared-hinge": _squared_hinge,
     "next-token": _next_token,
 }
-"""Functions for the loss per sample, by name. The binary cross-entropy is the mean over labels. The squared error is
-the sum over outputs, without a factor 1/2. `squared-hinge` is 1/2 max(0, 1 - margin)^2, where one score is positive for
-the second of two classes. `next-token` is the mean cross-entropy over positions, for scores [B, length, tokens]."""
+"""Loss functions by name. Each returns one loss per sample. The binary cross-entropy is the mean over the labels. The
+squared error is the sum over the outputs, without a factor 1/2. `squared-hinge` is 1/2 max(0, 1 - margin)^2 for two
+classes, where the single output is positive for the second class. `next-token` is the mean cross-entropy over the
+positions, for outputs [B, length, tokens]."""
 
 
 def _right_class(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -66,6 +67,6 @@ HITS: Mapping[str, PerSampleLoss] = {
     "squared-hinge": _right_side,
     "next-token": _right_tokens,
 }
-"""Functions for the accuracy [B] per sample, by loss. For classes: 1 if the class with the highest score is right, else
-0. For tokens: the share of right tokens. For labels: the share of right labels, where a score above 0 means that the
-label applies."""
+"""Functions that return the accuracy [B] of each sample, by the name of the loss. For classes, the accuracy is 1 if the
+class with the highest output is right, and 0 otherwise. For tokens, it is the share of right tokens. For labels, it is
+the share of right labels, where an output above 0 means that the label applies."""

@@ -1,4 +1,4 @@
-"""Positions of the adapters in the flat vectors of a model, and the part that a device with a lower rank holds."""
+"""The adapters in the flat vectors of a model, and the part of a vector that a device with a lower rank holds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Factors(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class Part:
-    """The part of a flat vector that a device with a given adapter rank holds, with its position in the vector."""
+    """The part of a flat vector that a device with a given adapter rank holds, and its position in the vector."""
 
     rank: int  # rank of the adapters on the device
     places: Tensor  # int64 [n], indices in the vector of the scalars of the part
@@ -47,10 +47,12 @@ class Part:
 
 @final
 class Adapters:
-    """Positions of the factors of all adapters in the flat vectors of a model, and the sum of adapters and base.
+    """Positions of all adapters in the flat vectors of a model.
+
+    Methods split vectors into adapters, and add adapters to the weights under them.
 
     Attributes:
-        rank: the rank of the adapters.
+        rank: rank of the adapters in the model.
         others: mask [size], True for a parameter that belongs to no adapter.
     """
 
@@ -68,18 +70,25 @@ class Adapters:
             self.others[its.a], self.others[its.b] = False, False
 
     def part(self, rank: int) -> Part:
-        """Return the part for a device of this rank: the first rows of each A, first columns of each B, all else."""
+        """Return the part of the vector for a device of this rank.
+
+        It consists of the first rows of each A, the first columns of each B, and all parameters that belong to no
+        adapter.
+        """
         has = torch.ones_like(self.others)
         for its in self._places:
             has[its.a[rank:]], has[its.b[:, rank:]] = False, False
         return Part(rank, has.nonzero().squeeze(1))
 
     def factors(self, vector: Tensor) -> list[Factors]:
-        """Return copies of the adapters in a vector [size], in double precision."""
+        """Return copies of the factors of all adapters in a vector [size], in double precision."""
         return [Factors(vector[its.b].double(), vector[its.a].double()) for its in self._places]
 
     def drawn(self, vector: Tensor, streams: Streams, *name: Any) -> Tensor:
-        """Return a copy of a vector [size] with new adapters: B is zero, and the random stream `name` draws A."""
+        """Return a copy of a vector [size] with new adapters.
+
+        B is zero, and A is drawn from the random stream `name`.
+        """
         rng = streams(*name)
         new = [(vector.new_zeros(its.b.shape), torch.from_numpy(drawn(rng, *its.a.shape))) for its in self._places]
         return self.put(vector, [Factors(*its) for its in new])
@@ -88,7 +97,7 @@ class Adapters:
         return self.put(vector, [Factors(torch.zeros_like(its.b), its.a) for its in self.factors(vector)])
 
     def base(self) -> Tensor:
-        """Return the weights under the adapters [base_size], as they are in the model."""
+        """Return the weights under the adapters [base_size] as the model holds them."""
         weights = self._model.base_weights()
         for name in (f"{layer}weight" for layer in self._layers):
             if name not in weights:
@@ -97,7 +106,10 @@ class Adapters:
         return torch.cat([weight.reshape(-1) for weight in weights.values()])
 
     def grown(self, base: Tensor, factors: Sequence[Factors]) -> Tensor:
-        """Return `base` [base_size] plus the products of `factors`, one pair for each adapter; ranks may differ."""
+        """Return `base` [base_size] plus the product of the factors of each adapter.
+
+        `factors` has one pair (B, A) for each adapter; their ranks may differ from those of the model.
+        """
         after = base.to(torch.float64, copy=True)
         weights = self._model.base_weights(after)
         for name, layer, its in zip(self._layers, self._modules, factors, strict=True):
@@ -106,7 +118,7 @@ class Adapters:
 
     @cached_property
     def _modules(self) -> list[nn.Module]:
-        """The layers with adapters, which give the scale and orientation of the adapters."""
+        """The layers with adapters, which define the scale and the orientation of each adapter."""
         module = self._model.live().module
         return [module.get_submodule(name.removesuffix(".")) for name in self._layers]
 

@@ -1,7 +1,7 @@
-"""Recurrent networks that predict the next character or word, in the sizes of the literature.
+"""Recurrent networks that predict the next character or word, with the sizes used in the literature.
 
-Each gate has one bias, as in TensorFlow, so that parameter counts equal the published ones. The second bias of each
-gate in PyTorch is fixed at zero and is not a parameter.
+Each gate has one bias, as in TensorFlow, so that the numbers of parameters equal the published ones. In PyTorch, a gate
+has a second bias, which is fixed at zero here and is not a parameter.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from fednet_emu.learning.models.base import Model
 
 
 class CharLstm(Model):
-    """Embedding of length 8, two LSTM layers of 256 units, linear layer: McMahan et al. (AISTATS 2017), LEAF, FedProx.
+    """The character LSTM of McMahan et al. (AISTATS 2017), LEAF and FedProx.
 
-    The network predicts the token after a window of tokens. It has 817,872 parameters with LEAF's 80 characters;
-    818,402 with 82 tokens, which is often quoted for this task; and 820,522 with the 90 tokens of Reddi et al. (ICLR
-    2021).
+    It consists of an embedding of length 8, two LSTM layers of 256 units, and a linear layer.
+
+    The network predicts the token after a window of tokens. With LEAF's 80 characters, it has 817,872 parameters. With
+    82 tokens, it has 818,402 parameters, the number often quoted for this task. With the 90 tokens of Reddi et al.
+    (ICLR 2021), it has 820,522 parameters.
     """
 
     embedding: int = Field(8, gt=0)
@@ -28,7 +30,8 @@ class CharLstm(Model):
     layers: int = Field(2, gt=0, le=64)
     """Number of LSTM layers."""
     vocabulary: int | None = Field(None, gt=0)
-    """Number of different tokens. Null uses the number of outputs, which is right if the next token is predicted."""
+    """Number of different input tokens. Null uses the number of outputs, which is correct if the next token is
+    predicted."""
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
         if len(input_shape) != 1:
@@ -48,10 +51,13 @@ class CharLstm(Model):
 
 
 class WordLstm(CharLstm):
-    """Embedding of length 96, LSTM layer of 670 units, linear layers to 96 and to outputs: Reddi et al. (ICLR 2021).
+    """The word LSTM of Reddi et al. (ICLR 2021).
 
-    The network predicts the token after a window of tokens. With the 10,004 tokens of the paper's Stack Overflow task,
-    it has 4,050,748 parameters.
+    It consists of an embedding of length 96, an LSTM layer of 670 units, a linear layer of 96 units, and the output
+    layer.
+
+    The network predicts the token after a window of tokens. With the 10,004 tokens of the Stack Overflow task in the
+    paper, it has 4,050,748 parameters.
     """
 
     embedding: int = Field(96, gt=0)
@@ -65,7 +71,7 @@ class WordLstm(CharLstm):
 
 
 class _LastState(nn.Module):
-    """LSTM layers. The output is the state of the last layer after the last token."""
+    """LSTM layers whose output is the state of the last layer after the last token."""
 
     def __init__(self, inputs: int, units: int, layers: int) -> None:
         super().__init__()
@@ -81,5 +87,8 @@ class _LastState(nn.Module):
         return states[:, -1]
 
     def train(self, mode: bool = True) -> _LastState:
-        """Stay in training mode, because cuDNN computes no gradients in evaluation mode. The layers have no dropout."""
+        """Stay in training mode, because cuDNN computes no gradients in evaluation mode.
+
+        This changes no output, because the layers have no dropout.
+        """
         return super().train(True)

@@ -15,35 +15,36 @@ from fednet_emu.learning.models.base import Model
 from fednet_emu.learning.torch_vision import torch_vision
 
 _COLOURS = 3
-"""Number of input channels for which the architectures of torchvision are made."""
+"""Number of input channels for which torchvision's architectures are made."""
 _SIDE_OUTPUTS = {"googlenet", "inception_v3"}
-"""Architectures that by default have auxiliary outputs in training and warn about their initialisation."""
+"""Architectures that have auxiliary outputs in training by default, and that warn about their initialisation."""
 _BY_VALUES = "regnet_"
-"""Name prefix of architectures that compute layer widths as tensors, and so cannot be built without memory for
-tensors."""
+"""Name prefix of the architectures that compute the widths of layers with tensors. They cannot be built with shapes
+only, without memory for tensors."""
 
 
 class TorchvisionModel(Model):
-    """An image classifier of the library torchvision, by its name there, such as `resnet18` or `mobilenet_v3_small`.
+    """An image classifier of the library torchvision, such as `resnet18` or `mobilenet_v3_small`, with random weights.
 
-    The first convolution gets as many input channels as the images have, the last layer gets one output per class, and
-    all weights are random. Needs the extra `torchvision`. Most architectures are made for images of 224 x 224 pixels
-    and reduce small images too much; for small images, use `resnet-18` or `resnet-20`.
+    The first convolution gets as many input channels as the images have, and the last layer one output per class. Most
+    architectures are made for images of 224 x 224 pixels, and reduce the resolution of small images too much. For small
+    images, use the models `resnet-18` or `resnet-20`. Needs the extra `torchvision`.
     """
 
     kind = "torchvision"
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=100)
     """Name of the architecture, one of `torchvision.models.list_models()`."""
     norm: Literal["batch", "group"] = "batch"
-    """Normalisation. batch: over the batch, as published; group: over groups of channels of each sample (Hsieh et al.,
-    ICML 2020, because batch statistics differ from device to device)."""
+    """Type of the normalisation layers. batch: over the samples of a batch, as published; group: over groups of
+    channels of each sample. Hsieh et al. (ICML 2020) recommend group norm, because batch statistics differ from device
+    to device."""
     groups: int = Field(2, gt=0)
-    """Number of channel groups of group norm. Must divide the widths of all layers."""
+    """Number of groups of channels in group norm. Must divide the numbers of channels of all layers."""
     args: dict[str, Any] = Field(default_factory=dict)
-    """Further keyword arguments of the architecture, such as `dropout`."""
+    """Further keyword arguments of the architecture in torchvision, such as `dropout`."""
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """Build the network for images [channels, height, width], and test it on two black images."""
+        """Build the network for images [channels, height, width], and try it on two black images."""
         if len(input_shape) != 3:
             wanted = "samples must be images [channels, height, width] for torchvision"
             raise ScenarioError(f"model: {wanted}, got shape {list(input_shape)}; use image data, or mlp or softmax")
@@ -76,7 +77,7 @@ class TorchvisionModel(Model):
         return module
 
     def _adapt(self, module: nn.Module, channels: int) -> None:
-        """Replace the first convolution by one of the same form with `channels` input channels."""
+        """Replace the first convolution by one that has `channels` input channels and is otherwise the same."""
         for owner, name, layer in _layers(module, nn.Conv2d):
             if layer.in_channels != _COLOURS or layer.groups != 1:
                 break
@@ -94,7 +95,10 @@ class TorchvisionModel(Model):
             setattr(owner, name, nn.GroupNorm(self.groups, layer.num_features, eps=layer.eps))
 
     def _try_out(self, module: nn.Module, input_shape: tuple[int, ...], outputs: int) -> None:
-        """Check the output shape in evaluation mode, which draws no random numbers and changes no statistics."""
+        """Check the shape of the outputs.
+
+        The network is called in evaluation mode, which draws no random numbers and changes no running statistics.
+        """
         batch = torch.zeros(2, *input_shape)
         try:
             with torch.no_grad():
@@ -110,7 +114,7 @@ class TorchvisionModel(Model):
 
 
 def _layers(module: nn.Module, kind: type[nn.Module]) -> Iterator[tuple[nn.Module, str, Any]]:
-    """Yield every layer of a type, with its parent module and its name in the parent."""
+    """Yield every layer of a given type, with its parent module and its name in the parent."""
     for owner in module.modules():
         for name, layer in owner.named_children():
             if isinstance(layer, kind):

@@ -1,4 +1,4 @@
-"""Networks of the library transformers, from a configuration or from a folder with weights; never from the hub."""
+"""Networks of the library transformers, built from a configuration or read from a local folder."""
 
 from __future__ import annotations
 
@@ -22,38 +22,40 @@ from fednet_emu.learning.models.user_module import try_out
 _DROPOUT = ("dropout", "pdrop")
 """Substrings of the names of settings that are dropout rates."""
 _ATTENTION = "eager"
-"""Attention as two matrix products, which PyTorch can vectorise over devices. PyTorch's fused kernel has the same
-operation count, but cannot be vectorised."""
+"""Implementation of attention as two matrix products, which PyTorch can vectorise over devices. The fused kernel of
+PyTorch has the same operation count, but cannot be vectorised."""
 _NO_TOKEN = -1
 """An id that no token of any data has."""
 
 
 class TransformersModel(Model):
-    """A network of the library transformers, such as GPT-2, BERT or ViT, of which adapters or all weights are trained.
+    """A network of the library transformers, such as GPT-2, BERT or ViT.
 
-    The network has random weights if it is built from a configuration, or stored weights if it is read from a folder
-    written by `save_pretrained`. Nothing is downloaded. By default, the vocabulary (`head: tokens`) or the image size
-    follows from the data; for windows with `head: classes`, `vocab_size` is that of the configuration. With `head:
-    tokens`, every position sees only itself and earlier positions, even in encoders such as BERT. Needs the extra
-    `transformers`.
+    Either all weights are trained, or only adapters.
+
+    If the network is built from a configuration, its weights are random. If it is read from a folder that
+    `save_pretrained` has written, it has the stored weights. Nothing is downloaded. By default, the size of the
+    vocabulary (with `head: tokens`) or of the images is that of the data. For windows of tokens with `head: classes`,
+    `vocab_size` in the configuration applies. With `head: tokens`, a position sees only itself and earlier positions,
+    even in encoders such as BERT. Needs the extra `transformers`.
     """
 
     kind = "transformers"
     _one_origin = exactly_one("config", "path")
     config: dict[str, Any] | None = None
-    """The architecture as `model_type`, with settings of its configuration class, such as `{model_type: gpt2, n_layer:
-    2}`. Exactly one of `config` and `path` is required."""
+    """Configuration of the network: the architecture as `model_type`, and settings of its configuration class, such as
+    `{model_type: gpt2, n_layer: 2}`. Exactly one of `config` and `path` is required."""
     path: str | None = None
     """Folder with a configuration and weights. A relative path is looked up in the data folder first, then in the
-    current folder. A head without stored weights is random."""
+    current folder. If the output layer has no stored weights, its weights are random."""
     head: Literal["tokens", "classes"] = "tokens"
-    """Outputs. tokens: scores of the next token at every position of a window, for `data.predict: every`; classes:
-    scores of the classes of a sample, which is a window of tokens or an image."""
+    """Type of the outputs. tokens: scores for the next token at every position of a window, for use with `data.predict:
+    every`; classes: scores for the classes of a sample, which is a window of tokens or an image."""
     dropout: float = Field(0.0, ge=0, lt=1)
-    """Value of all dropout rates of the network. Dropout draws random numbers, so that devices are trained one at a
-    time."""
+    """Value to which all dropout rates of the network are set. With a positive value, devices are trained one at a
+    time, because dropout draws random numbers."""
     adapters: AnyAdapters | None = None
-    """Adapters that are trained instead of the weights. Null trains all weights."""
+    """Adapters that are trained instead of the network's weights. Null trains all weights."""
 
     def located(self, data_dir: Path | None) -> TransformersModel:
         if self.path is None:
@@ -84,7 +86,10 @@ class TransformersModel(Model):
         return f"path {self.path}" if self.config is None else f"config {self.config}"
 
     def _network(self, library: Any, config: Any, input_shape: tuple[int, ...]) -> nn.Module:
-        """Return the network of a configuration; no stored weights are read if networks are made with shapes only."""
+        """Return the network of a configuration, or with stored weights.
+
+        If networks are created with shapes only, no stored weights are read.
+        """
         images = "ForImageClassification" if len(input_shape) == 3 else "ForSequenceClassification"
         auto = getattr(library, f"AutoModel{'ForCausalLM' if self.head == 'tokens' else images}")
         if self.path is None or _is_abstract():
@@ -100,7 +105,7 @@ class TransformersModel(Model):
         return network
 
     def _configuration(self, library: Any, input_shape: tuple[int, ...], outputs: int) -> Any:
-        """Return the configuration, with one output per class or token and with all dropout rates set to `dropout`."""
+        """Return the configuration with one output per class or token, and with all dropout rates set to `dropout`."""
         config = self._stored(library) if self.config is None else self._written(library, input_shape, outputs)
         if self.head == "classes":
             config.num_labels = outputs
@@ -152,14 +157,14 @@ class TransformersModel(Model):
 
 
 class _Scores(nn.Module):
-    """A network of transformers with one input, which returns only the scores."""
+    """Module that wraps a network of transformers, so that it has a single input and returns only the scores."""
 
     def __init__(self, network: nn.Module, argument: str) -> None:
         super().__init__()
         self.network, self.argument = network, argument
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the scores [n, classes] of samples, or the scores [n, length, tokens] of windows."""
+        """Return scores [n, classes] for samples, or scores [n, length, tokens] for windows of tokens."""
         scores: Tensor = self.network(**{self.argument: x}).logits
         return scores
 

@@ -1,4 +1,4 @@
-"""Checks of a module by trial calls: whether the module accepts a batch, mixes samples, and keeps its buffers."""
+"""Trial calls that check whether a module accepts a batch, mixes its samples, and keeps its buffers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ def passes(module: nn.Module, x: Tensor) -> bool:
 
 @torch.no_grad()
 def mixes(module: nn.Module, pair: Tensor) -> bool:
-    """Return True if the output for the first of two samples changes, or the call fails, without the second sample."""
+    """Return True if the output for a sample depends on other samples of the batch.
+
+    The output for the first of two samples is compared with that for the first sample alone. If the call with a single
+    sample fails, the result is True.
+    """
     try:
         alone = module(pair[:1])
     except (RuntimeError, ValueError):
@@ -32,7 +36,7 @@ def mixes(module: nn.Module, pair: Tensor) -> bool:
 
 
 def common_dtype(parameters: Mapping[str, nn.Parameter]) -> torch.dtype:
-    """Return the common dtype of at least one parameter. Raises a `ScenarioError` for several dtypes."""
+    """Return the dtype that all parameters have. Raise a `ScenarioError` if they have different dtypes."""
     dtypes = sorted({str(p.dtype) for p in parameters.values()})
     if not dtypes:
         raise ScenarioError("model: nothing to train, got no parameter that requires a gradient; use another model")
@@ -42,7 +46,10 @@ def common_dtype(parameters: Mapping[str, nn.Parameter]) -> torch.dtype:
 
 
 def check_call(module: nn.Module, x: Tensor, loss: str, items: str) -> None:
-    """Call a module with a batch [B, ...], and check the outputs for the `loss`. `items` names samples in errors."""
+    """Call a module with a batch [B, ...], and check that its outputs fit the `loss`.
+
+    Error messages refer to the samples as `items`.
+    """
     before, shape = x.clone(), tuple(x.shape)
     try:
         outputs = module(x)
@@ -68,7 +75,7 @@ def check_call(module: nn.Module, x: Tensor, loss: str, items: str) -> None:
 
 
 def check_kept(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> None:
-    """Raise an error if a buffer is no longer the same tensor, and so is detached from the flat vector."""
+    """Raise an error if a call has replaced a buffer by another tensor, which is not a view into the flat vector."""
     lost = [name for name, buffer in before.items() if after.get(name) is not buffer]
     if lost:
         raise ScenarioError(

@@ -1,4 +1,4 @@
-"""Networks from user code: an importable `torch.nn.Module`, or a Python object (not in YAML scenarios)."""
+"""Networks from user code, given by the import path of a `torch.nn.Module` or as a Python object."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from fednet_emu.learning.models.base import Model
 
 
 class UserModule(Model):
-    """A network from your own code: `path` is "package.module:Class", and `args` are its keyword arguments.
+    """A network from your own code, given by an import path "package.module:Class".
 
-    The module must be importable: installed, or in a folder of PYTHONPATH (the current folder is not searched by
-    default). It must map [n, *sample] to [n, outputs], which is checked once on two samples of zeros.
+    The Python module must be installed, or be in a folder of PYTHONPATH. The current folder is not searched by default.
+    The network must map a batch [n, *sample] to outputs [n, outputs], which is checked once on two samples of zeros.
     """
 
     kind = "module"
@@ -54,10 +54,12 @@ class UserModule(Model):
 
 
 def try_out(module: nn.Module, input_shape: tuple[int, ...], outputs: int, name: str) -> None:
-    """Check on two samples of zeros (numbers, or else tokens) that `module` maps [n, *input_shape] to [n, outputs].
+    """Check that `module` maps batches [n, *input_shape] to outputs [n, outputs].
 
-    Outputs [n, *input_shape, outputs], which are scores of the next token at every position, are also accepted. The
-    scores at a position must not depend on later tokens; the check changes the last token.
+    The module is called with two samples of zeros, first as numbers and, if that fails, as tokens.
+
+    Outputs [n, *input_shape, outputs], which are scores for the next token at every position, are also accepted. The
+    scores at a position must not depend on later tokens. To check this, the last token is changed.
     """
     modes = [(part, part.training) for part in module.modules()]
     batch = torch.zeros(2, *input_shape)
@@ -83,7 +85,10 @@ _ROUNDING = 1e-5
 
 
 def _called(module: nn.Module, batch: torch.Tensor) -> tuple[Any, torch.Tensor]:
-    """Return the output for a batch, and the accepted batch: the given numbers, or else the numbers as tokens."""
+    """Call a module with a batch of numbers or, if that fails, with these numbers as tokens.
+
+    Returns the outputs and the batch that the module has accepted.
+    """
     with torch.no_grad():
         try:
             return module(batch), batch
@@ -95,7 +100,10 @@ def _called(module: nn.Module, batch: torch.Tensor) -> tuple[Any, torch.Tensor]:
 
 @torch.no_grad()
 def _moved_by_the_last(module: nn.Module, tokens: torch.Tensor, scores: Any) -> float:
-    """Return the relative change of scores [n, length, outputs] at earlier positions if the last token changes."""
+    """Return how much the scores [n, length, outputs] at earlier positions change if the last token is changed.
+
+    The change is relative to the size of the scores.
+    """
     if not isinstance(scores, torch.Tensor) or scores.shape[:-1] != tokens.shape or scores.shape[-1] < 2:
         return 0.0
     other = tokens.clone()
@@ -109,11 +117,15 @@ def _text(error: Exception) -> str:
 
 
 class GivenModule(GivenObject, Model):
-    """A module, which is the initial model; or a function that makes a module, initialised from the run's seed."""
+    """A PyTorch module, or a function that creates one, given in Python instead of in a scenario file.
+
+    The initial model has the parameters of the module. If a function creates the module, its random numbers depend on
+    the seed of the run.
+    """
 
     given: nn.Module | Callable[..., Any]
-    """A module, or a function or class that makes one. `input_shape` and `outputs` are passed if it has such
-    arguments."""
+    """A module, or a function or class that creates one. The arguments `input_shape` and `outputs` are passed if the
+    function has parameters of these names."""
 
     def build(self, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
         name = type(self.given).__name__ if isinstance(self.given, nn.Module) else _name(self.given)
@@ -134,7 +146,7 @@ class GivenModule(GivenObject, Model):
 
     @field_serializer("given")
     def _described(self, given: Any) -> str:
-        """Return a description for the records of a run, because a scenario file cannot hold a Python object."""
+        """Describe the model for the records of a run, because a scenario file cannot hold a Python object."""
         if not isinstance(given, nn.Module):
             return _name(given)
         digest = blake2b(digest_size=8)

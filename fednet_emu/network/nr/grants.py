@@ -158,10 +158,7 @@ class SlotDelays:
         self._of_device = lru_cache(maxsize=1 << 16)(self._draw)
 
     def _draw(self, device: int) -> tuple[int, int]:
-        """Return the key of a device's random draws, and the offset in ns of its request occasions.
-
-        The offset is relative to a grid that all devices have in common.
-        """
+        """Return the key of a device's random draws, and the offset of its request occasions in ns."""
         key, length = mix(self._key, device), len(self._frame.slots)
         own = int(uniform(key, 0) * max(self._sr_period // length, 1)) * length
         return key, 0 if self._down else own * self._slot_ns

@@ -1,1 +1,1 @@
-"""Search for the best settings of a study: proposals of settings, judgement of their runs, and result files."""
+"""Search for the best settings of a study: proposals of settings, evaluation of their runs, and result files."""

@@ -58,9 +58,9 @@ class Aim:
     limits: Mapping[str, float]
     """Maximum amount of each limited cost, by the name of the cost."""
     measure: Measure | None
-    """Measure of the target (accuracy or loss); None without a target."""
+    """Metric of the target (accuracy or loss); None without a target."""
     level: float
-    """Value of the measure at which the target is reached; NaN without a target."""
+    """Value of the metric at which the target is reached; NaN without a target."""
 
     @classmethod
     def of(cls, study: StudyFile) -> Aim:
@@ -163,7 +163,7 @@ def spent_in(summary: Mapping[str, Any], devices: int) -> dict[str, float]:
 
 
 def costs_of(aim: Aim, trials: Sequence[Sequence[Outcome]]) -> list[Array]:
-    """Return one array [runs, costs] of finite objectives for each trial, by which runs and trials can be compared.
+    """Return one array [runs, costs] of finite objectives for each trial, so that runs and trials can be compared.
 
     The objectives of a run that reached the target are its costs. The objectives of a run that missed the target are
     one to two times the largest costs of the successful runs, and grow with the distance from the target, so that such

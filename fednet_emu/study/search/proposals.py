@@ -21,7 +21,8 @@ from fednet_emu.study.search.space import Parameter, Point, Range, Value
 STARTUP = 10
 """Number of trials with random settings, before proposals depend on outcomes."""
 TRIES = 50
-"""Number of points drawn per requested point, before the search for new points is given up."""
+"""Maximum number of draws per requested point. If they do not give enough new points, the next sampler is used, or
+fewer points are returned."""
 
 
 def require_optuna() -> Any:

@@ -36,7 +36,7 @@ DIGITS = 9
 
 
 def write_results(out: Path, trials: Trials, finalists: Sequence[Trial], dropped: Sequence[Dropped]) -> None:
-    """Write the results of a search to `out`: all trials, the finalists, and which finalists the race has dropped."""
+    """Write the results of a search to `out`: tables of all trials and of the finalists, and the dropped finalists."""
     study, parameters = trials.maker.study, trials.parameters
     ended = [trial for trial in trials.all if trials.has_ended(trial)]
     gone = {its.trial.number for its in dropped}

@@ -1,4 +1,4 @@
-"""Search for the best settings: try proposed settings with few seeds, and let the best race over the remaining seeds.
+"""Search for the best settings: try many settings with few seeds, then compare the best ones with more seeds.
 
 In the race, finalists are run with one more seed at a time, and a finalist is dropped as soon as it cannot be the best
 (Maron, Moore, "Hoeffding Races", NIPS 1993; Birattari, Stuetzle, Paquete, Varrentrapp, "A Racing Algorithm for
@@ -48,7 +48,8 @@ def load_search(
 ) -> RunMaker:
     """Check a study that has the key `search`, and return the maker of its runs.
 
-    `overrides` are settings that apply to all runs. `trials` replaces the number of settings to try in the study.
+    `overrides` are settings that apply to all runs. If `trials` is given, it replaces the number of settings to try
+    that the study states.
 
     Raises:
         ScenarioError: the study, or a scenario at the ends of the search space, is invalid; all problems are listed.
@@ -131,7 +132,7 @@ def _explore(asked: Search, trials: Trials) -> None:
 
 
 def _hurdles(asked: Search, trials: Trials) -> Mapping[int, Hurdle]:
-    """Return the conditions of a trial's run by seed: a cap on the cost, and required accuracies before the cap."""
+    """Return, by seed, the cap on the cost of a trial's run, and the accuracies required before the cap."""
     ranked = _ranked(trials)
     if asked.cap is None or not trials.aim.is_single or not ranked:
         return {}
@@ -141,7 +142,10 @@ def _hurdles(asked: Search, trials: Trials) -> Mapping[int, Hurdle]:
 
 
 def _milestones(behind: float | None, cap: float, trials: Trials, seed: int) -> dict[float, float]:
-    """Return the required accuracy at fractions of `cap`: the quantile `behind` of the trials so far with this seed."""
+    """Return the accuracies required at fractions of the cost `cap`.
+
+    Each is the quantile `behind` of the accuracies that earlier trials with the same seed had at the same cost.
+    """
     place = trials.seeds.index(seed)
     runs = [trials.tried(trial)[place] for trial in trials.all if trial.runs]
     if behind is None or len(runs) < STARTUP:
@@ -186,7 +190,7 @@ def _dominates(first: Sequence[float], second: Sequence[float]) -> bool:
 
 
 def _race(finalists: Sequence[Trial], seeds: Sequence[int], trials: Trials) -> list[Dropped]:
-    """Run the finalists with one seed after the other; drop, and return, finalists that cannot be the best.
+    """Run the finalists with one seed after the other; drop finalists that cannot be the best, and return the dropped.
 
     With several costs, finalists are dropped only at the end, if another finalist dominates them.
     """

@@ -88,7 +88,7 @@ class Parameter:
         return all(point.get(name) in labels for name, labels in self.when.items())
 
     def level(self, value: Value) -> Level:
-        """Return the level with a value of the parameter; its settings set this value."""
+        """Return the level whose settings give the parameter the value `value`."""
         if isinstance(self.values, Range):
             setting = Setting(self.name, Node(value, Place(f"search.space.{self.name}")))
             return Level(level_label(value), {self.name: value}, (setting,))

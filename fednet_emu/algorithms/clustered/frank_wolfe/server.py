@@ -35,14 +35,14 @@ class State(NamedTuple):
 
     @property
     def far(self) -> float:
-        """Maximum of `gap` and `moved`, which is 0 if the weights and all clients have converged."""
+        """Maximum of `gap` and `moved`; it is 0 if the weights and all clients have converged."""
         return max(self.gap, self.moved)
 
 
 @final
 @dataclass(frozen=True)
 class Rule:
-    """The server's part of a round with n clients: the next state, from the state and the received parameters."""
+    """Rule by which the server computes the next state from the current state and the received parameters."""
 
     n: int
     alpha: float  # reward for coupling two clients
@@ -99,7 +99,7 @@ class Rule:
         return updates.components(self.oracle(updates.TIED - weights, weights), self.n)
 
     def _ascended(self, state: State, apart: Tensor) -> tuple[Tensor | Array, Array]:
-        """Return the multipliers after an ascent step, and with them the gradient [pairs] with respect to weights."""
+        """Return the multipliers after an ascent step, and the gradient [pairs] with respect to the weights there."""
         if isinstance(state.multipliers, Tensor):
             lam = updates.ascended(state.multipliers, state.weights, apart, self.dual_lr, self.radius)
             return lam, updates.slopes(lam, apart, self.alpha)

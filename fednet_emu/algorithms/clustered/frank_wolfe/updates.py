@@ -109,7 +109,7 @@ RESTARTS = 10
 
 
 def box(g: Array, w: Array) -> Array:
-    """Exact minimiser [pairs] over all weights in [0, 1]; a weight whose slope is zero keeps its value in `w`."""
+    """Return the weights s [pairs] in [0, 1] that minimise <s, `g`>; where `g` is 0, the weights are those in `w`."""
     return np.where(g < 0, 1.0, np.where(g > 0, 0.0, w))
 
 
@@ -117,8 +117,8 @@ def clusters_oracle(n: int, k: int) -> Oracle:
     """Return the oracle that minimises over the partitions of `n` clients into exactly `k` clusters.
 
     The matrix W of such a partition has rank k. The minimisation is correlation clustering, which is NP-hard. Up to
-    `ENUMERATED` clients, all partitions are tried. For more clients, at most ten spectral starts are improved by moving
-    one client at a time until no move helps; the best result is returned.
+    `ENUMERATED` clients, all partitions are tried. For more clients, at most ten starts by spectral clustering are
+    improved by moving one client at a time, until no move improves the result. The best result is returned.
     """
     i, j = pairs_of(n)
     if n > ENUMERATED:
@@ -151,7 +151,10 @@ def partitions(n: int, k: int | None = None) -> Iterator[tuple[int, ...]]:
 
 
 def _searched(g: Array, n: int, k: int) -> IntArray:
-    """Return labels [n] of k clusters whose sum of slopes within clusters no move of a single client lowers."""
+    """Return labels [n] of k clusters with a small sum of the gradient `g` over all pairs within clusters.
+
+    No move of a single client to another cluster makes this sum smaller.
+    """
     slope = matrix_of(g, n) - np.eye(n)
     _, vectors = np.linalg.eigh(-slope)
     points = vectors[:, -k:]
@@ -180,7 +183,11 @@ def _grouped(points: Array, start: int, k: int) -> IntArray:
 
 
 def _descended(slope: Array, labels: IntArray, k: int) -> IntArray:
-    """Move one client at a time, best move first, while the sum of slopes within clusters falls; empty no cluster."""
+    """Move one client at a time to another cluster, until no move lowers the sum of slopes within clusters.
+
+    The slope of a pair is the derivative of the objective with respect to the weight of the pair. Each step makes the
+    move that lowers the sum most. The last client of a cluster is not moved.
+    """
     labels, clients = labels.copy(), np.arange(len(labels))
     while True:
         inside = slope @ np.eye(k)[labels]

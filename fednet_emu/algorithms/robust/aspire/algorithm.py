@@ -63,7 +63,7 @@ class Adaptive(Component):
     """Rule by which the master switches between waiting for all workers and for `active` workers."""
 
     threshold_s: float | None = Field(10.0, gt=0)
-    """The paper's beta_1: the largest delay, in s, that does not count as straggling; null is twice the mean delay."""
+    """Largest delay, in s, that does not count as straggling (the paper's beta_1); null is twice the mean delay."""
     tick_s: float = Field(1.0, gt=0)
     """Time in s between two checks of the delays while the master waits: at least 1/10,000 of the threshold, or at
     least 0.001 s without a threshold."""
@@ -75,10 +75,11 @@ class Adaptive(Component):
 
 
 class Pace:
-    """Number of workers to wait for, eqs. (36) and (37): all N if no delay exceeds the threshold, else `few`.
+    """Rule for the number of workers to wait for: all N workers if no delay exceeds the threshold, else `few`.
 
-    In the paper, the printed branches of (36) are swapped, contrary to its text and Figure 5. The delay of a worker is
-    counted from the master's last reply and grows while the master waits, so a straggler is detected before it reports.
+    The rule is eqs. (36) and (37). The branches of (36) are printed in the wrong order, contrary to the paper's text
+    and Figure 5. The delay of a worker is counted from the master's last reply and grows while the master waits, so a
+    straggler is detected before it reports.
     """
 
     def __init__(self, count: int, few: int, adaptive: Adaptive | None) -> None:
@@ -120,7 +121,7 @@ class Pace:
         return any(self.active(float(time_s)) == self._few for time_s in grows_s[grows_s > now_s])
 
     def until(self, missing: int, heard: int, now_s: float) -> tuple[int, float | None]:
-        """Number of reports, and time in s, to wait until the next check of the delays."""
+        """Return the number of reports and the time in s to wait for until the next check of the delays."""
         if self._adaptive is None or missing + heard <= self._few:
             return max(missing, 1), None
         return (max(missing, 1), self._adaptive.tick_s) if self.may_ease(now_s) else (1, None)
@@ -131,7 +132,7 @@ Last = dict[int, int]
 
 
 class Aspire(Algorithm):
-    """The master waits for the first reports only; cutting planes over an uncertainty set determine worker weights.
+    """The master waits only for the first reports; cutting planes over an uncertainty set determine worker weights.
 
     The default is ASPIRE-EASE. The variants are ASPIRE-CP (`planes: cp`), Mix_Even (`planes: fixed` and a uniform
     prior), ASPIRE-EASE(-) (`active: null`), ASPIRE-EASEper (`local_steps` above 1), and ASPIRE-ADP (`adaptive`).
@@ -145,14 +146,14 @@ class Aspire(Algorithm):
     """The set of worker weights for which the worst-case loss is minimised; not needed with fixed planes."""
     prior: Prior = Prior()
     active: int | None = Field(gt=0)
-    """The paper's S: the number of reports that the master waits for; null waits for all workers."""
+    """Number of reports that the master waits for (the paper's S); null waits for all workers."""
     adaptive: Adaptive | None = None
     """Rule that waits for all workers if none is slow, and otherwise for `active` workers; null always uses
     `active`."""
     max_delay: int | None = Field(None, gt=0)
-    """The paper's tau: the maximum staleness of a report, which is the number of iterations that have ended since the
-    master's reply to the worker; 0 in the first iteration. The master waits for workers whose staleness would otherwise
-    exceed this maximum."""
+    """Maximum staleness of a report (the paper's tau). The staleness is the number of iterations that have ended since
+    the master's reply to the worker; it is 0 in the first iteration. The master waits for workers whose staleness would
+    otherwise exceed this maximum."""
     max_delay_inclusive: bool = True
     """Whether the staleness may equal `max_delay`. If false, the staleness stays below `max_delay`, as in the paper's
     text: an update from every worker "at least once for each tau iterations"."""

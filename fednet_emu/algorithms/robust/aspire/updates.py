@@ -209,7 +209,7 @@ def renewed(
     The worst-case weights `worst` [N] for the latest `losses` [N] become a plane if their loss exceeds that of all
     planes. If there are more than `max_planes`, the old planes with the smallest multipliers `lam` [L] are dropped. The
     result has three parts: the new list; for each plane, its row in the old list, or -1 for a new plane; and the number
-    of planes dropped for lack of room whose multipliers were above 0.
+    of planes that were dropped for lack of room although their multipliers were above 0.
     """
     values = planes.p @ losses
     adds = float(worst @ losses) > float(values.max()) + GAIN

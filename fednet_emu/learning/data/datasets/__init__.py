@@ -1,4 +1,4 @@
-"""Data sets of training and test samples, with one or more kinds per file."""
+"""Data sets: components that provide training and test samples."""
 
 from typing import Annotated
 

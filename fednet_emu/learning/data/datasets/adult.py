@@ -1,4 +1,4 @@
-"""UCI Adult, from the 1994 US census: does a person earn more than 50,000 dollars a year?"""
+"""The UCI Adult data set, which predicts from census data whether a person earns more than 50,000 dollars a year."""
 
 from __future__ import annotations
 
@@ -27,16 +27,19 @@ DOCTORATE = "Doctorate"
 
 
 class Adult(Dataset):
-    """Kohavi and Becker (1996): 32,561 training and 16,281 test people; label 1 is income above 50,000 dollars a year.
+    """UCI Adult (Kohavi and Becker, 1996): people from the 1994 US census, labelled 1 if they earn over 50,000 dollars.
 
-    A sample has 105 features: six numbers, standardised over the training people, then one indicator for each category
-    that occurs among the training people. All indicators of a missing category are 0. Groups are the domains of
-    agnostic federated learning (Mohri, Sivek, Suresh, ICML 2019): 0 for people with a doctorate, 1 for all others.
+    There are 32,561 people for training and 16,281 for testing. The label is about the income per year.
+
+    A sample has 105 features. Six are numbers, standardised over the training set. The others are one 0/1 indicator for
+    each category that occurs in the training set. If a person's value of a categorical attribute is missing, all
+    indicators of the attribute are 0. Groups are the domains of agnostic federated learning (Mohri, Sivek, Suresh, ICML
+    2019): group 0 is people with a doctorate, and group 1 is all others.
     """
 
     path: str = "adult"
-    """Folder with the files adult.data and adult.test, possibly compressed (.gz): a full path, or a path inside the
-    data folder."""
+    """Folder with the files adult.data and adult.test, which may be compressed (.gz). Either a full path, or a path
+    inside the data folder."""
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         folder = locate(self.path, data_dir)
@@ -68,7 +71,7 @@ def _domain(people: pd.DataFrame) -> IntArray:
 
 
 def _people(folder: Path, name: str) -> pd.DataFrame:
-    """Return the rows of a published file. The test file also has a comment line, and a dot after each label."""
+    """Return the rows of a published file, without the test file's comment line and the dots after its labels."""
     import pandas as pd
 
     path = next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)

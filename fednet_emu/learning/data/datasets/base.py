@@ -19,7 +19,9 @@ from fednet_emu.component.component import Component
 from fednet_emu.errors import DataError
 
 TaskName = Literal["classification", "multi-label", "next-token", "regression"]
-"""Learning problem: one class per sample, any number of labels, the token after each token, or real-valued targets."""
+"""Name of the learning problem.
+
+The target of a sample is one class, any number of labels, the token that follows each token, or real numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,17 +29,19 @@ class Samples:
     """Training and test samples of one learning problem.
 
     Attributes:
-        train_x: float32 [n_train, ...]; or int64 [n_train, length] of token ids 0..vocabulary-1.
-        train_y: int64 [n_train] class labels 0..classes-1; float32 [n_train] or [n_train, targets] targets of a
-            regression; float32 [n_train, labels], 1 where a label applies and 0 elsewhere; or int64 [n_train, length],
-            the token that follows each token of the sample.
-        test_x: [n_test, ...], with rows of the same type and shape as in `train_x`.
-        test_y: [n_test, ...], with rows of the same type and shape as in `train_y`.
+        train_x: Inputs of the training samples: float32 [n_train, ...], or int64 [n_train, length] token ids from 0 to
+            vocabulary-1.
+        train_y: Targets of the training samples. Classes: int64 [n_train] from 0 to classes-1. Regression: float32
+            [n_train] or [n_train, targets]. Labels: float32 [n_train, labels], 1 if a label applies to a sample, else
+            0. Tokens: int64 [n_train, length], the token that follows each token of the sample.
+        test_x: Inputs of the test samples [n_test, ...], with rows of the same type and shape as in `train_x`.
+        test_y: Targets of the test samples [n_test, ...], with rows of the same type and shape as in `train_y`.
         classes: Number of classes; None for a regression, for multi-label samples or for tokens.
-        train_group: int64 [n_train] natural owner of each sample (writer, subject); None if unknown.
-        test_group: int64 [n_test] natural owner of each test sample, with the same owner indices as `train_group`.
-        optimum: float32 [n_parameters] exact minimiser of the mean squared training error of a linear model, the
-            weights before the bias as in `nn.Linear`; None if unknown.
+        train_group: int64 [n_train] index of the natural owner of each sample, such as its writer; None if owners are
+            unknown.
+        test_group: int64 [n_test] index of the natural owner of each test sample, as in `train_group`.
+        optimum: float32 [n_parameters] parameters of the linear model with the minimum mean squared training error.
+            Weights come before the bias, as in `nn.Linear`. None if the minimiser is unknown.
         vocabulary: Number of different tokens; None for real-valued inputs.
         multi_label: Whether any number of labels may apply to a sample.
     """
@@ -69,13 +73,13 @@ class Samples:
 
     @property
     def outputs(self) -> int:
-        """Number of model outputs for these samples: one per class, label, token, or target of a regression."""
+        """Number of outputs that a model needs for these samples: one per class, label, token, or regression target."""
         known = self.vocabulary if self.task == "next-token" else self.classes
         return math.prod(self.train_y.shape[1:]) if known is None else known
 
 
 class Extent(NamedTuple):
-    """Properties of samples that are known before the samples are read or drawn."""
+    """Properties of a data set that are known before its samples are read or drawn."""
 
     input_shape: tuple[int, ...]  # shape of one sample
     outputs: int | None  # number of model outputs for the samples; None if unknown
@@ -84,7 +88,7 @@ class Extent(NamedTuple):
 
     @property
     def byte(self) -> int:
-        """Memory of all inputs and of one 8-byte label per sample, in bytes; 0 if the number of samples is unknown."""
+        """Memory of all inputs and labels in bytes, with 8 bytes per label; 0 if the number of samples is unknown."""
         return (self.samples or 0) * (self.value_byte * math.prod(self.input_shape) + 8)
 
 
@@ -92,13 +96,14 @@ class Dataset(Component):
     """A source of training and test samples."""
 
     regression: ClassVar[bool] = False
-    """Whether the learning problem is known to be a regression before the samples are read."""
+    """Whether it is known, before the samples are read, that the learning problem is a regression."""
     limit: int | None = Field(None, gt=0)
-    """Maximum number of training samples. They are drawn at random once per seed, before the samples are divided among
-    server and devices. Null uses all training samples. Test samples are not limited."""
+    """Maximum number of training samples. If there are more, a random subset is drawn before the samples are divided
+    among the server and the devices; it depends only on the seed. Null uses all training samples. Test samples are not
+    limited."""
 
     def limited(self, samples: Samples, rng: np.random.Generator) -> Samples:
-        """Return the samples, reduced to at most `limit` training samples; their order is unchanged."""
+        """Return the samples with at most `limit` training samples, which keep their order."""
         count = len(samples.train_y)
         if self.limit is None or self.limit >= count:
             return samples
@@ -109,7 +114,7 @@ class Dataset(Component):
         return replace(samples, train_x=x, train_y=y, train_group=group, optimum=None)
 
     def extent(self, data_dir: Path | None) -> Extent | None:
-        """Return the properties of the samples without reading or drawing the samples; None if unknown."""
+        """Return the properties of the data set without reading or drawing its samples; None if unknown."""
         return None
 
     @abstractmethod
@@ -117,8 +122,8 @@ class Dataset(Component):
         """Read or draw the samples.
 
         Args:
-            data_dir: Folder of data files; None selects the folder in the environment variable FEDNET_DATA.
-            rng: Random stream for everything drawn: generated data, or the choice of test samples.
+            data_dir: Folder of data files; None uses the folder that the environment variable FEDNET_DATA names.
+            rng: Random stream from which generated data or the choice of test samples is drawn.
 
         Raises:
             DataError: A file is missing or cannot be used.
@@ -126,7 +131,7 @@ class Dataset(Component):
 
 
 def held_out(where: str, kind: IntArray, order: IntArray, share: float, remedy: str, what: str = "samples") -> Mask:
-    """Return the mask [n] of `last_of_each`; raise a `DataError` if it leaves no training or no test samples."""
+    """Return the mask [n] of `last_of_each`. Raise a `DataError` if there are no training or no test samples."""
     test = last_of_each(kind, order, share)
     if not test.any() or test.all():
         problem = f"test_share leaves no {what} for {'training' if test.all() else 'testing'}, got {share}"
@@ -135,7 +140,10 @@ def held_out(where: str, kind: IntArray, order: IntArray, share: float, remedy: 
 
 
 def last_of_each(kind: IntArray, order: IntArray, share: float) -> Mask:
-    """Return the mask [n] of the last `share` of the samples of each `kind`, in this `order`; counts are rounded."""
+    """Return the mask [n] that selects the last `share` of the samples of each `kind`, in the given `order`.
+
+    The number of selected samples of a kind is rounded.
+    """
     _, number, count = np.unique(kind, return_inverse=True, return_counts=True)
     sorted_rows = order[np.argsort(number[order], kind="stable")]
     place = np.empty(len(kind), np.int64)
@@ -144,7 +152,7 @@ def last_of_each(kind: IntArray, order: IntArray, share: float) -> Mask:
 
 
 def windows_of_people(x: NDArray[np.float32], y: IntArray, person: IntArray, test: Mask, classes: int) -> Samples:
-    """Return the windows `x` [n, channels, rows] as samples; each channel is standardised over the training windows."""
+    """Return samples from the windows `x` [n, channels, rows], with channels standardised over the training set."""
     mean, deviation = x[~test].mean((0, 2), keepdims=True), x[~test].std((0, 2), keepdims=True)
     values, labels = torch.from_numpy((x - mean) / deviation), torch.from_numpy(y)
     return Samples(

@@ -24,7 +24,9 @@ _TYPES: dict[int, np.dtype[Any]] = {0x08: np.dtype("u1"), 0x0C: np.dtype(">i4")}
 
 
 def read_idx(path: Path, *, md5: str | None = None) -> NDArray[Any]:
-    """Return the array in a gzipped IDX file. The array is read-only; items of more than one byte are big-endian.
+    """Return the array in a gzipped IDX file, the file format of MNIST.
+
+    The array is read-only. Items of more than one byte are big-endian.
 
     Source: the format as published with MNIST. A file consists of two zero bytes, a type code, the number of
     dimensions, the dimensions as big-endian uint32, and the items in row-major order.
@@ -71,7 +73,7 @@ TIMEOUT_S = 60.0
 
 
 def fetch(url: str, path: Path, *, md5: str) -> None:
-    """Download a published file. The file appears at `path` only when it is complete and its checksum is right."""
+    """Download a published file. It is stored at `path` only when it is complete and its checksum is right."""
     try:
         with urlopen(url, timeout=TIMEOUT_S) as response:
             content: bytes = response.read()

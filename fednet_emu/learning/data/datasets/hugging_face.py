@@ -1,4 +1,4 @@
-"""Tables read by Hugging Face's library `datasets`: Parquet, JSON, CSV and Arrow files, and data sets on its hub."""
+"""Read tables by Hugging Face's library `datasets`, from Parquet, JSON, CSV or Arrow files, or from its hub."""
 
 from __future__ import annotations
 
@@ -36,20 +36,19 @@ from fednet_emu.learning.data.datasets.text import (
 )
 
 CACHE = "hugging_face"
-"""Folder for downloads by the library `datasets`, inside the data folder."""
+"""Folder inside the data folder, in which the library `datasets` stores downloads."""
 
 _READERS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "csv", ".arrow": "arrow"}
 _SAVED = ("dataset_dict.json", "state.json")
-"""Files written by `save_to_disk`; a folder with one of them was written by that function."""
+"""Files by which a folder written by the function `save_to_disk` is recognised."""
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 _WORDS = "|#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA|NULL|NaN|None|n/a|nan|null"
 _MISSING = _WORDS.split("|")
-"""Strings that pandas reads as missing values in a CSV file. The first entry, the empty string, stands for an empty
-field."""
+"""Strings that pandas reads as missing values in a CSV file. The first one is the empty string, for an empty field."""
 
 _ALONE = threading.RLock()
-"""Lock for the global settings of the libraries, which all threads of the process share."""
+"""Lock for the global settings of the libraries, because all threads of the process share these settings."""
 
 Splits = dict[str, Any]
 """Tables (`datasets.Dataset`) by split name."""
@@ -68,13 +67,13 @@ def library() -> Any:
 
 @contextmanager
 def local_splits(path: Path, config: str | None, only: str, texts: Sequence[str] = ()) -> Iterator[Splits]:
-    """Context manager that opens the tables of a file or folder; the tables are valid only inside the block.
+    """Context manager that opens the tables in a file or folder. The tables are valid only inside the block.
 
-    Nothing is downloaded. A folder was written by `save_to_disk`, or contains data files whose splits are given by file
-    names or a README.md, as on the hub. `config` names one of several configurations. A table without splits becomes
-    the split named `only`. Parquet, JSON and CSV files are converted in a temporary folder. In columns of CSV files
-    that are listed in `texts` and do not hold only numbers, entries such as `NA` and `None` are words, not missing
-    values.
+    Nothing is downloaded. A folder must be written by `save_to_disk`, or contain data files. The splits of data files
+    are given by file names or a README.md, as on the hub. `config` names one of several configurations. A table without
+    splits becomes the split named `only`. Parquet, JSON and CSV files are converted in a temporary folder. `texts`
+    lists columns of strings in CSV files. Unless such a column holds only numbers, its entries `NA`, `None` and the
+    like are words, not missing values.
     """
     datasets, saved = library(), any((path / name).is_file() for name in _SAVED)
     reader = _reader(path) if path.is_file() else None
@@ -103,10 +102,11 @@ def local_splits(path: Path, config: str | None, only: str, texts: Sequence[str]
 def hub_splits(
     name: str, config: str | None, revision: str | None, folder: Path | None, *, download: bool
 ) -> Iterator[Splits]:
-    """Context manager that opens the tables of the hub's data set `owner/name`, which is stored in the data folder.
+    """Context manager that opens the tables of a data set `owner/name` of the hub.
 
-    If `config` is null, the data set must have a single configuration; a null `revision` selects the newest revision.
-    Without `download`, no connection is made.
+    Downloads are stored in the data folder. Without `download`, no connection is made, and the data set must already be
+    there. If `config` is None, the data set must have a single configuration. If `revision` is None, the newest
+    revision is used.
     """
     datasets = library()
     if not _HUB_NAME.fullmatch(name):
@@ -131,7 +131,7 @@ def hub_splits(
 
 
 def _missing_words(files: Sequence[Path], texts: Sequence[str]) -> dict[str, Any]:
-    """Return pandas settings for missing values in CSV files: in a column of strings, only empty fields are missing."""
+    """Return settings with which pandas treats only empty fields as missing in columns of strings of CSV files."""
     import pandas as pd
 
     words: dict[str, list[str]] = {}
@@ -156,7 +156,7 @@ def _reader(path: Path) -> str:
 
 @contextmanager
 def _set_up(hub_cache: Path | None, *, download: bool = False) -> Iterator[None]:
-    """Context manager that blocks connections of the libraries, and hides progress bars, unless `download` is set.
+    """Context manager that blocks the libraries' connections and hides progress bars, unless `download` is set.
 
     Other threads that read tables wait until the block ends.
     """
@@ -186,7 +186,7 @@ def _set_up(hub_cache: Path | None, *, download: bool = False) -> Iterator[None]
 
 
 def _text(error: Exception) -> str:
-    """Return the error message of the libraries, or that of the cause if the error has one."""
+    """Return the message of an error of the libraries, or of the error that caused it, if there is one."""
     said = " ".join(str(error.__cause__ or error).split())
     return f"{type(error).__name__}: {said[:300]}"
 
@@ -196,66 +196,71 @@ _TEST = "test"
 
 
 class TextWindows(Component):
-    """Rule that divides strings into samples: windows of consecutive tokens, with the tokens that follow as targets."""
+    """Division of strings into windows of consecutive tokens.
+
+    A window is the input of a sample. The target is the next token after the window or after each of its tokens.
+    """
 
     level: Literal["characters", "words"] = "characters"
     """Kind of token: one of LEAF's 80 characters, or a word or punctuation mark in lower case."""
     length: int = Field(80, gt=0, le=10_000)
-    """Number of tokens in a window; a shorter string yields no window."""
+    """Number of tokens in a window. A string that is not longer yields no window."""
     stride: int | None = Field(None, gt=0)
-    """Number of tokens between the starts of two successive windows; null means `length`, so that windows neither
+    """Distance between the starts of two successive windows, in tokens. Null uses `length`, so that windows neither
     overlap nor leave gaps."""
     predict: Predict = "last"
-    """Prediction target. last: the token after the window, treated as a class; every: for each token of the window, the
-    next token."""
+    """Token that the model predicts. last: the token after the window, which is treated as a class; every: the next
+    token after each token of the window."""
     vocabulary: int = Field(10_000, gt=0, le=1_000_000)
-    """Number of different words with `level: words`: the most frequent words of the training split. All other words
-    share one additional token."""
+    """Number of words in the vocabulary with `level: words`: the most frequent words of the training split. All other
+    words share one additional token."""
 
 
 class HuggingFace(Dataset):
-    """Rows of a table as samples, read by the library `datasets` from local files or from the hub of Hugging Face.
+    """Samples from the rows of a table, which the library `datasets` reads from local files or the Hugging Face hub.
 
-    `input` is a column of images, columns of numbers, or, with `text`, a column of strings. `target` is a column of
-    classes (integers, or strings that are numbered in alphabetical order) or, for a regression, of real numbers.
-    `group` is a column with the owner of each row; owners are numbered in the order of the rows. Needs the extra
-    `hugging-face`.
+    The inputs are a column of images, one or more columns of numbers, or, with `text`, a column of strings. The target
+    is a column of classes or, for a regression, of real numbers. Classes are integers, or strings, which are numbered
+    in alphabetical order. Owners of rows are numbered in the order of the rows. Needs the extra `hugging-face`.
     """
 
     path: str
-    """A Parquet, JSON, CSV or Arrow file, a folder of such files, or a folder written by `save_to_disk`; a relative
-    path is looked up in the data folder first, then in the current folder. Otherwise, the name `owner/name` on the
-    hub."""
+    """A Parquet, JSON, CSV or Arrow file, a folder of such files, a folder written by `save_to_disk`, or the name
+    `owner/name` of a data set on the hub. A relative path is looked up in the data folder first, then in the current
+    folder."""
     config: str | None = None
-    """Name of the configuration; required if the data set has several configurations."""
+    """Name of the data set's configuration. Required if the data set has several configurations."""
     revision: str | None = None
-    """Commit, branch or tag on the hub. Null uses the newest revision; a commit makes results reproducible."""
+    """Commit, branch or tag of the data set on the hub. Null uses the newest revision. With a commit, results are
+    reproducible."""
     train: str = "train"
-    """Name of the training split. A file, or a table without splits, gets this name."""
+    """Name of the training split. If the data set has no splits, all its rows form the training split."""
     test: str | None = None
-    """Name of the test split. Null uses the split `test` if it exists, or else holds out a share of the training
-    split."""
+    """Name of the test split. Null uses the split `test` if it exists. Otherwise, a share of the training split is held
+    out for testing."""
     test_share: float = Field(0.2, gt=0, lt=1)
-    """Share of the samples that is held out for testing, per group, or per class if there are no groups. The held-out
-    samples are random; with `text`, they are the last windows."""
+    """Share of the samples that is held out for testing, from each group or, if there are no groups, from each class.
+    The samples are chosen at random; with `text`, they are the last windows."""
     input: str | tuple[str, ...] = Field(min_length=1)
-    """Name of one input column, or names of several columns of numbers, which are concatenated."""
+    """Name of the input column, or names of several columns of numbers, which are concatenated."""
     target: str | None = None
-    """Column of classes or of real numbers. Must be null with `text`, where the targets are tokens."""
+    """Column of target classes or of real-valued targets. Must be null with `text`, where the targets are tokens."""
     group: str | None = None
     """Column with the owner of each row, for the partition `group`."""
     classes: int | None = Field(None, ge=2)
-    """Number of classes. Null uses the number in the table's description, or counts the classes."""
+    """Number of classes. Null uses the number in the table's description or, if there is none, counts the classes."""
     size: int | None = Field(None, gt=0, le=4096)
-    """Height and width to which images are resized, in pixels; null requires images of equal size."""
+    """Height and width to which images are resized, in pixels. With null, images keep their size, and must all have the
+    same one."""
     normalise: bool = True
-    """Whether each image channel, or each column of numbers, is scaled to mean 0 and standard deviation 1 over the
-    training samples. Numbers are scaled in double precision, before conversion to float32. false: pixels are value /
-    255, and numbers are unchanged."""
+    """Whether each image channel and each column of numbers is scaled to mean 0 and standard deviation 1 over the
+    training samples. Numbers are scaled in double precision, before they are converted to float32. If false, numbers
+    are unchanged, and pixel values are divided by 255."""
     text: TextWindows | None = None
-    """Division of strings into windows, with the next token as class."""
+    """Division of the input strings into windows of tokens, whose next token is the target. Null if the input is not a
+    column of strings."""
     download: bool = False
-    """Whether to download a data set of the hub into the data folder if it is missing there."""
+    """Whether a data set of the hub is downloaded into the data folder if it is missing there."""
 
     @field_validator("input")
     @classmethod
@@ -292,7 +297,7 @@ class HuggingFace(Dataset):
         return local_splits(path, self.config, self.train, [str(name) for name in texts if name is not None])
 
     def _tables(self, splits: Splits) -> list[Table]:
-        """Return the table for training, and the table for testing if it exists."""
+        """Return the training table, followed by the test table if the data set has one."""
         wanted = [self.train]
         if self.test is not None or (_TEST in splits and self.train != _TEST):
             wanted.append(self.test or _TEST)
@@ -328,7 +333,7 @@ class HuggingFace(Dataset):
         return samples
 
     def _inputs(self, tables: list[Table]) -> tuple[list[NDArray[Any]], list[str] | None]:
-        """Return inputs [n, ...] of each table, and the names of number columns; names are None for float32 images."""
+        """Return the inputs [n, ...] of each table, and the names of its columns of numbers; None for images."""
         if len(self._columns) == 1 and tables[0].is_image(self._columns[0]):
             found, mode = [], None
             for table in tables:

@@ -20,24 +20,26 @@ _ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".t
 
 
 class ImageFolder(Dataset):
-    """Images in one folder per class, as `torchvision.datasets.ImageFolder` reads them; needs the library Pillow.
+    """Images from a folder that has one subfolder per class, as for `torchvision.datasets.ImageFolder`.
 
-    Classes are numbered in the order of the folder names, and images are in the order of the file names. If there are
-    folders `train` and `test` (or `val`), each with one folder per class, the images in `test` or `val` are for
-    testing.
+    Classes are numbered in the order of the subfolder names, and images are sorted by file name. If the folder contains
+    `train` and `test` (or `val`), each with one subfolder per class, the images in `test` or `val` are for testing.
+    Needs the library Pillow.
     """
 
     kind = "imagefolder"
     path: str
     """The folder of images. A relative path is looked up in the data folder first, then in the current folder."""
     size: int | None = Field(None, gt=0, le=4096)
-    """Height and width to which images are resized, in pixels. Null keeps their sizes, which must then be equal."""
+    """Height and width to which images are resized, in pixels. With null, images keep their size, and must all have the
+    same one."""
     test_share: float = Field(0.2, gt=0, lt=1)
     """Share of each class that is held out at random for testing if there is no test folder."""
     grey: bool = False
     """Whether images are converted to greyscale, with one channel instead of three."""
     normalise: bool = True
-    """Whether each channel has mean 0 and standard deviation 1 over the training images. false: values from 0 to 1."""
+    """Whether each channel is scaled to mean 0 and standard deviation 1 over the training images. If false, pixel
+    values are from 0 to 1."""
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         path = locate(self.path, data_dir)

@@ -36,7 +36,7 @@ class Owned(NamedTuple):
 
 
 class Form(NamedTuple):
-    """A form of samples, with the names of the settings that do not apply to samples of this form."""
+    """A type of samples in LEAF files, with the names of the settings that do not apply to it."""
 
     name: str
     ignores: tuple[str, ...]
@@ -48,34 +48,38 @@ _FORMS = {
     (True, False): Form("texts with numbers as targets", ("shape",)),
     (True, True): Form("texts with characters as targets", ("shape", "classes", "length", "vocabulary")),
 }
-"""Forms of samples. The key tells whether the inputs are strings, and whether the targets are strings."""
+"""Types of samples. The first entry of a key is True if the inputs are strings, the second one if the targets are
+strings."""
 
 
 class Leaf(Dataset):
-    """JSON files of LEAF (Caldas et al., 2018); users are groups, and `partition: group` gives each user to one device.
+    """Samples from the JSON files of the benchmark LEAF (Caldas et al., 2018), in which every sample belongs to a user.
 
-    Inputs are arrays of numbers, where 784 numbers are an image [1, 28, 28] (FEMNIST, synthetic), or strings. Strings
-    of equal length whose targets are single characters become tokens of LEAF's 80 characters (Shakespeare). Other
-    strings, or the last string of a list (Sent140), are cut or padded with unknown words to `length` words. Targets
-    that are whole numbers are class labels; with other numbers, the problem is a regression. Users are numbered in the
-    order of the files. The files of CelebA and Reddit, which hold names of images and nested tokens, are rejected.
+    Users are the groups of the data, so that `partition: group` assigns each user to one device. They are numbered in
+    the order of the files. Inputs are strings, or arrays of numbers as in FEMNIST, where 784 numbers form an image [1,
+    28, 28]. Strings of equal length whose targets are single characters, as in Shakespeare, become tokens of LEAF's 80
+    characters. Other strings are divided into words, and are cut or padded with unknown words to `length` words. If an
+    input is a list of strings, as in Sent140, only the last string is used. If all targets are whole numbers, they are
+    class labels; otherwise, the problem is a regression. The files of CelebA and Reddit are rejected, because they hold
+    names of images or nested tokens.
     """
 
     path: str
-    """A folder with the folders `train` and `test`, a folder of .json files, or one .json file, gzipped or not. A
-    relative path is looked up in the data folder first, then in the current folder."""
+    """A folder with the subfolders `train` and `test`, a folder of .json files, or one .json file. Files may be
+    gzipped. A relative path is looked up in the data folder first, then in the current folder."""
     test_share: float = Field(0.1, gt=0, lt=1)
-    """Share of each user's samples for testing, taken from the end, if there is no folder `test`."""
+    """Share of each user's samples that is used for testing if there is no folder `test`. The last samples of the user
+    are chosen."""
     shape: tuple[int, ...] | None = None
-    """Shape of a sample of numbers. Null gives samples of 784 numbers the shape of an image, [1, 28, 28], and leaves
-    the shape of all other samples unchanged."""
+    """Shape to which samples of numbers are reshaped. With null, samples of 784 numbers become images [1, 28, 28], and
+    the shape of all other samples is unchanged."""
     classes: int | None = Field(None, ge=2)
     """Number of classes, for example 62 for FEMNIST. Null counts the classes."""
     length: int = Field(25, gt=0, le=10_000)
     """Number of words of a string that are used."""
     vocabulary: int = Field(10_000, gt=0, le=1_000_000)
-    """Number of different words: the most frequent words of the training samples. All other words share one additional
-    token."""
+    """Number of words in the vocabulary, which are the most frequent words of the training samples. All other words
+    share one additional token."""
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         path, users = locate(self.path, data_dir), dict[str, int]()
@@ -116,7 +120,7 @@ class Leaf(Dataset):
         return arrays
 
     def _texts(self, parts: list[Owned]) -> tuple[dict[str, NDArray[Any]], int, int | None]:
-        """Return arrays of tokens, the number of different tokens, and the number of classes."""
+        """Return inputs and targets as arrays of tokens, the number of different tokens, and the number of classes."""
         arrays: dict[str, NDArray[Any]] = {}
         if isinstance(parts[0].y[0], str):
             for name, part in zip(("train", "test"), parts, strict=True):
@@ -137,7 +141,7 @@ class Leaf(Dataset):
 
 
 def _read(path: Path, users: dict[str, int]) -> Owned:
-    """Return the samples of a file or folder. New users are added to `users`, the user indices by name."""
+    """Return the samples in a file or folder. New users are added to `users`, a mapping from user name to index."""
     files = sorted(its for its in path.glob("*.json*") if its.is_file()) if path.is_dir() else [path]
     if not files:
         raise DataError(str(path), "has no .json files, got none", _HOW)
@@ -160,7 +164,7 @@ def _read(path: Path, users: dict[str, int]) -> Owned:
 
 
 def _users(file: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
-    """Yield each user of a file, with inputs (arrays or strings) and targets."""
+    """Yield each user of a file, together with the inputs (arrays or strings) and targets of the user."""
     where = str(file)
     try:
         content = json.loads(read_text(file))

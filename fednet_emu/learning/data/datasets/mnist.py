@@ -1,4 +1,4 @@
-"""MNIST (LeCun, Cortes, Burges) and Fashion-MNIST (Xiao, Rasul, Vollgraf 2017), read from their official files."""
+"""The data sets MNIST and Fashion-MNIST, read from their official files, and the digits of scikit-learn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fednet_emu.learning.data.datasets.fetch import fetch, read_idx
 
 @dataclass(frozen=True)
 class _Archive:
-    """Four IDX files: URLs, checksums, and the mean and standard deviation of the training pixels."""
+    """The four IDX files of a data set: their URLs and checksums, and the mean and standard deviation of its pixels."""
 
     kind: str
     folder: str
@@ -65,17 +65,18 @@ Digit = Annotated[int, Field(ge=0, le=9)]
 
 
 class _Images(Dataset):
-    """60,000 training and 10,000 test images of an archive in the format of MNIST, with x [n, 1, 28, 28]."""
+    """Base class of data sets with 60,000 training and 10,000 test images x [n, 1, 28, 28] in the format of MNIST."""
 
     ARCHIVE: ClassVar[_Archive]
 
     normalise: bool | Literal["pixelwise"] = True
-    """Scaling of pixels. true: by the usual mean and standard deviation of the training set; false: value / 255.
+    """Scaling of pixel values. true: subtract the usual mean of the training set, and divide by its standard deviation;
+    false: divide by 255.
 
-    pixelwise: each pixel by its own mean and standard deviation over the training images, (x - mean) / (standard
-    deviation + 0.001), with x = value / 255."""
+    pixelwise: scale each pixel by its own mean and standard deviation over the training images. The scaled pixel is (x
+    - mean) / (standard deviation + 0.001), with x = value / 255."""
     classes: tuple[Digit, ...] | None = Field(None, min_length=2)
-    """Classes to keep, renumbered from 0 in the given order. Null keeps all ten classes."""
+    """Classes whose images are used. They are renumbered from 0 in the given order. Null uses all ten classes."""
     download: bool = False
     """Whether to download missing files into the data folder."""
 
@@ -105,14 +106,17 @@ class _Images(Dataset):
 
 
 class Mnist(_Images):
-    """Handwritten digits in ten classes; a normalised pixel is (value / 255 - 0.1307) / 0.3081."""
+    """MNIST (LeCun, Cortes, Burges): handwritten digits in ten classes.
+
+    A normalised pixel is (value / 255 - 0.1307) / 0.3081.
+    """
 
     ARCHIVE = _MNIST
     writers: bool = False
-    """Whether the group of each sample is its writer, for the partition `group`: 539 writers of training images, and
-    297 other writers of test images. Writers are read from the labels of QMNIST (Yadav and Bottou, NeurIPS 2019),
-    `qmnist-train-labels-idx2-int.gz` and `qmnist-test-labels-idx2-int.gz`, in the folder `qmnist_labels` of the data
-    folder."""
+    """Whether the writers of the digits are the groups of the data, for the partition `group`. There are 539 writers of
+    training images and 297 other writers of test images. Writers are read from the labels of QMNIST (Yadav and Bottou,
+    NeurIPS 2019), which must be in the folder `qmnist_labels` of the data folder, in the files
+    `qmnist-train-labels-idx2-int.gz` and `qmnist-test-labels-idx2-int.gz`."""
 
     parity: bool = False
     """Whether the classes are odd (0) and even (1) digits; the group of a sample is then its digit."""
@@ -140,7 +144,10 @@ class Mnist(_Images):
 
 
 class FashionMnist(_Images):
-    """Articles of clothing in ten classes; a normalised pixel is (value / 255 - 0.2860) / 0.3530."""
+    """Fashion-MNIST (Xiao, Rasul, Vollgraf 2017): articles of clothing in ten classes.
+
+    A normalised pixel is (value / 255 - 0.2860) / 0.3530.
+    """
 
     ARCHIVE = _FASHION
 
@@ -164,7 +171,10 @@ def _load(archive: _Archive, data_dir: Path | None, *, normalise: bool, download
 
 
 def _writers(part: str, data_dir: Path | None, labels: Tensor) -> IntArray:
-    """Return the writer [n] of each sample according to QMNIST, whose test set begins with the test set of MNIST."""
+    """Return the writer of each sample [n], from the labels of QMNIST.
+
+    The test set of QMNIST begins with the test set of MNIST.
+    """
     path = locate(f"qmnist_labels/qmnist-{part}-labels-idx2-int.gz", data_dir)
     known = read_idx(path)
     if known.ndim != 2 or known.shape[1] < 3 or not np.array_equal(known[: len(labels), 0], labels.numpy()):
@@ -202,28 +212,29 @@ def _find(archive: _Archive, folder: Path, name: str, *, download: bool) -> Path
 
 
 def _by_parity(samples: Samples) -> Samples:
-    """Return the samples with odd digits as class 0, even digits as class 1, and the digit as group."""
+    """Return the samples with the parity of the digit as class (odd 0, even 1), and the digit as group."""
     digits = samples.train_y.numpy(), samples.test_y.numpy()
     samples = replace(samples, train_group=digits[0], test_group=digits[1], classes=2)
     return replace(samples, train_y=1 - samples.train_y % 2, test_y=1 - samples.test_y % 2)
 
 
 def _pixels(images: NDArray[Any], mean: float, std: float) -> Tensor:
-    """Return grey values 0..255 as float32 [n, 1, height, width], scaled by mean and standard deviation."""
+    """Convert grey values from 0 to 255 to float32 [n, 1, height, width], scaled by mean and standard deviation."""
     pixels = torch.from_numpy(images.astype(np.float32)).unsqueeze(1)
     return pixels.mul_(1 / (255 * std)).sub_(mean / std)
 
 
 FILE = Path(__file__).with_name("digits.npz")
-"""Pixels [n, 8, 8] from 0 to 16, and labels: scikit-learn's `load_digits`, split by its `train_test_split` with a fifth
-for testing, stratified by class, `random_state=0`. Importing scikit-learn instead would double the start-up time of a
-short run."""
+"""File with the pixels [n, 8, 8] from 0 to 16, and the labels, of scikit-learn's `load_digits`. They were split by
+`train_test_split` with a fifth for testing, stratified by class, and `random_state=0`. Importing scikit-learn instead
+would double the start-up time of a short run."""
 
 
 class Digits(Dataset):
-    """Optical digits (Alpaydin and Kaynak, UCI 1998): 1,437 training and 360 test images, x [n, 1, 8, 8] in [0, 1].
+    """Handwritten digits (Alpaydin and Kaynak, UCI 1998) as small images x [n, 1, 8, 8] in [0, 1].
 
-    The split is constant: a fifth of the images of each class is for testing.
+    There are 1,437 training images and 360 test images. The split is always the same, with a fifth of each class for
+    testing.
     """
 
     parity: bool = False

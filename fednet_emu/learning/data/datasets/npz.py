@@ -28,34 +28,34 @@ _HOW = "write it with np.savez(path, train_x=..., train_y=..., test_x=..., test_
 
 
 class Npz(Dataset):
-    """Samples from a file written by `np.savez`: train_x, train_y, test_x, test_y, and optionally sample owners.
+    """Samples from a file written by `np.savez`, with the arrays train_x, train_y, test_x and test_y.
 
-    Inputs [n, ...] are converted to float32; with a `vocabulary`, inputs are token ids [n, length]. Integer targets [n]
-    are class labels 0..classes-1, where null `classes` counts the labels in train_y. Floating-point targets [n] or [n,
-    targets] make the problem a regression. Targets [n, labels] of only 0 and 1 mark the labels that apply to a sample.
-    With a `vocabulary`, integer targets [n, length] are the tokens that follow each token of a sample. `train_group`
-    and `test_group` [n] are the natural owner of each sample, as integers or names. Warnings appear if conversion to
-    float32 makes more than 1 % of the different values of an input equal to others, or if regression targets could be
-    classes.
+    Inputs [n, ...] are converted to float32. If a `vocabulary` is given, inputs are token ids [n, length] instead.
+    Integer targets [n] are class labels from 0 to classes-1. Floating-point targets [n] or [n, targets] make the
+    problem a regression. Targets [n, labels] that are all 0 or 1 mark the labels that apply to a sample. With a
+    `vocabulary`, integer targets [n, length] are the tokens that follow each token of a sample. The file may also have
+    the arrays `train_group` and `test_group` [n], which hold the natural owner of each sample as an integer or a name.
+    A warning appears if more than 1 % of the different values of an input become equal in float32, or if regression
+    targets look like classes.
     """
 
     path: str
     """The .npz file. A relative path is looked up in the data folder first, then in the current folder."""
     classes: int | None = Field(default=None, ge=2)
-    """Number of classes. Null counts the classes in train_y. If `classes` is set, floating-point targets are also
-    treated as class labels."""
+    """Number of classes. Null counts the classes in train_y. If a number is given, floating-point targets are treated
+    as class labels, too."""
     vocabulary: int | None = Field(default=None, ge=1)
-    """Number of different tokens, if the inputs are token ids from 0; null for real-valued inputs."""
+    """Number of different tokens if the inputs are token ids, which start at 0. Null if the inputs are real-valued."""
     normalise: bool = False
-    """Whether each input [n, inputs, ...] is standardised in double precision to mean 0 and standard deviation 1 over
-    the training samples, before conversion to float32."""
+    """Whether each input (axis 1 of the arrays) is scaled to mean 0 and standard deviation 1 over the training samples.
+    Scaling is done in double precision, before the conversion to float32."""
 
     def _check(self) -> None:
         if self.normalise and self.vocabulary is not None:
             raise ValueError("normalise: is for real inputs, got a vocabulary of tokens; leave one of them out")
 
     def extent(self, data_dir: Path | None) -> Extent | None:
-        """Return the extent of the samples, from the array headers alone; None if `load` will raise an error."""
+        """Return the extent of the samples, read from the headers of the arrays; None if `load` will raise an error."""
         try:
             shapes = read_shapes(locate(self.path, data_dir), _HOW)
             (train, *inputs), (test, *_) = shapes["train_x"], shapes["test_x"]
@@ -77,7 +77,10 @@ def checked_samples(
     normalise: bool = False,
     names: Sequence[str] = (),
 ) -> Samples:
-    """Return samples from the arrays described in `Npz`. Errors name the source `where` and the input `names`."""
+    """Check arrays as described in `Npz`, and return them as samples.
+
+    Error messages name the source of the arrays, `where`, and the inputs by their `names`.
+    """
     train_x, test_x = (_inputs(where, arrays, name, vocabulary, single=not normalise) for name in ("train_x", "test_x"))
     if train_x.shape[1:] != test_x.shape[1:]:
         problem = f"test_x has samples of shape {test_x.shape[1:]}, got {train_x.shape[1:]} in train_x"
@@ -123,7 +126,7 @@ def whole_labels(y: NDArray[Any]) -> NDArray[Any]:
 
 
 def _note_targets(where: str, y: NDArray[Any], *, multi_label: bool) -> None:
-    """Warn of targets that look like classes but are used as regression targets or as independent labels."""
+    """Add warnings about targets that look like classes, but are used as regression targets or as labels."""
     if multi_label and (y.sum(1) == 1).all():
         warn(
             f"data: each sample of {where} has one of {y.shape[1]} labels, which are learnt as independent labels; "
@@ -142,7 +145,7 @@ def _note_targets(where: str, y: NDArray[Any], *, multi_label: bool) -> None:
 def _single(
     where: str, train: NDArray[Any], test: NDArray[Any], normalise: bool, names: Sequence[str]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return inputs [n, inputs, ...] and [m, inputs, ...] as float32, standardised if `normalise` is set."""
+    """Convert training and test inputs to float32 [n, inputs, ...], standardised if `normalise` is set."""
     if not normalise:
         cast = train.astype(np.float32, copy=False)
         if train.dtype.itemsize > 2 and train.dtype != np.float32:
@@ -163,7 +166,10 @@ def _single(
 def _note_merged(
     where: str, exact: NDArray[Any], cast: NDArray[np.float32], place: int, names: Sequence[str], *, normalise: bool
 ) -> None:
-    """Warn if float32 makes over 1 % of the distinct values equal, among the first `_LOOK_AT` values of an input."""
+    """Warn if over 1 % of the distinct values of an input become equal in float32.
+
+    Only the first `_LOOK_AT` values of each input are checked.
+    """
     exact, cast = exact.reshape(-1)[:_LOOK_AT], cast.reshape(-1)[:_LOOK_AT]
     if np.array_equal(exact, cast):
         return
@@ -175,9 +181,9 @@ def _note_merged(
 
 
 _LOOK_AT = 100_000
-"""Number of values of an input that are checked; sorting more values would take seconds."""
+"""Number of values of an input that are checked, because sorting all values could take seconds."""
 _MANY_CLASSES = 100
-"""Maximum number of distinct targets 0, 1, 2, ... of a regression that are suspected to be class labels."""
+"""Maximum number of distinct values 0, 1, 2, and so on at which regression targets are suspected to be class labels."""
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
@@ -297,7 +303,7 @@ def _array(values: Any) -> NDArray[Any]:
 
 
 class GivenSamples(GivenObject, Dataset):
-    """Samples given as tensors or arrays, with the same checks as samples from a file."""
+    """Samples given as tensors or arrays in Python, with the same checks as samples from a file."""
 
     given: Samples
 
@@ -323,7 +329,7 @@ class GivenSamples(GivenObject, Dataset):
 
     @field_serializer("given")
     def _described(self, given: Samples) -> str:
-        """Return a description for the records of a run, because a scenario file cannot hold the samples."""
+        """Describe the samples for the records of a run, because a scenario file cannot hold them."""
         digest, arrays = blake2b(digest_size=8), self._arrays()
         for name, array in arrays.items():
             digest.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())

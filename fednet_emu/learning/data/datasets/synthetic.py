@@ -1,4 +1,4 @@
-"""Generated data: Gaussian classes, a linear regression with a known solution, and a cube."""
+"""Generated data sets: Gaussian classes, a linear regression with a known solution, and points in a cube."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
 
 
 class Synthetic(Dataset):
-    """Samples of equally frequent classes; each class is a Gaussian with standard deviation 1 in every feature.
+    """Generated samples of equally frequent classes, where each class has a Gaussian distribution.
 
-    The means of any two classes are `separation` apart, in random directions; with more classes than features, this
-    distance holds only on average. The minimum error for two classes is Phi(-separation / 2), where Phi is the standard
-    normal distribution function.
+    The standard deviation of every feature within a class is 1.
+
+    The means of any two classes have the distance `separation`, in random directions. With more classes than features,
+    they have this distance only on average. The minimum error for two classes is Phi(-separation / 2), where Phi is the
+    standard normal distribution function.
     """
 
     n_samples: PositiveInt = 6000
@@ -29,7 +31,7 @@ class Synthetic(Dataset):
     n_test: PositiveInt = 1000
     """Number of test samples."""
     features: PositiveInt | Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = 20
-    """Shape of a sample, for example [1, 28, 28], or its number of features, for example 784."""
+    """Number of features of a sample, for example 784, or its shape, for example [1, 28, 28]."""
     classes: int = Field(default=10, ge=2)
     """Number of classes."""
     separation: NonNegativeFloat = 4.0
@@ -73,9 +75,10 @@ def _draw(count: int, means: NDArray[Any], shape: tuple[int, ...], rng: np.rando
 
 
 class SyntheticRegression(Dataset):
-    """Targets y = x w + b + noise with standard normal x, w and b, and noise of standard deviation `noise_std`.
+    """Generated linear regression: targets y = x w + b + noise, with standard normal inputs x, weights w and bias b.
 
-    The `optimum` of the samples is the least-squares solution of the training set, not the drawn w and b.
+    The noise is Gaussian. The `optimum` of the samples is the least-squares solution of the training set, which differs
+    from the drawn w and b.
     """
 
     regression: ClassVar[bool] = True
@@ -121,11 +124,12 @@ class SyntheticRegression(Dataset):
 
 
 class Fcube(Dataset):
-    """Points in the cube [-1, 1]^3; the class is 0 if the first coordinate is positive, else 1.
+    """Generated points in the cube [-1, 1]^3; the class is 0 if the first coordinate is positive, else 1.
 
-    The coordinate planes cut the cube into eight octants. Two opposite octants form a group, which has both classes.
-    `partition: group` with four devices gives each device one group, so that devices differ in their features, not in
-    their labels. The octants' numbers of training samples differ by at most one; test samples are uniform.
+    The coordinate planes cut the cube into eight octants. Two opposite octants form a group, which has samples of both
+    classes. With four devices, `partition: group` gives each device one group, so that devices differ in their
+    features, but not in their labels. All octants have the same number of training samples, up to one sample. Test
+    samples are distributed uniformly over the cube.
     """
 
     n_samples: PositiveInt = 4000
@@ -149,7 +153,7 @@ def _class(x: Tensor) -> Tensor:
 
 
 def pair_of(x: Tensor) -> IntArray:
-    """Return the index 0 to 3 of the pair of opposite octants that contains each point `x` [n, 3]."""
+    """Return, for each point `x` [n, 3], the index from 0 to 3 of the pair of opposite octants that contains it."""
     positive = x > 0
     differs = (positive[:, 1:] != positive[:, :1]).long()
     return np.asarray((2 * differs[:, 0] + differs[:, 1]).numpy())

@@ -1,4 +1,4 @@
-"""Tables in CSV or Parquet files as samples: columns of numbers, a target, and the owner of each row."""
+"""Samples from the rows of CSV or Parquet files, with columns for the inputs, the target, and the owner of a row."""
 
 from __future__ import annotations
 
@@ -30,25 +30,26 @@ class RowTable(Dataset):
     """Rows of a table as samples."""
 
     path: str
-    """The file of rows. A relative path is looked up in the data folder first, then in the current folder."""
+    """The file with the rows. A relative path is looked up in the data folder first, then in the current folder."""
     test: str | None = None
-    """The file of the test rows. Null holds out a share of the rows in `path`."""
+    """The file with the test rows. With null, a share of the rows in `path` is held out for testing."""
     test_share: float = Field(0.2, gt=0, lt=1)
-    """Share of the rows that is held out at random for testing, per group, or per class if there are no groups."""
+    """Share of the rows that is held out at random for testing, from each group or, if there are no groups, from each
+    class."""
     input: tuple[str, ...] | None = Field(None, min_length=1)
-    """Columns of numbers. Null uses all columns except the target and the group."""
+    """Input columns, which must hold numbers. Null uses all columns except those of the target and the group."""
     target: str
-    """Target column, of classes or of numbers. Whole numbers and strings are classes; strings are numbered in
-    alphabetical order. Numbers with a decimal point make the problem a regression, unless `task` is set."""
+    """Column of the targets. Whole numbers and strings are classes; strings are numbered in alphabetical order. Numbers
+    with a decimal point make the problem a regression. The setting `task` overrides these rules."""
     group: str | None = None
     """Column with the owner of each row, for the partition `group`. Owners are numbered in the order of the rows."""
     task: Literal["classification", "regression"] | None = None
-    """Kind of learning problem. Null infers the kind from the values of the target."""
+    """Type of the learning problem. Null infers the type from the values of the target."""
     classes: int | None = Field(None, ge=2)
     """Number of classes. Null counts the classes."""
     normalise: bool = True
-    """Whether each input column is standardised in double precision to mean 0 and standard deviation 1 over the
-    training rows."""
+    """Whether each input column is scaled to mean 0 and standard deviation 1 over the training rows, in double
+    precision."""
 
     def load(self, data_dir: Path | None, rng: np.random.Generator) -> Samples:
         where = [str(locate(path, data_dir)) for path in (self.path, self.test) if path is not None]
@@ -74,7 +75,7 @@ class RowTable(Dataset):
 
     @abstractmethod
     def rows(self, path: Path) -> pd.DataFrame:
-        """Return the rows of a file, with target and group as strings, and line numbers for error messages."""
+        """Return the rows of a file with target and group as strings, and the line number of each row for errors."""
 
     def _checked(self, where: str, table: pd.DataFrame) -> pd.DataFrame:
         names = [str(name) for name in table.columns]
@@ -108,7 +109,10 @@ class RowTable(Dataset):
 
 
 class Csv(RowTable):
-    """Rows of a CSV file with a header, separated by commas, semicolons or tabs; the file may be gzipped."""
+    """Samples from the rows of a CSV file with a header line.
+
+    Columns are separated by commas, semicolons or tabs. The file may be gzipped.
+    """
 
     kind = "csv"
 

@@ -1,4 +1,4 @@
-"""Text: owners of text, characters and words as tokens, windows of tokens, and the data set of text files."""
+"""The data set of text files, and the functions that divide text into owners, tokens and windows of tokens."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from fednet_emu.files.data_folder import locate
 from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples, last_of_each
 
 LETTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
-"""The 80 characters of LEAF's Shakespeare data (Caldas et al., 2018); the token of a character is its index."""
+"""The 80 characters of LEAF's Shakespeare data (Caldas et al., 2018). The token of a character is its index in this
+string."""
 
 CHARACTERS = len(LETTERS)
 """Number of different tokens of `characters`."""
 
 UNKNOWN_CHARACTER = CHARACTERS - 1
-"""Token of every other character. In LEAF's code, the last letter also has this token (index -1)."""
+"""Token of every character that is not in `LETTERS`. The last letter has this token, too, as in LEAF's code, where
+unknown characters have the index -1."""
 
 UNKNOWN_WORD = 0
 """Token of a word that is not in the vocabulary."""
@@ -43,12 +45,14 @@ def characters(text: str) -> IntArray:
 
 
 def words(text: str) -> list[str]:
-    """Return the words and punctuation marks of a text in lower case. A word may contain apostrophes."""
+    """Return the words and punctuation marks of a text, in lower case. Words may contain apostrophes."""
     return _WORD.findall(text.lower())
 
 
 def frequent_words(texts: Iterable[Sequence[str]], size: int) -> dict[str, int]:
-    """Return the `size` most frequent words with their tokens 1, 2, ...; ties are resolved in alphabetical order.
+    """Return the `size` most frequent words, with their tokens 1, 2, and so on.
+
+    Words of equal frequency are in alphabetical order.
 
     Token 0 is reserved for unknown words, so there are `len(result) + 1` different tokens.
     """
@@ -58,16 +62,16 @@ def frequent_words(texts: Iterable[Sequence[str]], size: int) -> dict[str, int]:
 
 
 def word_tokens(text: Sequence[str], vocabulary: Mapping[str, int]) -> IntArray:
-    """Return the token [len(text)] of each word; words outside the vocabulary have the token `UNKNOWN_WORD`."""
+    """Return the token of each word of a text, as an array; other words have the token `UNKNOWN_WORD`."""
     return np.array([vocabulary.get(word, UNKNOWN_WORD) for word in text], dtype=np.int64)
 
 
 Predict = Literal["last", "every"]
-"""The tokens of a window for which the next token is predicted: the last token, or every token."""
+"""Whether the next token is predicted after the last token of a window only, or after every token."""
 
 
 class Windows(NamedTuple):
-    """Windows of texts, in the order of the texts and of their positions within a text."""
+    """Windows of tokens, in the order of the texts and of their positions within a text."""
 
     x: IntArray  # int64 [n, length], successive tokens
     y: IntArray  # int64 [n], the token after each window; or int64 [n, length], the token after each token
@@ -77,7 +81,7 @@ class Windows(NamedTuple):
 def windows(
     texts: Sequence[IntArray], owners: Sequence[int] | IntArray, length: int, stride: int = 1, predict: Predict = "last"
 ) -> Windows:
-    """Cut texts of tokens into windows of `length` tokens, each with the token or tokens that follow.
+    """Cut texts into windows of `length` tokens, each with the token or tokens to be predicted.
 
     Successive windows of a text start `stride` tokens apart. No window reaches from one text into the next. A text of
     at most `length` tokens yields no window.
@@ -102,7 +106,7 @@ _LONGEST_NAME = 40
 
 
 def without_licence(text: str) -> str:
-    """Return the text between Project Gutenberg's begin and end lines; the whole text if there are no such lines."""
+    """Return the text between the begin and end lines of Project Gutenberg, or the whole text without such lines."""
     begin, end = _BEGIN.search(text), _END.search(text)
     return text[begin.end() if begin else 0 : end.start() if end else len(text)]
 
@@ -110,10 +114,11 @@ def without_licence(text: str) -> str:
 def roles(plays: Iterable[str]) -> list[str]:
     """Return the speeches of each role, joined by newlines, in the order of the roles' first words.
 
-    A role is a name within a play. A text begins a play, and so does a line "Dramatis Personae" in the text. Speeches
-    are found in two layouts of Project Gutenberg. In one, a line with the name in capitals and a full stop begins the
-    speech, which ends at a blank line. In the other, the name follows two spaces, as in " Ham. Words", and further
-    lines of the speech follow four spaces.
+    Roles with the same name in different plays are different roles. A new play begins at the start of a text, and at
+    each line "Dramatis Personae". Speeches are found in two layouts of Project Gutenberg. In one layout, a speech
+    begins with a line that holds the name in capitals and a full stop, and ends at a blank line. In the other layout,
+    the first line of a speech is indented by two spaces and begins with the name, as in " Ham. Words"; further lines of
+    the speech are indented by four spaces.
     """
     said: dict[tuple[int, int, str], list[str]] = {}
     for number, text in enumerate(plays):
@@ -148,37 +153,39 @@ _TOKEN_BYTE = 8
 
 
 class Text(Dataset):
-    """Windows of `length` tokens and the tokens that follow, from a text file or the .txt files of a folder.
+    """Windows of consecutive tokens from text files; a model predicts the next token.
 
-    Tokens are LEAF's 80 characters (Caldas et al., 2018) or the most frequent words. Groups are the owners, numbered in
-    the order of their first words. All pieces of an owner form one text, which is cut into windows. The last windows of
-    each owner are for testing, as in McMahan et al. (AISTATS 2017), where owners are the roles of Shakespeare's plays.
+    Tokens are LEAF's 80 characters (Caldas et al., 2018) or the most frequent words. Every piece of text has an owner.
+    The owners are the groups of the data, and are numbered in the order of their first words. All pieces of an owner
+    form one text, which is cut into windows. The last windows of each owner are for testing, as in McMahan et al.
+    (AISTATS 2017), where owners are the roles of Shakespeare's plays.
     """
 
     path: str
     """The text file in UTF-8, or the folder of .txt files. A relative path is looked up in the data folder first, then
     in the current folder. Text outside the begin and end lines of Project Gutenberg is ignored."""
     owner: Owner = "role"
-    """Owner of a piece of text. role: each role of a play (a name on a separate line in capitals with a full stop, or
-    after two spaces, as in the editions of Project Gutenberg); file: each file; paragraph: each paragraph between blank
-    lines."""
+    """Owner of a piece of text. role: the role in a play that speaks it; file: the file that contains it; paragraph:
+    the paragraph between blank lines. Roles are recognised by a name on a separate line in capitals with a full stop,
+    or after two spaces, as in the editions of Project Gutenberg."""
     level: Literal["characters", "words"] = "characters"
     """Kind of token: one of LEAF's 80 characters, or a word or punctuation mark in lower case."""
     length: int = Field(80, gt=0, le=10_000)
     """Number of tokens in a window."""
     stride: int | None = Field(None, gt=0)
-    """Number of tokens between the starts of two successive windows of an owner. Null means `length`, without gaps or
-    overlap; LEAF uses 1."""
+    """Distance between the starts of two successive windows of an owner, in tokens. Null uses `length`, so that windows
+    neither overlap nor leave gaps. LEAF uses 1."""
     predict: Predict = "last"
-    """Prediction target. last: the token after the window, treated as a class; every: for each token of the window, the
-    next token, for models with scores at every position. Loss and accuracy are then means over positions."""
+    """Token that the model predicts. last: the token after the window, which is treated as a class; every: the next
+    token after each token of the window, for models that return scores at every position. With every, loss and accuracy
+    are means over the positions."""
     vocabulary: int = Field(10_000, gt=0, le=1_000_000)
-    """Number of different words with `level: words`: the most frequent words of all owners. All other words share one
-    additional token."""
+    """Number of words in the vocabulary with `level: words`: the most frequent words of all owners. All other words
+    share one additional token."""
     min_samples: int = Field(2, ge=2)
-    """Minimum number of windows per owner; owners with fewer windows are left out."""
+    """Minimum number of windows of an owner. Owners with fewer windows are left out."""
     test_share: float = Field(0.2, gt=0, lt=1)
-    """Share of each owner's windows for testing, taken from the end."""
+    """Share of each owner's windows that is used for testing. The last windows are chosen."""
 
     @property
     def _tokens(self) -> int:

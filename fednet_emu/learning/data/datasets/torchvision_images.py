@@ -1,4 +1,4 @@
-"""Data sets of images read by the library torchvision, from the files that their authors publish."""
+"""Published data sets of images, read by the library torchvision."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Images = tuple[NDArray[np.uint8], IntArray]
 
 @dataclass(frozen=True)
 class _Known:
-    """A data set: image shape, number of classes, numbers of images, and files or folders that hold the images."""
+    """Facts about a data set: image shape, numbers of classes and images, and the files or folders with the images."""
 
     shape: tuple[int, int, int]
     classes: int
@@ -56,33 +56,34 @@ _EMNIST = {
     "digits": (10, 240_000, 40_000),
     "mnist": (10, 60_000, 10_000),
 }
-"""Numbers of classes, training images and test images of each split."""
+"""Numbers of classes, training images and test images in each split of EMNIST."""
 _EMNIST_SPLIT = "balanced"
 
 
 class TorchvisionImages(Dataset):
     """Images of a published data set, read by the library torchvision: x [n, channels, height, width].
 
-    CIFAR10 and CIFAR100 (Krizhevsky 2009), EMNIST (Cohen, Afshar, Tapson, van Schaik 2017), KMNIST (Clanuwat et al.
-    2018), STL10 (Coates, Lee, Ng 2011; its labelled images), SVHN (Netzer et al. 2011), USPS (Hull 1994). Labels are
-    those of torchvision, except that EMNIST's letters are numbered from 0 instead of 1. EMNIST's images are rotated and
-    mirrored, as in the published files. Needs the extra `torchvision`. MNIST and Fashion-MNIST have their own kinds,
-    which need no library.
+    The data sets are CIFAR10 and CIFAR100 (Krizhevsky 2009), EMNIST (Cohen, Afshar, Tapson, van Schaik 2017), KMNIST
+    (Clanuwat et al. 2018), the labelled images of STL10 (Coates, Lee, Ng 2011), SVHN (Netzer et al. 2011), and USPS
+    (Hull 1994). Labels are those of torchvision, except that the letters of EMNIST are numbered from 0 instead of 1.
+    The images of EMNIST are rotated and mirrored, as in the published files. Needs the extra `torchvision`. MNIST and
+    Fashion-MNIST have their own kinds, which need no library.
     """
 
     kind = "torchvision"
     name: Literal["CIFAR10", "CIFAR100", "EMNIST", "KMNIST", "STL10", "SVHN", "USPS"]
     """Name of the data set in `torchvision.datasets`."""
     path: str | None = None
-    """Folder with the files in torchvision's layout: a full path, or a path inside the data folder. Null searches the
-    data folder's subfolder named after the data set in lower case (`cifar10`), then the data folder."""
+    """Folder with the files in torchvision's layout. Either a full path, or a path inside the data folder. With null,
+    the files are searched in a subfolder of the data folder that has the name of the data set in lower case, such as
+    `cifar10`, and then in the data folder itself."""
     split: Literal["byclass", "bymerge", "balanced", "letters", "digits", "mnist"] | None = None
-    """The split of EMNIST, where null means `balanced`. Other data sets have no splits."""
+    """Split of EMNIST that is used; null means `balanced`. Must be null for other data sets, which have no splits."""
     extra: bool = False
-    """Whether to use the 531,131 extra images of SVHN as training images, too."""
+    """Whether the 531,131 extra images of SVHN are used as training images, too."""
     normalise: bool = True
-    """Scaling of pixels. true: each channel to mean 0 and standard deviation 1 over training images; false: value /
-    255."""
+    """Scaling of pixel values. true: scale each channel to mean 0 and standard deviation 1 over the training images;
+    false: divide by 255."""
     download: bool = False
     """Whether to download missing files into the data folder."""
 
@@ -125,7 +126,7 @@ class TorchvisionImages(Dataset):
         return known
 
     def _folder(self, known: _Known, data_dir: Path | None) -> Path:
-        """Return the folder that has all files, or else the folder for downloads."""
+        """Return the folder that contains all files of the data set, or else the folder for downloads."""
         named = self.path or self.name.lower()
         folder = data_folder(data_dir)
         if folder is None and not Path(named).is_absolute():
@@ -168,7 +169,7 @@ def _emnist(split: str) -> _Known:
 
 
 def _checked(where: str, known: _Known, images: NDArray[Any], labels: IntArray) -> _Images:
-    """Return images with the channels first, and labels; raise an error for a wrong shape, type or label range."""
+    """Check shapes, types and label range. Return the images, with the channels first, and the labels."""
     channels, height, width = known.shape
     if images.shape[1:] == (height, width) and channels == 1:
         images = images[:, None]
@@ -187,7 +188,7 @@ def _checked(where: str, known: _Known, images: NDArray[Any], labels: IntArray) 
 
 @contextmanager
 def _no_endless_wait() -> Iterator[None]:
-    """Context manager that sets a timeout for connections that send no data; torchvision sets no timeout."""
+    """Context manager that sets a timeout for connections that send no data, because torchvision sets none."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(TIMEOUT_S)
     try:

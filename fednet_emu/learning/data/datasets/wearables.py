@@ -1,4 +1,4 @@
-"""Windows of signals from wearable sensors: UCI HAR and the chest accelerometer."""
+"""Data sets with windows of signals from wearable sensors: UCI HAR and a chest accelerometer."""
 
 from __future__ import annotations
 
@@ -24,26 +24,29 @@ LENGTH, SAMPLES = 128, 10_299
 OFFICIAL_TEST = (2, 4, 9, 10, 12, 13, 18, 20, 24)
 """The subjects of the official test set, numbered from 1."""
 PACKED, PACKED_UNIT = "uci_har_i16.npz.xz", 2e-4
-"""A file with all windows as 16-bit integers, and the signal value of one integer step."""
+"""Name of a file that holds all windows as 16-bit integers, and the signal value of one integer step."""
 
 
 class UciHar(Dataset):
-    """Anguita, Ghio, Oneto, Parra, Reyes-Ortiz (ESANN 2013): 30 subjects, 6 activities; groups are subjects 0 to 29.
+    """UCI HAR: smartphone signals of 30 subjects during six activities (Anguita et al., ESANN 2013).
 
-    Samples [n, 9, 128] are windows of 2.56 s at 50 Hz. The channels are body acceleration (without gravity), angular
-    velocity of the body and total acceleration, each along three axes, standardised over the training windows.
-    Activities are numbered from 0: walking, walking upstairs, walking downstairs, sitting, standing, laying.
+    Authors: Anguita, Ghio, Oneto, Parra, Reyes-Ortiz. Groups are the subjects, numbered from 0 to 29.
+
+    Samples [n, 9, 128] are windows of 2.56 s at a sampling rate of 50 Hz. The channels are the acceleration of the body
+    (without gravity), the angular velocity of the body, and the total acceleration, each along three axes. Channels are
+    standardised over the training windows. The classes, numbered from 0, are the activities walking, walking upstairs,
+    walking downstairs, sitting, standing and lying.
     """
 
     path: str = "uci_har"
-    """Folder of the data: as published, with the folders `train` and `test`, or with the file `uci_har_i16.npz.xz`.
-    Either a full path, or a path inside the data folder."""
+    """Folder that contains the published folders `train` and `test`, or the file `uci_har_i16.npz.xz`. Either a full
+    path, or a path inside the data folder."""
     test: Literal["windows", "subjects"] = "windows"
-    """Samples for testing. windows: the last windows, in the order of the files, of each subject and activity, so that
-    every subject can be a device; subjects: all windows of the nine subjects in the official test set, so that the
-    devices of these subjects have no training samples."""
+    """Samples that are used for testing. windows: the last windows of each subject and activity, in the order of the
+    files, so that every subject can be a device; subjects: all windows of the nine subjects in the official test set,
+    so that the devices of these subjects have no training samples."""
     test_share: float = Field(0.2, gt=0, lt=1)
-    """Share of each subject's windows of an activity that is for testing with `test: windows`."""
+    """Share of the windows of each subject and activity that is used for testing with `test: windows`."""
 
     def extent(self, data_dir: Path | None) -> Extent:
         return Extent((len(SIGNALS), LENGTH), _ACTIVITIES, SAMPLES)
@@ -99,29 +102,32 @@ _COLUMNS = ["number", "x", "y", "z", "activity"]
 
 
 class ChestAccelerometer(Dataset):
-    """Casale, Pujol, Radeva (2012): 15 participants, 7 activities, 3 axes at 52 Hz; groups are participants 0 to 14.
+    """Chest acceleration of 15 participants during seven activities (Casale, Pujol, Radeva, 2012).
 
-    Windows x [n, 3, window] are cut from intervals of a single activity. Rows that fill no window, or have no activity,
-    are dropped. Axes are standardised over the training windows. Activities are numbered from 0: working at a computer;
-    standing up, walking and going up or down stairs; standing; walking; stairs; walking and talking; talking while
-    standing.
+    The acceleration is measured along three axes at 52 Hz. Groups are the participants, numbered from 0 to 14.
+
+    Samples [n, 3, window] are windows that are cut from intervals of a single activity. Rows of a file that fill no
+    window, or that have no activity, are dropped. Axes are standardised over the training windows. The classes,
+    numbered from 0, are the activities: working at a computer; standing up, walking and going up or down stairs;
+    standing; walking; going up or down stairs; walking while talking; talking while standing.
     """
 
     path: str = "chest_accelerometer"
-    """Folder of the files 1.csv.gz to 15.csv.gz: a full path, or a path inside the data folder."""
+    """Folder with the files 1.csv.gz to 15.csv.gz. Either a full path, or a path inside the data folder."""
     window: int = Field(104, gt=0, le=10_000)
     """Length of a window in rows; 52 rows are one second."""
     stride: int | None = Field(None, gt=0)
-    """Number of rows between the starts of two successive windows; null means `window`, without gaps or overlap."""
+    """Distance between the starts of two successive windows, in rows. Null uses `window`, so that windows neither
+    overlap nor leave gaps."""
     test_share: float = Field(0.2, gt=0, lt=1)
-    """Share of each participant's windows of an activity that is used for testing."""
+    """Share of the windows of each participant and activity that is used for testing."""
     test_windows: Literal["last", "random"] = "last"
-    """Windows for testing. last: the last windows in time; random: windows drawn from all, so that windows before and
-    after a test window may be training windows."""
+    """Windows that are used for testing. last: the last windows in time; random: windows drawn at random, so that the
+    windows before and after a test window may be training windows."""
     validation_share: float = Field(0.0, ge=0, lt=1)
-    """Share of each participant's training windows of an activity that is held out at random as a validation set. If
-    positive, evaluation uses the validation set, and the test windows are not used at all, so that settings can be
-    chosen without them. 0 evaluates on the test windows."""
+    """Share of the training windows of each participant and activity that is held out at random as a validation set. If
+    the share is positive, models are evaluated on the validation set. The test windows are then not used at all, so
+    that settings can be chosen without them. If the share is 0, models are evaluated on the test windows."""
 
     def extent(self, data_dir: Path | None) -> Extent:
         return Extent((3, self.window), _MOVES)
@@ -140,7 +146,7 @@ class ChestAccelerometer(Dataset):
         return windows_of_people(x, y, group, test, _MOVES)
 
     def _windows(self, path: Path) -> tuple[NDArray[np.float32], IntArray]:
-        """Return windows [n, 3, window] of one participant and their activities [n] from 0, in the order of time."""
+        """Return the windows [n, 3, window] of one participant in order of time, and their activities [n] from 0."""
         import pandas as pd
 
         try:

@@ -1,4 +1,4 @@
-"""Base class of partitions, which are rules that distribute samples among devices, and the resulting split."""
+"""The base class of partitions, which distribute samples among devices, and the class of the resulting split."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ NOBODY = -1
 
 @dataclass(frozen=True, eq=False)
 class Partitioned:
-    """The samples that each device owns, in compressed row format.
+    """The samples that each device owns, stored as indices device by device (compressed row format).
 
     Attributes:
-        order: int64 [n_owned] sample indices, device by device; ascending within a device unless there are sets.
-        sets: int64 [n_owned] index of the set, within its device, for each entry of `order`; None if the partition
-            makes no sets. A sample in several sets has one entry per set.
+        order: int64 [n_owned] sample indices, device by device. They are ascending within a device unless there are
+            sets.
+        sets: int64 [n_owned] index, within its device, of the set to which each entry of `order` belongs. A sample in
+            several sets has one entry per set. None if the partition makes no sets.
     """
 
     order: IntArray
@@ -36,7 +37,7 @@ class Partitioned:
 
     @classmethod
     def from_owners(cls, owners: IntArray, n_devices: int) -> Self:
-        """Return the split in which device `owners[i]` owns sample i. A negative `owners[i]` means no owner."""
+        """Return the split in which device `owners[i]` owns sample i. A negative entry means that there is no owner."""
         n, unowned = len(owners), np.count_nonzero(owners < 0)
         sizes = np.bincount(owners[owners >= 0] if unowned else owners, minlength=n_devices)
         places = np.sort(owners * n + np.arange(n))  # sorting the numbers takes a third of the time of a stable argsort
@@ -54,10 +55,10 @@ class Partition(Component):
 
     @abstractmethod
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
-        """Distribute training and test samples by the same rule with the same random draws.
+        """Distribute the training and the test samples among devices, by the same rule and with the same random draws.
 
-        A sample belongs to at most one device, unless the rule allows more. A device may have no test samples. Of the
-        samples, only their labels, groups and number are used.
+        A sample belongs to at most one device, unless the rule allows more. A device may have no test samples. The
+        split depends only on the number, the labels and the groups of the samples.
 
         Raises:
             ScenarioError: The rule cannot be applied to these samples and this number of devices.
@@ -65,7 +66,7 @@ class Partition(Component):
 
 
 def labels_of(samples: Samples, kind: str) -> tuple[IntArray, IntArray, int]:
-    """Return training labels, test labels and the number of classes. Raise an error if the samples have no classes."""
+    """Return the training labels, the test labels and the number of classes. Raise an error if there are no classes."""
     if samples.classes is None:
         found = f"data for {samples.task} without classes"
         raise ScenarioError(f"partition: {kind} deals by class, got {found}; use iid or group")
@@ -81,7 +82,10 @@ def members_by_class(labels: IntArray, classes: int, rng: np.random.Generator) -
 
 
 def even_shares(n_items: int, n_parts: int) -> IntArray:
-    """Return the part index of each item [n_items], ascending. Part sizes differ by at most 1, larger parts first."""
+    """Divide items into parts of equal size; return the part index of each item [n_items], in ascending order.
+
+    If equal sizes are not possible, the first parts have one item more.
+    """
     sizes = np.full(n_parts, n_items // n_parts)
     sizes[: n_items % n_parts] += 1
     return np.repeat(np.arange(n_parts), sizes)
@@ -90,7 +94,10 @@ def even_shares(n_items: int, n_parts: int) -> IntArray:
 def dealt_by_class(
     labels: IntArray, holders: Sequence[IntArray], n_devices: int, rng: np.random.Generator
 ) -> Partitioned:
-    """Return the split in which the devices `holders[c]` share class c equally; without holders, it has no owner."""
+    """Return the split in which the devices `holders[c]` share the samples of class c equally.
+
+    If a class has no holders, its samples have no owner.
+    """
     owners = np.full(len(labels), NOBODY, np.int64)
     for members, devices in zip(members_by_class(labels, len(holders), rng), holders, strict=True):
         if len(devices):
@@ -115,14 +122,20 @@ class Held:
 
     @classmethod
     def nothing(cls, samples: Samples) -> Held:
-        """Return zero samples; the tensors are copies, because an empty view would keep all samples in memory."""
+        """Return an empty set of samples.
+
+        The tensors are copies, because an empty view would keep all samples in memory.
+        """
         return cls(samples.train_x[:0].clone(), samples.train_y[:0].clone())
 
 
 def hold_out(
     samples: Samples, n_server: int, n_validation: int, rng: np.random.Generator
 ) -> tuple[Samples, Held, Held]:
-    """Split the training samples at random; return the remaining samples, the server's, and the validation samples."""
+    """Hold out random training samples for the server and for validation.
+
+    Returns the remaining samples, the samples of the server, and the validation samples.
+    """
     n_all = len(samples.train_y)
     if n_server + n_validation >= n_all:
         raise ScenarioError(

@@ -1,4 +1,4 @@
-"""Rules that distribute real samples among devices: evenly, by label, by size, or by owner."""
+"""Partitions that distribute samples among devices evenly, by label, in unequal amounts, or by owner."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from fednet_emu.learning.data.partitions.base import (
 
 
 class Iid(Partition):
-    """Samples drawn at random without replacement; device sizes differ by at most one sample."""
+    """Every device gets a random part of the samples, and all parts have the same size, up to one sample."""
 
     per_device: PositiveInt | None = None
-    """Number of training samples per device; further samples are not used. Null distributes all training samples."""
+    """Number of training samples per device. The remaining samples are not used. Null distributes all of them."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         shares = self._shares(len(samples.train_y), n_devices), even_shares(len(samples.test_y), n_devices)
@@ -35,7 +35,7 @@ class Iid(Partition):
         return train, test
 
     def _shares(self, n_samples: int, n_devices: int) -> IntArray:
-        """Return the owner of each training sample, before the owners are shuffled."""
+        """Return the owner of each training sample, before the owners are permuted at random."""
         wanted = n_samples if self.per_device is None else self.per_device * n_devices
         if wanted > n_samples:
             raise ScenarioError(
@@ -46,14 +46,14 @@ class Iid(Partition):
 
 
 class Shards(Partition):
-    """Samples sorted by label are cut into equal shards, and each device gets `shards_per_device` random shards.
+    """Samples are sorted by label and cut into equal shards, and each device gets some random shards.
 
-    The test samples are sorted, cut and assigned in the same way. A device therefore has the same classes in both sets
-    if the class frequencies of both sets are equal.
+    The test samples are sorted, cut and assigned in the same way. If classes have the same frequencies in the training
+    and the test set, a device therefore has the same classes in both.
     """
 
     shards_per_device: PositiveInt = 2
-    """Number of shards per device, which is about the number of classes per device."""
+    """Number of shards per device. It is about the number of classes per device."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         train_y, test_y, _ = labels_of(samples, self.kind)
@@ -70,9 +70,10 @@ def _dealt_shards(labels: IntArray, holders: IntArray, n_devices: int) -> Partit
 
 
 class OneClass(Partition):
-    """Of K classes, device d owns samples of class d mod K only; devices of one class share its samples equally.
+    """Each device owns samples of a single class; the devices of a class share its samples equally.
 
-    With fewer devices than classes, the samples of the last classes belong to no device.
+    The class of device d is d mod K, where K is the number of classes. With fewer devices than classes, the samples of
+    the last classes belong to no device.
     """
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
@@ -84,10 +85,10 @@ class OneClass(Partition):
 
 
 class LabelsPerDevice(Partition):
-    """Each device has `labels` different labels, and the devices with a label share its samples equally.
+    """Each device has the same number of different labels; the devices with a label share its samples equally.
 
-    As `#C=k` in NIID-Bench: of K labels, device d has label d mod K and further labels at random. With fewer devices
-    than labels, the samples of a label without a device are not used.
+    This is the partition `#C=k` of NIID-Bench. If the data have K labels, device d has the label d mod K, and its
+    further labels are random. With fewer devices than labels, the samples of labels that no device has are not used.
     """
 
     labels: PositiveInt = 2
@@ -109,12 +110,13 @@ class LabelsPerDevice(Partition):
 
 
 class WangCases(Partition):
-    """The four cases of Wang et al., IEEE Journal on Selected Areas in Communications 37(6), 2019, without randomness.
+    """The four partitions of Wang et al. (IEEE JSAC 37(6), 2019), called cases 1 to 4, which are not random.
 
-    With n devices and C labels, case 1 gives sample i to device i mod n. Case 2 gives label l to device l mod n. Case 3
-    gives all samples to every device. Case 4 gives sample i of the first half of the labels to device i mod m, with m =
-    ceil(min(n, C) / 2), and label l of the second half to device m + l mod (min(n, C) - m). The label of a sample is
-    its group if the data have groups (the digit, in data of even and odd digits), or else its class.
+    There are n devices and C labels. Case 1 assigns sample i to device i mod n. Case 2 assigns all samples of label l
+    to device l mod n. Case 3 assigns all samples to every device. Case 4 uses m = ceil(min(n, C) / 2) devices for the
+    first half of the labels, and assigns sample i of these to device i mod m. It assigns all samples of a label l in
+    the second half to device m + l mod (min(n, C) - m). If the data have groups, such as the digits in data of even and
+    odd digits, the label of a sample is its group. Otherwise, it is its class.
     """
 
     case: Literal[1, 2, 3, 4] = 1
@@ -148,26 +150,27 @@ class WangCases(Partition):
 
 
 MAX_DRAWS = 1000
-"""Maximum number of draws of the shares; after that, `min_samples` counts as unreachable."""
+"""Maximum number of times that the shares are drawn. After that, `min_samples` counts as unreachable."""
 
 _MAX_NUMBERS = 20_000_000  # limit on drawn numbers: with very many devices, an error appears within seconds
 
 
 class Dirichlet(Partition):
-    """Each class is shared among the devices in proportions p ~ Dir(alpha, ..., alpha), drawn per class.
+    """The samples of each class are divided among the devices in random proportions from a Dirichlet distribution.
 
-    A small `alpha` leaves each device few classes and makes device sizes unequal; a large `alpha` approaches iid. The
-    proportions are redrawn until every device owns `min_samples` training samples. The test samples of a class are
-    shared in the same proportions.
+    The proportions p ~ Dir(alpha, ..., alpha) are drawn separately for each class. With a small `alpha`, a device has
+    few classes, and devices have unequal numbers of samples. With a large `alpha`, the partition approaches the iid
+    one. Proportions are drawn again until every device owns at least `min_samples` training samples. The test samples
+    of a class are divided in the same proportions.
     """
 
     alpha: float = Field(gt=0)
-    """Concentration alpha of the Dirichlet distribution; a smaller value means fewer classes per device."""
+    """Concentration alpha of the Dirichlet distribution. With a smaller value, a device has fewer classes."""
     min_samples: NonNegativeInt = 1
-    """Minimum number of training samples per device; 0 allows devices without samples."""
+    """Minimum number of training samples per device. 0 allows devices without training samples."""
     self_balancing: bool = False
-    """Whether a device that already has an even share of all samples, 1 / (number of devices), gets no samples of
-    further classes, as in the code of NIID-Bench with a `min_samples` of 10. Device sizes then differ less."""
+    """Whether a device gets no samples of further classes once it owns 1 / (number of devices) of all samples. Devices
+    then differ less in their number of samples. The code of NIID-Bench does this, with a `min_samples` of 10."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         train_y, test_y, classes = labels_of(samples, self.kind)
@@ -175,7 +178,7 @@ class Dirichlet(Partition):
         return _dealt_by_shares(train_y, shares, rng), _dealt_by_shares(test_y, shares, rng)
 
     def _draw_shares(self, class_sizes: IntArray, n_devices: int, rng: np.random.Generator) -> Array:
-        """Return the share [classes, n_devices] of each class that each device gets."""
+        """Draw the share of each class that each device gets, [classes, n_devices]."""
         total = int(class_sizes.sum())
         if n_devices * self.min_samples > total:
             wanted = f"must be at most {total // n_devices} with {n_devices} devices and {total} samples"
@@ -197,9 +200,10 @@ class Dirichlet(Partition):
 
 
 def _withhold(shares: Array, class_sizes: IntArray) -> None:
-    """Set a class share [classes, n_devices] to 0 for devices that already have an even share of all samples.
+    """Give no samples of further classes to devices that already have an even share of all samples.
 
-    The remaining devices share the class in proportion to their previous shares.
+    The class shares `shares` [classes, n_devices] are changed in place. The remaining devices divide a class in
+    proportion to their previous shares.
     """
     has = np.zeros(shares.shape[1], np.int64)
     for label, size in enumerate(class_sizes):
@@ -210,7 +214,7 @@ def _withhold(shares: Array, class_sizes: IntArray) -> None:
 
 
 def _counts(shares: Array, class_sizes: IntArray) -> IntArray:
-    """Return the sample counts [classes, n_devices]: share x class size, rounded; rows sum to the class size."""
+    """Return sample counts [classes, n_devices] from class shares, rounded so that rows sum to the class sizes."""
     cuts = np.rint(np.cumsum(shares, axis=1) * class_sizes[:, None]).astype(np.int64)
     cuts[:, -1] = class_sizes
     return np.diff(np.minimum(cuts, class_sizes[:, None]), axis=1, prepend=0)
@@ -226,17 +230,17 @@ def _dealt_by_shares(labels: IntArray, shares: Array, rng: np.random.Generator) 
 
 
 class QuantitySkew(Partition):
-    """Samples are distributed at random, with device sizes in proportions from one draw of Dir(beta, ..., beta).
+    """Devices get random samples, in unequal numbers that are drawn from a Dirichlet distribution.
 
-    As `q ~ Dir(beta)` in NIID-Bench: all devices have the same distribution of labels, and different numbers of
-    samples. The proportions are redrawn until every device owns `min_samples` training samples, and are also used for
-    test samples.
+    This is the partition `q ~ Dir(beta)` of NIID-Bench, where q are the devices' shares of all samples. All devices
+    have the same distribution of labels. The shares are drawn again until every device owns at least `min_samples`
+    training samples. The test samples are divided by the same shares.
     """
 
     beta: float = Field(0.5, gt=0)
-    """Concentration beta of the Dirichlet distribution; a smaller value makes device sizes less equal."""
+    """Concentration beta of the Dirichlet distribution. With a smaller value, the numbers of samples are less equal."""
     min_samples: NonNegativeInt = 1
-    """Minimum number of training samples per device; 0 allows devices without training samples."""
+    """Minimum number of training samples per device. 0 allows devices without training samples."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         total = len(samples.train_y)
@@ -253,7 +257,7 @@ class QuantitySkew(Partition):
 
 
 def _dealt_at_random(total: int, shares: Array, rng: np.random.Generator) -> Partitioned:
-    """Return a random split of `total` samples, in which device d owns the share `shares[d]` of the samples."""
+    """Return a random split of `total` samples in which device d owns the share `shares[d]` of all samples."""
     cuts = np.rint(np.cumsum(shares) * total).astype(np.int64)
     cuts[-1] = total
     sizes = np.diff(np.minimum(cuts, total), prepend=0)
@@ -263,11 +267,11 @@ def _dealt_at_random(total: int, shares: Array, rng: np.random.Generator) -> Par
 
 
 class Group(Partition):
-    """Each device gets whole groups of samples, as the data set defines them.
+    """Each device gets whole groups of samples, where the data set defines the groups, such as writers or subjects.
 
-    With as many devices as groups, device d owns the d-th group in ascending order. With fewer devices, the groups are
-    distributed at random, and the group counts of devices differ by at most one. Test samples belong to the device of
-    their group. Test samples without a group, or of a group that has no training samples, belong to no device.
+    With as many devices as groups, device d owns the d-th group in ascending order. With fewer devices, groups are
+    distributed at random, and all devices get the same number of groups, up to one. A test sample belongs to the device
+    that owns its group. Test samples without a group, or of a group without training samples, belong to no device.
     """
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:

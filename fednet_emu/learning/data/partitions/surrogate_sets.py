@@ -1,9 +1,10 @@
-"""Unlabelled sets with known class shares, the data of devices in FedUL (Lu et al., ICLR 2022).
+"""The partition of FedUL (Lu et al., ICLR 2022), in which devices hold unlabelled sets with known class shares.
 
 Source: https://openreview.net/forum?id=WHA8009laxu and the authors' public data generator. This module differs from the
-generator in three points. Under non-iid, samples of a class are drawn at random, not in stored order. If a class is
-short under non-iid, its owners get fewer samples of it, so that every device has samples of every class (the transition
-matrix of a device without a class has no inverse). Under iid with more sets than classes, all samples are used.
+generator in three points. With `skew: non-iid`, samples of a class are drawn at random, not in stored order. If a class
+then has too few samples, the devices that own the class get fewer of them, so that every device has samples of every
+class. Otherwise, the transition matrix of a device would have no inverse. With `skew: iid` and more sets than classes,
+all samples are used.
 """
 
 from __future__ import annotations
@@ -26,41 +27,44 @@ from fednet_emu.learning.data.partitions.base import (
 from fednet_emu.learning.data.partitions.rules import Iid
 
 DOMINANCE = 10.0
-"""Factor on the weight of a set's dominant class. Without the factor, all weights are drawn from U(0.1, 1)."""
+"""Factor by which the weight of a set's dominant class is multiplied, after all weights are drawn from U(0.1, 1)."""
 
 OWN_CLASS = 80.0
-"""Factor on the weights of a device's own two classes under non-iid. Without it, weights are drawn from U(0.45,
-0.55)."""
+"""Factor by which the weights of a device's own two classes are multiplied with `skew: non-iid`, after all weights are
+drawn from U(0.45, 0.55)."""
 
 
 class SurrogateSets(Partition):
-    """Every device holds `sets` sets of samples that differ in their class shares; set m is rich in class m mod K.
+    """Every device holds several sets of samples, and each set is dominated by another class.
+
+    Of K classes, class m mod K dominates set m.
 
     First, the training samples are distributed among devices. With `skew: iid`, every device gets an equal random part.
-    With `non-iid` and K = 10 classes, about 47.6 % of the samples of device d belong to each of the classes 2d and 2d +
-    1 (mod K), and 0.6 % to each other class (counts are rounded down). If a class has too few samples, every device
-    still gets 0.6 %, and the devices that own the class share the remaining samples in proportion. The partition raises
-    an error if the class has too few samples for the 0.6 %.
+    With `skew: non-iid`, device d owns the classes 2d and 2d + 1 (mod K). If K = 10, each of its own classes makes up
+    about 47.6 % of its samples, and each other class 0.6 %; counts are rounded down. If a class has too few samples,
+    the devices that do not own it still get their 0.6 %. The devices that own it share the remaining samples in
+    proportion. An error is raised if the class has too few samples even for the 0.6 %.
 
-    Each device then draws its sets from its own samples. Under iid, all devices use the same matrix of class shares,
-    whose columns sum to one, so that every class is spread over the sets. Under non-iid, each device draws its own
-    matrix, and uses fewer samples of a class if it has too few.
+    Second, each device draws its sets from its own samples. With `skew: iid`, all devices use the same matrix of class
+    shares, whose columns sum to one, so that every class is spread over the sets. With `skew: non-iid`, each device
+    draws its own matrix. If the device has too few samples of a class, it uses fewer.
 
-    With `overlap: public`, a sample may be in several sets of its device, as in the authors' code, which draws every
-    set from all samples of the device. With `disjoint`, a sample is in at most one set, and sets share a class with too
-    few samples in proportion. Samples that are in no set are not used. Test samples are distributed iid.
+    With `overlap: public`, every set is drawn from all samples of the device, as in the authors' code, so that a sample
+    may be in several sets. With `overlap: disjoint`, a sample is in at most one set. If a class then has too few
+    samples, the sets share them in proportion. Samples that are in no set are not used. Test samples are distributed
+    iid.
     """
 
     skew: Literal["iid", "non-iid"]
-    """How samples are distributed among devices before the sets are drawn. iid: equal random parts; non-iid: mostly two
-    classes per device."""
+    """Distribution of samples among devices before the sets are drawn. iid: equal random parts; non-iid: mostly samples
+    of two classes per device."""
     sets: int = Field(10, ge=2)
     """Number of sets per device."""
     overlap: Literal["public", "disjoint"] = "public"
-    """Whether a sample may be in several sets of its device. public: yes; disjoint: no."""
+    """Whether the sets of a device overlap. public: a sample may be in several sets; disjoint: it is in at most one."""
     samples_per_device: PositiveInt | None = None
-    """Number of samples per device, from which the sets are drawn; null distributes all samples. Under non-iid, a
-    device gets fewer samples if its two main classes have too few."""
+    """Number of samples per device, from which the sets are drawn. Null distributes all samples. With `skew: non-iid`,
+    a device gets fewer samples if its two main classes have too few."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         labels, _, classes = labels_of(samples, self.kind)
@@ -83,7 +87,7 @@ class SurrogateSets(Partition):
     def _pools(
         self, by_class: list[IntArray], n_devices: int, size: int, rng: np.random.Generator
     ) -> list[list[IntArray]]:
-        """Return the samples of each class from which each device draws its sets, as lists [devices][classes]."""
+        """Return the samples from which each device draws its sets, by class, as lists [devices][classes]."""
         if self.skew == "iid":
             everything = rng.permutation(np.concatenate(by_class))[: n_devices * size]
             class_of = np.repeat(np.arange(len(by_class)), [len(members) for members in by_class])
@@ -101,7 +105,7 @@ class SurrogateSets(Partition):
         ]
 
     def _draw_sets(self, pool: list[IntArray], wanted: Array, rng: np.random.Generator) -> list[IntArray]:
-        """Return the samples of each set. `wanted` [sets, classes] are the counts per class, rounded down."""
+        """Return the samples of each set; `wanted` [sets, classes] is the number of samples per class, rounded down."""
         available = np.array([len(members) for members in pool])
         if self.overlap == "public":
             counts = wanted.astype(np.int64)
@@ -116,31 +120,38 @@ class SurrogateSets(Partition):
 
 
 def set_priors(n_sets: int, classes: int, rng: np.random.Generator) -> Array:
-    """Return class shares [sets, classes]: normalised weights from U(0.1, 1), times ten for class m mod K of set m."""
+    """Draw the class shares of sets, [sets, classes].
+
+    The shares are normalised weights from U(0.1, 1). Before normalisation, the weight of class m mod K in set m is
+    multiplied by `DOMINANCE`.
+    """
     weights = rng.uniform(0.1, 1.0, (n_sets, classes))
     weights[np.arange(n_sets), np.arange(n_sets) % classes] *= DOMINANCE
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 def device_priors(n_devices: int, classes: int, rng: np.random.Generator) -> Array:
-    """Return the class shares [devices, classes] under non-iid. Each device has two main classes; rows sum to one."""
+    """Draw the class shares of devices, [devices, classes], for `skew: non-iid`. Rows sum to one."""
     weights = rng.uniform(0.45, 0.55, (n_devices, classes))
     weights[own_classes(n_devices, classes)] *= OWN_CLASS
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 def own_classes(n_devices: int, classes: int) -> Mask:
-    """Return the mask [devices, classes] of each device's own classes, 2d and 2d + 1 (mod K) for device d."""
+    """Return the mask [devices, classes] of each device's own classes.
+
+    Of K classes, device d owns the classes 2d and 2d + 1 (mod K).
+    """
     device, label = np.arange(n_devices)[:, None], np.arange(classes)
     return np.asarray((label == 2 * device % classes) | (label == (2 * device + 1) % classes))
 
 
 def deal(wanted: IntArray, own: Mask, available: IntArray) -> IntArray:
-    """Return the number of samples of each class that each device gets, [devices, classes].
+    """Return the number of samples of each class that each device gets, as an array [devices, classes].
 
-    A device gets the number `wanted` [devices, classes] unless one of its `own` classes [devices, classes] has too few
-    samples. The owners of such a class share the samples that the other devices leave, in proportion to the wanted
-    numbers (largest remainder method).
+    A device gets the numbers `wanted` [devices, classes], unless one of its own classes has too few samples. The mask
+    `own` [devices, classes] states which classes a device owns. The owners of a class with too few samples share the
+    samples that the other devices leave, in proportion to the wanted numbers (largest remainder method).
     """
     dealt = wanted.copy()
     least = np.where(own, np.ceil(wanted / OWN_CLASS).astype(np.int64), wanted).sum(axis=0)

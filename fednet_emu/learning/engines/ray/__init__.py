@@ -1,1 +1,1 @@
-"""Distributed training: jobs are distributed to Ray actors, which may be on other machines."""
+"""Distributed training on Ray actors, which may run on other machines."""

@@ -19,7 +19,10 @@ from fednet_emu.learning.graph.engine import Ended
 
 @final
 class Actor:
-    """Trains jobs in a separate process. `get` fetches a stored value by its reference."""
+    """A Ray actor, which trains jobs in a separate process.
+
+    The function `get` fetches a stored value by its reference.
+    """
 
     def __init__(self, threads: int, device: str, tf32: bool, get: Callable[[Any], Any]) -> None:
         torch.set_num_threads(threads)
@@ -32,7 +35,7 @@ class Actor:
     def train(
         self, text: bytes, used: Sequence[int], keeps: dict[int, Any], *arrays: NDArray[Any]
     ) -> tuple[TrainReport, list[NDArray[Any] | None]]:
-        """Train the jobs of a parcel (see `Trainer.unpack`); return the report and the parameters of completed jobs."""
+        """Train the jobs of a parcel (see `Trainer.unpack`), and return the report and the trained parameters."""
         jobs = self._trainer.unpack(text, used, keeps, arrays)
         params: list[NDArray[Any] | None] = [None] * len(jobs)
 
@@ -48,9 +51,9 @@ class Actor:
     def mean(
         self, w: NDArray[Any], weights: Sequence[float], places: Sequence[tuple[int, int]], *calls: list[NDArray[Any]]
     ) -> NDArray[Any]:
-        """Return the weighted mean of models, summed as differences from `w`.
+        """Return a weighted mean of trained models, computed from their differences to the model `w`.
 
-        `places` holds the indices (call, job) of each model.
+        `places` lists the models, each by the indices (call, job) of the job that trained it.
         """
         base, total = tensor_of(w), math.fsum(weights)
         update = torch.zeros_like(base)

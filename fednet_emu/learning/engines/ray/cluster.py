@@ -14,8 +14,8 @@ _ANSWER_S = 10.0
 def connected(where: str, address: str | None, cpus: int | None) -> Any:
     """Connect to the Ray cluster at `address`, and return the module `ray`.
 
-    The address `auto` stands for a running local cluster; None starts a new cluster. `where` is the name of the setting
-    in error messages. A new cluster has `cpus` CPUs; None uses all CPUs.
+    The address `auto` stands for the cluster that runs on this machine, and None starts a new cluster. A new cluster
+    has `cpus` CPUs, or all CPUs if `cpus` is None. `where` is the name of the setting in error messages.
     """
     try:
         ray = importlib.import_module("ray")
@@ -34,7 +34,7 @@ def connected(where: str, address: str | None, cpus: int | None) -> Any:
 
 
 def _knock(address: str) -> None:
-    """Raise an error if no server answers at `address`. Ray itself would wait for minutes."""
+    """Raise an error if no server answers at `address`, because Ray itself would wait for minutes."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not host or not port.isdigit():
         raise ValueError(f"{address} is no host:port")

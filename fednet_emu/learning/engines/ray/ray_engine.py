@@ -1,9 +1,11 @@
-"""The engine that distributes jobs to Ray actors. Each actor trains the devices whose data it holds.
+"""The engine that distributes training jobs to Ray actors.
 
-The rows of the data are cut into one shard per actor, which is sent to the actor once. A job is sent to the actor that
-holds the job's first row. The tensors of jobs are put into Ray's object store once per wavefront, and every machine
+Each actor trains the devices whose data it holds. For this, the rows of the training data are cut into one shard per
+actor, and each shard is sent to its actor once. A job is sent to the actor that holds the job's first row. The tensors
+of jobs are put into Ray's object store once per wavefront (a set of jobs that are trained together), and every machine
 fetches them once. Trained parameters stay on the machine that trained them until they are read or averaged. Ray
-restarts an actor that dies, and repeats its calls: each call lists the models and data that the actor needs.
+restarts an actor that dies, and repeats its calls. This is possible because each call lists the models and data that
+the actor needs.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ class _Call:
         return len(self.jobs) - 1
 
     def is_full(self, device: str) -> bool:
-        """Return True if the call is large enough to be sent. The decision depends on the jobs, not on a clock."""
+        """Return True if the call is large enough to be sent. This depends only on its jobs, not on measured time."""
         return len(self.jobs) >= _CALL_JOBS or self.flop >= _CALL_FLOP[device] or self.byte >= _CALL_BYTE
 
 
@@ -70,8 +72,8 @@ class _Call:
 class RayEngine(Engine):
     """Runs jobs on the actors of a Ray cluster.
 
-    A job may start as soon as its inputs are known, while simulated time continues. `run` waits for the jobs, and
-    yields results in the order of the jobs. `host` records the time spent on sending.
+    A job may start as soon as its inputs are known, while the simulation continues. The method `run` waits for the
+    jobs, and yields their results in the order of the jobs. `host` records the time that sending takes.
     """
 
     def __init__(self, cluster: Cluster, host: HostTime | None = None) -> None:
@@ -187,7 +189,7 @@ class RayEngine(Engine):
         self._since = self._since or time.perf_counter()
 
     def _place(self, call: _Call) -> None:
-        """Put the models and the data of a call into the object store, unless they are already there."""
+        """Put the models and the data of a call into Ray's object store, unless they are already there."""
         spans: dict[TrainData, list[tuple[int, int]]] = {}
         for resolved in call.jobs:
             model = resolved.job.model
@@ -219,7 +221,7 @@ class RayEngine(Engine):
         return self._models[thing][0] if isinstance(thing, FlatModel) else self._shards[thing][actor][0]
 
     def _sent(self, tensor: Tensor) -> Any:
-        """Return the reference of a tensor in the object store; each tensor is stored once per wavefront."""
+        """Return the reference of a tensor in Ray's object store, where each tensor is stored once per wavefront."""
         if id(tensor) not in self._put:
             self._put[id(tensor)] = tensor, self._ray.put(tensor.numpy())
             self._statistics["sent_byte"] += tensor.nbytes
@@ -232,7 +234,10 @@ class RayEngine(Engine):
         return call.report
 
     def _params(self, call: _Call, place: int) -> Tensor:
-        """Return a copy of a job's parameters; Ray frees the memory of a call when all its results have been copied."""
+        """Return a copy of a job's parameters.
+
+        Ray frees the memory of a call when all its results have been copied.
+        """
         if call.params is None:
             call.params, call.params_ref = self._got(call.params_ref), None
         params, call.params[place] = torch.tensor(call.params[place]), None
@@ -269,7 +274,7 @@ class RayEngine(Engine):
 
 
 def _count(nodes: Sequence[Any], cluster: Cluster, demands: dict[str, int]) -> int:
-    """Return the number of actors. Raises a `FednetError` if the cluster has no room for them."""
+    """Return the number of actors. Raise a `FednetError` if the cluster has not enough resources for them."""
     has = [node["Resources"] for node in nodes if node["Alive"]]
     if demands["num_gpus"] and not any(own.get("GPU") for own in has):
         raise FednetError("training.device: no GPU is in the cluster, got cuda; use cpu")

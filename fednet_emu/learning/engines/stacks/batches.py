@@ -1,4 +1,8 @@
-"""Batches of many jobs, stacked: drawn on the host, moved to the torch device once, gathered into reused memory."""
+"""Stacked batches of many jobs.
+
+The indices of samples are drawn on the host and moved to the torch device once. The samples are gathered into memory
+that is reused.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,9 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData
 
 
 def batches_of(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray, scratch: Scratch) -> Iterator[Batch]:
-    """Yield the batches of jobs of one shape, step by step; jobs are in descending order of their number of steps.
+    """Yield the stacked batches of each step for jobs of one shape.
+
+    The jobs must be sorted by descending number of steps.
 
     Jobs that have taken all their steps are left out of later batches. A batch may overwrite the previous one.
     """
@@ -28,7 +34,10 @@ def batches_of(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray, sc
 
 
 def _active(steps: IntArray) -> list[int]:
-    """Return the number of jobs that still train in each step, from the numbers of steps of the jobs (descending)."""
+    """Return the number of jobs that still train in each step.
+
+    `steps` holds each job's number of steps, in descending order.
+    """
     active: list[int] = np.searchsorted(-steps, -np.arange(steps[0]), side="left").tolist()
     return active
 
@@ -38,7 +47,10 @@ def _first(batch: Batch, active: int) -> Batch:
 
 
 def _whole(data: TrainData, jobs: Sequence[ResolvedJob], scratch: Scratch) -> Batch:
-    """Return all samples of each job, stacked: a view if they are contiguous in the data, or else one copy."""
+    """Return all samples of each job in one stack.
+
+    The stack is a view if the samples are contiguous in the data, and otherwise a copy.
+    """
     joined = _one_slice([resolved.job.indices for resolved in jobs])
     if joined is not None:
         x, y = data.x[joined], data.y[joined]
@@ -55,7 +67,7 @@ def _whole(data: TrainData, jobs: Sequence[ResolvedJob], scratch: Scratch) -> Ba
 
 
 def _one_slice(parts: list[IntArray | slice]) -> slice | None:
-    """Return the slice that covers consecutive slices of equal length; None if the slices are not consecutive."""
+    """Return one slice that covers consecutive slices of equal length; None if they are not consecutive."""
     first = parts[0]
     if not isinstance(first, slice) or first.step not in {None, 1} or first.start is None or first.stop is None:
         return None
@@ -88,7 +100,7 @@ def _mini_batches(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray,
 
 
 def _drawn(streams: Streams, jobs: Sequence[ResolvedJob], steps: IntArray) -> tuple[IntArray, IntArray]:
-    """Return row indices [S, J, B] of the batches of J jobs in S steps, padded to width B, and batch sizes [S, J]."""
+    """Draw the batches of J jobs in S steps. Return row indices [S, J, B], padded to width B, and sizes [S, J]."""
     generators = streams.many([resolved.job.rng_key for resolved in jobs])
     own = [resolved.job for resolved in jobs]
     plan, n_samples = own[0].plan, own[0].n_samples
@@ -110,7 +122,10 @@ def _drawn(streams: Streams, jobs: Sequence[ResolvedJob], steps: IntArray) -> tu
 def _drawn_alike(
     plan: SgdPlan, first: IntArray, n_samples: int, generators: Sequence[np.random.Generator]
 ) -> tuple[IntArray, IntArray]:
-    """Like `_drawn`, for jobs with `n_samples` rows each, from row `first` [J] on; equal to `TrainJob.batches`."""
+    """Like `_drawn`, for jobs whose data are `n_samples` consecutive rows, from the rows `first` [J] on.
+
+    The batches are those that `TrainJob.batches` draws.
+    """
     steps, width, per_epoch = plan.n_steps(n_samples), plan.batch_width(n_samples), plan.steps_per_epoch(n_samples)
     passes = 1 if steps <= n_samples // width else -(-steps // per_epoch)
     rows = np.empty((len(first), passes, max(n_samples, per_epoch * width)), np.int64)

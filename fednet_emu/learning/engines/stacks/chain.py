@@ -1,4 +1,4 @@
-"""The training step for plain chains of layers: hand-written gradients are added to the parameters immediately."""
+"""The training step with hand-written gradients, for models that are plain chains of layers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from fednet_emu.learning.engines.stacks.layers import Dense, Flatten, Layer, Rel
 from fednet_emu.learning.models.flat import FlatModel, has_hooks
 
 Slope = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Function from outputs [A, outputs, B] and targets [A, B, ...] to losses [A, B] and gradients [A, outputs, B]."""
+"""Function from outputs [A, outputs, B] and targets [A, B, ...] to losses [A, B] and their gradients [A, outputs,
+B]."""
 
 
 @final
 class ChainForm:
-    """A chain of dense, convolution, pooling and activation layers and a loss with a known gradient.
+    """The training step of a chain of dense, convolution, pooling and activation layers, with a known loss.
 
-    The gradient of a layer is added to the layer's parameters after it has been propagated to the layer below. No
-    gradient vector is therefore stored, unless the step adds the gradients to `into`.
+    After the gradient has been propagated to the layer below, a layer immediately adds its gradient to its parameters.
+    The gradients of all layers are therefore never stored together, unless the step adds them to `into`.
     """
 
     def __init__(self, layers: Sequence[Layer], slope: Slope, value_per_sample: int, itemsize: int) -> None:
@@ -67,7 +68,7 @@ class ChainForm:
         return step
 
     def byte_per_job(self, width: int) -> int:
-        """Return the memory of the values that layers keep of a batch, and of their gradients, in bytes."""
+        """Return the memory in bytes of the values that layers keep for a batch, and of their gradients."""
         return width * self._byte_per_sample
 
 
@@ -95,7 +96,10 @@ def chain_form(model: FlatModel) -> ChainForm | None:
 
 
 def _mean(losses: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | float]:
-    """Return the mean loss [A] over samples, and the weight of each sample: [A, 1, B], or a number if all are equal."""
+    """Return the mean loss [A] over the samples, and the weights of the samples.
+
+    The weights are an array [A, 1, B], or a number if all samples have the same weight.
+    """
     if weight is None:
         return losses.mean(1), 1 / losses.shape[1]
     share = weight / weight.sum(1, keepdim=True)
@@ -103,7 +107,7 @@ def _mean(losses: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | float
 
 
 def _squares(losses: Tensor, weight: Tensor | None) -> Tensor:
-    """Return the sum [A] of the squared losses of the samples, without padding."""
+    """Return the sums [A] of the squared losses of the samples, excluding padding."""
     squared = losses.square()
     return (squared if weight is None else squared * weight).sum(1)
 
@@ -166,4 +170,4 @@ _LAYERS: Mapping[type[nn.Module], Callable[[Any, Tensor], Layer | None]] = {
     nn.Conv2d: _convolution,
     nn.MaxPool2d: _max_pool,
 }
-"""Constructors of layers by PyTorch type. A constructor returns None for unsupported settings."""
+"""Constructors of layers, by the type of the PyTorch layer. A constructor returns None for unsupported settings."""

@@ -1,7 +1,8 @@
-"""Layers of many models at once, with hand-written gradients: convolution and max pooling.
+"""Convolution and max pooling for many models at once, with hand-written gradients.
 
-Activations are [A, channels, B, height, width]. A convolution copies every patch of the image and then makes one matrix
-product per model. Matrix products are fast on a GPU, where grouped convolutions with many groups are slow.
+Activations have the shape [A, channels, B, height, width] for A models and B samples. A convolution copies every patch
+of an image and then computes one matrix product per model. Matrix products are fast on a GPU, whereas grouped
+convolutions with many groups are slow.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Pair = tuple[int, int]
 @final
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """A two-dimensional convolution of images [height, width], with zero padding, neither grouped nor dilated."""
+    """A two-dimensional convolution with zero padding, without groups or dilation."""
 
     image: Pair
     inputs: int
@@ -41,11 +42,11 @@ class Convolution:
         return self.inputs * self.kernel[0] * self.kernel[1]
 
     def parameters(self, w: Tensor) -> Parameters:
-        """Return the weights [A, outputs, patch], and the biases [A, outputs, 1] if there are any."""
+        """Return views of the weights [A, outputs, patch] and, if there are any, of the biases [A, outputs, 1]."""
         return matrices(w, self.outputs, self._patch)
 
     def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the output, and the patches [A, patch, B * output height * output width]."""
+        """Return the output, and the patches of the input [A, patch, B * output height * output width]."""
         (down, right), (down_by, right_by) = self.padding, self.stride
         padded = pad(x, (right, right, down, down))
         windows = padded.unfold(3, self.kernel[0], down_by).unfold(4, self.kernel[1], right_by)
@@ -57,7 +58,7 @@ class Convolution:
         return y.view(len(x), self.outputs, *windows.shape[2:5]), patches
 
     def backward(self, own: Parameters, kept: Tensor, d: Tensor) -> Tensor:
-        """Return the gradient of the input: patch gradients, added at the positions from which patches were copied."""
+        """Return the gradient of the input, summed from the gradients of all patches that contain each pixel."""
         n_jobs, _, n_samples, height, width = d.shape
         slopes = torch.bmm(own[0].transpose(1, 2), d.reshape(n_jobs, self.outputs, -1))
         slopes = slopes.view(n_jobs, self.inputs, *self.kernel, n_samples, height, width)
@@ -72,7 +73,7 @@ class Convolution:
         return padded[..., down : down + tall, right : right + wide]
 
     def learn(self, own: Parameters, kept: Tensor, d: Tensor) -> None:
-        """Add `d` times the transposed patches to the weights, and sums of `d` to the biases, in place."""
+        """Add the gradients to the parameters: `d` times the transposed patches to weights, sums of `d` to biases."""
         learn(own, kept, d.reshape(len(d), self.outputs, -1))
 
 
@@ -85,13 +86,13 @@ class MaxPool(Unlearnt):
     stride: Pair
 
     def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Return the maxima and, for the backward pass, the input and the indices of the maxima."""
+        """Return the maxima, and what the backward pass needs: the input and the indices of the maxima."""
         flat = x.reshape(-1, *x.shape[2:])
         y, places = max_pool2d(flat, self.kernel, self.stride, return_indices=True)
         return y.view(*x.shape[:2], *y.shape[1:]), (flat, places)
 
     def backward(self, own: Parameters, kept: tuple[Tensor, Tensor], d: Tensor) -> Tensor:
-        """Return the gradient of the input: the gradient of the output at the maxima, zero elsewhere."""
+        """Return the gradient of the input, which is that of the output at the maxima, and zero elsewhere."""
         flat, places = kept
         shape = (d.shape[0], d.shape[1], *flat.shape[1:])
         d = d.reshape(places.shape)

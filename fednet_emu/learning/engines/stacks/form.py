@@ -1,4 +1,4 @@
-"""The interface of a training step for many models at once, and an implementation for all batchable models: `vmap`."""
+"""The interface of a training step for many models at once, and its implementation by PyTorch's `vmap`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Batch(NamedTuple):
-    """The samples of one step of A jobs: `x` [A, B, ...], `y` [A, B, ...], and weights [A, B], or None if unpadded."""
+    """The batches of A jobs in one step: `x` [A, B, ...], `y` [A, B, ...] and the weights of the samples [A, B].
+
+    The weights are None if the batches are not padded.
+    """
 
     x: Tensor
     y: Tensor
@@ -23,34 +26,36 @@ class Batch(NamedTuple):
 
 
 Step = Callable[[Batch, Tensor], Tensor]
-"""Function (batch, `factor` [A]) that adds `factor` times the gradient of each job's loss to the tensor that `Form.on`
-names, in place, and returns the losses [A].
+"""Function that takes a batch and `factor` [A], and adds `factor` times the gradient of each job's loss to a tensor
+that was passed to `Form.on`. It returns the losses [A].
 
-With squares, the function returns [2, A]: the losses, and the sums of the squared losses of the samples."""
+If squares were requested, the function returns an array [2, A] with the losses and the sums of the samples' squared
+losses."""
 
 
 class Form(Protocol):
     """An implementation of one training step for many jobs of one model."""
 
     def on(self, w: Tensor, into: Tensor | None = None, *, squares: bool = False, base: Tensor | None = None) -> Step:
-        """Return the step at parameters `w` [A, P].
+        """Return the function that performs one training step at parameters `w` [A, P].
 
-        The step adds gradients to `into` [A, P], or to `w` if `into` is None. Rows must be contiguous. With `squares`,
-        the step also returns sums of squared losses. All jobs have the same `base` [base_size].
+        The step adds gradients to `into` [A, P], or to `w` if `into` is None. The rows of these tensors must be
+        contiguous. With `squares`, the step also returns sums of squared losses. All jobs use the same weights under
+        adapters, `base` [base_size].
         """
         ...
 
     def byte_per_job(self, width: int) -> int:
-        """Return the memory of a step per job in bytes, without the parameters, for batches of `width` samples."""
+        """Return the memory in bytes that a step needs per job, without the parameters, for `width` samples."""
         ...
 
 
 @final
 class VmapForm:
-    """The training step for any batchable model: PyTorch's own gradient, vectorised over the jobs.
+    """The training step for any batchable model, with PyTorch's gradients vectorised over the jobs.
 
-    The step has its own copy of the model, because PyTorch replaces the parameters of the module during a call, and
-    steps run in parallel threads. With `private`, the gradient of each sample is scaled separately.
+    The step has its own copy of the model. PyTorch replaces the parameters of the module during a call, and steps may
+    run in parallel threads. With `private`, the gradient of each sample is scaled separately (DP-SGD).
     """
 
     def __init__(self, model: FlatModel, private: PrivateSgd | None = None) -> None:
@@ -62,7 +67,7 @@ class VmapForm:
 
     @cached_property
     def works(self) -> bool:
-        """Whether PyTorch can vectorise the model. The first check loads 80 MB, which takes seconds."""
+        """Whether PyTorch can vectorise the model. The first check takes seconds, because PyTorch loads 80 MB."""
         return self._model.vectorises()
 
     def on(self, w: Tensor, into: Tensor | None = None, *, squares: bool = False, base: Tensor | None = None) -> Step:
@@ -99,6 +104,6 @@ class VmapForm:
         return step
 
     def byte_per_job(self, width: int) -> int:
-        """Return the memory of two copies of all gradients, and of twice the activations of a batch, in bytes."""
+        """Return the memory in bytes of two copies of all gradients, and of two copies of a batch's activations."""
         model, gradients = self._model, 1 if self._private is None else width
         return 2 * gradients * model.size * model.dtype.itemsize + 2 * width * model.activation_byte_per_sample

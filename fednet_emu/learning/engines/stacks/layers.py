@@ -1,7 +1,8 @@
 """Dense layers of many models at once, with hand-written gradients.
 
-Activations are [A, features, B]. Samples come last, because matrix products with few outputs are then fastest on a CPU,
-and because gradients of weights then have the same memory layout as the weights.
+Activations have the shape [A, features, B] for A models and B samples. The axis of samples is the last one, because
+matrix products with few outputs are then fastest on a CPU, and because gradients of weights then have the same memory
+layout as the weights.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import torch
 from torch import Tensor
 
 Parameters = tuple[Tensor, ...]
-"""The parameters of a layer in A models, as views in the shapes in which the layer uses them."""
+"""The parameters of one layer in A models, as views in the shapes that the layer uses."""
 
 
 class Layer(Protocol):
     """A layer of A models.
 
-    `x` is the input, `d` the gradient of the loss with respect to the output, and `own` the layer's `parameters`.
+    In the methods, `x` is the input, `d` is the gradient of the loss with respect to the output, and `own` holds the
+    parameters as returned by `parameters`.
     """
 
     @property
@@ -29,11 +31,11 @@ class Layer(Protocol):
         ...
 
     def parameters(self, w: Tensor) -> Parameters:
-        """Return views of `w` [A, size] in the shapes in which the layer uses its parameters."""
+        """Return views of the parameters `w` [A, size] in the shapes that the layer uses."""
         ...
 
     def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, Any]:
-        """Return the output, and the values that `backward` and `learn` need. The input `x` is not modified."""
+        """Return the output, and the values that `backward` and `learn` need later. The input `x` is not modified."""
         ...
 
     def backward(self, own: Parameters, kept: Any, d: Tensor) -> Tensor:
@@ -72,26 +74,32 @@ class Dense:
         return (y.add_(*bias) if bias else y), x
 
     def backward(self, own: Parameters, kept: Tensor, d: Tensor) -> Tensor:
-        """Return the input gradient W' d, in the memory layout of the input, so that both are read in one order."""
+        """Return the gradient of the input, W' d, in the memory layout of the input.
+
+        The next layer can then read both in the same order.
+        """
         weight = own[0]
         if self.inputs <= d.shape[2]:
             return torch.bmm(weight.transpose(1, 2), d)
         return torch.bmm(d.transpose(1, 2), weight).transpose(1, 2)
 
     def learn(self, own: Parameters, kept: Tensor, d: Tensor) -> None:
-        """Add d x' to the weights W, and the sum of d over the samples to the biases b, in place."""
+        """Add the gradients to the parameters: d x' to the weights, and the sum of d over samples to the biases."""
         learn(own, kept, d)
 
 
 def matrices(w: Tensor, outputs: int, inputs: int) -> Parameters:
-    """Return views of `w` [A, P]: matrices [A, outputs, inputs], and columns [A, outputs, 1] of any further entries."""
+    """Return views of `w` [A, P] as matrices [A, outputs, inputs] and, if entries remain, columns [A, outputs, 1]."""
     weight, bias = w[:, : outputs * inputs], w[:, outputs * inputs :]
     shaped = weight.view(len(w), outputs, inputs)
     return (shaped, bias[:, :, None]) if bias.shape[1] else (shaped,)
 
 
 def learn(own: Parameters, x: Tensor, d: Tensor) -> None:
-    """Add d x' to the weights and the sum of d to the biases in `own`; `x` is [A, inputs, n], `d` [A, outputs, n]."""
+    """Add d x' to the weights and the sum of d to the biases in `own`.
+
+    `x` has the shape [A, inputs, n], and `d` has the shape [A, outputs, n].
+    """
     weight, *bias = own
     weight.baddbmm_(d, x.transpose(1, 2))
     for b in bias:
@@ -127,7 +135,7 @@ class Relu(Unlearnt):
 @final
 @dataclass(frozen=True, slots=True)
 class Flatten(Unlearnt):
-    """Flattens [A, channels, B, ...] to [A, features, B]. Flat inputs are unchanged."""
+    """Flattens inputs [A, channels, B, ...] to [A, features, B]. Flat inputs are unchanged."""
 
     shape: tuple[int, ...]  # [channels, ...] of one sample
 

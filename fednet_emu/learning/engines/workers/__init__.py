@@ -1,1 +1,1 @@
-"""Training in processes of this machine, which share memory with the main process."""
+"""Training in worker processes on this machine, which share memory with the main process."""

@@ -1,6 +1,9 @@
-"""Shared memory of several processes. A process refers to an array by the array's offset, shape and type (a `Place`).
+"""Memory for arrays that several processes share.
 
-The memory has no name in any folder. It is freed when the last process that uses it ends, for any reason.
+A process refers to an array by a `Place`, which holds the array's offset, shape and type.
+
+The memory has no name in the file system. It is freed when the last process that uses it ends, even if the process is
+killed.
 """
 
 from __future__ import annotations
@@ -27,7 +30,10 @@ _LEAST_BYTE = 2**34
 
 
 class Place(NamedTuple):
-    """The location of an array in shared memory: the offset of its first byte, its shape, and its NumPy type name."""
+    """The location of an array in shared memory.
+
+    It consists of the offset of the first byte, the shape, and the name of the NumPy type.
+    """
 
     offset: int
     shape: tuple[int, ...]
@@ -36,9 +42,11 @@ class Place(NamedTuple):
 
 @final
 class Memory:
-    """Shared memory, mapped at the size of the machine's memory; a page is allocated only when it is written.
+    """Shared memory, from which arrays are allocated.
 
-    `file` is the descriptor of an open file that another process made; None makes a new file.
+    It is mapped at the size of the machine's memory, but a page is allocated only when it is written.
+
+    `file` is the descriptor of an open file that another process has created; None creates a new file.
     """
 
     def __init__(self, file: int | None = None) -> None:
@@ -55,14 +63,20 @@ class Memory:
         return np.ndarray(place.shape, place.dtype, self._map, place.offset)
 
     def new(self, shape: tuple[int, ...], dtype: Any) -> tuple[NDArray[Any], Place]:
-        """Return a new array and its place. The memory is freed with the last reference to the array or to a view."""
+        """Return a new array and its place.
+
+        The memory is freed with the last reference to the array or to a view of it.
+        """
         place = Place(self._take(int(np.prod(shape)) * np.dtype(dtype).itemsize), shape, np.dtype(dtype).str)
         array = self.at(place)
         finalize(array, self._give_back, place.offset, array.nbytes).atexit = False
         return array, place
 
     def copy_of(self, tensor: Tensor) -> tuple[NDArray[Any], Place]:
-        """Return an array with the values of a CPU tensor, and its place. A tensor in shared memory is not copied."""
+        """Return an array with the values of a CPU tensor, and its place.
+
+        A tensor that is already in shared memory is not copied.
+        """
         values = tensor.detach().numpy()
         offset = values.ctypes.data - self._base
         if values.flags.c_contiguous and 0 <= offset < len(self._map):
@@ -72,7 +86,10 @@ class Memory:
         return array, place
 
     def move_here(self, tensor: Tensor) -> Place:
-        """Move the values of a tensor to shared memory, which lives as long as the tensor; return their place."""
+        """Move the values of a tensor to shared memory, and return their place.
+
+        The memory is freed with the tensor.
+        """
         array, place = self.copy_of(tensor)
         with torch.no_grad():
             tensor.set_(torch.from_numpy(array))  # type: ignore[call-overload]
@@ -86,7 +103,7 @@ class Memory:
                 self._map.madvise(mmap.MADV_REMOVE, start, end - start)
 
     def _take(self, byte: int) -> int:
-        """Reserve the first free area that is large enough, in whole pages, and return its offset."""
+        """Reserve whole pages in the first free area that is large enough, and return the offset."""
         self._join()
         size = _whole_pages(byte)
         for number, (start, end) in enumerate(self._free):
@@ -99,7 +116,7 @@ class Memory:
         self._returned.append((offset, offset + _whole_pages(byte)))
 
     def _join(self) -> None:
-        """Add the returned areas to the free areas, and join adjacent ones."""
+        """Add the areas that were returned to the free areas, and join adjacent ones."""
         if not self._returned:
             return
         while self._returned:
@@ -122,7 +139,10 @@ def _whole_pages(byte: int) -> int:
 
 
 def _new_file() -> int:
-    """Return the descriptor of an open unnamed file that is as large as the machine's memory; no page is allocated."""
+    """Create an unnamed file as large as the machine's memory, and return its descriptor.
+
+    No page is allocated yet.
+    """
     if sys.platform == "linux":
         file = os.memfd_create("fednet")
     else:

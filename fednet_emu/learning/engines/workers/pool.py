@@ -1,7 +1,8 @@
-"""The worker processes that serve all runs of the current process, and the distribution of orders to them.
+"""The pool of worker processes, which train stacks of jobs for all runs of the current process.
 
-An order tells a worker to train a stack of jobs. A worker has at most two orders, so that it need not wait for the next
-one. An order writes only to its own memory, so that it can be repeated if its worker dies.
+An order tells a worker to train a stack of jobs. A worker has up to two orders at a time, so that it need not wait for
+the next one. The results of an order are written only to memory of this order, so that another worker can repeat the
+order if the worker dies.
 """
 
 from __future__ import annotations
@@ -51,14 +52,14 @@ class Call:
         return self.jobs.jobs() if isinstance(self.jobs, Columns) else self.jobs
 
     def of(self, resolved: ResolvedJob) -> Call:
-        """Replace the single job of the call by `resolved`, the same job resolved again, and return the call."""
+        """Replace the only job of the call by `resolved`, which is the same job resolved again. Return the call."""
         self.jobs = [resolved]
         return self
 
 
 @final
 class Pool:
-    """Worker processes, and the memory that they share with the main process."""
+    """A set of worker processes, with the memory that they share with the main process."""
 
     def __init__(self) -> None:
         self.memory, self.numbers = Memory(), count(1)
@@ -82,19 +83,19 @@ class Pool:
             self._selector.register(worker.process.connection, EVENT_READ, worker)
 
     def give(self, call: Call, workers: int) -> None:
-        """Queue a call for one of the first `workers` worker processes, behind all earlier calls."""
+        """Append a call to the queue. One of the first `workers` worker processes will run it."""
         self._waiting.append(call)
         self._receive(0)
         self._deal(workers)
 
     def wait_for(self, call: Call, workers: int) -> None:
-        """Wait until a call is done. Raises a `FednetError` if workers have died repeatedly while running the call."""
+        """Wait until a call is done. Raise a `FednetError` if workers have repeatedly died while running it."""
         while not call.done:
             self._deal(workers)
             self._receive(None)
 
     def drop(self, owner: object) -> None:
-        """Drop the pending calls of an owner, and end the workers that run its calls."""
+        """Drop the pending calls of an owner, and terminate the workers that run calls of this owner."""
         self._waiting = deque(call for call in self._waiting if call.owner is not owner)
         for worker in [its for its in self._workers if any(call.owner is owner for call in its.calls)]:
             self._remove(worker)
@@ -146,7 +147,7 @@ class _Worker:
         self.calls: deque[Call] = deque()
 
     def take(self, call: Call) -> None:
-        """Send a call to the worker. A dead worker is detected later, when its report is received."""
+        """Send a call to the worker. If the worker is dead, this is detected later, when its report is received."""
         self.calls.append(call)
         with suppress(OSError):
             self.process.connection.send_bytes(pickle.dumps(tuple(call.order)))

@@ -1,4 +1,4 @@
-"""The main function of a worker process, which trains the stack of each message and reports the result."""
+"""The main function of a worker process, which receives stacks of jobs, trains them, and reports the results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ MOST_OF_ERROR = 200
 
 
 class KeptModel(NamedTuple):
-    """The places in shared memory of a pickled model and its constants, with True for constants that are parameters."""
+    """The places in shared memory of a pickled model and of its constant tensors.
+
+    A constant is marked True if it is a parameter.
+    """
 
     pickled: Place
     constants: Sequence[tuple[Place, bool]]
@@ -41,7 +44,7 @@ class KeptModel(NamedTuple):
 
 
 class KeptData(NamedTuple):
-    """The places of the inputs and targets of data in shared memory."""
+    """The places in shared memory of the inputs and targets of training data."""
 
     x: Place
     y: Place
@@ -55,7 +58,7 @@ class KeptData(NamedTuple):
 
 
 class Order(NamedTuple):
-    """A stack to be trained, and the places of its inputs and results in shared memory."""
+    """A stack of jobs to be trained, with the places of its inputs and results in shared memory."""
 
     engine: str  # name of the engine
     text: Place | bytes  # pickled jobs in shared memory, or a short `Columns` record as bytes
@@ -66,7 +69,10 @@ class Order(NamedTuple):
 
 
 def serve(orders: Any, memory: Memory) -> None:
-    """Answer each order with a report, or with an error text if unpacking fails, until the connection closes."""
+    """Execute orders until the connection closes.
+
+    Each order is answered by a report, or by the text of an error if it cannot be unpacked.
+    """
     end_with_parent()
     torch.set_num_threads(1)
     trainer = Trainer("cpu", lambda kept: kept.load(memory))

@@ -1,8 +1,9 @@
-"""The engine that distributes stacks of jobs to processes of this machine.
+"""The engine that distributes stacks of training jobs to worker processes on this machine.
 
 The stacks depend only on the jobs, and models are summed in the main process, in the order of the jobs. Results are
-therefore bit-identical for any number of processes, and without worker processes. Data, models and their frozen weights
-are copied to shared memory once, the tensors of jobs once per wavefront. Results are read in place.
+therefore bit-identical for any number of worker processes, including none. Data, models and their frozen weights are
+copied to shared memory once. The tensors of jobs are copied once per wavefront (a set of jobs that are trained
+together). Results are not copied back, but read in shared memory.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
 
 START_FLOP = 3e10
-"""Number of operations in large wavefronts after which `workers: auto` starts workers. Training takes about as long for
-this many operations as starting the workers does."""
+"""Number of floating-point operations in large wavefronts after which `workers: auto` starts worker processes. Training
+takes about as long for these operations as starting the processes does."""
 
 
 @final
 class WorkersEngine(Engine):
-    """Runs the stacks of large wavefronts in worker processes, and all other jobs in the main process.
+    """Trains the jobs of large wavefronts in worker processes, and all other jobs in the main process.
 
-    Each worker runs the scenario's engine `name`. The main process runs the engine `here`, which also divides jobs into
-    stacks. With `at_once`, workers train from the first large wavefront on, otherwise after `START_FLOP` operations.
-    `host` records the time spent on sending.
+    Each worker uses the engine `name` of the scenario. The main process uses the engine `here`, which also divides jobs
+    into stacks. With `at_once`, workers are used from the first large wavefront on, and otherwise after `START_FLOP`
+    operations. `host` records the time that sending takes.
     """
 
     def __init__(self, name: str, here: Engine, workers: int, *, at_once: bool, host: HostTime | None = None) -> None:
@@ -79,7 +80,10 @@ class WorkersEngine(Engine):
         return self._statistics if self._statistics["computing_s"] else {}
 
     def begin(self, job: TrainJob) -> None:
-        """Start a large job that is always trained alone; the first such job waits until the wavefront has another."""
+        """Start a large job that is always trained alone.
+
+        The first such job is started only when the wavefront has a second one.
+        """
         known = self._left_flop > 0 or job in self._begun or job.model in self._stay
         if known or not is_worth_dividing(job.flop) or not self._may_send():
             return
@@ -169,7 +173,10 @@ class WorkersEngine(Engine):
             self._since = None
 
     def _is_worth_it(self, n: int, flop: float) -> bool:
-        """Return True if workers should train n jobs of `flop` operations; before workers start, add up `flop`."""
+        """Return True if workers should train n jobs of `flop` operations.
+
+        Until workers are started, the operations are added up.
+        """
         if n < 2 or not is_worth_dividing(flop) or not self._may_send():
             return False
         if self._left_flop > 0:
@@ -180,11 +187,11 @@ class WorkersEngine(Engine):
         return True
 
     def _may_send(self) -> bool:
-        """Return True in the main thread of the engine's process; False in other threads and in forks."""
+        """Return True in the main thread of the process that created the engine; False in threads and forks."""
         return os.getpid() == self._process and threading.current_thread() is threading.main_thread()
 
     def _given(self, stacks: Sequence[list[ResolvedJob]]) -> list[Call]:
-        """Send the stacks that can be packed to the workers, and return their calls."""
+        """Send all stacks that can be packed to the workers, and return the calls."""
         calls = [call for stack in stacks if (call := self._packed(stack)) is not None]
         for call in calls:
             pool().give(call, self._count)
@@ -212,7 +219,7 @@ class WorkersEngine(Engine):
         return Call(self, jobs, order, [*held, *(array for array, _ in tensors)], rows[:, : model.size])
 
     def _keep_here(self, model: FlatModel, why: str) -> None:
-        """Train all further jobs of a model in the main process, for the reason `why`."""
+        """Record that all further jobs of a model are trained in the main process, for the reason `why`."""
         self._stay.add(model)
         self._note(model, why)
 
@@ -221,7 +228,7 @@ class WorkersEngine(Engine):
         self._notes[f"jobs of {model.size} parameters are trained in the main process, as {why}"] = None
 
     def _number(self, thing: Kept) -> int:
-        """Return the id of a model or of data, after copying the model or data to shared memory if necessary."""
+        """Return the id of a model or of data, which are first copied to shared memory if necessary."""
         if thing not in self._kept:
             memory = pool().memory
             if isinstance(thing, FlatModel):
@@ -237,7 +244,7 @@ class WorkersEngine(Engine):
         return self._kept[thing][0]
 
     def _once(self, tensor: Tensor) -> tuple[Any, Place]:
-        """Return a tensor in shared memory and its place; the tensor is copied once per wavefront."""
+        """Return a copy of a tensor in shared memory, and its place. A tensor is copied once per wavefront."""
         if id(tensor) not in self._sent:
             self._sent[id(tensor)] = tensor, *pool().memory.copy_of(tensor)
             self._statistics["sent_byte"] += tensor.nbytes
@@ -246,7 +253,7 @@ class WorkersEngine(Engine):
     def _results(self, call: Call) -> Results:
         """Yield the results of a call.
 
-        The main process trains jobs that a worker could not, and raises their errors.
+        Jobs that a worker could not train are trained in the main process, which raises their errors.
         """
         results = self._ended(call)
         if results is None or isinstance(call.report, str):
