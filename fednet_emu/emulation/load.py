@@ -55,7 +55,7 @@ def examined(outlook: Outlook, document: Document | None = None) -> Outlook:
 
 
 def refuse_contradictions(outlook: Outlook, document: Document | None) -> None:
-    """Raise a `ScenarioError` if a scenario, whatever its seed, does not fit into memory or has incompatible parts."""
+    """Raise a `ScenarioError` if a scenario does not fit into memory or has incompatible parts, for any seed."""
     scenario = outlook.scenario
     refuse(
         list(unaffordable(outlook))

@@ -78,7 +78,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
     Args:
         scenario: the scenario, as for `fe.run`.
         settings: overrides of settings, as for `fe.run`.
-        act: what the agent decides: the cohort (`scores`, `invite` or `subset`); the resources that a planner would
+        act: the decisions of the agent: the cohort (`scores`, `invite` or `subset`); the resources that a planner would
             divide (`share`, `power`, `clock`); the work of the round (`deadline`, `steps`, `ratio`). A tuple of names
             gives a `Dict` action space.
         observe: the keys of an observation: `server`, `oracle` (sets of keys), or names of keys; `action_mask` is
@@ -404,7 +404,7 @@ class Played(NamedTuple):
 
 
 def play(env: Environment, *rules: Selection | Planner, seed: int | None = None) -> Played:
-    """Run an episode with a selection rule, a planner, or both, by default those of the scenario; return the rewards.
+    """Run an episode with a selection rule, a planner, or both, by default as in the scenario; return the rewards.
 
     The episode has the same event digest as a normal run of the scenario with this rule and planner.
 

@@ -95,7 +95,7 @@ class Links:
         return transfer
 
     def downlinks(self, devices: Sequence[int], payload: Any) -> list[Transfer]:
-        """Send one payload from the server to several devices; the result equals that of `downlink` for each device."""
+        """Send one payload from the server to several devices; as `downlink` for each device."""
         if self._publications is not None or (self._base_bit and not self._has_base.issuperset(devices)):
             return [self.downlink(device, payload, None) for device in devices]
         return self._network.downlink.send_all(SERVER, devices, self.parcel(payload))

@@ -18,7 +18,7 @@ class Question(NamedTuple):
         name: `invite` asks for the cohort of a round; the answer is device indices. `dispatch` asks for the next
             device; the answer is its index, or None for the usual draw. `grants` asks for shares of the band, transmit
             powers and clock frequencies; the answer is a `Grant` of arrays.
-        known: what the server knows, as a `ServerView`; for `grants`, the device indices and their `Round`.
+        known: the knowledge of the server, as a `ServerView`; for `grants`, the device indices and their `Round`.
     """
 
     name: Literal["invite", "dispatch", "grants"]

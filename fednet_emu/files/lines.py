@@ -49,7 +49,7 @@ def number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
 
 
 def whole(text: str, low: int = 0, high: int = 2**31 - 1) -> int:
-    """Parse an integer within bounds; the errors are those of `number`."""
+    """Parse an integer within bounds; the errors are the same as in `number`."""
     if not _WHOLE.fullmatch(text):
         raise ValueError("is no whole number")
     if len(text) > 20 or not low <= int(text) <= high:

@@ -101,7 +101,7 @@ class Flower(FlowerApp):
         return AppFolder.read(self.app).fused(self.run_config)
 
     def home(self) -> AbstractContextManager[None]:
-        """Return a context manager inside which the modules in the app's folder are imported anew."""
+        """Return a context manager inside which the modules in the app's folder are imported again."""
         from fednet_emu.flower.loading import importable
 
         return importable(AppFolder.read(self.app).path)

@@ -26,8 +26,8 @@ _ALONE = threading.RLock()
 def importable(folder: Path) -> Iterator[None]:
     """Make modules of `folder` importable inside the `with` block, in preference to other modules of the same name.
 
-    Each block imports the modules anew. No bytecode is written: if a file is edited within a second and keeps its size,
-    Python would otherwise use outdated bytecode.
+    Each block imports the modules again. No bytecode is written: if a file is edited within a second and keeps its
+    size, Python would otherwise use outdated bytecode.
     """
     with _ALONE:
         sys.path.insert(0, str(folder))

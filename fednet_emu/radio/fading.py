@@ -170,8 +170,8 @@ class Rician(BlockFading):
     """
 
     k_db: float = Field(ge=-40, le=40)
-    """K factor in dB: ratio of the dominant path's power to that of all other paths. At -40, the fading is Rayleigh; at
-    40, the gain is almost constant."""
+    """K factor in dB: ratio of the dominant path's power to the power of all other paths. At -40, the fading is
+    Rayleigh; at 40, the gain is almost constant."""
 
     @property
     def degrees(self) -> float:

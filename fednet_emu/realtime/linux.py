@@ -48,7 +48,7 @@ def enter(namespace: int) -> None:
 
 
 def mount_proc() -> None:
-    """Mount /proc anew, so that it shows only the processes of this PID namespace."""
+    """Mount /proc again, so that it shows only the processes of this PID namespace."""
     _call("mount", b"none", b"/", None, _PRIVATE, None)
     _call("mount", b"proc", b"/proc", b"proc", _NO_SUID_DEV_EXEC, None)
 

@@ -76,7 +76,7 @@ class LiveOptions:
             round-trip time of the scenario's transport, or 0.0005 s if the transport has none.
         queue_byte: capacity of the queue of each link, in bytes.
         hold_s: time in s for which a link stays active after its queue became empty.
-        tcp: congestion control of TCP; None for that of the host.
+        tcp: congestion control of TCP; None for the host's default.
         boot_s: maximum time in s until the server listens at a TCP port.
     """
 

@@ -124,7 +124,7 @@ def run_shown(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federatio
 def _run_state(fed: Federation, stop: Stop) -> tuple[str, float]:
     """Return the round, simulated time, bits and accuracy as text, and the completed share of the run.
 
-    The completed share is that of the stop condition that is closest to being met.
+    The completed share refers to the stop condition that is closest to being met.
     """
     accuracy = "" if fed.accuracy is None else f"  accuracy {fed.accuracy:.3f}"
     sent_bit, now_s = sum(fed.ledger.sent_bit), fed.clock.now_s

@@ -172,7 +172,7 @@ def flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Scalar]:
 
 
 def files_of(folder: RunFolder | None) -> tuple[Path, ...]:
-    """Return those of a run's files that exist: the files in its manifest, the manifest itself, and the log."""
+    """Return the existing files of a run: the files in its manifest, the manifest itself, and the log."""
     if folder is None:
         return ()
     names = (*(read_manifest(folder.path) or {"files": {}})["files"], MANIFEST, LOG_FILE)

@@ -145,7 +145,7 @@ class Interval:
     invited: int = 0
 
     def invite(self, devices: Sequence[Device]) -> list[Device]:
-        """Invite and return those of the `devices` that are not busy for any edge server."""
+        """Invite and return the members of `devices` that are not busy for any edge server."""
         invited = [k for k in devices if k.index not in self.at_work]
         self.at_work.update(k.index for k in invited)
         self.invited += len(invited)

@@ -111,7 +111,7 @@ def _digits(value: float) -> str:
 
 
 def _with_intervals(numbers: pd.DataFrame) -> pd.DataFrame:
-    """Merge each mean and its interval into one column. The column of the mean must precede that of the lower limit."""
+    """Merge each mean and its interval into one column. The mean must precede the lower limit."""
     names, table = list(map(str, numbers.columns)), numbers.copy()
     for place, low in enumerate(names):
         high = re.sub(r"low(?=$| \()", "high", low)

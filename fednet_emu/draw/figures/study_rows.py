@@ -49,7 +49,7 @@ ARROW = 3.5
 ROW_IN, LOW_ROW_IN, TITLE_IN = 0.2, 0.17, 0.28
 """Heights of a row, of a row in a figure with several panels, and of a panel's title, in inches."""
 LABEL_IN = 2.2
-"""Width in inches of the axis label below a ranking, beside the names of the settings."""
+"""Width in inches of the axis label below a ranking, next to the names of the settings."""
 OF_DEVICES = {
     "worst_accuracy": "Accuracy of the\nworst device",
     "std_accuracy": "Spread over\ndevices",
@@ -277,7 +277,7 @@ def finish_rows(
 def name_rows(axes: Axes, lines: Sequence[Levels], names: Names) -> None:
     """Label the rows of a chart with the names of settings.
 
-    If the study has a single axis with numeric levels, the name of the axis appears once, beside all rows.
+    If the study has a single axis with numeric levels, the name of the axis appears once, next to all rows.
     """
     alone = {name for levels in lines for name in levels}
     numbers = all(is_bare_number(level) for levels in lines for level in levels.values())

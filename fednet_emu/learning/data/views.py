@@ -88,7 +88,7 @@ class LabelPermuted(Groups):
 
 
 class TiltedTargets(Groups):
-    """Each group has another linear regression, whose coefficients differ from those of the other groups.
+    """Each group has another linear regression, whose coefficients differ between groups.
 
     The inner product of the inputs x and a vector theta_k is added to the targets of group k, with theta_0 = 0. All
     theta_k have the same distance from each other, in random directions.

@@ -108,7 +108,7 @@ class Graph:
             self.use(program)
 
     def use(self, program: Program) -> None:
-        """Store values that are read, and reuse those of earlier runs. Call this before any node is created."""
+        """Store values that are read, and reuse the values of earlier runs. Call this before any node is created."""
         self.program = program
         if self.engine is not None and program.is_known:
             graph = Graph(self.engine, host=self.host)
@@ -342,7 +342,7 @@ class Graph:
     def _put_off_nothing(self, later: Later) -> None:
         """Compute the postponed values, and postpone nothing from now on.
 
-        This is necessary when the program no longer equals that of an earlier run.
+        This is necessary when the program no longer equals the program of an earlier run.
         """
         nodes = self._reachable()
         sums = [node._work for node in nodes if type(node._work) is Accumulate]

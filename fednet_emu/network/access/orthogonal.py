@@ -31,7 +31,7 @@ class Ofdma(RatedAccess):
     """Simultaneous transmissions on separate parts of the band, each at full power and with the noise of its own part.
 
     If `subchannels` is set, the band is split into that many fixed equal parts, one per transmission; further
-    transmissions wait. Otherwise the scheduler divides the band anew whenever a transmission starts or ends.
+    transmissions wait. Otherwise the scheduler redivides the band whenever a transmission starts or ends.
     Interference from other cells is spread evenly over the band, as with random frequency hopping.
     Ignored here: frequency selectivity (a link has the same gain in every part), and the division into resource blocks.
     """

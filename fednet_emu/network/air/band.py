@@ -136,7 +136,7 @@ class Band:
     def alone(self, snr: float, fading_key: int, size_bit: int, start_ns: int, until_ns: int = FOREVER_NS) -> Walk:
         """Compute a transfer alone in the band, until all bits are carried or until `until_ns`.
 
-        The rates equal those of `pace` for one link. They are computed with scalars, because schemes in which
+        The rates are the same as from `pace` for one link. They are computed with scalars, because schemes in which
         transmissions take turns call this method most often.
 
         Raises:
@@ -206,7 +206,7 @@ class Band:
     def soon_through(self, snr: Array, fading_key: Keys, size_bit: float, start_ns: int) -> QuickEnds:
         """Compute the results of `alone` for many transfers, each on its own link [links], over a few blocks only.
 
-        The results have rounding errors, unlike those of `alone`.
+        Unlike the results of `alone`, the results have rounding errors.
         """
         edges_ns, sinr, rate_bps = self.pace(snr, fading_key, start_ns, 1 if self.constant else _FEW_BLOCKS // 4)
         needed = needed_ns(edges_ns, rate_bps, np.full(len(snr), size_bit * NS_PER_S))

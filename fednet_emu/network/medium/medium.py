@@ -592,7 +592,7 @@ class Medium:
         ledger.transfers.append(columns)
 
     def _deliver(self, legs: Burst) -> None:
-        """Complete legs that have arrived or are lost, and trigger their events, except those of cancelled legs."""
+        """Complete legs that have arrived or are lost, and trigger the events of all legs that are not cancelled."""
         now_ns = self.clock.now
         for leg in legs:
             self._late.pop(leg, None)

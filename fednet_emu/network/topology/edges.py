@@ -111,7 +111,7 @@ def fixed(pairs: Sequence[tuple[int, int]], *, directed: bool) -> EdgeSource:
 
 
 class RandomRegular(Edges):
-    """Random regular directed graphs, drawn anew for each group and each graph, with edges that fail independently.
+    """Random regular directed graphs, redrawn for each group and each graph, with edges that fail independently.
 
     The devices of a group are arranged in a random order on a ring, and `degree` - 1 distinct random steps are drawn.
     Each device sends to the devices that are ahead of it by these steps (a circulant graph). Groups with fewer than

@@ -100,7 +100,7 @@ class ConnectedTransport(EndToEndTransport):
     each message has a separate connection."""
     idle_restart: bool = True
     """Whether an idle connection halves its window, down to the initial window, for each retransmission timeout
-    (`rtt_s` + 0.2 s) that passes (RFC 2861). If true, slow start begins anew after some seconds of training."""
+    (`rtt_s` + 0.2 s) that passes (RFC 2861). If true, slow start begins again after some seconds of training."""
     receive_window_byte: float = Field(4.0e6, ge=IP_MTU_BYTE, le=1e12)
     """Maximum number of bytes that have been sent but not yet acknowledged, which limits the bytes per round trip."""
 

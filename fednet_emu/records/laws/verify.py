@@ -252,7 +252,7 @@ def _monotone(ledger: Ledger) -> str:
 
 
 def _back(table: Table[Any], column: str) -> Iterator[Mask]:
-    """Yield a mask for each block: True for rows whose time is before that of the previous row."""
+    """Yield a mask for each block: True for rows whose time is before the time of the previous row."""
     before = None
     for rows in table.blocks():
         times_ns = rows[column]

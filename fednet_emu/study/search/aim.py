@@ -51,7 +51,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Aim:
-    """The aim of a search: what is minimised or maximised, up to which target, and within which limits."""
+    """The aim of a search: the quantity that is minimised or maximised, up to which target, and within which limits."""
 
     costs: tuple[str, ...]
     """Names of the minimised costs; empty if the accuracy is maximised."""

@@ -86,7 +86,7 @@ class MaxPool(Unlearnt):
     stride: Pair
 
     def forward(self, own: Parameters, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Return the maxima, and what the backward pass needs: the input and the indices of the maxima."""
+        """Return the maxima, and the data for the backward pass: the input and the indices of the maxima."""
         flat = x.reshape(-1, *x.shape[2:])
         y, places = max_pool2d(flat, self.kernel, self.stride, return_indices=True)
         return y.view(*x.shape[:2], *y.shape[1:]), (flat, places)
