@@ -18,6 +18,8 @@ from fednet_emu.scenario.model import Scenario
 WORKLOADS = Path(__file__).with_name("peers") / "scenarios"
 SYNTHETIC = ("data={kind: synthetic, features: [1, 28, 28], n_samples: 60000, n_test: 10000}", "partition=iid")
 ALONE = ("training.workers=1", "training.threads=1")
+LONG = {"W1": 150, "W2": 80, "W3": 10}
+"""Rounds of a run of five seconds or more; in a shorter run, noise decides."""
 ROUNDS = os.environ.get("FEDNET_BENCH_ROUNDS", "30")
 NETWORKS = [
     [f"network.uplink.access={access}", f"channel.bandwidth_hz={bandwidth}"]
@@ -44,7 +46,7 @@ def taken_s(scenarios: Sequence[Scenario], store: Path, *, timing_only: bool = F
 @pytest.mark.parametrize("name", ["W1", "W2", "W3"])
 def test_a_run_that_finds_nothing(name: str, tmp_path: Path) -> None:
     """By turns, the median of seven ratios: at most 2 % more than with --no-reuse."""
-    rounds = f"stop.rounds={ {'W1': 150, 'W2': 80, 'W3': 10}[name] }"  # five seconds or more, else noise decides
+    rounds = f"stop.rounds={LONG[name]}"
     ratios = []
     for turn in range(8):
         spent_s = {}

@@ -18,10 +18,11 @@ def transfers_beside(run: RunRecords) -> pd.DataFrame:
     """Return the transfers of a live run with measured and predicted times, sorted by measured end time.
 
     Returns:
-        One row per transfer: `transfer`, `kind`, `device`, `lost`; `took_s` and `predicted_s`, the measured and the
-        predicted time from request to end; and `error`, their difference divided by the predicted time. Three columns
-        show possible causes of the difference: `starved_s` is the time during which the send queue was empty, `away_s`
-        is the time during which the device was absent, and `repeated_byte` is the number of retransmitted bytes.
+        One row per transfer: `transfer`, `direction`, `device`, `loss_reason`; `took_s` and `predicted_s`, the measured
+        and the predicted time from request to end; and `error`, their difference divided by the predicted time. Three
+        columns show possible causes of the difference: `starved_s` is the time during which the send queue was empty,
+        `away_s` is the time during which the device was absent, and `repeated_byte` is the number of retransmitted
+        bytes.
     """
     rows = run.table(MESSAGES).merge(run.table("transfers"), on="transfer")
     device = np.where(rows["sender"] == SERVER, rows["receiver"], rows["sender"])

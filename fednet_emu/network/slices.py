@@ -98,13 +98,13 @@ class Slices:
             left -= sum(part[number] for number, _ in level) - before
         return part
 
-    def taken(self, own: int, files: Mapping[int, int]) -> float:
+    def taken(self, own: int, files: Mapping[int, int], *, divides: bool) -> float:
         """Return the fraction of its band share that the federation loses to files of other users.
 
         `own` is the number of the federation's bursts on the air. `files` is the number of files of other users on the
-        air in each slice.
+        air in each slice. `divides` is true if bursts divide the band; otherwise, slices only order the turns.
         """
-        if not self.given:
+        if not (self.given and divides):
             others = sum(files.values())
             return others / (own + others) if others else 0.0
         if not own or not any(files.values()):

@@ -23,7 +23,7 @@ Device = Annotated[int, Column(np.int32)]
 Measure = Annotated[float, MEASURE]
 Ratio = Annotated[float, Column(np.float32, digest=False, decibels=True)]
 Why = Annotated[int, Column(np.int8, words=REASONS)]
-Loss = Annotated[int, Column(np.int8, words=REASONS, hashed="lost")]
+LossReason = Annotated[int, Column(np.int8, words=REASONS, hashed="lost")]
 Direction = Annotated[int, Column(np.int8, words=KINDS, hashed="kind")]
 
 
@@ -52,7 +52,7 @@ class TransferRow(NamedTuple):
     """bits transmitted: the size of a completed transfer, or less if the transfer was cut off"""
     delivered_bit: Number
     """bits delivered, summed over receivers"""
-    loss_reason: Loss
+    loss_reason: LossReason
     """empty, or the reason of the loss, see [reasons](#reasons-of-loss)"""
     energy_j: Measure
     """energy of the transmitter: (radiated power / amplifier efficiency + circuit power) x airtime"""
@@ -132,7 +132,7 @@ class ReceptionRow(NamedTuple):
     """row number of the transfer in the table `transfers`"""
     receiver: Device
     """receiving device"""
-    loss_reason: Loss
+    loss_reason: LossReason
     """empty, or the reason of the loss, see [reasons](#reasons-of-loss)"""
     rx_energy_j: Measure = 0.0
     """energy of the receiver; the sum over all receivers is `rx_energy_j` of the transfer"""
@@ -178,7 +178,7 @@ class BackhaulRow(NamedTuple):
     """bits sent: the size of the message, or less if the message was cut off"""
     delivered_bit: Number
     """bits delivered: the size of the message, or 0 if the message was lost"""
-    loss_reason: Loss
+    loss_reason: LossReason
     """empty, or the reason of the loss, see [reasons](#reasons-of-loss)"""
     energy_j: Measure
     """energy of the message: `energy_j_per_bit` x `sent_bit`"""

@@ -122,11 +122,7 @@ class SharedTurns(TurnQueue):
             cell.files[first.slice] += by
         else:
             cell.own += by
-        others = sum(cell.files.values())
-        if self._divides:
-            cell.part = self._slices.taken(cell.own, cell.files)
-        else:
-            cell.part = others / (cell.own + others) if others else 0.0
+        cell.part = self._slices.taken(cell.own, cell.files, divides=self._divides)
 
     def _mark(self, burst: Burst, cell: CellUse) -> None:
         """Record the value of `taken_s` at the start of the period in which a burst can lose time to files."""

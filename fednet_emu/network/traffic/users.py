@@ -198,7 +198,9 @@ def _of_run(folder: Path, kind: int) -> Iterator[tuple[int, float, int]]:
     import pandas as pd
 
     try:
-        table = pd.read_parquet(folder / "transfers.parquet")
+        table = pd.read_parquet(
+            folder / "transfers.parquet", columns=["direction", "sender", "receiver", "requested_s", "size_bit"]
+        )
     except (OSError, ValueError) as error:
         raise DataError(str(folder), f"is no folder of a run ({error})", "name a run folder or a CSV file") from error
     own = table[table["direction"] == KINDS[kind]].sort_values("requested_s", kind="stable")

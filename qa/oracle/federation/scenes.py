@@ -144,14 +144,14 @@ def traffic(rng: Random) -> list[dict[str, Any]]:
 
 def user_class(rng: Random, name: str) -> dict[str, Any]:
     """Some users whose files arrive, or follow on each other, and have laws of sizes and of gaps."""
-    users, byte, ack_wait_s = rng.randint(1, 3), rng.uniform(20, 400), rng.uniform(0.005, 0.05)
+    users, byte, gap_s = rng.randint(1, 3), rng.uniform(20, 400), rng.uniform(0.005, 0.05)
     sizes = (
         {"kind": "fixed", "byte": round(byte)},
         {"kind": "exponential", "mean_byte": byte},
         {"kind": "log-normal", "mean_byte": byte, "sigma": 1.0, "max_byte": 10 * byte},
         {"kind": "bounded-pareto", "shape": 1.5, "min_byte": byte / 3, "max_byte": 30 * byte},
     )
-    gaps = ({"kind": "fixed", "mean_s": ack_wait_s}, {"kind": "exponential", "mean_s": ack_wait_s})
+    gaps = ({"kind": "fixed", "mean_s": gap_s}, {"kind": "exponential", "mean_s": gap_s})
     how = rng.choice(({}, {"after": "end"}, {"place": "per-file"}))
     places = [[rng.uniform(-90, 90), rng.uniform(-90, 90)] for _ in range(users)]
     return {
