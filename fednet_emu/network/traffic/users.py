@@ -202,7 +202,9 @@ def _of_run(folder: Path, kind: int) -> Iterator[tuple[int, float, int]]:
             folder / "transfers.parquet", columns=["direction", "sender", "receiver", "requested_s", "size_bit"]
         )
     except (OSError, ValueError) as error:
-        raise DataError(str(folder), f"is no folder of a run ({error})", "name a run folder or a CSV file") from error
+        raise DataError(
+            str(folder), f"is no folder of a run ({str(error).splitlines()[0]})", "name a run folder or a CSV file"
+        ) from error
     own = table[table["direction"] == KINDS[kind]].sort_values("requested_s", kind="stable")
     ends = own["receiver"] if kind else own["sender"]
     yield from zip(
