@@ -133,7 +133,6 @@ def ours(sources: Sources) -> dict[str, float]:
         found[scheme] = np.array(
             [accuracy(images, arrival(assignment, distances[s], _seed(2, s)), _seed(3, s)) for s in SEEDS]
         )
-    values["accuracy"] = float(found["proposed"].mean())
     for scheme in list(SCHEMES)[1:]:
         gain = found["proposed"] - found[scheme]
         half = float(scipy.stats.t.ppf(0.975, len(gain) - 1)) * float(gain.std(ddof=1)) / np.sqrt(len(gain))

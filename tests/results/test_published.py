@@ -158,6 +158,21 @@ def test_joint_learning_draws_pairs_with_the_same_distances() -> None:
         assert max(sums, key=sums.get) == "most-samples"  # type: ignore[arg-type]
 
 
+def test_joint_learning_computes_each_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With random images and two draws, `ours` has a finite number for each row of the file."""
+    paper, rng = program("joint-learning"), np.random.default_rng(0)
+    drawn = [(rng.random((n, 784), np.float32), rng.integers(10, size=n)) for n in (sum(paper.SAMPLES), 20)]
+    monkeypatch.setattr(paper.Images, "mnist", lambda _: paper.Images(*drawn[0], *drawn[1]))
+    for name, value in {"SEEDS": range(2), "DRAWS": 2, "ITERATIONS": 2}.items():
+        monkeypatch.setattr(paper, name, value)
+
+    values = paper.ours(Sources())
+
+    rows = pd.read_csv(folder() / "published.csv", dtype=str, keep_default_na=False)
+    assert set(values) == set(rows.loc[rows["paper"] == "joint-learning", "key"])
+    assert np.isfinite(list(values.values())).all()
+
+
 def test_public_rows_tell_their_rounds() -> None:
     """From means, deviation and total time: ten rounds of seven steps, one of three, one that evaluates."""
     paper = program("adaptive-tau")
