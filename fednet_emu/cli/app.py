@@ -55,6 +55,7 @@ MORE: dict[str, tuple[str, str]] = {
     "schema": ("fednet schema > scenario.schema.json", "start/first-run"),
     "kinds": ("fednet kinds network.uplink.access", "guides/plug-ins"),
     "new": ("fednet new mine", "start/first-run"),
+    "upgrade": ("fednet upgrade mine.yaml", "project/versioning"),
     "cache": ("fednet cache --most 5GB", "guides/reuse"),
     "cite": ("fednet cite results/quickstart/seed-0 > methods.bib", "reference/command-line"),
 }
@@ -267,8 +268,8 @@ def _print_outlook(outlook: Outlook) -> None:
 OTHERS: tuple[Callable[..., None], ...] = (
     live,
     *(studies.sweep, studies.search, results.compare, results.best, results.explain, studies.reproduce),
-    *(library.kinds, library.channels, library.profiles, library.schema, library.new, library.cache, results.cite),
-    *(results.plot, results.trace, results.report),
+    *(library.kinds, library.channels, library.profiles, library.schema, library.new, library.upgrade, library.cache),
+    *(results.cite, results.plot, results.trace, results.report),
 )
 for _command in OTHERS:
     app.command()(_command)

@@ -1,4 +1,4 @@
-"""The commands kinds, channels, profiles, schema, new and cache."""
+"""The commands kinds, channels, profiles, schema, new, upgrade and cache."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ channel:
   bandwidth_hz: 5.0e+6        # replaces that of the library
 
 network:
-  uplink: {{access: tdma}}      # who sends when: tdma, ofdma, shared, ...
+  uplink: {{access: tdma}}      # who sends when: tdma, ofdma, full-reuse, ...
   downlink: {{mode: broadcast}} # one transmission for all devices of a round; or unicast
 
 data: digits                  # 1,437 images of 8 x 8 pixels; {{kind: npz, path: mine.npz}} for your own
@@ -139,6 +139,25 @@ def new(
         except OSError as error:
             raise FednetError(f"{path}: cannot be written ({error.strerror}); choose another place") from None
         OUTPUT.out(f"{path}: run it with `fednet run {command}`")
+
+
+def upgrade(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Scenario and study files.")],
+) -> None:
+    """Replace former names of settings, kinds and values in scenario and study files by the present names.
+
+    Comments and layout do not change.
+    """
+    with outcome():
+        from fednet_emu.study.upgrade import upgrade as upgraded
+
+        for file in files:
+            changed = False
+            for change in upgraded(file):
+                OUTPUT.out(change)
+                changed = True
+            if not changed:
+                OUTPUT.out(f"{file}: has no former names")
 
 
 _UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}

@@ -1,0 +1,49 @@
+"""`fednet upgrade`: former names in files are replaced, and nothing else in them."""
+
+from pathlib import Path
+
+from tests.commands import fednet
+
+SCENARIO = """\
+include: quickstart
+channel:
+  {long_transfers}: {walk}   # walk along the blocks
+"network": {{{movement_s}: 1, uplink: {{access: {{"kind": {shared}, max_senders: 2}}}}}}
+evaluation: {{{train_loss}: true}}
+"""
+STUDY = """\
+title: train_loss of shared media
+base: quickstart
+grid:
+  network.{movement_s}: [1, 2]
+  network.uplink.access: [tdma, {{kind: {shared}, max_senders: 2}}]
+"""
+FORMER = ("long_transfers", "walk", "movement_s", "shared", "train_loss")
+PRESENT = ("fading_model", "per-block", "position_update_s", "full-reuse", "worst_train_loss")
+
+
+def test_upgrade_replaces_keys_kinds_and_values_of_scenarios_and_studies(tmp_path: Path) -> None:
+    """Comments, layout, quotes and equal words in other places stay; each change is a line; again, there is none."""
+    for name, text, count in (("scenario.yaml", SCENARIO, 5), ("study.yaml", STUDY, 2)):
+        path = tmp_path / name
+        path.write_text(text.format(**dict(zip(FORMER, FORMER, strict=True))))
+
+        result = fednet("upgrade", str(path))
+
+        assert result.exit_code == 0, result.output
+        assert path.read_text() == text.format(**dict(zip(FORMER, PRESENT, strict=True)))
+        assert result.stdout.count(" is now ") == count
+        assert "has no former names" in fednet("upgrade", str(path)).stdout
+
+
+def test_upgrade_replaces_names_before_it_reports_other_problems(tmp_path: Path) -> None:
+    """A misspelt key is an error, after the former name is replaced."""
+    path = tmp_path / "scenario.yaml"
+    path.write_text("include: quickstart\nevaluation: {train_loss: true}\nseeed: 3\n")
+
+    result = fednet("upgrade", str(path))
+
+    assert result.exit_code == 2
+    assert "train_loss is now worst_train_loss" in result.stdout
+    assert "no such setting; did you mean 'seed'?" in result.stderr
+    assert "worst_train_loss: true" in path.read_text()
