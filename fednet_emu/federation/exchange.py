@@ -177,7 +177,6 @@ def exchange(
 def _arrived(
     fed: Fed, invited: Sequence[Device], replies: Sequence[Delivery], message: Any, mean: MeanOf, how: Exchange
 ) -> Arrived:
-    """Return the arrived replies; if `how.counts`, count invited devices and arrived replies in the round."""
     arrived = Arrived(fed, invited, replies, message, mean)
     if how.counts:
         fed.answered(len(invited), len(arrived))

@@ -54,11 +54,9 @@ class RoundPlans:
 
     @property
     def active(self) -> bool:
-        """True if rounds are planned."""
         return self._planner is not None
 
     def clear(self) -> None:
-        """Remove all granted band shares, powers and clock frequencies."""
         self._links.grants.clear()
         self._processors.granted.clear()
 
@@ -68,12 +66,10 @@ class RoundPlans:
         """Process that grants band shares, powers and clock frequencies; its value is the participating devices.
 
         Args:
-            devices: indices of the chosen devices, at least one.
             flop: nominal work [N] in FLOP of every device of the federation.
             n_samples: number of samples [N] of every device.
             down_bit: size in bits of the download of each device, without headers.
             up_bit: size in bits of the upload of each device, without headers.
-            t: index of the round, from 0.
         """
         self.clear()
         planner, overhead = self._planner, self._network.settings.overhead

@@ -100,7 +100,6 @@ class Rounds:
                 raise AlgorithmError("transfer", what, remedy)
 
     def answered(self, invited: int, arrived: int) -> None:
-        """Add to the counts of invited devices and arrived replies of the current round."""
         known = self._answered or (0, 0)
         self._answered = known[0] + invited, known[1] + arrived
 

@@ -172,13 +172,7 @@ class SecureSums:
         self._fed, self._rule, self._attempts = fed, rule, 0
 
     def of(self, size: int, pairs: Iterable[tuple[Device, Process]], deadline_s: float | None) -> Process:
-        """Process whose value is the deliveries of the vectors, and the function that computes their mean.
-
-        Args:
-            size: number of entries of a vector.
-            pairs: devices, and processes that return a device and its vector, or a lost `Delivery`.
-            deadline_s: time in s from now until which vectors may arrive; None for no deadline.
-        """
+        """Process whose value is the deliveries of the vectors, and the function of their mean; see `Sums.of`."""
         fed, rule, pairs = self._fed, self._rule, list(pairs)
         self._attempts += 1
         if not pairs:

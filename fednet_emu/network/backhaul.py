@@ -132,7 +132,6 @@ class Backhaul:
         message.timer = self.clock.call_at(now_ns + takes_ns, lambda _: self._leave(line))
 
     def _leave(self, line: Line) -> None:
-        """Take the message that has been sent off the line, schedule its arrival, and start the next message."""
         message = line.popleft()
         if line:
             self._start(line)

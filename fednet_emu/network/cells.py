@@ -70,7 +70,6 @@ class HexagonalCells(Cells):
     """Distance in m between neighbouring stations; 500 in 3GPP's urban macro cells, 200 in its urban micro cells."""
 
     def positions_m(self) -> Array:
-        """Coordinates of the stations in m: the centre, then the rings, each anticlockwise starting in the east."""
         angle = np.pi / 3 * np.arange(6)
         corner = cos(angle) + 1j * sin(angle)
         places = [np.zeros(1, complex)]

@@ -236,9 +236,6 @@ class Network:
         """Return the present device-to-device graph.
 
         `name` is the key of the graph's random draws; it starts with the round number.
-
-        Raises:
-            ScenarioError: the scenario has no topology, or the topology cannot be built.
         """
         if self._graphs is None:
             raise ScenarioError(

@@ -230,7 +230,6 @@ class SpatialReuse(WholeBand):
 
     @property
     def capacity(self) -> int | None:
-        """Maximum number of simultaneous bursts per cluster: 1 with `turns: cluster`, otherwise None."""
         return 1 if self.turns == "cluster" else None
 
     @override

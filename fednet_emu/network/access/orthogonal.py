@@ -59,7 +59,6 @@ class Ofdma(RatedAccess):
 
     @property
     def capacity(self) -> int | None:
-        """Maximum number of simultaneous transmissions: the number of subchannels, or None for no limit."""
         return self.subchannels
 
     def share(self, active: int) -> float:

@@ -307,10 +307,7 @@ class ActiveSet:
 
 
 def _drop(items: list[Any], places: IntArray) -> None:
-    """Delete the items at the indices `places`, which must be in increasing order.
-
-    Many items are deleted at once by building a new list, which is faster.
-    """
+    """Delete the items at the increasing indices `places`; building a new list is faster if they are many."""
     if len(places) < _FEW:
         for place in reversed(places.tolist()):
             del items[place]

@@ -56,11 +56,9 @@ class Band:
     Block k lasts from k to k + 1 times the coherence time. The SNR of a link combines all antennas of the receiver.
 
     Attributes:
-        bandwidth_hz: width of the band in Hz.
         law: the rate law, which maps SINR and bandwidth in Hz to bit/s.
         fading: the fading at one antenna.
         coherence_ns: length of a fading block in ns.
-        access_key: key of the random draws of random access.
         reception: how the receiver combines the signals of its antennas.
         share: fraction of the band that a lone burst uses.
         threshold: minimum SINR (linear) at which a block carries bits; the rate law may require a higher SINR.
@@ -96,7 +94,6 @@ class Band:
 
     @cached_property
     def constant(self) -> bool:
-        """True if links never fade."""
         return self.coherence_ns == FOREVER_NS
 
     @cached_property
@@ -237,11 +234,7 @@ class Band:
         return rate_bps if self.threshold <= 0 else np.where(sinr >= self.threshold, rate_bps, 0.0)
 
     def check_blocks(self, start_ns: int, now_ns: int) -> None:
-        """Check that a transfer does not span more than `MOST_BLOCKS` blocks.
-
-        Raises:
-            ScenarioError: more than `MOST_BLOCKS` blocks lie between `start_ns` and `now_ns`.
-        """
+        """Raise a `ScenarioError` if more than `MOST_BLOCKS` blocks lie between `start_ns` and `now_ns`."""
         length_ns = self.slot_ns if self.slotted else self.coherence_ns
         if now_ns - start_ns > MOST_BLOCKS * length_ns:
             key = "network.*.access.slot_s" if self.slotted else "channel.fading.coherence_s"

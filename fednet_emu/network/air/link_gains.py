@@ -111,12 +111,9 @@ class LinkGains:
         self._changed()
 
     def leave(self, rows: IntArray) -> IntArray | None:
-        """Record that legs have ended, and remove the rows of receivers that have no legs left.
+        """Record the end of legs in these rows, and remove rows without legs; return the new index of each old row.
 
-        The argument has the row of each ended leg, so that a row may occur several times.
-
-        Returns:
-            The new index of each old row, or None if all rows remain.
+        A row occurs once for each leg that has ended. The result is None if all rows remain.
         """
         legs = self._legs
         for row in rows.tolist():

@@ -164,10 +164,7 @@ class BandAir(SeparateAir):
         self._steady_per_ns = lru_cache(maxsize=_KNOWN_RATES)(self._per_ns) if band.constant else None
 
     def _per_ns(self, snr: float, los: int) -> int:
-        """Return the work per ns, in the units of `kernel.work`, of a link that does not fade.
-
-        The result is 0 if the link carries no bits.
-        """
+        """Work per ns, in the units of `kernel.work`, of a link that does not fade; 0 if the link carries no bits."""
         share, bandwidth_hz, _, gain, rate_of, _, _ = self._for_one
         sinr = snr * gain(0.5, los == 1) / share
         return int(rate_of(sinr, bandwidth_hz) * SCALE) if sinr >= self._least_sinr else 0

@@ -107,7 +107,6 @@ class SharedAir(Air):
         self._first_until_ns = int(least(on_air.leg["until_ns"]))
 
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Add bursts, and plan the rates from now on; `advance` must have been called for `now_ns`."""
         on_air = self._on_air
         if bursts:
             self._since_ns = now_ns
@@ -127,10 +126,9 @@ class SharedAir(Air):
         return self._plan.next_ns
 
     def move(self) -> None:
-        """Look up all links again at the start of a movement period, after `advance`.
+        """Transfers continue in the cells to which they are now assigned.
 
-        Transfers continue in the cells to which they are now assigned. The energy used so far is added up first,
-        because transmit powers may change.
+        The energy used so far is added up first, because transmit powers may change.
         """
         if len(self._on_air):
             self._on_air.move()
@@ -151,7 +149,6 @@ class SharedAir(Air):
                 self._changed = True
 
     def advance(self, now_ns: int) -> list[Burst]:
-        """Carry bits until now; remove and return the bursts whose legs are delivered, unreachable or timed out."""
         on_air, ended = self._on_air, []
         some_are_through = self._plan is None or now_ns >= self._plan.first_ns
         self._flow(now_ns)

@@ -79,12 +79,10 @@ class RateInputs(NamedTuple):
     """Inputs from which an access scheme computes rates over consecutive blocks.
 
     Attributes:
-        active: the transmissions on the air.
         own: [legs, blocks] SNR of each leg at its sender's full power, with fading and all antennas combined.
         heard: [receivers, senders, blocks] received power of each sender at full power, relative to the noise.
         noise: [receivers, blocks] noise plus interference from other cells, relative to the noise alone.
         numbers: [blocks] numbers of the blocks, which are keys of random draws.
-        band: the band.
     """
 
     active: Active

@@ -95,7 +95,6 @@ class Phases:
 
     Attributes:
         payload_bit: bits of the payload that is handed to the transport protocol.
-        wire_bit: bits on the air: the payload and its headers.
         ack_bit: bits of the receiver's acknowledgements, which take no airtime.
         grant_delay_ns: delay in ns for channel access.
         connection_setup_ns: delay in ns for the setup of a connection, and for software.

@@ -59,10 +59,7 @@ class OneWay:
         return db_to_linear(sigma_db * np.asarray(scipy.special.ndtri(draws)))
 
     def factors(self, sender: IntArray, receiver: IntArray) -> Array:
-        """Return the SNR from each sender to its receiver, divided by the SNR of a symmetric link (linear).
-
-        The result has the shape to which both arguments broadcast.
-        """
+        """SNR from each sender to its receiver, divided by that of a symmetric link (linear); arguments broadcast."""
         factor = self.tx[sender] * self.rx[receiver]
         if self._law.obstacle_probability:
             hit = uniforms(mixes(self._obstacles, sender), receiver) < self._law.obstacle_probability

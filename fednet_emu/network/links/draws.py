@@ -38,10 +38,7 @@ def moving_draws(
     position.
 
     Args:
-        channel: the channel.
-        hop: geometry of the links.
         xy_m: [devices, 2] coordinates in m.
-        streams: the random streams of the run.
         numbers: [devices] numbers used as keys of the random numbers.
         cell: index of the base station's cell.
     """

@@ -61,7 +61,6 @@ class Links(ABC):
         """
 
     def link(self, sender: int, receiver: int) -> tuple[float, int]:
-        """Mean SNR (linear) and fading key of a link."""
         return self.snr(sender, receiver), self.fading_key(sender, receiver)
 
     @abstractmethod
@@ -85,7 +84,6 @@ class Links(ABC):
         return SERVER
 
     def now(self) -> Self:
-        """Return the links of the current movement period."""
         return self
 
     def until_ns(self) -> int:
@@ -182,8 +180,6 @@ class CellEnvironment:
     """Properties that the links of all cells have in common.
 
     Attributes:
-        channel: the channel.
-        streams: the random streams of the run.
         power_control: rule by which devices choose their transmit power on the uplink.
         moving: True if devices move, so that shadowing and line of sight change with their positions.
         antennas: number of antennas of each base station, which are combined on the uplink.
@@ -206,7 +202,6 @@ def network_links(environment: CellEnvironment, xy_m: Array, stations_m: Array) 
     not depend on the number of stations.
 
     Args:
-        environment: properties of the links.
         xy_m: [devices, 2 or 3] coordinates of the devices in m. Without a third coordinate, the antenna has the height
             that the channel states.
         stations_m: [stations, 2 or 3] coordinates of the base stations in m, with the same default height.
@@ -333,7 +328,6 @@ class MovingLinks:
     Ignored here: movement within a period, apart from the fading that it causes.
 
     Args:
-        clock: the clock.
         period_s: length in s of a movement period; should be so short that distances hardly change within a period.
         links_at: function that computes the links at a time in s.
     """

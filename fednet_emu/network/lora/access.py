@@ -84,10 +84,6 @@ class LoneLora(Staircase):
 
     @cached_property
     def stairs(self) -> tuple[list[float], list[float]]:
-        """SINR thresholds (linear) in increasing order, and the spectral efficiency in bit/s/Hz at each threshold.
-
-        The spectral efficiency does not depend on the bandwidth.
-        """
         width_hz = _WIDTHS_HZ[0]
         rates = [
             8 * (MOST_BYTE[each] - HEADER_BYTE) * self.duty_cycle / time_on_air_ns(MOST_BYTE[each], each, width_hz)

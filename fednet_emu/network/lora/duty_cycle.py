@@ -36,8 +36,6 @@ class _Sending:
     """A burst on the air.
 
     Attributes:
-        burst: the burst.
-        frames: the frames of the burst.
         begins_ns: time in ns at which the sender may start the burst.
         done: expected number of frames that have arrived so far.
         arrives: probability that a frame arrives.
@@ -85,7 +83,6 @@ class DutyCycleAir(Air):
         self._since_ns = 0
 
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Put bursts on the air; each burst begins as soon as the duty cycle permits its sender to transmit."""
         for burst in bursts:
             frames, self._since_ns = self._frames(burst), now_ns
             if frames is None:

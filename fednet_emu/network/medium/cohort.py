@@ -92,10 +92,7 @@ class CohortBand:
         return self._medium.is_idle
 
     def broadcast_end_ns(self, devices: IntArray, size_bit: int, now_ns: int) -> int | None:
-        """Return the end time in ns of a broadcast to `devices` [n] that starts now.
-
-        None if a device may be out of reach.
-        """
+        """End time in ns of a broadcast to `devices` [n] that starts now; None if a device may be out of reach."""
         band, (snr, keys) = self._medium.band, self._links(devices, down=True)
         until_ns = self._until_ns(snr, keys, np.full(len(devices), size_bit))
         if until_ns is None:

@@ -42,9 +42,6 @@ class EqualClusters(Clusters):
 
         If the number of devices divided by the number of clusters has the remainder r, the first r clusters have one
         more device than the others.
-
-        Raises:
-            ScenarioError: there are more clusters than devices.
         """
         if self.count > inputs.count:
             raise ScenarioError(
@@ -73,11 +70,7 @@ class ListedClusters(Clusters):
         return sets
 
     def group(self, inputs: TopologyInputs, at_s: float) -> IntArray:
-        """Return the given sets as groups.
-
-        Raises:
-            ScenarioError: a set names a device that does not exist.
-        """
+        """Return the given sets as groups."""
         group = len(self.sets) + np.arange(inputs.count)
         for number, devices in enumerate(self.sets):
             if unknown := [device for device in devices if not 0 <= device < inputs.count]:

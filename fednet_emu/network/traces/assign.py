@@ -61,9 +61,6 @@ def device_rates(traces: RateTraces, count: int, streams: Streams, data_dir: Pat
     Random draws are keyed by device, so that more devices in a run do not change the traces of the first devices.
     Uplink and downlink use the same draws: if the recordings of both directions are in the same order, a device gets
     matching recordings.
-
-    Raises:
-        DataError: there is no trace, or a file is missing or cannot be used.
     """
     loaded = traces.load(data_dir)
     if not loaded:

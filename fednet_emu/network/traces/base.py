@@ -62,9 +62,6 @@ def holding_since_last(where: str, time_s: Array, rate_bps: Array) -> RateSeries
     """Return a series in which the rate of each row [rows] applies from the time of the previous row to its own time.
 
     The series starts at the time of the first row; the rate of the first row is not used.
-
-    Raises:
-        DataError: there is only one row, times do not increase, or all rates are 0.
     """
     if len(time_s) < 2 or not np.all(np.diff(time_s) > 0):
         raise DataError(where, "has no two rows of increasing time", "drop rows of the same time")

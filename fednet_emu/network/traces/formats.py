@@ -90,11 +90,7 @@ class FlashTraces(RateTraces):
     """Direction of the rates: `up` for an uplink, `down` for a downlink."""
 
     def load(self, data_dir: Path | None = None) -> dict[str, RateSeries]:
-        """Return one trace per user, in the order of the file.
-
-        Raises:
-            DataError: the file is missing or not in FLASH's format, or a rate is not above 0.
-        """
+        """Return one trace per user, in the order of the file."""
         folder = locate(self.path, data_dir)
         speeds = link_speeds(folder)
         mean_bps = speeds.up_mean_bps if self.direction == "up" else speeds.down_mean_bps
@@ -199,11 +195,7 @@ class MahimahiTraces(FileTraces):
 
 
 def packet_series(where: str, text: str, packet_bit: float) -> RateSeries:
-    """Return a series with one rate per millisecond, from lines that state the times of packets in ms.
-
-    Raises:
-        DataError: the lines are not whole numbers in increasing order, or the last number is 0.
-    """
+    """Return a series with one rate per millisecond, from lines that state the times of packets in ms."""
     plain = _PLAIN.fullmatch(text)  # matches nearly every file; parsing is then a hundred times as fast
     line_ms = np.array(text.split() if plain else [], np.int64)
     if not len(line_ms) or (np.diff(line_ms) < 0).any():
