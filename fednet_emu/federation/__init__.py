@@ -3,15 +3,14 @@
 from fednet_emu.devices.processors import Computation, Work
 from fednet_emu.federation.cohort import CohortSize, cohort_size
 from fednet_emu.federation.device import Device, Statistic, Terms
-from fednet_emu.federation.exchange import Arrived, average
+from fednet_emu.federation.exchange import Arrived, Reply, average
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.learner import Evaluated
 from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.federation.links import EdgeServers
 from fednet_emu.federation.local_rounds import LocalStep, computes_only
-from fednet_emu.federation.payload import Shared
-from fednet_emu.federation.replies import Reply
 from fednet_emu.federation.sums import MeanOf, mean_update, moved_by_sum, shares_of
+from fednet_emu.federation.updates import Shared
 from fednet_emu.kernel.clock import Process
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.kernel.streams import Streams

@@ -10,8 +10,17 @@ from fednet_emu.compression import NoCompression
 from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.device import Device, Fed
-from fednet_emu.federation.payload import Shared, n_scalars, whole_bit
-from fednet_emu.federation.updates import Compressor, Publications, Read, Since, Uploads, bits_of
+from fednet_emu.federation.updates import (
+    Compressor,
+    Publications,
+    Read,
+    Shared,
+    Since,
+    Uploads,
+    bits_of,
+    n_scalars,
+    whole_bit,
+)
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph

@@ -22,8 +22,7 @@ from fednet_emu.arrays import Array, IntArray
 from fednet_emu.devices.processors import Work
 from fednet_emu.errors import AlgorithmError
 from fednet_emu.federation.device import Device, Fed
-from fednet_emu.federation.exchange import Exchange, resent
-from fednet_emu.federation.replies import Upload, received, upload_of
+from fednet_emu.federation.exchange import Exchange, Upload, received, resent, upload_of
 from fednet_emu.kernel.all_of import AllOf
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Process, to_ns
 from fednet_emu.kernel.events import describe

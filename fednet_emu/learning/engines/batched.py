@@ -13,10 +13,9 @@ from torch import Tensor
 
 from fednet_emu.arrays import IntArray
 from fednet_emu.learning.engines.serial import SerialEngine
-from fednet_emu.learning.engines.stacks.batches import batches_of
+from fednet_emu.learning.engines.stacks.batches import Scratch, batches_of
 from fednet_emu.learning.engines.stacks.chain import chain_form
 from fednet_emu.learning.engines.stacks.form import Batch, Form, VmapForm
-from fednet_emu.learning.engines.stacks.scratch import Scratch
 from fednet_emu.learning.graph.cohort import Columns
 from fednet_emu.learning.graph.dp_sgd import PrivateSgd
 from fednet_emu.learning.graph.engine import Ended, Engine, Results, TrainResult, checked_result, mean_square

@@ -11,8 +11,7 @@ from fednet_emu.errors import DataError
 from fednet_emu.files.lines import LEAST_BPS, MOST_BPS
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
-from fednet_emu.network.traces.base import RateTraces
-from fednet_emu.network.traces.series import RateSeries
+from fednet_emu.network.traces.series import RateSeries, RateTraces
 
 _DRAWS = np.arange(2)[:, None]
 

@@ -18,14 +18,14 @@ from fednet_emu.files.data_folder import locate
 from fednet_emu.files.flash import link_speeds
 from fednet_emu.files.lines import header_rows, in_time, rate, rows, seconds, whole
 from fednet_emu.files.recordings import read_texts
-from fednet_emu.network.traces.base import (
+from fednet_emu.network.traces.series import (
     BIT_PER_KBIT,
     BIT_PER_MBIT,
+    RateSeries,
     RateTraces,
     holding_since_last,
     holding_until_next,
 )
-from fednet_emu.network.traces.series import RateSeries
 
 _HOW_CSV = (
     "write a first line that names the columns time_s and rate_bps, and one line of seconds and bit/s for each change "

@@ -20,8 +20,7 @@ from fednet_emu.network.over_the_air import OverTheAir
 from fednet_emu.network.planning import Fedl
 from fednet_emu.network.planning.access import Planned
 from fednet_emu.network.settings import ACCESSES, Uplink
-from fednet_emu.network.wifi.contention import Mode, contend
-from fednet_emu.network.wifi.dcf import Dcf
+from fednet_emu.network.wifi.dcf import Dcf, Mode, contend
 from fednet_emu.network.wifi.standards import schemes
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.nr.blocks import NrBlocks, transport_block_bit

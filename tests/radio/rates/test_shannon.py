@@ -14,8 +14,7 @@ from scipy.special import exp1, ndtr
 from scipy.stats import norm
 
 from fednet_emu.network.air.band import Band
-from fednet_emu.network.nr.grant_rates import WholeBlocks, in_whole_blocks
-from fednet_emu.network.nr.grants import NrGrants
+from fednet_emu.network.nr.grants import NrGrants, WholeBlocks, in_whole_blocks
 from fednet_emu.radio.channel import RATE_LAWS
 from fednet_emu.radio.fading import Nakagami, NoFading, Rayleigh, Rician
 from fednet_emu.radio.nr.blocks import NrBlocks

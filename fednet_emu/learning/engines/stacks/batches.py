@@ -6,7 +6,9 @@ that is reused.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from typing import final
 
 import numpy as np
 import torch
@@ -15,9 +17,26 @@ from torch import Tensor
 from fednet_emu.arrays import IntArray
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines.stacks.form import Batch
-from fednet_emu.learning.engines.stacks.scratch import Scratch
 from fednet_emu.learning.graph.grouping import JobShape
 from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData
+
+
+@final
+class Scratch:
+    """A set of buffers, one for each role, which grow on demand.
+
+    A tensor is valid until `take` is called again with the same role.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, Tensor] = {}
+
+    def take(self, role: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        """Return an uninitialised tensor of the given shape, with the dtype and torch device of `like`."""
+        size, buffer = math.prod(shape), self._buffers.get(role)
+        if buffer is None or buffer.numel() < size or buffer.dtype != like.dtype or buffer.device != like.device:
+            buffer = self._buffers[role] = like.new_empty(size)
+        return buffer[:size].view(shape)
 
 
 def batches_of(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray, scratch: Scratch) -> Iterator[Batch]:
