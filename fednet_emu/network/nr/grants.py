@@ -31,7 +31,6 @@ from fednet_emu.radio.nr.numerology import SUBCARRIERS_PER_BLOCK
 from fednet_emu.radio.rates.base import OfLaw, RateLaw
 from fednet_emu.radio.rates.narrowing import Narrowed
 
-
 FRAME_MS = 10
 """Length of a radio frame in ms, into which a whole number of periods must fit (TS 38.213 clause 11.1)."""
 
