@@ -86,7 +86,6 @@ class Uplink(Component):
 
     @property
     def broadcasts(self) -> bool:
-        """True if a payload for several receivers is sent in one transmission."""
         return False
 
     @field_validator("access")

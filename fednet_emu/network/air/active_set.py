@@ -91,7 +91,6 @@ class ActiveSet:
 
     @property
     def burst_of_leg(self) -> IntArray:
-        """Index of the burst of each leg [legs]."""
         if len(self.bursts) > len(self._numbers):
             self._numbers, self._ones = np.arange(2 * len(self.bursts)), np.ones(2 * len(self.bursts))
         numbers = self._numbers[: len(self.bursts)]
@@ -205,7 +204,6 @@ class ActiveSet:
         return bursts
 
     def legs_of(self, bursts: IntArray) -> IntArray:
-        """Indices of all legs of the bursts with the indices `bursts`."""
         return bursts if self.plain else np.isin(self.burst_of_leg, bursts).nonzero()[0]
 
     def _columns(self, senders: list[tuple[int, float]]) -> list[int]:

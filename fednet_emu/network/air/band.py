@@ -244,10 +244,7 @@ class Band:
             )
 
     def blocks(self, from_ns: int, count: int) -> tuple[IntArray, IntArray]:
-        """Return the edges [blocks + 1] in ns and the numbers [blocks] of the next slots or fading blocks.
-
-        If the gains never change, the result is a single endless block.
-        """
+        """Edges [blocks + 1] in ns and numbers [blocks] of the next slots or fading blocks; one without fading."""
         length_ns = self.slot_ns if self.slotted else self.coherence_ns
         first = from_ns // length_ns
         if length_ns == FOREVER_NS:
@@ -304,10 +301,7 @@ def needed_ns(edges_ns: IntArray, rate_bps: Array, left: Array) -> Array:
 
 
 def passed(edges_ns: list[int], until_ns: int) -> Iterator[tuple[int, int]]:
-    """Yield the index and the length in ns of each block that begins before `until_ns`.
-
-    The last of these blocks counts only up to `until_ns`.
-    """
+    """Yield the index and the length in ns of each block that begins before `until_ns`, up to `until_ns`."""
     start_ns = edges_ns[0]
     for block, edge_ns in enumerate(edges_ns[1:]):
         if start_ns >= until_ns:

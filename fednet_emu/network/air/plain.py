@@ -116,14 +116,12 @@ class PlainAir(Air):
         self._clear()
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Give up a burst now, as if it had reached its timeout; ignore a burst that has already ended."""
         if not self.is_plain:
             self._general.cut(leg, burst, now_ns)
         elif burst in self._bursts:
             self._until_ns[self._bursts.index(burst)] = self._first_until_ns = now_ns
 
     def extend(self, leg: Transfer, bits: int) -> None:
-        """Give a burst more bits; `SharedAir` takes over all bursts from now on."""
         if self.is_plain:
             self._hand_over(self._since_ns)
         self._general.extend(leg, bits)

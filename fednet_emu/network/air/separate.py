@@ -232,10 +232,7 @@ class BandAir(SeparateAir):
         return end_ns
 
     def _decisive(self, burst: Burst, start_ns: int) -> Burst:
-        """Return the legs that must be computed exactly, because they may be lost or may end last.
-
-        All other legs are marked as delivered.
-        """
+        """Return the legs that may be lost or may end last, and mark all other legs as delivered."""
         size_bit, outage_sinr = burst[0].size_bit, self._outage_sinr
         snr = np.array([leg.snr for leg in burst])
         keys = np.array([leg.fading_key for leg in burst], np.uint64)

@@ -171,7 +171,6 @@ class SharedAir(Air):
                 yield burst[0], from_ns if len(power) > 1 else from_ns[:1], power
 
     def rates(self) -> Iterator[Rates]:
-        """Yield the rates of the current plan; 0 for legs that have ended."""
         if self._plan is None:
             return
         flows = np.where(self._on_air.leg["left_nbit"][:, None] > 0, self._plan.rated.rate_bps, 0.0)
@@ -181,7 +180,6 @@ class SharedAir(Air):
             yield burst, from_ns, np.array([of_leg.get(leg, silent) for leg in burst])
 
     def _done(self) -> Mask | None:
-        """Mask [legs] of the legs that are delivered or can never be delivered; None if there is no such leg."""
         leg = self._on_air.leg
         done: Mask = leg["dead"] | (leg["left_nbit"] == 0.0)
         return done if done.any() else None
@@ -298,10 +296,7 @@ def blocks_after(edges_ns: list[int], now_ns: int, blocks: int) -> int:
 
 
 def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
-    """Return the time in ns at which `work` is done at the rates [blocks] of a plan.
-
-    The result is `FOREVER_NS` if the plan ends earlier.
-    """
+    """Time in ns at which `work` is done at the rates [blocks] of a plan; `FOREVER_NS` if the plan ends earlier."""
     if not work:
         return edges_ns[0]
     for rate, start_ns, end_ns in zip(rate_bps.tolist(), edges_ns, edges_ns[1:], strict=False):

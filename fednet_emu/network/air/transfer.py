@@ -185,7 +185,6 @@ class Transfer(Completion):
         self.spent_j += self.drawn_w * power_s
 
     def cancel(self, outcome: Any) -> None:
-        """Stop the transfer; `outcome` is a lost `Delivery`, which contains the reason."""
         self._stop(self, outcome.lost)
 
     def describe(self) -> str:

@@ -63,7 +63,6 @@ class SharedCohort:
     errors make an end time uncertain, the result is None.
 
     Args:
-        band: the band, which meets the conditions of `PlainAir`.
         rule: function that returns the allocation of each sender, see `Sharing.plain_rule`.
         share: function that returns the share of the band for each of n senders, given n; None if rates depend on more
             than the number of senders.
@@ -115,10 +114,7 @@ class SharedCohort:
         return self._ended
 
     def _plan(self, now_ns: int) -> list[int]:
-        """Add the senders that start now and draw the fading gains of the next blocks.
-
-        Returns:
-            The edges of these blocks in ns.
+        """Add the senders that start now and draw the gains of the next blocks; return the edges of these blocks in ns.
         """
         band, new, known, m = self._band, self._new, self._numbers, len(self._place)
         self._n += len(new)
@@ -198,11 +194,7 @@ class SharedCohort:
         return self._table[self._n - self._least, : len(self._place)]
 
     def _foresee(self, block: int) -> int:
-        """Fill the columns of the senders that will probably start in this block.
-
-        Returns:
-            The number of filled columns.
-        """
+        """Fill the columns of senders that will probably start in this block; return the number of filled columns."""
         uploads, column, place = self._uploads, len(self._place), self._next
         most = min(place + _MOST_CHANGES, len(self._started_ns), place + self._of.shape[1] - column)
         while place < most and self._started_ns[place] // self._band.coherence_ns == block:

@@ -68,11 +68,9 @@ class TddPattern:
 
     @property
     def slot_ns(self) -> int:
-        """Length of a slot in ns."""
         return 15_000_000 // self.subcarrier_spacing_khz
 
     def share(self, kind: str) -> float:
-        """Share of the slots that have the letter `kind`."""
         return self.slots.count(kind) / len(self.slots)
 
     def next(self, slot: int, kinds: str) -> int:
@@ -125,7 +123,6 @@ class UplinkAccess:
     Ignored here: lost requests, other devices' grants, and times within a slot.
 
     Attributes:
-        pattern: the TDD pattern.
         sr_period: number of slots between two request occasions, before each occasion is moved to the next uplink slot.
         k2: minimum number of slots from a grant to the granted slot.
         decode: number of slots that the base station needs to decode.
@@ -201,7 +198,6 @@ class WholeBlocks(OfLaw):
     """Number of resource blocks in the smallest grant."""
 
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
-        """Return the smallest grant, as a fraction of the carrier."""
         return self.fewest / self.count
 
     def blocks(self, sinr: float) -> int:
@@ -217,7 +213,6 @@ class WholeBlocks(OfLaw):
         return float(self.rates_bps(np.array(sinr), bandwidth_hz))
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
-        """Rates of many transmissions in bit/s, given their SINRs on the whole carrier."""
         best, last = self._best, len(self._best.efficiency_bps_hz) - 1
         with np.errstate(divide="ignore"):
             place = (10.0 * log10(np.asarray(sinr)) - best.low_db) / _STEP_DB
@@ -276,7 +271,6 @@ class InSlots(OfLaw):
 
     @property
     def peaks(self) -> Array:
-        """SINRs (linear) at which rate / SINR has a local maximum, for a sender that is alone in the band."""
         return self.law.peaks
 
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
@@ -308,7 +302,6 @@ class Climbing(Sharing):
 
     @override
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Return the allocation of the slots, with each share multiplied by the fraction of the rate reached so far."""
         plain = self._slots.allocate(inputs, power)
         begun = np.array(self.begun)[inputs.active.burst]
         part = self._law.climbed(plain.sinr * plain.share, inputs.numbers - begun[:, None])
@@ -444,10 +437,7 @@ class NrGrants(RatedAccess):
         return won
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Return each leg's SINR at full power in its slots.
-
-        All interference from other cells falls into the slots of this direction.
-        """
+        """All interference from other cells falls into the slots of this direction."""
         assert power is not None, "slots always say who sends"
         active, duty = inputs.active, self.duty(down=inputs.band.down)
         noise = 1.0 + (inputs.noise[active.receiver] - 1.0) / duty

@@ -58,10 +58,7 @@ class LeastEnergy(Planner):
 
 
 class _Choice(NamedTuple):
-    """Optimal choice of each device at a given price of the band.
-
-    The choice consists of airtimes in s [n], spectral efficiencies in nat/s/Hz [n] and band shares [n].
-    """
+    """Airtimes in s [n], spectral efficiencies in nat/s/Hz [n] and band shares [n] at a given price of the band."""
 
     air_s: Array
     efficiency: Array
@@ -93,10 +90,7 @@ def cheapest(round_: Round, end_s: float) -> Grant[Array]:
 
 
 def _choice(round_: Round, end_s: float, price: float) -> _Choice:
-    """Return the optimal choice of each device if the whole band costs `price` J.
-
-    This is a convex problem in the sending time of the device.
-    """
+    """Best choice of each device if the whole band costs `price` J: a convex problem in its sending time."""
     left_s = end_s - round_.ready_s
     air_s = root(lambda air_s: _slope(round_, left_s, air_s, price), round_.shortest_s, left_s - round_.compute_s)
     efficiency, _ = _efficiency(round_, air_s, price)

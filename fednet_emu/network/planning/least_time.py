@@ -52,9 +52,6 @@ def narrowest(round_: Round, air_s: Array) -> tuple[Array, Array]:
 
 
 def powers(round_: Round, share: Array, air_s: Array) -> Array:
-    """Return the powers [n] with which uploads on the band shares `share` [n] take the airtimes `air_s` [n].
-
-    Powers are fractions of full power.
-    """
+    """Powers [n], relative to full power, with which uploads on band shares `share` [n] take `air_s` [n]."""
     part = share * expm1(round_.need_s / (share * air_s)) / round_.gamma
     return np.minimum(part, 1.0)

@@ -79,7 +79,6 @@ class ResourceBlocks(Planner):
         return self.assignment.startswith("random")
 
     def _blocks(self, round_: Round, error: Array, allowed: Mask) -> IntArray:
-        """Return the index of each device's block [n]; -1 for a device without a block."""
         if self.assignment == "least-error":  # as many blocks as possible, then the minimum sum of error probabilities
             return assign(len(error) + 1.0 - error, allowed)
         block = assign(round_.weight[:, None] * (1.0 - error), allowed)
@@ -100,10 +99,7 @@ class ResourceBlocks(Planner):
             return np.asarray(round_.size_bit / round_.law.rates_bps(sinr, round_.bandwidth_hz * self._part(round_)))
 
     def _part(self, round_: Round) -> float:
-        """Return the share of the band for each block.
-
-        Blocks are `block_hz` wide, or equal parts of the band if blocks of this width do not all fit into it.
-        """
+        """Share of the band for each block: `block_hz`, or equal parts if the blocks do not all fit into the band."""
         return min(1.0 / self.blocks, (self.block_hz or round_.bandwidth_hz) / round_.bandwidth_hz)
 
     def _allowed(self, round_: Round, air_s: Array) -> Mask:

@@ -31,7 +31,6 @@ class GraphFile(Edges):
     direction that a GraphML file states, and both ways for a list of edges."""
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
-        """Read the graph, and return the source of its edges."""
         path = locate(self.path, inputs.data_dir)
         content = read_bytes(path)
         is_graphml = ".graphml" in [suffix.lower() for suffix in path.suffixes]

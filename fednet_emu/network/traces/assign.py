@@ -33,12 +33,10 @@ class DeviceRates:
         self._offset_ns: list[int] = np.rint(offset_s * NS_PER_S).astype(np.int64).tolist()
 
     def rate_bps(self, device: int, time_s: float) -> float:
-        """Rate in bit/s of a device at a time in s."""
         series, offset_s = self._of(device)
         return series.rate_at_bps(offset_s + time_s)
 
     def rates_bps(self, devices: IntArray, time_s: float) -> Array:
-        """Rates [k] in bit/s of `devices` [k] at a time in s."""
         return np.array([self.rate_bps(device, time_s) for device in devices.tolist()])
 
     def bits_between(self, device: int, start_ns: int, end_ns: int) -> float:

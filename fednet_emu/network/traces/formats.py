@@ -90,7 +90,6 @@ class FlashTraces(RateTraces):
     """Direction of the rates: `up` for an uplink, `down` for a downlink."""
 
     def load(self, data_dir: Path | None = None) -> dict[str, RateSeries]:
-        """Return one trace per user, in the order of the file."""
         folder = locate(self.path, data_dir)
         speeds = link_speeds(folder)
         mean_bps = speeds.up_mean_bps if self.direction == "up" else speeds.down_mean_bps
@@ -157,7 +156,6 @@ class Lumos5gTraces(FileTraces):
 
 
 def _two_columns(where: str, text: str) -> Array:
-    """Read lines with a time in s and a rate in Mbit/s; return times in s and rates in bit/s [2, rows]."""
     fields = {"time": seconds, "rate": rate(BIT_PER_MBIT)}
     return in_time(where, rows(where, text, fields, _HOW_COLUMNS), _HOW_COLUMNS)
 

@@ -135,12 +135,10 @@ class RateSeries:
 
     @property
     def period_s(self) -> float:
-        """Length of the series in s, after which it repeats."""
         return self._edges_s[-1]
 
     @property
     def mean_bps(self) -> float:
-        """Mean rate over time, in bit/s."""
         return self._carried_bit[-1] / self.period_s
 
     def rate_at_bps(self, time_s: float) -> float:
@@ -171,15 +169,11 @@ class RateSeries:
         return turns * self._done[-1] + self._done[edge] + self._per_ns[edge] * (phase_ns - self._edges_ns[edge])
 
     def averaged(self, window_s: float) -> RateSeries:
-        """Return the series averaged over windows of `window_s`, of which the last may be shorter.
-
-        The total number of bits does not change.
-        """
+        """Return the series averaged over windows of `window_s`; the total number of bits does not change."""
         count = int(np.ceil(self.period_s / window_s - 1e-9))
         edges_s = np.append(np.arange(max(count, 1)) * window_s, self.period_s)
         carried_bit = np.interp(edges_s, self.edges_s, self._carried_bit)
         return RateSeries(edges_s, np.maximum(np.diff(carried_bit), 0.0) / np.diff(edges_s))
 
     def scaled(self, factor: float) -> RateSeries:
-        """Return the series with all rates multiplied by a factor above 0."""
         return RateSeries(self.edges_s, self.rate_bps * factor)

@@ -143,7 +143,6 @@ class SlowStartAir(Air):
         self._now_ns = 0
 
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Put the first bursts of new transfers on the air, together with the bursts that `advance` has released."""
         released, self._released, gaps = self._released, [], self._gaps
         for burst in bursts:
             leg, first_bit = burst[0], 0 if burst[0].phases is None else burst[0].phases.window_bit
@@ -173,10 +172,7 @@ class SlowStartAir(Air):
             flow.power_s = 0.0
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Give up a leg, whose `until_ns` must be the present time.
-
-        A transfer that waits for acknowledgements ends with the next `advance`.
-        """
+        """A transfer that waits for acknowledgements ends with the next `advance`."""
         if self._released:
             self._start_released(now_ns)
         for other, early in self._flows.items():
@@ -194,7 +190,6 @@ class SlowStartAir(Air):
         self._air.extend(leg, bits)
 
     def advance(self, now_ns: int) -> list[Burst]:
-        """Carry bits until now, release the bursts that may be sent now, and return the transfers that have ended."""
         self._now_ns, flows = now_ns, self._flows
         if self._released:
             self._start_released(now_ns)
@@ -231,10 +226,7 @@ class SlowStartAir(Air):
         return found
 
     def powers(self) -> Iterator[Power]:
-        """Yield the planned powers of transfers.
-
-        The power is 0 in a gap. On the air, it is the power that `air` plans or, without such a plan, full power.
-        """
+        """0 in a gap; on the air, the power that `air` plans or, without such a plan, full power."""
         for leg, flow in self._flows.items():
             yield leg, (self._now_ns,), (1.0 if flow.silent_ns == FOREVER_NS else 0.0,)
         yield from self._air.powers()

@@ -288,10 +288,6 @@ class Uncontended(Staircase):
 
     @cached_property
     def stairs(self) -> tuple[list[float], list[float]]:
-        """Return the SINR thresholds (linear) of the schemes in increasing order, and the rates of the schemes.
-
-        Rates are in bit/s per Hz of channel width.
-        """
         mode = self.mode
         known = schemes(mode.standard, mode.width_mhz, mode.streams)
         alone = contend(mode, np.arange(len(known))[None, :], np.zeros(1, np.int64)).rate_bps[0]
@@ -402,11 +398,9 @@ class Dcf(RatedAccess):
         return Use(own, TurnQueue(self.capacity, cells), air, patience=Patience(own, disturbed=True))
 
     def power(self, inputs: RateInputs) -> Array:
-        """Return the share of the time for which each burst is on the air, in each block [bursts, blocks]."""
         return self._contend(inputs).airtime
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Return each leg's SINR on the Wi-Fi channel, and the band share at which this SINR gives the leg's rate."""
         band, sinr = inputs.band, inputs.own / inputs.band.share
         alone_bps = band.rates_bps(sinr, band.share)
         part = np.divide(self._contend(inputs).rate_bps, alone_bps, out=np.zeros_like(sinr), where=alone_bps > 0)

@@ -184,7 +184,6 @@ class NrBlocks(Repeating):
 
     @property
     def peaks(self) -> Array:
-        """SINRs at local maxima of rate / SINR; empty with `olla`, which excludes narrowing."""
         loop = self._loop
         if self.climbs:
             return np.empty(0)

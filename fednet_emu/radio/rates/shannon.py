@@ -50,7 +50,6 @@ class Shannon(Repeating):
 
     @property
     def lowest(self) -> tuple[float, float]:
-        """Linear SINR gap * (2^e - 1) at the minimum efficiency e, and e in bit/s/Hz."""
         efficiency_bps_hz = self.min_efficiency_bps_hz
         return db_to_linear(self.gap_db) * math.expm1(efficiency_bps_hz * _LN_2), efficiency_bps_hz
 
