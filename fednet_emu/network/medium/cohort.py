@@ -114,8 +114,7 @@ class SharedCohort:
         return self._ended
 
     def _plan(self, now_ns: int) -> list[int]:
-        """Add the senders that start now and draw the gains of the next blocks; return the edges of these blocks in ns.
-        """
+        """Add the senders that start now and draw the gains of the next blocks; return their edges in ns."""
         band, new, known, m = self._band, self._new, self._numbers, len(self._place)
         self._n += len(new)
         first, count = now_ns // band.coherence_ns, self.blocks
