@@ -16,8 +16,7 @@ from fednet_emu.network.nr.grants import NrGrants
 from fednet_emu.network.over_the_air import OverTheAir
 from fednet_emu.network.planning.access import Planned
 from fednet_emu.network.settings import Uplink
-from fednet_emu.network.transport.sessions import Session
-from fednet_emu.network.transport.transports import NoTransport, Tcp, Transport
+from fednet_emu.network.transport.transports import NoTransport, Session, Tcp, Transport
 from fednet_emu.realtime.packets import SERVER_NODE, address
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.model import Problem, Scenario

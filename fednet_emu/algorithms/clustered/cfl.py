@@ -39,9 +39,7 @@ class Cfl(Synchronous):
     record_every: int = Field(10, gt=0)
     """Number of rounds between two records of the clusters in the series `clusters` and `agreement`."""
 
-    @property
-    def events_depend_on_learning(self) -> bool:
-        return True
+    events_depend_on_learning: ClassVar[bool] = True
 
     def run(self, fed: Federation) -> Process:
         w = fed.initial_model()

@@ -34,11 +34,7 @@ def passes(module: nn.Module, x: Tensor) -> bool:
 
 @torch.no_grad()
 def mixes(module: nn.Module, pair: Tensor) -> bool:
-    """Return True if the output for a sample depends on other samples of the batch.
-
-    The output for the first of two samples is compared with that for the first sample alone. If the call with a single
-    sample fails, the result is True.
-    """
+    """True if the output for the first of two samples is not that for it alone, or if a single sample fails."""
     try:
         alone = module(pair[:1])
     except (RuntimeError, ValueError):
@@ -237,10 +233,7 @@ class FlatModel:
         return _sequence(self._module)
 
     def laid_out(self, x: Tensor) -> Tensor:
-        """Return the samples `x` [B, ...] in the memory layout that is fastest for the model, with unchanged values.
-
-        On a CPU, convolutions and pooling are faster if the channels of a pixel are adjacent in memory.
-        """
+        """Return `x` [B, ...] in the fastest memory layout: on a CPU, convolutions want channels last."""
         if x.ndim != 4 or x.device.type != "cpu" or not self._takes_channels_last:
             return x
         if x.shape[1] > 1:
@@ -258,10 +251,7 @@ class FlatModel:
         return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
     def unflatten(self, vector: Tensor, base: Tensor | None = None) -> dict[str, Tensor]:
-        """Return views of the parts of a flat vector by name.
-
-        If a base is passed or appended to the vector, its parts are included.
-        """
+        """Return views of the parts of a flat vector by name, and of the base if it is given."""
         if base is None and len(vector) > self.size:
             vector, base = vector[: self.size], vector[self.size :]
         parts = dict(zip(self._names, self.pieces(vector), strict=True))
@@ -302,10 +292,7 @@ class FlatModel:
     def loss(
         self, vector: Tensor, x: Tensor, y: Tensor, weight: Tensor | None = None, *, base: Tensor | None = None
     ) -> Tensor:
-        """Return the weighted mean sum(weight * loss) / sum(weight) of the losses of a training batch.
-
-        If `weight` [B] is None, all samples have the same weight.
-        """
+        """Weighted mean of the losses of a training batch; all samples have the same weight if `weight` [B] is None."""
         losses = self._loss(self.forward(vector, x, training=True, base=base), y)
         if weight is None:
             return losses.mean()
@@ -333,10 +320,7 @@ class FlatModel:
         return copy.deepcopy(self, {id(tensor): tensor for tensor in self.constants})
 
     def live(self) -> Live:
-        """Return a new module for training in place, whose parameters and statistics are views into one flat vector.
-
-        Frozen parameters, and buffers that training does not change, are shared with this model.
-        """
+        """Return a new module to train in place, as views of a flat vector; constants are shared with this model."""
         base = {name: nn.Parameter(weight, requires_grad=False) for name, weight in self.base_weights().items()}
         own = {id(self._module.get_parameter(name)): weight for name, weight in base.items()}
         module = copy.deepcopy(self._module, {id(tensor): tensor for tensor in self.constants} | own)
@@ -350,10 +334,7 @@ class FlatModel:
         return live
 
     def vectorises(self) -> bool:
-        """Return True if PyTorch can vectorise the gradient over models; False if code branches on tensor values.
-
-        The first check takes seconds, because PyTorch has to load its modules for vectorised calls.
-        """
+        """Whether PyTorch can vectorise the gradient over models; the first check takes seconds, to load modules."""
         vectors, x = self.initial().cpu().expand(2, -1), self._ramp(4).view(2, 2, *self.input_shape)
         with self._trial(self._module) as module:
 
@@ -402,10 +383,7 @@ class FlatModel:
         return sum(saved)
 
     def _ramp(self, n_samples: int) -> Tensor:
-        """Return deterministic samples, which are not constant, for trial calls.
-
-        Samples of tokens include the first and the last token id.
-        """
+        """Return deterministic, varying samples for trial calls; those of tokens include the first and last id."""
         shape = (n_samples, *self.input_shape)
         if self.vocabulary is not None:
             return torch.linspace(0, self.vocabulary - 1, math.prod(shape)).round().long().reshape(shape)

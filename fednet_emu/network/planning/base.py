@@ -115,13 +115,11 @@ class Planner(Component):
 
     IN_TURNS: ClassVar[bool] = False
     """True if devices take turns, each on the whole band."""
+    loses: ClassVar[bool] = False
+    """True if plans may lose uploads."""
 
     margin_db: float = Field(0.0, ge=0)
     """Fading margin in dB: plans assume that each link's SNR is lower than its mean by this amount."""
-
-    @property
-    def loses(self) -> bool:
-        return False
 
     @property
     def draws(self) -> bool:

@@ -17,7 +17,7 @@ full clock frequency. A device whose random block violates a limit is left out o
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import scipy
@@ -32,6 +32,7 @@ from fednet_emu.units import db_to_linear
 class ResourceBlocks(Planner):
     """One resource block for each device; devices that get no block are left out of the round."""
 
+    loses: ClassVar[bool] = True
     blocks: int = Field(12, gt=0, le=10_000)
     """Number of resource blocks; 12 in the paper."""
     block_hz: float | None = Field(None, gt=0)
@@ -58,10 +59,6 @@ class ResourceBlocks(Planner):
                 f"interference_db is not one for each block, got {len(self.interference_db)} for {self.blocks} blocks"
             )
         return self
-
-    @property
-    def loses(self) -> bool:
-        return True
 
     def plan(self, round_: Round) -> Grant[Array]:
         noise = 1.0 + exp10(np.array(self.interference_db) / 10.0) if self.interference_db else np.ones(self.blocks)

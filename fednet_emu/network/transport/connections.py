@@ -7,9 +7,8 @@ from typing import final
 
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.network.air.transfer import Phases, Transfer
-from fednet_emu.network.transport.sessions import Session
 from fednet_emu.network.transport.slow_start import Window
-from fednet_emu.network.transport.transports import ConnectedTransport, EndToEndTransport
+from fednet_emu.network.transport.transports import ConnectedTransport, EndToEndTransport, Session
 
 
 @final
@@ -67,11 +66,7 @@ class Connections:
         return self._gaps(window, transfer.size_bit) * window.rtt_ns
 
     def leave(self, transfer: Transfer, now_ns: int) -> int:
-        """Record window and rate of the connection of a message whose transmission ends now.
-
-        Returns:
-            The delay in ns until the message is received.
-        """
+        """Record window and rate of a connection as a message's sending ends; return the delay to its reception in ns."""
         phases = transfer.phases
         if self.window is not None and self._reuses and phases is not None and phases.window_bit:
             air_s = (now_ns - transfer.started_ns - phases.ack_wait_ns) / NS_PER_S

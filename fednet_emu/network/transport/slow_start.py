@@ -33,10 +33,7 @@ class Window(NamedTuple):
     rtt_ns: int
 
     def after(self, burst_bit: int) -> int:
-        """Return the size in bits of the burst that follows a burst of `burst_bit` bits.
-
-        The earlier burst was sent within a round trip.
-        """
+        """Size in bits of the burst that follows a burst of `burst_bit` bits, which was sent within a round trip."""
         return min(2 * burst_bit, self.max_bit)
 
     def gaps(self, size_bit: int) -> int:
@@ -82,11 +79,7 @@ class Flow:
     """A transfer that is sent in several bursts.
 
     Attributes:
-        burst: the transfer, in a list of one.
-        rtt_ns: round-trip time in ns.
-        size_bit: total bits of the transfer.
         number: serial number of the flow, from 0 in the order of starts.
-        started_ns: start time of the transfer in ns.
         window_bit: bits of the current window.
         released_ns: start time of the current burst in ns.
         sent_bit: bits sent in earlier bursts.
@@ -209,10 +202,7 @@ class SlowStartAir(Air):
         return ended
 
     def _extend(self, until_ns: int) -> bool:
-        """Release all remaining bits of transfers whose acknowledgements arrive by `until_ns`.
-
-        No transmission may end before `until_ns`. Return True if any transfer got bits.
-        """
+        """Release all remaining bits of transfers whose acknowledgements arrive by `until_ns`; True if any got bits."""
         found = False
         for leg, flow in [*self._holding.items()]:
             if flow.resumes_ns <= until_ns:
@@ -281,10 +271,7 @@ class SlowStartAir(Air):
         flow.silent_ns = FOREVER_NS
 
     def _close(self, flow: Flow, now_ns: int) -> None:
-        """Set the size, the start time, the carried bits and the `power_s` of a transfer that has ended.
-
-        The values include all bursts of the transfer.
-        """
+        """Set size, start, carried bits and `power_s` of a transfer that has ended; they include all its bursts."""
         self._end_gap(flow, now_ns)
         leg = flow.burst[0]
         del self._flows[leg]

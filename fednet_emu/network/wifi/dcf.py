@@ -88,7 +88,6 @@ def slots(stations: int, *, requests: bool) -> Slots:
     """Return the probabilities of events in a slot.
 
     Args:
-        stations: number of stations, at least one.
         requests: True if a station sends block-ack requests after a collision, until a request is answered.
     """
     sends, collides = fixed_point(stations)
@@ -125,13 +124,9 @@ class Mode:
     """The transmission mode of all stations on a channel.
 
     Attributes:
-        standard: the version of IEEE 802.11.
         width_mhz: width of the channel in MHz, which the standard must support.
-        streams: number of spatial streams.
-        aggregates: True if frames are aggregated.
         rts: True if RTS and CTS precede each frame.
         requests: True if a block-ack request follows an aggregate that has collided.
-        ampdu_byte: maximum size of an aggregate in bytes.
     """
 
     standard: WifiStandard
@@ -233,7 +228,6 @@ def contend(mode: Mode, scheme: IntArray, station: IntArray) -> Shares:
     assumed to have the mean duration of these frames.
 
     Args:
-        mode: the transmission mode of the stations.
         scheme: [bursts, blocks] index of each burst's scheme; -1 for a burst that is silent in the block.
         station: [bursts] index of each burst's station; all indices from 0 on occur.
     """

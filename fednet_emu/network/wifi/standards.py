@@ -97,10 +97,7 @@ amounts."""
 
 
 class Scheme(NamedTuple):
-    """A modulation and coding scheme on a channel of given width.
-
-    It has a number of data bits per symbol, a minimum SNR in dB, and a rate of control frames in Mbit/s.
-    """
+    """A modulation and coding scheme on a channel of given width: data bits per symbol, minimum SNR, control rate."""
 
     data_bit: int
     snr_db: float
@@ -114,7 +111,6 @@ def schemes(standard: WifiStandard, width_mhz: int, streams: int = 1) -> tuple[S
     802.11ac excludes schemes with a fractional number of data bits per symbol.
 
     Args:
-        standard: the version of IEEE 802.11.
         width_mhz: width of the channel in MHz, which the standard must support.
         streams: number of spatial streams; `snr_db` is the SNR of each stream.
     """
