@@ -113,7 +113,6 @@ class Dispatcher:
             raise Deadlock(self._fed.now_s, f"the server waits for an answer; {self._tries} in a row were lost")
 
     def _trip(self) -> Process:
-        """Wait until a device is available, and invite the device with the model that is current at that time."""
         k = yield from self._somebody()
         version, number = self._version, self._asked[k.index]
         self._asked[k.index] += 1

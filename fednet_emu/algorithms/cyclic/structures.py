@@ -128,10 +128,7 @@ def coloured_groups(rivals: CandidateSenders, candidates: Iterable[int], most: i
 def with_further_seats(
     rivals: CandidateSenders, groups: Sequence[Sequence[int]], seats: int, most: int | None = None
 ) -> list[list[int]]:
-    """Add devices to more groups, up to `seats` groups per device, as long as all members are still decoded.
-
-    Devices are added in descending order of link quality, and each device joins the smallest groups first.
-    """
+    """Add devices to up to `seats` groups, best links first, smallest groups first, while all are decoded."""
     formed = [list(group) for group in groups]
     own = np.diagonal(rivals.snr)
     for device in sorted({i for group in formed for i in group}, key=lambda i: -own[i]):
@@ -153,10 +150,7 @@ def separate(devices: int, groups: int) -> Groups:
 
 
 def at_random(devices: int, groups: int, seats: int, rng: np.random.Generator) -> Groups:
-    """Return random groups; every device is in `seats` different groups.
-
-    Devices are assigned one at a time, in random order, each to the smallest group that it is not yet in.
-    """
+    """Random groups; each device, in random order, is put into the `seats` smallest ones."""
     formed: Groups = [[] for _ in range(groups)]
     for _ in range(seats):
         for device in rng.permutation(devices).tolist():

@@ -89,9 +89,7 @@ class Mobility(Component):
         """Return the paths of all devices.
 
         Args:
-            initial_xy_m: initial coordinates [devices, 2] in m, from the placement.
             region: region in which devices stay; static devices and recorded paths ignore the region.
-            streams: random numbers, keyed by device, so that additional devices do not change the paths of others.
             data_dir: folder of recorded paths; None for the folder in the environment variable FEDNET_DATA.
 
         Raises:

@@ -141,7 +141,6 @@ class Master:
             self._shares[j] = self._fed.defer(methodcaller("share", place), self._state, size=1)
 
     def _heard(self, report: Report) -> Heard:
-        """Return the inputs of a master step from a report; deferred inputs become values when the step runs."""
         j, w, loss, _ = report
         enters = 0.0 if j in self._known else float(self._prior[j])
         self._known.add(j)
