@@ -113,10 +113,7 @@ class Links:
         since: Since,
         kept: float | None = None,
     ) -> Transfer:
-        """Send from a device to the server, as an update if the uplink compresses and `since` is given.
-
-        `kept` is the share of entries that a sparse update keeps; None means the share in the scenario.
-        """
+        """Send to the server, as an update since `since` if the uplink compresses, with the share `kept` of entries."""
         if self._network.superposition is not None:
             raise ScenarioError(
                 "network.uplink.access: carries sums only, got a single upload; choose another kind than "

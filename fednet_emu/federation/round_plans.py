@@ -132,10 +132,7 @@ class RoundPlans:
             return np.asarray(down_bit / self._network.expected_bps(numbers, down=True))
 
     def _after_download(self, round_: Round, there: Mask) -> Round:
-        """Return the round with the download times that result if only the devices in `there` get the model.
-
-        A broadcast then lasts as long as the slowest link to these devices.
-        """
+        """Download times if only devices in `there` get the model: a broadcast lasts as long as the slowest needs."""
         download_s = round_.ready_s
         if not self._network.downlink.settings.broadcasts:
             return round_

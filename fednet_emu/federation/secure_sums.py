@@ -150,10 +150,7 @@ class SecureMean:
 
 
 def levels(update: Tensor, rule: SecureAggregation) -> Words:
-    """Quantise a vector [P] to integer levels before masking.
-
-    The level is 0 for the value -`rule.clip`, and 2 `rule.largest` for the value `rule.clip`.
-    """
+    """Quantise a vector [P]: level 0 for the value -`rule.clip`, and 2 `rule.largest` for `rule.clip`."""
     cut = update.double().clamp(-rule.clip, rule.clip) * (rule.largest / rule.clip)
     found: Words = (cut.trunc().long() + rule.largest).cpu().numpy().astype(np.uint64)
     return found
@@ -232,10 +229,7 @@ class _Steps:
         return (yield from self._sent_down(self.shared, lambda i: 2 * share_bit * len(self._graph[i] & self.shared)))
 
     def vectors(self, clients: dict[int, Process], bit: int, replies: list[Delivery]) -> Process:
-        """Step 3: train and send masked vectors; return the devices whose vectors have arrived.
-
-        The deliveries of the vectors are stored in `replies`.
-        """
+        """Step 3: train and send masked vectors, stored in `replies`; return the devices whose vectors have arrived."""
         started_ns = self._fed.clock.now
         got = yield self._fed.gather((self._vector(client, bit) for client in clients.values()), self._left_s())
         for i, delivery in zip(clients, got, strict=True):

@@ -184,10 +184,7 @@ class Uploads:
         self._senders: dict[int, _Sender] = {}
 
     def message(self, device: int, payload: Any, since: Since, kept: float | None = None) -> tuple[Any, int]:
-        """Return the payload that the server reads and its size in bits.
-
-        Until a message arrives, further calls with the same payload and `since` return the same message.
-        """
+        """Payload that the server reads and its size in bits; the same one until it has arrived."""
         alone = not isinstance(payload, tuple)
         parts, bases = (payload,) if alone else payload, since if isinstance(since, tuple) else (since,)
         if len(parts) != len(bases):

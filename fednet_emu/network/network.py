@@ -172,10 +172,7 @@ class Network:
         return self._paths.positions_m(self._everybody, self._clock.now_s)
 
     def expected_uplink_bps(self, device: int) -> float:
-        """Return the present uplink rate of a device in bit/s.
-
-        The rate is the recorded rate, or the rate of a transfer that is alone in the band, at the mean SNR.
-        """
+        """Present uplink rate of a device in bit/s: recorded, or alone in the band at the mean SNR."""
         return float(self.expected_bps(np.array([device]), down=False)[0])
 
     def expected_downlink_bps(self, device: int) -> float:
@@ -227,10 +224,7 @@ class Network:
         return np.where(rates_bps > 0, rates_bps, faded_bps)
 
     def digraph(self, *name: int) -> Digraph:
-        """Return the present device-to-device graph.
-
-        `name` is the key of the graph's random draws; it starts with the round number.
-        """
+        """Return the present device-to-device graph, drawn with the key `name`, which starts with the round."""
         if self._graphs is None:
             raise ScenarioError(
                 "network.sidelink.topology: is missing, but the algorithm needs the network's graph; add one"

@@ -173,11 +173,7 @@ class Sending(NamedTuple):
 
 @final
 class Superposition:
-    """The uplink of one cell in which the signals of all devices add up.
-
-    Raises:
-        ScenarioError: no link can reach the fading gain `cutoff`.
-    """
+    """The uplink of one cell in which the signals add up; a `ScenarioError` if no link can reach the cutoff."""
 
     def __init__(self, access: OverTheAir, channel: Channel, links: LinksOverTime, streams: Streams) -> None:
         self._access, self._links, self._streams = access, links, streams

@@ -11,7 +11,7 @@ from fednet_emu.network.access.contention import SlottedAloha
 from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.delay import NoDelay
 from fednet_emu.network.faults import NoLoss
-from fednet_emu.network.lora.access import Lora
+from fednet_emu.network.lora import Lora
 from fednet_emu.network.nr.grants import NrGrants
 from fednet_emu.network.over_the_air import OverTheAir
 from fednet_emu.network.planning.access import Planned

@@ -196,10 +196,7 @@ def imbalance(shares: Mapping[int, Sequence[tuple[int, float]]]) -> float:
 
 
 def mixed_update(x: Tensor, models: Sequence[Tensor], shares: Array, statistics: int = 0) -> Tensor:
-    """The mixed update of a device: sum over j of share_j (x_j - x), for model `x` [P] and the received models x_j.
-
-    The last `statistics` entries (running statistics) are the weighted mean of x_j - x.
-    """
+    """Sum over j of share_j (x_j - x), for model `x` [P] and received x_j; statistics by their weighted mean."""
     updates = torch.stack(list(models)) - x
     update = torch.as_tensor(shares, dtype=x.dtype, device=x.device) @ updates
     if statistics:

@@ -102,10 +102,7 @@ class Peers:
 
 
 def added(x: Tensor, trained: Tensor, start: Tensor, statistics: int = 0) -> Tensor:
-    """Return model `x` [P] plus the change `trained` - `start` by local steps from `start`, an earlier value of `x`.
-
-    The last `statistics` entries (running statistics) are taken from `trained`.
-    """
+    """Model `x` [P] plus the change `trained` - `start` by local steps; statistics are taken from `trained`."""
     n = len(x) - statistics
     return x + torch.cat([trained[:n] - start[:n], trained[n:] - x[n:]])
 

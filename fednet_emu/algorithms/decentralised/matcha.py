@@ -59,10 +59,7 @@ class Matcha(Mixing):
 
 
 def matchings(graph: Digraph) -> IntArray:
-    """Colour [edges] of each edge, from 0, in a bidirectional graph; both directions of an edge have one colour.
-
-    Each edge, in order, gets the first colour that no other edge of its two devices has.
-    """
+    """Colour [edges] of each edge, from 0, equal for both directions: the first that its devices do not use."""
     taken: list[set[int]] = [set() for _ in range(graph.n_devices)]
     colour: dict[tuple[int, int], int] = {}
     for i, j in zip(graph.sender.tolist(), graph.receiver.tolist(), strict=True):

@@ -27,7 +27,6 @@ from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 from fednet_emu.learning.graph.later import Later
 from fednet_emu.learning.graph.program import Program
-from fednet_emu.learning.graph.wavefront import trained
 from fednet_emu.learning.graph.work import (
     PARAMS,
     SQUARE,
@@ -39,6 +38,7 @@ from fednet_emu.learning.graph.work import (
     Trained,
     alive,
     evaluated,
+    trained,
 )
 
 __all__ = ["Deferred", "Graph", "GraphStatistics", "Measured", "Trained"]

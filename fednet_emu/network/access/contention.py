@@ -244,9 +244,6 @@ def _with_others_as_noise(snr: Array) -> Allocation:
 
 
 def _own_parts(inputs: RateInputs) -> Array | float:
-    """Share of the band for each leg [legs, 1]; the bursts of one sender split the band equally.
-
-    The result is the number 1.0 if every sender has only one burst.
-    """
+    """Share of the band for each leg [legs, 1], equal for bursts of one sender; 1.0 if each sender has one."""
     active = inputs.active
     return 1.0 if len(active.sender) == len(active.radio) else active.part_of_legs()[:, None]

@@ -201,10 +201,7 @@ class Band:
             blocks = min(2 * blocks, _MANY_BLOCKS)
 
     def soon_through(self, snr: Array, fading_key: Keys, size_bit: float, start_ns: int) -> QuickEnds:
-        """Compute the results of `alone` for many transfers, each on its own link [links], over a few blocks only.
-
-        Unlike the results of `alone`, the results have rounding errors.
-        """
+        """Results of `alone` for transfers on links [links] of their own, for a few blocks, with rounding errors."""
         edges_ns, sinr, rate_bps = self.pace(snr, fading_key, start_ns, 1 if self.constant else _FEW_BLOCKS // 4)
         needed = needed_ns(edges_ns, rate_bps, np.full(len(snr), size_bit * NS_PER_S))
         after_ns = edges_ns[1:] - float(start_ns)
@@ -213,10 +210,7 @@ class Band:
         return start_ns + needed, needed <= after_ns[-1], sinr.min(axis=1)
 
     def pace(self, snr: Array, fading_key: Keys, from_ns: int, blocks: int) -> tuple[IntArray, Array, Array]:
-        """Return block edges [blocks + 1] in ns, SINRs [links, blocks], and rates [links, blocks] in bit/s.
-
-        Each link is alone in the band.
-        """
+        """Block edges [blocks + 1] in ns, and SINRs and rates in bit/s [links, blocks] of links alone in the band."""
         edges_ns, numbers = self.blocks(from_ns, blocks)
         gain = self.gains(fading_key[:, None], numbers[None, :], self.reception.branches(1))
         sinr = snr[:, None] * gain / self.share
@@ -260,10 +254,7 @@ class Band:
         return edges_ns, numbers[:-1]
 
     def gains(self, fading_key: Keys, numbers: IntArray, branches: int = 1) -> Array:
-        """Fading power gains of links, averaged over `branches` antennas.
-
-        The result has the shape to which `fading_key` and the block `numbers` broadcast.
-        """
+        """Fading gains, averaged over `branches` antennas, in the shape to which key and block numbers broadcast."""
         if self.constant:
             return np.full(np.broadcast_shapes(fading_key.shape, numbers.shape), self.fading.gain(0.5))
         if self.slotted:

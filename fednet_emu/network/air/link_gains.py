@@ -132,10 +132,7 @@ class LinkGains:
         return place
 
     def heard(self, numbers: IntArray) -> Array:
-        """SNRs (linear) [receivers, senders, blocks] at one antenna of each receiver, in consecutive blocks.
-
-        The SNRs include fading and the powers of the senders.
-        """
+        """SNRs (linear) [receivers, senders, blocks] at one antenna, with fading, at the powers of the senders."""
         mean = self.mean[:, :, None]
         if self._antennas > 1:
             mean = mean / self._antennas

@@ -106,10 +106,7 @@ class Patience:
         return np.where(in_sight, *rates)
 
     def _ample(self, size_bit: int) -> float:
-        """Return the lowest mean SNR (linear) at which a message of this size has the timeout `LEAST_S`.
-
-        The SNR suffices both with and without line of sight.
-        """
+        """Lowest mean SNR (linear), in any state, at which a message of this size has the timeout `LEAST_S`."""
         expected_s = np.array([_expected_s(pace, size_bit) for of_state in self._paces for pace in of_state]).max(
             axis=0
         )
@@ -137,11 +134,7 @@ def _place(snr: Array) -> Array:
 
 @lru_cache(maxsize=256)
 def _pace(band: Band, share: float, block_s: float, los: bool) -> Pace:
-    """Return the `Pace` of links that use a share of a band: mean rate and mean waiting time at each SNR level.
-
-    Args:
-        block_s: time in s for which the fading gain is constant; infinity if the gain never changes.
-    """
+    """`Pace` of links on a share of a band whose gain is constant for `block_s` s (infinity if it never changes)."""
     snr = db_to_linear(_LOW_DB + _STEP_DB * np.arange(_LEVELS, dtype=np.float64))[:, None]
     if math.isinf(block_s):
         rates_bps = band.rates_bps(snr * band.fading.gain(0.5) / share, share)

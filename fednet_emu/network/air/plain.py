@@ -217,10 +217,7 @@ class PlainAir(Air):
         self._next_ns = min(self._first_until_ns, edges_ns[-1], end_ns)
 
     def _know_gains(self) -> list[int]:
-        """Draw the fading gains of the next blocks, and return the edges of these blocks in ns.
-
-        Gains that the last plan already contains are not drawn again.
-        """
+        """Draw the gains of the next blocks that the last plan does not have; return the edges of blocks in ns."""
         since_ns, length_ns, known = self._since_ns, self._band.coherence_ns, self._numbers
         self._band.check_blocks(self._bursts[0][0].started_ns, since_ns)
         blocks = max(1, min(self.blocks, MOST_GAINS // len(self._work)))

@@ -201,10 +201,7 @@ class BandAir(SeparateAir):
         return ends[0][0] if ends else FOREVER_NS
 
     def _walk_burst(self, burst: Burst, start_ns: int, horizon_ns: int) -> int:
-        """Compute each leg up to its end or up to the horizon, and return the latest end time in ns.
-
-        A leg ends with its delivery, at its timeout, or when one of its devices departs.
-        """
+        """Compute each leg up to its delivery, timeout or horizon; return the latest end time in ns."""
         last_ns = start_ns
         for leg in burst if len(burst) < _MANY_LEGS else self._decisive(burst, start_ns):
             end_ns = self._walk_leg(leg, start_ns, horizon_ns)
@@ -213,10 +210,7 @@ class BandAir(SeparateAir):
         return last_ns
 
     def _walk_leg(self, leg: Transfer, start_ns: int, horizon_ns: int) -> int:
-        """Compute one leg, and return its end time in ns, at most the horizon.
-
-        If the link of the leg never carries bits, the end time is the start time.
-        """
+        """Compute a leg; return its end in ns, at most the horizon, or its start if the link never carries bits."""
         snr, size_bit, until_ns = leg.snr, leg.size_bit, leg.until_ns
         doubtful = snr <= self._doubtful_snr and size_bit > 0 and until_ns > start_ns
         if doubtful and not self._band.carries(snr, los=leg.fading_key & 1 == 1):

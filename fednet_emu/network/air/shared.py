@@ -255,10 +255,7 @@ class SharedAir(Air):
         return Plan(edges, rated, needed, first_ns, next_ns)
 
     def _first_end_ns(self, edges: list[int], rate_bps: Array, needed: Array, ends: Array, soonest: float) -> int:
-        """Return the exact time in ns at which the first burst is delivered to all its receivers.
-
-        The result is `FOREVER_NS` if the plan ends earlier.
-        """
+        """Exact time in ns of the first delivery of a burst to all receivers; `FOREVER_NS` if after the plan."""
         on_air, since_ns = self._on_air, self._since_ns
         if not since_ns + soonest < edges[-1] + NEAR_NS:
             return FOREVER_NS
@@ -285,10 +282,7 @@ class SharedAir(Air):
 
 
 def blocks_after(edges_ns: list[int], now_ns: int, blocks: int) -> int:
-    """Return the number of blocks for the next plan.
-
-    The number grows if the last plan was used up, and shrinks if a change ended the plan within its first quarter.
-    """
+    """Number of blocks in the next plan: more if the last was used up, fewer if it ended within its first quarter."""
     count = len(edges_ns) - 1
     if now_ns >= edges_ns[-1]:
         return min(4 * count, _MOST_BLOCKS)
@@ -310,10 +304,7 @@ def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
 
 
 def _in_outage(plan: Plan, since_ns: int, outage_sinr: float) -> Mask:
-    """Return the mask [legs] of the legs that have had an outage in the first `since_ns` ns of the plan.
-
-    A leg has an outage in a block if it carries bits in this block and its SINR is below `outage_sinr`.
-    """
+    """Mask [legs] of legs that carried bits below `outage_sinr` in the first `since_ns` ns of the plan."""
     edges_ns = np.array(plan.edges_ns)
     starts_ns = (edges_ns[:-1] - edges_ns[0]).astype(np.float64)
     spanned = starts_ns + 1e-3 < np.minimum(plan.needed_ns, since_ns)[:, None]  # 1e-3: tolerance for rounding errors

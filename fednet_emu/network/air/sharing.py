@@ -131,20 +131,16 @@ class Sharing(ABC):
         return None
 
     def plain_rule(self) -> Callable[[Array], Allocation] | None:
-        """Return a simpler form of `allocate`, for one antenna and senders with one burst each.
+        """Form of `allocate` for one antenna and one burst per sender; None if there is no such form.
 
-        Returns:
-            A function of the senders' SNRs [blocks, senders], with fading, that returns an `Allocation` with arrays
-            [blocks, senders]; None if the allocation depends on more than these SNRs.
+        The function maps the senders' SNRs [blocks, senders], with fading, to an `Allocation` of arrays [blocks,
+        senders].
         """
         return None
 
     @property
     def plain_duty(self) -> float | None:
-        """Share of the time in which one of the senders radiates power, if senders take turns.
-
-        None if all senders transmit all the time.
-        """
+        """Share of the time in which one of the senders radiates, if they take turns; None if all send all the time."""
         return None
 
     @abstractmethod

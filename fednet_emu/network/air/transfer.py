@@ -170,18 +170,11 @@ class Transfer(Completion):
 
     @property
     def payload(self) -> Any:
-        """Not available: the payload is in the `Delivery`, which is the value of this event.
-
-        Raises:
-            AlgorithmError: always.
-        """
+        """Always raises an `AlgorithmError`: the payload is in the `Delivery`, the value of this event."""
         raise not_awaited(self, "its payload")
 
     def settle(self, power_s: float) -> None:
-        """Add up the energy used so far; must be called before the power changes.
-
-        `power_s` is the airtime in s times the share of the sender's power.
-        """
+        """Add up energy before the power changes; `power_s` is the airtime in s times the share of the power."""
         self.spent_j += self.drawn_w * power_s
 
     def cancel(self, outcome: Any) -> None:
@@ -213,10 +206,7 @@ def described(kind: int, sender: int, receiver: int) -> str:
 
 @final
 class Unheard:
-    """A transfer that ended while no process waited for its event.
-
-    A process may still wait for the event later, as long as the event exists.
-    """
+    """A transfer that ended while no process waited for it; one may still wait later, while the event exists."""
 
     def __init__(self, transfer: Transfer) -> None:
         self._transfer, self._attributes = ref(transfer), vars(transfer)  # the attributes outlive the transfer

@@ -35,10 +35,7 @@ class Asymmetry(Component):
 
 
 class OneWay:
-    """Factors by which the SNR of each direction of a link differs from that of a symmetric link.
-
-    The factors are drawn once per run.
-    """
+    """Factors, drawn once, by which the SNR of each direction of a link differs from that of a symmetric link."""
 
     def __init__(self, law: Asymmetry, count: int, streams: Streams) -> None:
         self._law, self._count, self._streams = law, count, streams

@@ -78,10 +78,7 @@ Number = TypeVar("Number", int, IntArray)
 
 
 def radio_of(cell: Number) -> Number:
-    """Return the radio number of a cell's base station: -1 (`SERVER`), -3, -5 and so on.
-
-    Even negative numbers are not used, because -2 means `SEVERAL` in the records.
-    """
+    """Radio number of a cell's base station: -1 (`SERVER`), -3, -5, ...; -2 means `SEVERAL` in the records."""
     return SERVER - 2 * cell
 
 
@@ -91,10 +88,7 @@ def cell_of(radio: Number) -> Number:
 
 
 class Links(ABC):
-    """The links during one movement period.
-
-    The device number of the server stands for the base station that serves the other device.
-    """
+    """The links during one movement period; the server's number stands for the other device's base station."""
 
     @property
     def of_device(self) -> tuple[list[float], list[int]] | None:

@@ -323,11 +323,7 @@ class Carried:
 
 @final
 class CohortBand:
-    """Broadcasts and uploads of cohorts on one medium.
-
-    Args:
-        medium: the medium, with one cell and any number of antennas.
-    """
+    """Broadcasts and uploads of cohorts on one medium with a single cell."""
 
     def __init__(self, medium: Medium) -> None:
         self._medium = medium
@@ -482,11 +478,7 @@ class CohortBand:
         return [self._medium.faults.fate(Carried(device, *each)) for device, *each in rows]
 
     def record_uploads(self, sent: Uploads, numbers: IntArray, fates: Sequence[str]) -> Array:
-        """Record uploads; return the energy in J of each upload [uploads].
-
-        `numbers` are the numbers of the payloads in the records, and `fates` the reasons for losses. The caller adds
-        the energies to the total energy of the ledger.
-        """
+        """Record uploads with payload numbers and loss reasons; return their energies in J for the ledger's total."""
         medium, n, size_bit = self._medium, len(sent.device), sent.size_bit.astype(np.float64)
         ledger, radios = medium.ledger, medium.radios
         energy_j = sent.power_w * sent.air_s + radios.transmit_j_per_bit * size_bit

@@ -80,10 +80,7 @@ class TddPattern:
         return slot
 
     def repeated(self, slot: int, decode: int) -> int:
-        """Return the downlink slot in which a block is sent again after a failure in the slot `slot`.
-
-        The device and the base station each need `decode` slots to decode what they have received.
-        """
+        """Downlink slot in which a block that failed in `slot` is sent again, with `decode` slots for each side."""
         answer = self.next(slot + 1 + decode, "U")
         return self.next(answer + 1 + decode, "D")
 
@@ -201,10 +198,7 @@ class WholeBlocks(OfLaw):
         return self.fewest / self.count
 
     def blocks(self, sinr: float) -> int:
-        """Return the number of granted blocks at an SINR (linear) on the whole carrier.
-
-        If several numbers of blocks give the same rate, the result is the largest number.
-        """
+        """Number of granted blocks at an SINR (linear) on the whole carrier: the largest of the best."""
         counts = np.arange(self.count, self.fewest - 1, -1)
         parts = counts / self.count
         return int(counts[np.argmax(parts * self.law.rates_bps(sinr / parts, 1.0))])

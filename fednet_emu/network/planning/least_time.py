@@ -40,10 +40,7 @@ def shortest(round_: Round) -> Grant[Array]:
 
 
 def narrowest(round_: Round, air_s: Array) -> tuple[Array, Array]:
-    """Return the smallest band shares [n] with which uploads take at most `air_s` [n], and their powers [n].
-
-    Powers are fractions of full power. Airtimes below `round_.shortest_s` are raised to this minimum.
-    """
+    """Smallest band shares [n] for uploads within `air_s` [n] (at least `shortest_s`), and relative powers [n]."""
     air_s = np.maximum(air_s, round_.shortest_s)
     full = full_power_efficiency(round_.gamma * air_s / round_.need_s)
     efficiency = np.clip(full, max(round_.lowest, 1e-300), round_.highest)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fednet_emu.network.wifi.dcf import Mode, contend, exchange, fixed_point, slots
+from fednet_emu.network.wifi import Mode, contend, exchange, fixed_point, slots
 from tests.network.access.dcf_by_frames import Channel
 from tests.quick import crossed, examples
 

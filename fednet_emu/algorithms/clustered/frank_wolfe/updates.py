@@ -159,10 +159,7 @@ def _searched(g: Array, n: int, k: int) -> IntArray:
 
 
 def _grouped(points: Array, start: int, k: int) -> IntArray:
-    """Return labels [n] by Lloyd's k-means; each empty cluster then takes a client of the largest cluster.
-
-    The first centre is point `start`; each further centre is the point farthest from the centres so far.
-    """
+    """Labels [n] by k-means from point `start` and farthest points; empty clusters take from the largest."""
     from scipy.cluster.vq import kmeans2
     from scipy.spatial.distance import cdist
 

@@ -9,9 +9,8 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from fednet_emu.learning.engines.stacks.convolution import Convolution, MaxPool
 from fednet_emu.learning.engines.stacks.form import Batch, Step
-from fednet_emu.learning.engines.stacks.layers import Dense, Flatten, Layer, Relu
+from fednet_emu.learning.engines.stacks.layers import Convolution, Dense, Flatten, Layer, MaxPool, Relu
 from fednet_emu.learning.models.flat import FlatModel, has_hooks
 
 Slope = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]

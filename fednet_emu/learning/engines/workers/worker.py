@@ -13,7 +13,7 @@ from torch.nn import Parameter
 from fednet_emu.errors import described
 from fednet_emu.host import end_with_parent
 from fednet_emu.learning.engines.parcels import tensor_of, unpacked_columns, with_constants
-from fednet_emu.learning.engines.table import ENGINES
+from fednet_emu.learning.engines.rule import ENGINES
 from fednet_emu.learning.engines.trainer import Trainer, TrainReport
 from fednet_emu.learning.engines.workers.memory import Memory, Place
 from fednet_emu.learning.graph.jobs import TrainData
