@@ -29,13 +29,14 @@ from fednet_emu.network.air.shared import SharedAir
 from fednet_emu.network.air.transfer import Transfer, Unheard
 from fednet_emu.network.backhaul import Backhaul, EdgeServers
 from fednet_emu.network.delay import Delay, NoDelay
-from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
 from fednet_emu.network.links.links import (
+    Asymmetry,
     CellEnvironment,
     CellLinks,
     Links,
     LinksOverTime,
     MovingLinks,
+    OneWay,
     PairLinks,
     cell_of,
     network_links,
@@ -47,13 +48,12 @@ from fednet_emu.network.over_the_air import OverTheAir, Superposition
 from fednet_emu.network.settings import NetworkSettings, Sidelink, Uplink
 from fednet_emu.network.slices import Sliced, Slices
 from fednet_emu.network.topology import Digraph, Graphs, TopologyInputs
-from fednet_emu.network.traces.assign import device_rates
+from fednet_emu.network.traces.series import device_rates
 from fednet_emu.network.traffic.senders import OtherUsers
 from fednet_emu.network.traffic.settings import Traffic
 from fednet_emu.network.traffic.turns import SharedTurns
 from fednet_emu.network.traffic.users import Users, users_of
-from fednet_emu.network.transport.connections import Connections
-from fednet_emu.network.transport.transports import EndToEndTransport
+from fednet_emu.network.transport.transports import Connections, EndToEndTransport
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA
 from fednet_emu.radio.receiver.power_control import FullPower

@@ -20,7 +20,7 @@ from fednet_emu.network.cells import AnyCells, SingleCell
 from fednet_emu.network.delay import AnyDelay, NoDelay
 from fednet_emu.network.ethernet import Ethernet
 from fednet_emu.network.faults import AnyLoss, NoLoss
-from fednet_emu.network.links.asymmetry import Asymmetry
+from fednet_emu.network.links.links import Asymmetry
 from fednet_emu.network.lora import Lora
 from fednet_emu.network.nr.grants import NrGrants
 from fednet_emu.network.nr.rrc import AnyIdle

@@ -26,9 +26,8 @@ from fednet_emu.radio.propagation.path_loss import AnyPathLoss
 from fednet_emu.radio.propagation.shadowing import AnyShadowing, NoShadowing, ShadowingOfPathLoss
 from fednet_emu.radio.rates.base import RateLaw
 from fednet_emu.radio.rates.ergodic import averaged, require_mean
-from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
 from fednet_emu.radio.rates.narrowing import narrowed
-from fednet_emu.radio.rates.shannon import FixedRate, Shannon
+from fednet_emu.radio.rates.shannon import FiniteBlocklength, FixedRate, Shannon
 from fednet_emu.units import THERMAL_NOISE_DBM_HZ, dbm_to_watt
 
 HANDSET_DBM = 23.0

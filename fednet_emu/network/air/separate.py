@@ -21,7 +21,7 @@ from fednet_emu.kernel.streams import uniform
 from fednet_emu.kernel.work import BIT, SCALE
 from fednet_emu.network.air.band import ROUGHLY, Band
 from fednet_emu.network.air.transfer import Burst, Transfer
-from fednet_emu.network.traces.assign import DeviceRates
+from fednet_emu.network.traces.series import DeviceRates
 
 _MANY_LEGS = 16
 """Minimum number of legs for which NumPy arrays are faster than a loop over legs."""

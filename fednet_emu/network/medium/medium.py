@@ -24,10 +24,10 @@ from fednet_emu.network.faults import Faults
 from fednet_emu.network.links.links import Links, LinksOverTime, radio_of
 from fednet_emu.network.medium.loads import RadioLoads, Radios
 from fednet_emu.network.settings import Uplink
-from fednet_emu.network.traces.assign import DeviceRates
+from fednet_emu.network.traces.series import DeviceRates
 from fednet_emu.network.traffic.turns import SharedTurns
-from fednet_emu.network.transport.connections import Connections
 from fednet_emu.network.transport.slow_start import SlowStartAir
+from fednet_emu.network.transport.transports import Connections
 from fednet_emu.records.ledger import SEVERAL, Ledger, device_label
 from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS, ReceptionRow

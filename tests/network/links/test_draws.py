@@ -15,9 +15,10 @@ from fednet_emu.kernel.streams import Streams, mix, uniform
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.cells import ListedCells
-from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
 from fednet_emu.network.links.links import (
+    Asymmetry,
     CellEnvironment,
+    OneWay,
     PairLinks,
     moving_draws,
     network_links,
