@@ -17,6 +17,14 @@ from fednet_emu.arrays import Array, bisected, expm1, least, log1p
 from fednet_emu.radio.rates.base import RateLaw, Repeating
 from fednet_emu.units import db_to_linear
 
+CQI_1_BPS_HZ = 0.1523
+"""Spectral efficiency in bit/s/Hz of the lowest CQI, QPSK at code rate 78/1024 (TS 38.214 Table 5.2.2.1-2)."""
+
+CQI_15_BPS_HZ = 5.5547
+"""Spectral efficiency in bit/s/Hz of the highest CQI, 64QAM at code rate 948/1024 (TS 38.214 Table 5.2.2.1-2)."""
+
+_LN_2 = math.log(2.0)
+_linear = lru_cache(db_to_linear)
 _HALVINGS = 100
 
 
@@ -165,13 +173,3 @@ class FiniteBlocklength(RateLaw):
 
         _, nats = bisected(rises, math.log1p(self._zero_sinr), 1.0 + self._penalty, _HALVINGS)
         return math.expm1(nats)
-
-
-CQI_1_BPS_HZ = 0.1523
-"""Spectral efficiency in bit/s/Hz of the lowest CQI, QPSK at code rate 78/1024 (TS 38.214 Table 5.2.2.1-2)."""
-
-CQI_15_BPS_HZ = 5.5547
-"""Spectral efficiency in bit/s/Hz of the highest CQI, 64QAM at code rate 948/1024 (TS 38.214 Table 5.2.2.1-2)."""
-
-_LN_2 = math.log(2.0)
-_linear = lru_cache(db_to_linear)
