@@ -258,7 +258,6 @@ class Batteries:
         return float(sum(charge.used_j[use] for charge in self._charges))
 
     def _now(self, device: int) -> Charge:
-        """Update a battery to the current time, record it, and return it."""
         charge = self._charges[device]
         if charge.since_ns < self._clock.now:
             charge.advance(self._clock.now)

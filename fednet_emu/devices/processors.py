@@ -327,7 +327,6 @@ class Processors:
             self.stop(computation, "end")
 
     def _record_part(self, computation: Computation, reason: str) -> None:
-        """Record the completed part of a computation, unless the duration of this part is zero."""
         if computation.started_ns < self.clock.now:
             self._record(computation, self.clock.now, reason)
         else:

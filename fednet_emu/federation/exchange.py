@@ -143,7 +143,6 @@ class Arrived(list[tuple[Device, Any]]):
 
     @property
     def devices(self) -> list[Device]:
-        """The devices whose replies have arrived."""
         return [k for k, _ in self]
 
     def part(self, number: int) -> list[Any]:

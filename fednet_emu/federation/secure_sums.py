@@ -116,7 +116,6 @@ class SecureMean:
 
     @property
     def bit(self) -> int:
-        """Number of bits of a masked entry."""
         return self.rule.entry_bit(len(self.graph))
 
     def secret(self, what: str, i: int) -> int:

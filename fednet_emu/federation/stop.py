@@ -112,7 +112,6 @@ class Stop(Component):
 
     @property
     def depends_on_learning(self) -> bool:
-        """True if the end of the run depends on trained models."""
         return self.accuracy is not None or bool(self.milestones) or self.patience is not None
 
     @property
@@ -164,7 +163,6 @@ class Evaluation(Component):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Column names of the metrics in the records."""
         return (
             *(metric.column for metric in self.metrics),
             *(("consensus_distance", "local_model_accuracy") if self.consensus else ()),

@@ -167,7 +167,6 @@ class Serving:
         self._under_way: dict[int, dict[Transfer, int]] = defaultdict(dict)  # for each device, the cells of transfers
 
     def serve(self, transfer: Transfer) -> None:
-        """Choose the cell of a newly requested transfer."""
         device = max(transfer.sender, transfer.receiver)
         under_way = self._under_way[device]
         if under_way:

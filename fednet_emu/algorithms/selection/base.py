@@ -172,7 +172,6 @@ class Selection(Component):
         return None
 
     def most(self, cohort: int, n_devices: int) -> int:
-        """Maximum number of devices that may be selected."""
         return min(cohort, n_devices)
 
     def rate(self, cohort: int, n_devices: int) -> float | None:

@@ -332,7 +332,6 @@ class SplitFed(LocalTraining):
             fed.end_of_round(w)
 
     def cuts(self, fed: Federation) -> list[Cut]:
-        """Return the possible cuts of the model."""
         model, cuts = fed.task.model, cuts_of(fed.task.model)
         if self.variant in ("v2", "psl") and model.size > model.n_trainable:
             what = f"devices share a part, so that batch norm has statistics of none, got variant {self.variant}"

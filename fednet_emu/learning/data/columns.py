@@ -40,7 +40,6 @@ class Table(NamedTuple):
         return type(self.feature(column)).__name__ == "Image"
 
     def is_text(self, column: str) -> bool:
-        """Return True if a column holds strings."""
         return getattr(self.feature(column), "dtype", None) in {"string", "large_string"}
 
     def class_names(self, column: str) -> list[str] | None:

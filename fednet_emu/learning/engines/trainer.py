@@ -51,7 +51,6 @@ class Trainer:
         return opened(text, [self._kept[key] for key in used], tensors)
 
     def train(self, train: Callable[[], Ended]) -> TrainReport:
-        """Train jobs with the function `train`, and return the report."""
         start_s = time.perf_counter()
         losses: dict[int, tuple[float, float]] = {}
         error = None

@@ -73,7 +73,6 @@ class Columns:
         return np.asarray(np.array([function(count) for count in counts.tolist()])[place])
 
     def name_of_stream(self, device: int) -> tuple[Any, ...]:
-        """Return the name of the random stream of a device."""
         return "batch", device, *self.key
 
     def part(self, places: Sequence[int] | IntArray) -> Columns:
@@ -83,7 +82,6 @@ class Columns:
         return replace(self, **columns, own=own)
 
     def jobs(self) -> list[ResolvedJob]:
-        """Return the job of each device as a `ResolvedJob`."""
         shared, params, prox = dict(self.terms), self.params, float(self.terms.get("prox", 0.0))
         mask, base, scale = shared.get("mask"), shared.get("base"), float(shared.get("scale", 1.0))
         rest = [self.own.get(name) or [shared.get(name)] * len(self) for name in ("linear", "drift", "anchor")]
@@ -122,7 +120,6 @@ class CohortJob:
     begun: Begun | None = None  # the jobs that have begun; None if none has
 
     def add(self, own: Mapping[str, Deferred]) -> None:
-        """Add the terms of the next device."""
         for name, value in own.items():
             if name not in OWN:
                 what = f"gives each device terms of its own, got {name}"
@@ -136,7 +133,6 @@ class CohortJob:
 
     @property
     def in_order(self) -> bool:
-        """Whether the devices are in ascending order of their indices."""
         return bool((np.diff(self.columns.device) > 0).all())
 
     def single(self, place: int) -> TrainJob:

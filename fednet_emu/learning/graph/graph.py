@@ -431,7 +431,6 @@ class Graph:
         return self._run_call() or self._run_wavefront()
 
     def _run_call(self) -> bool:
-        """Run the first ready call. Return False if no call is ready."""
         while self._ready_calls:
             node = self._ready_calls[0][1]()
             if node is None or node._work is None or node._value is LATER:

@@ -220,7 +220,6 @@ class TrainJob:
         return [x for x in own if type(x) is Deferred]
 
     def resolve(self) -> ResolvedJob:
-        """Return the job with the values of its inputs, which must be known."""
         params = self.params.value
         if params.numel() != self.model.size:
             what = f"starts from {params.numel()} numbers, got a model of {self.model.size} parameters"

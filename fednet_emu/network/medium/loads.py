@@ -129,7 +129,6 @@ class Radios:
         return self.controlled or (self.sending is not None and any(its.differ for its in self.sending))
 
     def transmitter(self, sender: int) -> Transmitter:
-        """Return the transmitter of a sender: its amplifier efficiency and circuit power."""
         if self.sending is None:
             return self.sender.transmitter()
         return Transmitter(self.sending.efficiency[sender], self.sending.circuit_w[sender])

@@ -125,7 +125,6 @@ class Medium:
 
     @property
     def is_idle(self) -> bool:
-        """True if no transfer waits or is on the air."""
         return not (self._requests or self._on_air or self._waits or any(self.turns.waiting()))
 
     @property
@@ -200,7 +199,6 @@ class Medium:
         return transfer
 
     def send_all(self, sender: int, receivers: Sequence[int], message: Message) -> list[Transfer]:
-        """Request a transfer of `message` from the sender to each of the receivers, see `send`."""
         if self.is_delayed or not receivers:
             return [self.send(sender, end, message) for end in receivers]
         clock, kind, stop = self.clock, self.kind, self._stop

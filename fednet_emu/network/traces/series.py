@@ -148,7 +148,6 @@ class RateSeries:
         return self._rate_bps[bisect_right(self._edges_s, time_s % self.period_s) - 1]
 
     def bits_between(self, start_ns: int, end_ns: int) -> float:
-        """Number of bits carried between two times in ns."""
         return (self._done_until(end_ns) - self._done_until(start_ns)) / BIT
 
     def needed_ns(self, size_bit: int, start_ns: int) -> int:

@@ -154,7 +154,6 @@ class SlowStartAir(Air):
         return min(next_ns, gaps[0][0]) if gaps else next_ns
 
     def _start_released(self, now_ns: int) -> None:
-        """Start the bursts that an earlier `advance` at `now_ns` has released."""
         released, self._released = self._released, []
         self._air.start(released, now_ns)
 
@@ -257,7 +256,6 @@ class SlowStartAir(Air):
         return sorted(woken.values(), key=attrgetter("number"))
 
     def _release(self, flow: Flow, bits: int, now_ns: int) -> None:
-        """Release a burst of at most `bits` of the remaining bits."""
         leg = flow.burst[0]
         leg.size_bit, leg.started_ns = min(bits, flow.size_bit - round(flow.sent_bit)), now_ns
         flow.early_bit = 0

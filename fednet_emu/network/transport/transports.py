@@ -183,7 +183,6 @@ class Session(Component):
 
     @property
     def message_ns(self) -> int:
-        """Software delay in ns for each message."""
         return 0
 
     def connect_ns(self, transport: Transport) -> int:
@@ -195,7 +194,6 @@ class Session(Component):
         return self.connect_ns(transport) >= self.patience_ns
 
     def framed_bit(self, size_bit: int) -> int:
-        """Return the bits of a message including framing."""
         return size_bit
 
 
@@ -314,7 +312,6 @@ class Connections:
         return self._rtt_ns // 2
 
     def lose(self, transfer: Transfer) -> None:
-        """Close the connection on which a message was lost."""
         for ends in (transfer.sender, transfer.receiver), (transfer.receiver, transfer.sender):
             self._open_ns.pop(ends, None)
             self._left.pop(ends, None)

@@ -218,7 +218,6 @@ class WorkersEngine(Engine):
         self._note(model, why)
 
     def _note(self, model: FlatModel, why: str) -> None:
-        """Add to `choices` the reason why jobs are trained in the main process."""
         self._notes[f"jobs of {model.size} parameters are trained in the main process, as {why}"] = None
 
     def _number(self, thing: Kept) -> int:
