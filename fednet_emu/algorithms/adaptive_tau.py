@@ -68,10 +68,8 @@ class Control:
 
     Attributes:
         budget: budget R, in s or J; `spent` is the part of the budget used so far.
-        lr: step size eta.
         phi: control parameter of the convergence bound.
         growth: maximum ratio of tau to the tau of the previous round.
-        tau_max: maximum of tau.
         tau: number of local steps in the current round.
         cost: costs in the previous round; None in the first round.
         ending: number of rounds since tau was first reduced to fit the remaining budget; 0 until then.

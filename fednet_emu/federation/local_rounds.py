@@ -62,7 +62,6 @@ class LocalStep:
     parts of the message, followed by the arguments of the exchange. The first integer in `more` is the round.
 
     Attributes:
-        plan: steps and batches.
         terms: further terms of the objective that all devices share, as for `Device.training`.
         own: `own(fed, k, w, *more)` returns the terms of device k only: `linear`, `drift` or `anchor`.
         reply: `reply(fed, k, params, w, *more)` returns the reply of device k; with None, the reply is the trained
@@ -92,7 +91,6 @@ class Computed(NamedTuple):
 
     Attributes:
         place: [computations] index of the device in the cohort.
-        flop: [computations] work in FLOP.
         started_ns, ended_ns: [computations] start and end times in ns.
         input, output: [computations] identification numbers of the deferred input and output values.
     """
@@ -119,7 +117,6 @@ class Answers(NamedTuple):
     Attributes:
         payloads: [devices] the content of each upload.
         size_bit: [devices] size of each upload in bits, with headers.
-        number: [devices] number that identifies each payload in the records.
         ready_ns: [devices] times in ns at which the uploads are ready.
         uploads: [devices] the upload objects; None if every reply is the trained parameters alone.
     """

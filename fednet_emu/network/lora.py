@@ -32,7 +32,6 @@ class Frames(NamedTuple):
 
     Attributes:
         group: collision group; only frames of the same group collide with each other.
-        number: number of frames.
         frame_ns: airtime in ns of each frame except the last.
         last_ns: airtime in ns of the last frame.
     """

@@ -83,7 +83,6 @@ class Coding(NamedTuple):
     """A modulation and a code rate.
 
     Attributes:
-        bit: number of bits per subcarrier.
         rate: numerator and denominator of the code rate.
         snr_db: SNR in dB at which 10 % of frames with 1458 bytes fail in Gaussian noise.
         control_mbps: rate of control frames in Mbit/s: the fastest of the mandatory rates 6, 12 and 24 that is not

@@ -35,7 +35,6 @@ class Columns:
         model, data, plan, streams: as in `TrainJob`; the same for all devices.
         key: end of the name of each device's random stream, which begins with ("batch", device).
         first: [n] first row of each device in the data.
-        n_samples: [n] number of rows of each device, from the first row on.
         params: [P] parameters from which all jobs start; empty as long as they are unknown.
         terms: additional terms of the gradient that are the same for all devices; the keys are in `SHARED`.
         own: additional terms that differ between devices, as columns [n]; the keys are in `OWN`.

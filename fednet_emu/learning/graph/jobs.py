@@ -162,7 +162,6 @@ class TrainJob:
             slice; None uses the targets in the data.
         base: weights under adapters [base_size], which are not copied; None uses those of the model. Jobs are trained
             together only if they have the same base.
-        flop: number of floating-point operations of all steps, as `FlatModel.flop_per_sample` counts them.
     """
 
     model: FlatModel  # the model and its loss

@@ -156,18 +156,12 @@ class FlatModel:
 
     Args:
         module: a floating-point module, which maps a batch [B, *input_shape] to outputs.
-        loss: name of the loss in `LOSSES`.
-        input_shape: the shape of one sample.
         vocabulary: number of different tokens, if inputs are token ids; None if inputs are real-valued.
 
     Attributes:
         size: number of scalars in the vector.
-        n_trainable: number of trainable parameters, which are the first part of the vector.
-        n_statistics: number of running statistics, which are the last part of the vector.
-        base_size: number of scalars in the base.
         shipped_bit: size in bits of the frozen weights that are sent to each device once; 0 if devices have them from
             the start.
-        loss_name: the name of the loss in `LOSSES`.
         draws: whether training uses torch's random generator, as dropout does.
         is_classifier: whether each sample has exactly one right class.
         min_batch: minimum number of samples in a training batch: 1, or 2 if a layer needs batch statistics.

@@ -26,8 +26,6 @@ class LinkGains:
     second radio is added, and again when a movement period begins.
 
     Attributes:
-        receivers: [receivers] numbers of the receiving radios.
-        senders: [senders] numbers of the sending radios.
         lowest: a lower bound of all values in `mean` since the matrices were last empty or devices last moved.
         mean: [receivers, senders] SNR (linear) at the sender's power, averaged over fading, with all antennas of the
             receiver combined; 0 if sender and receiver are the same radio.

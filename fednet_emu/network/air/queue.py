@@ -20,8 +20,6 @@ class TurnQueue:
             sender or a receiver takes part in another transmission, in any cluster.
 
     Attributes:
-        places: the argument `places`.
-        clustered: True if bursts belong to clusters.
         lane: function that returns the cell or the cluster of a transfer.
         only: the queue of the only cell. The medium itself starts bursts from this queue. None if there are several
             cells, or clusters.

@@ -40,7 +40,6 @@ class Plan(NamedTuple):
 
     Attributes:
         edges_ns: [blocks + 1] edges of the blocks in ns.
-        rated: rates, SINRs and powers in the blocks.
         needed_ns: [legs] estimated remaining time of each leg in ns; 0 for a leg that is done.
         first_ns: time in ns before which no burst ends, with a margin for rounding.
         next_ns: time in ns of the next event: the end of a burst, a timeout, or the end of the plan.

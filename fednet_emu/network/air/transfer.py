@@ -96,7 +96,6 @@ class Phases:
     Attributes:
         payload_bit: bits of the payload that is handed to the transport protocol.
         ack_bit: bits of the receiver's acknowledgements, which take no airtime.
-        grant_delay_ns: delay in ns for channel access.
         connection_setup_ns: delay in ns for the setup of a connection, and for software.
         ack_wait_ns: total time in ns, after the first bit on the air, in which the sender waits for acknowledgements.
         reception_delay_ns: time in ns from the last bit on the air to its reception.

@@ -48,13 +48,10 @@ class Medium:
     Attributes:
         has_snr: True if links have an SNR; links with recorded rates and wires have none.
         is_delayed: True if transfers have delays other than the time in the queue and the airtime.
-        is_shared: True if other users send files in the band, too.
 
     Args:
-        use: how the access scheme uses the band.
         rates: recorded rates, at which `use` carries bits; None without recorded rates.
         hands_over: True if transfers on the air may change cells.
-        connections: connections of the transport protocol; None without a transport protocol.
     """
 
     def __init__(

@@ -42,7 +42,6 @@ class TddPattern:
     Ignored here: the few symbols of a special slot that carry data.
 
     Attributes:
-        slots: one letter D, S or U for each slot of the period.
         subcarrier_spacing_khz: 15, 30, 60 or 120; a slot lasts 1 to 1/8 ms (TS 38.211 clause 4.3.2).
 
     Raises:

@@ -36,7 +36,6 @@ class Round:
             computing takes 1/x of the time and x^2 of the energy.
         min_clock: [n] minimum clock frequencies, as fractions of the full frequency in (0, 1].
         snr: [n] SNRs (linear) of the uplinks at full power on the whole band, averaged over fading.
-        power_w: [n] full transmit powers in W.
         amplifier_efficiency: [n] radiated power of each device divided by the power that its amplifier consumes, or one
             number for all devices.
         circuit_w: [n] power in W that all other parts of a transmitter consume while it sends, or one number for all
