@@ -53,10 +53,7 @@ class Polylines:
 
 
 class Paths(Protocol):
-    """Positions of all devices over time.
-
-    A position depends only on the device and the time, not on the order of calls or on other devices.
-    """
+    """Positions of all devices over time, independent of the order of calls and of other devices."""
 
     speed_m_s: float
     """Typical speed of moving devices, in m/s, which determines the coherence time of the channel; 0 without movement.
