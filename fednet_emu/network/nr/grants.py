@@ -206,17 +206,15 @@ class WholeBlocks(OfLaw):
         return float(self.rates_bps(np.array(sinr), bandwidth_hz))
 
     def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
-        low_db, best = self._best
-        last = len(best) - 1
+        best, last = self._best, len(self._best.efficiency_bps_hz) - 1
         with np.errstate(divide="ignore"):
-            place = (10.0 * log10(np.asarray(sinr)) - low_db) / _STEP_DB
-        rates_bps = bandwidth_hz * np.interp(place, np.arange(last + 1), best, left=0.0)
+            place = (10.0 * log10(np.asarray(sinr)) - best.low_db) / _STEP_DB
+        rates_bps = bandwidth_hz * np.interp(place, np.arange(last + 1), best.efficiency_bps_hz, left=0.0)
         above = place >= last
         return np.where(above, self.law.rates_bps(sinr, bandwidth_hz), rates_bps) if above.any() else rates_bps
 
     @cached_property
-    def _best(self) -> tuple[float, Array]:
-        """Lowest SINR in dB, and the highest efficiencies [points] in bit/s/Hz in steps of 0.01 dB from it on."""
+    def _best(self) -> Best:
         max_db = 10.0 * float(np.log10(self.count / self.fewest))
         low_db = 10.0 * float(np.log10(self.law.min_sinr)) - max_db
         high_db = 10.0 * float(np.log10(self.law.peaks.max(initial=self.law.min_sinr)))
@@ -225,7 +223,15 @@ class WholeBlocks(OfLaw):
         for count in range(self.fewest, self.count + 1):
             part = count / self.count
             np.maximum(best, part * self.law.rates_bps(sinr / part, 1.0), out=best)
-        return low_db, best
+        return Best(low_db, best)
+
+
+@dataclass(frozen=True, slots=True, eq=False)  # `==` of two rate laws also compares cached values, but not arrays
+class Best:
+    """Highest efficiencies [points] of the carrier in bit/s/Hz, in steps of 0.01 dB of the SINR from `low_db` on."""
+
+    low_db: float
+    efficiency_bps_hz: Array
 
 
 def in_whole_blocks(law: RateLaw, bandwidth_hz: float, block_hz: float) -> RateLaw:
