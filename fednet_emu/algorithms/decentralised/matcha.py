@@ -104,10 +104,7 @@ def activation(laplacians: Array, budget: float) -> Array:
 
 
 def on_budget(p: Array, total: float) -> Array:
-    """The point nearest to `p` [matchings] with entries from 0 to 1 and a sum of at most `total`: clip(p - shift).
-
-    The sum falls as the shift grows, linearly between the shifts at which an entry becomes 0 or 1.
-    """
+    """Point nearest to `p` [matchings] in [0, 1] with a sum of at most `total`: clip(p - shift), linear in pieces."""
     inside = np.clip(p, 0, 1)
     if inside.sum() <= total:
         return inside

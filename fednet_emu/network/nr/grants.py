@@ -226,7 +226,7 @@ class WholeBlocks(OfLaw):
         return Best(low_db, best)
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # `==` of two rate laws also compares cached values, but not arrays
+@dataclass(frozen=True, slots=True, eq=False)  # pydantic compares cached values by ==, which fails for arrays
 class Best:
     """Highest efficiencies [points] of the carrier in bit/s/Hz, in steps of 0.01 dB of the SINR from `low_db` on."""
 
