@@ -78,7 +78,6 @@ def renyi(order: int, noise_multiplier: float, rate: float) -> float:
 
 
 def _of_gaussian(mu: float, delta: float) -> float:
-    """Return the epsilon at which a Gaussian mechanism of sensitivity `mu` has this `delta`."""
     from scipy.optimize import brentq
 
     def excess(eps: float) -> float:

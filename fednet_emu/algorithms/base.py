@@ -28,7 +28,7 @@ from fednet_emu.federation import (
     SgdPlan,
     cohort_size,
 )
-from fednet_emu.federation.payload import n_scalars
+from fednet_emu.federation.updates import n_scalars
 
 Invited = Annotated[
     CohortSize,

@@ -97,12 +97,7 @@ def _centred(own: Losses) -> tuple[int, Array]:
 
 
 def _reach(own: Losses, rounds: int, tail: float) -> tuple[int, int]:
-    """Distances above and below the mean, in grid points, that the sum exceeds with probability at most `tail`.
-
-    The sum is over the losses of all rounds.
-
-    The distances follow from the Chernoff bound, minimised over some orders.
-    """
+    """Grid points above and below the mean that summed losses exceed with probability `tail` (Chernoff bound)."""
     _, value = _centred(own)
     with np.errstate(divide="ignore"):
         log_mass = np.log(own.mass)
@@ -114,11 +109,7 @@ def _reach(own: Losses, rounds: int, tail: float) -> tuple[int, int]:
 
 
 def _of(own: Losses, rounds: int, delta: float, above: int, below: int) -> float:
-    """Return the epsilon for the sum of the losses of `rounds` rounds.
-
-    Except with probability `_BEYOND` * `delta`, the sum is at most `above` grid points above its mean and at most
-    `below` points below its mean.
-    """
+    """Epsilon of the summed losses, taken to stay within `above` and `below` grid points of the mean."""
     from scipy.optimize import brentq
 
     middle, _ = _centred(own)

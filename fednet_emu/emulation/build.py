@@ -29,8 +29,8 @@ from fednet_emu.learning.data.attacks import deal_poisoned
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions.base import Held, Partitioned, hold_out
 from fednet_emu.learning.engines.ray.ray_engine import Cluster, RayEngine
+from fednet_emu.learning.engines.rule import ENGINES
 from fednet_emu.learning.engines.spread import SpreadEngine
-from fednet_emu.learning.engines.table import ENGINES
 from fednet_emu.learning.engines.workers.workers_engine import WorkersEngine
 from fednet_emu.learning.graph.augment import Augmentation
 from fednet_emu.learning.graph.engine import Engine

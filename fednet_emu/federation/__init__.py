@@ -1,17 +1,18 @@
 """The interface for algorithms: devices, links, training, deferred values, evaluation and inboxes."""
 
+# ruff: noqa: F401, the names are for algorithms
+
 from fednet_emu.devices.processors import Computation, Work
 from fednet_emu.federation.cohort import CohortSize, cohort_size
 from fednet_emu.federation.device import Device, Statistic, Terms
-from fednet_emu.federation.exchange import Arrived, average
+from fednet_emu.federation.exchange import Arrived, Reply, average
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.learner import Evaluated
 from fednet_emu.federation.learning_task import LearningTask
 from fednet_emu.federation.links import EdgeServers
 from fednet_emu.federation.local_rounds import LocalStep, computes_only
-from fednet_emu.federation.payload import Shared
-from fednet_emu.federation.replies import Reply
 from fednet_emu.federation.sums import MeanOf, mean_update, moved_by_sum, shares_of
+from fednet_emu.federation.updates import Shared
 from fednet_emu.kernel.clock import Process
 from fednet_emu.kernel.inbox import Inbox
 from fednet_emu.kernel.streams import Streams
@@ -25,49 +26,3 @@ from fednet_emu.learning.graph.optimizers import Adam, AdamW, AnyOptimizer, Mome
 from fednet_emu.learning.graph.schedules import AnySchedule, Constant
 from fednet_emu.network.air.transfer import Delivery
 from fednet_emu.network.topology import Digraph
-
-__all__ = [
-    "Accumulation",
-    "Adam",
-    "AdamW",
-    "AnyAugmentation",
-    "AnyOptimizer",
-    "AnySchedule",
-    "Arrived",
-    "CohortSize",
-    "Computation",
-    "Constant",
-    "Deferred",
-    "Delivery",
-    "Device",
-    "Digraph",
-    "EdgeServers",
-    "Evaluated",
-    "Federation",
-    "Inbox",
-    "LearningTask",
-    "LocalStep",
-    "MeanOf",
-    "Momentum",
-    "PrivateSgd",
-    "Process",
-    "Reply",
-    "Sgd",
-    "SgdPlan",
-    "Shared",
-    "Statistic",
-    "Streams",
-    "Terms",
-    "TrainData",
-    "TrainJob",
-    "Trained",
-    "Work",
-    "accumulated",
-    "average",
-    "cohort_size",
-    "computes_only",
-    "mean_update",
-    "moved_by_sum",
-    "of_means",
-    "shares_of",
-]

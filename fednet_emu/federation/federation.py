@@ -24,12 +24,11 @@ from fednet_emu.federation.links import Links
 from fednet_emu.federation.local_rounds import LocalRounds
 from fednet_emu.federation.observer import Models, Observer
 from fednet_emu.federation.outside import Orders, Outside, Question
-from fednet_emu.federation.payload import Shared
 from fednet_emu.federation.rounds import PAUSE, Rounds
 from fednet_emu.federation.secure_sums import sums_of
 from fednet_emu.federation.stop import COSTS, Evaluation, Stop
 from fednet_emu.federation.sums import without_statistics
-from fednet_emu.federation.updates import Since
+from fednet_emu.federation.updates import Shared, Since
 from fednet_emu.host import rare_garbage_collection
 from fednet_emu.kernel.all_of import AllOf, gather
 from fednet_emu.kernel.clock import Clock, Decision, Process, Sleep

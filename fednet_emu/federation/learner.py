@@ -69,7 +69,6 @@ class Learner:
         self._zeros: Deferred | None = None
 
     def initial(self) -> Deferred:
-        """The model before training."""
         model = self._task.model
         return self._graph.call(_never, size=model.size) if self._timing_only else self._graph.constant(model.initial())
 
@@ -95,7 +94,6 @@ class Learner:
         squares: bool = False,
         **terms: Any,
     ) -> Work:
-        """Return the local training of a device in round t as work, see `Device.training`."""
         model, mine = model or self._task.model, self._task.slice_of((of or device).index)
         if params.size != model.size:
             self.check(params, "k.train")
@@ -179,7 +177,6 @@ class Learner:
         )
 
     def evaluate(self, device: Device, models: Deferred | Sequence[Deferred]) -> Work:
-        """Return the work of evaluating one or more models on a device's samples, see `Device.evaluate`."""
         self.check(models, "k.evaluate")
         rows = self._task.slice_of(device.index)
         flop = self._task.model.forward_flop_per_sample * (rows.stop - rows.start)
@@ -195,11 +192,7 @@ class Learner:
         return Evaluated(metrics.part("loss", 1), metrics.part("accuracy", 1))
 
     def check(self, models: Models | None, verb: str) -> None:
-        """Check that `models`, which an algorithm passes to the operation `verb`, is a model or a sequence of models.
-
-        Raises:
-            AlgorithmError: a model is no deferred value, or has the wrong number of parameters.
-        """
+        """Raise an `AlgorithmError` unless `models`, passed to the operation `verb`, is a model or a list of models."""
         if models is None:
             return
         size = self._task.model.size

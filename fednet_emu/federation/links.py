@@ -10,8 +10,17 @@ from fednet_emu.compression import NoCompression
 from fednet_emu.compression.base import FLOAT_BIT
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.device import Device, Fed
-from fednet_emu.federation.payload import Shared, n_scalars, whole_bit
-from fednet_emu.federation.updates import Compressor, Publications, Read, Since, Uploads, bits_of
+from fednet_emu.federation.updates import (
+    Compressor,
+    Publications,
+    Read,
+    Shared,
+    Since,
+    Uploads,
+    bits_of,
+    n_scalars,
+    whole_bit,
+)
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph
@@ -70,15 +79,11 @@ class Links:
         return Message(payload, self._wire_bit(bits), number, group)
 
     def shared(self, payload: Any) -> Shared:
-        """Mark a payload for broadcast, with a new broadcast number."""
         self._shared += 1
         return Shared(payload, self._shared)
 
     def downlink(self, device: int, payload: Any, size_bit: int | None) -> Transfer:
-        """Send from the server to a device.
-
-        A published model is sent as an update if the device has the previously published model.
-        """
+        """Send to a device; a published model as an update if the device has the previously published model."""
         published = None if size_bit is not None else self._publications
         if published is not None:
             size_bit = published.bit(device, payload.payload if isinstance(payload, Shared) else payload)
@@ -95,7 +100,6 @@ class Links:
         return transfer
 
     def downlinks(self, devices: Sequence[int], payload: Any) -> list[Transfer]:
-        """Send one payload from the server to several devices; as `downlink` for each device."""
         if self._publications is not None or (self._base_bit and not self._has_base.issuperset(devices)):
             return [self.downlink(device, payload, None) for device in devices]
         return self._network.downlink.send_all(SERVER, devices, self.parcel(payload))
@@ -109,13 +113,7 @@ class Links:
         since: Since,
         kept: float | None = None,
     ) -> Transfer:
-        """Send from a device to the server, as an update if the uplink compresses and `since` is given.
-
-        `kept` is the share of entries that a sparse update keeps; None means the share in the scenario.
-
-        Raises:
-            ScenarioError: the uplink carries only over-the-air sums.
-        """
+        """Send to the server, as an update since `since` if the uplink compresses, with the share `kept` of entries."""
         if self._network.superposition is not None:
             raise ScenarioError(
                 "network.uplink.access: carries sums only, got a single upload; choose another kind than "
@@ -143,11 +141,6 @@ class Links:
     def sidelink(
         self, sender: int, receivers: Sequence[Device], payload: Any, size_bit: int | None, cluster: int
     ) -> list[Transfer]:
-        """Send from a device to other devices.
-
-        Raises:
-            ScenarioError: the scenario has no sidelink.
-        """
         medium = self._network.sidelink
         if medium is None:
             raise ScenarioError("network.sidelink: is required, the algorithm sends from device to device; add one")
@@ -155,7 +148,6 @@ class Links:
         return [medium.send(sender, receiver.index, message, cluster=cluster) for receiver in receivers]
 
     def published(self, model: Deferred) -> Deferred:
-        """Return the model that devices receive when the server sends `model`; with compression, it may differ."""
         return model if self._publications is None else self._publications.publish(model)
 
     def update_bit(self, n: int) -> int:
@@ -177,7 +169,6 @@ class EdgeServers:
 
     @property
     def count(self) -> int:
-        """Number of edge servers."""
         return self._network.settings.cells.count
 
     def of(self, device: Device) -> int:

@@ -87,18 +87,15 @@ class Observer:
 
     @property
     def out_of_patience(self) -> bool:
-        """True if as many evaluations as `patience` allows have brought no gain on the validation samples."""
         return self._patience is not None and self._without_gain >= self._patience.evaluations
 
     def report(self, after_round: int, loss: float | None, accuracy: float | None) -> None:
-        """Record scores measured by the algorithm; None for an unknown score."""
         self._latest_round, self._judged, self.accuracy = after_round, loss is not None, accuracy
         self._record(Scores(Metrics(math.nan if loss is None else loss, accuracy, 0), None))
         if self.divergence():
             self.accuracy = None
 
     def divergence(self) -> str:
-        """Return the reason why the run has diverged (a loss is not finite, or the last loss is too large), else ""."""
         if not self.not_finite and self._judged:
             return divergence(self._ledger)
         return self.not_finite
@@ -106,12 +103,10 @@ class Observer:
     # ---- evaluations at regular simulated times ----------------------------------------------------------------------
 
     def start(self, until_s: float | None) -> None:
-        """Start the evaluations at regular simulated times before `until_s`."""
         self._until_ns = FOREVER_NS if until_s is None else to_ns(until_s)
         self._set_timer()
 
     def stop(self) -> None:
-        """Stop the evaluations at regular simulated times."""
         if self._timer is not None:
             self._timer.cancel()
 

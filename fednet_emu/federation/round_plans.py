@@ -54,11 +54,9 @@ class RoundPlans:
 
     @property
     def active(self) -> bool:
-        """True if rounds are planned."""
         return self._planner is not None
 
     def clear(self) -> None:
-        """Remove all granted band shares, powers and clock frequencies."""
         self._links.grants.clear()
         self._processors.granted.clear()
 
@@ -68,12 +66,10 @@ class RoundPlans:
         """Process that grants band shares, powers and clock frequencies; its value is the participating devices.
 
         Args:
-            devices: indices of the chosen devices, at least one.
             flop: nominal work [N] in FLOP of every device of the federation.
             n_samples: number of samples [N] of every device.
             down_bit: size in bits of the download of each device, without headers.
             up_bit: size in bits of the upload of each device, without headers.
-            t: index of the round, from 0.
         """
         self.clear()
         planner, overhead = self._planner, self._network.settings.overhead
@@ -136,10 +132,7 @@ class RoundPlans:
             return np.asarray(down_bit / self._network.expected_bps(numbers, down=True))
 
     def _after_download(self, round_: Round, there: Mask) -> Round:
-        """Return the round with the download times that result if only the devices in `there` get the model.
-
-        A broadcast then lasts as long as the slowest link to these devices.
-        """
+        """Download times if only devices in `there` get the model: a broadcast lasts as long as the slowest needs."""
         download_s = round_.ready_s
         if not self._network.downlink.settings.broadcasts:
             return round_

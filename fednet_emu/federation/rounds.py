@@ -34,7 +34,6 @@ class Rounds:
     """Counts and records rounds.
 
     Attributes:
-        ended: number of completed rounds.
         deadline_s: deadline of the latest round in s, for error messages; None without a deadline.
         requests: number of transfers and computations since the end of the latest round.
         most: maximum number of requests before the end of the round; each wait lowers this number.
@@ -100,7 +99,6 @@ class Rounds:
                 raise AlgorithmError("transfer", what, remedy)
 
     def answered(self, invited: int, arrived: int) -> None:
-        """Add to the counts of invited devices and arrived replies of the current round."""
         known = self._answered or (0, 0)
         self._answered = known[0] + invited, known[1] + arrived
 

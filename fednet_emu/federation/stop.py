@@ -102,12 +102,7 @@ class Stop(Component):
             yield "patience", "counts evaluations at the ends of rounds, got evaluation.every_rounds: null; give 1"
 
     def reached(self, spent: Mapping[str, float], accuracy: float | None) -> bool:
-        """Return True if a limit is reached at the end of a round.
-
-        Args:
-            spent: costs of the run, by the names in `COSTS`.
-            accuracy: latest accuracy; None if no accuracy was measured.
-        """
+        """Return True if a limit is reached at the end of a round; `spent` holds the costs, by the names in `COSTS`."""
         for name, limit in (("rounds", self.rounds), ("bits", self.bits), ("energy_j", self.energy_j)):
             if limit is not None and spent[name] >= limit:
                 return True
@@ -117,12 +112,10 @@ class Stop(Component):
 
     @property
     def depends_on_learning(self) -> bool:
-        """True if the end of the run depends on trained models."""
         return self.accuracy is not None or bool(self.milestones) or self.patience is not None
 
     @property
     def only_accuracy(self) -> bool:
-        """True if the accuracy is the only limit."""
         return all(limit is None for limit in (self.rounds, self.simulated_s, self.bits, self.energy_j))
 
     def refuse_accuracy(self, *, timing_only: bool, regression: bool) -> None:
@@ -170,7 +163,6 @@ class Evaluation(Component):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Column names of the metrics in the records."""
         return (
             *(metric.column for metric in self.metrics),
             *(("consensus_distance", "local_model_accuracy") if self.consensus else ()),

@@ -125,9 +125,6 @@ class Sums:
             size: number of entries of an upload.
             pairs: devices, and processes that return a device and its upload, or a lost `Delivery`.
             deadline_s: time in s from now until the end of the round; None for no deadline.
-
-        Raises:
-            ScenarioError: a burst takes longer than `deadline_s`.
         """
         burst_s = self._air.burst_s(size)
         patience_s = None if deadline_s is None else (to_ns(deadline_s) - to_ns(burst_s)) / NS_PER_S
@@ -136,7 +133,8 @@ class Sums:
                 f"algorithm.deadline_s: is over before a burst of {size} entries, which takes {burst_s:g} s, got "
                 f"{deadline_s:g}; give more time, or more symbols per slot"
             )
-        replies = yield gather(self._clock, (client for _, client in pairs), patience_s, self._late)
+        clients = (client for _, client in pairs)
+        replies = yield gather(self._clock, clients, patience_s, lambda: Delivery.given_up(self._clock.now_s))
         ready = {place: reply for place, reply in enumerate(replies) if not isinstance(reply, Delivery)}
         if not ready:
             return replies, mean_update
@@ -160,6 +158,3 @@ class Sums:
         burst = {"snr": plan.snr if factors else math.nan, "relative_error": error}
         self._record("over_the_air", ready=len(ready), summed=len(factors), burst_s=burst_s, **burst)
         return replies, NoisyMean(factors, plan.snr, self._streams, self._bursts)
-
-    def _late(self) -> Delivery:
-        return Delivery.given_up(self._clock.now_s)

@@ -25,11 +25,42 @@ from torch import Tensor
 from fednet_emu.compression import Compression
 from fednet_emu.compression.base import FLOAT_BIT, Message
 from fednet_emu.errors import AlgorithmError
-from fednet_emu.federation.payload import n_scalars
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.network.air.transfer import Transfer
+
+
+class Shared(NamedTuple):
+    """A payload that one transmission sends to several devices, and the number that identifies the broadcast."""
+
+    payload: Any
+    number: int
+
+
+def n_scalars(payload: Any) -> int:
+    """Number of scalars in a payload: a deferred value, a number, an array, None (0), or tuples and lists of these."""
+    if type(payload) is Deferred:
+        return payload.size
+    if isinstance(payload, (tuple, list)):
+        return sum([item.size if type(item) is Deferred else n_scalars(item) for item in payload])
+    if isinstance(payload, np.ndarray):
+        return int(payload.size)
+    if payload is None:
+        return 0
+    if isinstance(payload, int | float | np.generic):
+        return 1
+    raise TypeError(f"the size is unknown of a {type(payload).__name__}; give size_bit")
+
+
+def whole_bit(size_bit: float) -> int:
+    """Return the size in bits as an integer; raise a `ValueError` if it is not a whole number."""
+    if not (size_bit >= 0 and size_bit % 1 == 0):
+        raise ValueError(
+            f"size_bit: no whole number of bits, got {size_bit}; must be 0, 1, 2, ..., by math.ceil for example"
+        )
+    return int(size_bit)
+
 
 Base = Deferred | Literal[0] | None
 """The model from which an update is computed, which sender and receiver know. 0 means that the value already is an
@@ -66,12 +97,9 @@ def sent(
     """Compress the update [n] (`x` - `base`) plus the compression error of earlier messages.
 
     Args:
-        scheme: the compression.
         x: the model [n] of the sender, or an update [n].
         base: the model [n] that sender and receiver know; None if `x` is an update.
         left: compression error of earlier messages [n]; None for no error.
-        streams: random streams of the run.
-        name: name of the random stream of the message.
         statistics: number of running statistics at the end of `x`, which are not compressed.
     """
     if statistics:
@@ -156,13 +184,7 @@ class Uploads:
         self._senders: dict[int, _Sender] = {}
 
     def message(self, device: int, payload: Any, since: Since, kept: float | None = None) -> tuple[Any, int]:
-        """Return the payload that the server reads and its size in bits.
-
-        Until a message arrives, further calls with the same payload and `since` return the same message.
-
-        Raises:
-            ValueError: `since` does not have one entry for each part of the payload.
-        """
+        """Payload that the server reads and its size in bits; the same one until it has arrived."""
         alone = not isinstance(payload, tuple)
         parts, bases = (payload,) if alone else payload, since if isinstance(since, tuple) else (since,)
         if len(parts) != len(bases):

@@ -15,10 +15,9 @@ from fednet_emu.kernel.events import Completion, cancel, several
 class AllOf(Completion):
     """Event that triggers when all given events have triggered.
 
-    The callbacks of the given events must not have run yet. The value of this event is the result of the function `of`,
-    called with the list of the given events' values, in order. Events that are still pending at the end of the instant
-    `deadline_s` seconds from now are cancelled and get the value `late()`. If an event fails, this event fails with the
-    same exception.
+    The callbacks of the given events must not have run yet. The value of this event is the list of the given
+    events' values, in order. Events that are still pending at the end of the instant `deadline_s` seconds from now are
+    cancelled and get the value `late()`. If an event fails, this event fails with the same exception.
     """
 
     def __init__(
@@ -27,17 +26,16 @@ class AllOf(Completion):
         events: Sequence[Event],
         deadline_s: float | None = None,
         late: Callable[[], Any] = lambda: None,
-        of: Callable[[list[Any]], Any] = lambda values: values,
     ) -> None:
         super().__init__(clock)
-        self.events, self._missing, self._late, self._of = events, len(events), late, of
+        self.events, self._missing, self._late = events, len(events), late
         ended = self._ended
         for event in events:
             event.callbacks.append(ended)
         self._given_up: dict[Event, Any] = {}
         self._timer: Timer | None = None
         if not events:
-            self.succeed(of([]))
+            self.succeed([])
         elif deadline_s is not None:
             self._timer = clock.call_at(clock.now + to_ns(deadline_s), self._deadline, COLLECT)
 
@@ -55,7 +53,7 @@ class AllOf(Completion):
     def _end(self) -> None:
         if not self.triggered:
             self._let_go()
-            self.succeed(self._of([self._given_up.get(event, event._value) for event in self.events]))
+            self.succeed([self._given_up.get(event, event._value) for event in self.events])
 
     def _let_go(self) -> None:
         """Cancel the deadline timer, which would otherwise keep this event and all values in memory until it fires."""
@@ -90,7 +88,6 @@ def gather(
     processes: Iterable[Process],
     deadline_s: float | None = None,
     late: Callable[[], Any] = lambda: None,
-    of: Callable[[list[Any]], Any] = lambda values: values,
 ) -> AllOf:
     """Start processes, and return the event that triggers when all of them have ended; see `AllOf`."""
-    return AllOf(clock, clock.processes(processes), deadline_s, late, of)
+    return AllOf(clock, clock.processes(processes), deadline_s, late)

@@ -70,7 +70,6 @@ class HexagonalCells(Cells):
     """Distance in m between neighbouring stations; 500 in 3GPP's urban macro cells, 200 in its urban micro cells."""
 
     def positions_m(self) -> Array:
-        """Coordinates of the stations in m: the centre, then the rings, each anticlockwise starting in the east."""
         angle = np.pi / 3 * np.arange(6)
         corner = cos(angle) + 1j * sin(angle)
         places = [np.zeros(1, complex)]
@@ -168,7 +167,6 @@ class Serving:
         self._under_way: dict[int, dict[Transfer, int]] = defaultdict(dict)  # for each device, the cells of transfers
 
     def serve(self, transfer: Transfer) -> None:
-        """Choose the cell of a newly requested transfer."""
         device = max(transfer.sender, transfer.receiver)
         under_way = self._under_way[device]
         if under_way:
@@ -183,10 +181,7 @@ class Serving:
         self._under_way[max(transfer.sender, transfer.receiver)].pop(transfer, None)
 
     def hand_over(self, on_air: Mapping[Transfer, Burst], now_ns: int) -> None:
-        """Move each transfer on the air to the cell that now serves its device.
-
-        A device that takes part in a broadcast stays in its cell.
-        """
+        """Move transfers on the air to the cells that now serve their devices, except receivers of broadcasts."""
         if not self._during:
             return
         links, held = self._links.now(), {leg.receiver for leg, burst in on_air.items() if len(burst) > 1}

@@ -44,6 +44,7 @@ class Ethernet(RatedAccess):
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink", "downlink"})
     wired: ClassVar[bool] = True
+    plain_duty: ClassVar[float] = 0.0
 
     port_bps: float = Field(1e9, gt=0, le=1e18)
     """Speed of each port in bit/s, including Ethernet headers and gaps (38 bytes per packet; see `overhead`)."""
@@ -63,11 +64,6 @@ class Ethernet(RatedAccess):
 
     def power(self, inputs: RateInputs) -> Array:
         return np.zeros((len(inputs.active.sender), 1))
-
-    @property
-    @override
-    def plain_duty(self) -> float:
-        return 0.0
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
         return Allocation(inputs.own, self.share(len(inputs.active.sender)), inputs.own)

@@ -72,14 +72,10 @@ class Absence(Fault):
     """Loss of a transfer because its sender or receiver leaves during the transfer."""
 
     reason: ClassVar[str] = "left"
+    unsent: ClassVar[str] = "away"
 
     def __init__(self, presence: Presence) -> None:
         self._presence = presence
-
-    @property
-    @override
-    def unsent(self) -> str:
-        return "away"
 
     @override
     def until_ns(self, transfer: Transfer, now_ns: int) -> int:

@@ -71,10 +71,7 @@ class SecureAggregation(Component):
         """Return the number of neighbours per device (k) and the threshold (t) for n devices."""
 
     def graph(self, n: int, rng: np.random.Generator) -> Graph:
-        """Return the neighbours of each of n devices.
-
-        They are the nearest devices on a ring in random order, or all other devices if k is n - 1.
-        """
+        """Return the neighbours of each of n devices: the nearest on a ring in random order, or all others."""
         k, _ = self.sized(n)
         if k == n - 1:
             return [frozenset(range(n)) - {i} for i in range(n)]
@@ -83,7 +80,6 @@ class SecureAggregation(Component):
         return [found[i] for i in range(n)]
 
     def entry_bit(self, n: int) -> int:
-        """Return the bits of an entry in a sum of n vectors (w)."""
         return (n * ((1 << self.input_bits) - 1)).bit_length()
 
     def total_bit(self, n: int, m: int) -> int:

@@ -20,8 +20,8 @@ from fednet_emu.network.cells import AnyCells, SingleCell
 from fednet_emu.network.delay import AnyDelay, NoDelay
 from fednet_emu.network.ethernet import Ethernet
 from fednet_emu.network.faults import AnyLoss, NoLoss
-from fednet_emu.network.links.asymmetry import Asymmetry
-from fednet_emu.network.lora.access import Lora
+from fednet_emu.network.links.links import Asymmetry
+from fednet_emu.network.lora import Lora
 from fednet_emu.network.nr.grants import NrGrants
 from fednet_emu.network.nr.rrc import AnyIdle
 from fednet_emu.network.over_the_air import OverTheAir
@@ -32,7 +32,7 @@ from fednet_emu.network.topology import Topology
 from fednet_emu.network.traces import AnyRateTraces
 from fednet_emu.network.traffic.settings import NAMED
 from fednet_emu.network.transport import AnySession, AnyTransport, NoTransport, Session
-from fednet_emu.network.wifi.dcf import Dcf
+from fednet_emu.network.wifi import Dcf
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.overhead import AnyOverhead, NoOverhead
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA, AnyReception, SingleAntenna
@@ -86,7 +86,6 @@ class Uplink(Component):
 
     @property
     def broadcasts(self) -> bool:
-        """True if a payload for several receivers is sent in one transmission."""
         return False
 
     @field_validator("access")

@@ -64,7 +64,6 @@ class Packets(Overhead):
         return mtu_byte
 
     def wire_bit(self, size_bit: int) -> int:
-        """Return the bits of payload and headers in ceil(payload / (mtu - header)) packets; 0 without payload."""
         header_byte = HEADER_BYTE[self.headers]
         packets = -(-size_bit // (8 * (self.mtu_byte - header_byte)))
         return size_bit + 8 * packets * (header_byte + self.link_byte)

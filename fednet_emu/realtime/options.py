@@ -11,13 +11,12 @@ from fednet_emu.network.access.contention import SlottedAloha
 from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.delay import NoDelay
 from fednet_emu.network.faults import NoLoss
-from fednet_emu.network.lora.access import Lora
+from fednet_emu.network.lora import Lora
 from fednet_emu.network.nr.grants import NrGrants
 from fednet_emu.network.over_the_air import OverTheAir
 from fednet_emu.network.planning.access import Planned
 from fednet_emu.network.settings import Uplink
-from fednet_emu.network.transport.sessions import Session
-from fednet_emu.network.transport.transports import NoTransport, Tcp, Transport
+from fednet_emu.network.transport.transports import NoTransport, Session, Tcp, Transport
 from fednet_emu.realtime.packets import SERVER_NODE, address
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.model import Problem, Scenario

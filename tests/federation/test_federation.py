@@ -14,7 +14,7 @@ import torch
 from fednet_emu.devices.processors import Work
 from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.federation.federation import Federation
-from fednet_emu.federation.payload import n_scalars
+from fednet_emu.federation.updates import n_scalars
 from fednet_emu.kernel.clock import Process
 from fednet_emu.learning.graph.jobs import SgdPlan
 from fednet_emu.records.laws.verify import verify

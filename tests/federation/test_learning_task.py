@@ -18,7 +18,7 @@ import fednet_emu as fe
 from fednet_emu.errors import ScenarioError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.learning_task import LearningTask
-from fednet_emu.federation.payload import n_scalars, whole_bit
+from fednet_emu.federation.updates import n_scalars, whole_bit
 from fednet_emu.kernel.clock import Process
 from fednet_emu.learning.data.attacks import Attack
 from fednet_emu.learning.data.datasets.base import Samples

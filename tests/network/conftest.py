@@ -14,7 +14,7 @@ from fednet_emu.network.access.orthogonal import Tdma
 from fednet_emu.network.air.transfer import Delivery, Message
 from fednet_emu.network.faults import Loss
 from fednet_emu.network.medium.loads import Radios
-from fednet_emu.network.transport.connections import Connections
+from fednet_emu.network.transport.transports import Connections
 from fednet_emu.radio.fading import Fading, NoFading
 from fednet_emu.radio.rates.shannon import FixedRate, RateLaw
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA, Reception

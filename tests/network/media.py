@@ -17,7 +17,7 @@ from fednet_emu.network.links.links import Links, LinksOverTime
 from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.medium.medium import Medium
 from fednet_emu.network.settings import Downlink, Sidelink, Uplink
-from fednet_emu.network.transport.connections import Connections
+from fednet_emu.network.transport.transports import Connections
 from fednet_emu.radio.fading import NoFading
 from fednet_emu.radio.rates.base import RateLaw
 from fednet_emu.records.ledger import Ledger

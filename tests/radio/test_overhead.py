@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from fednet_emu.network.lora.access import REQUIRED_DB, adapted, adapted_from_db, time_on_air_ns
-from fednet_emu.network.nr.slots import TddPattern, UplinkAccess
-from fednet_emu.network.wifi.standards import FAMILIES, control_ns, schemes
+from fednet_emu.network.lora import REQUIRED_DB, adapted, adapted_from_db, time_on_air_ns
+from fednet_emu.network.nr.grants import TddPattern, UplinkAccess
+from fednet_emu.network.wifi import FAMILIES, control_ns, schemes
 from fednet_emu.radio.channel import thermal_noise_w
 from fednet_emu.radio.energy import (
     COMPUTE_ENERGIES,

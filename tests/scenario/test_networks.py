@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import fednet_emu as fe
-from fednet_emu.algorithms.cyclic.admission import candidate_senders
+from fednet_emu.algorithms.cyclic.structures import candidate_senders
 from fednet_emu.emulation.outlook import Outlook, unreachable
 from fednet_emu.emulation.plausibility import slots
 from fednet_emu.errors import ScenarioError

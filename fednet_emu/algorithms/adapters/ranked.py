@@ -30,7 +30,6 @@ class Ranks(Synchronous):
     in-turn: device 0 gets the first rank, device 1 the second, and so on, cyclically."""
 
     def parts(self, fed: Federation, adapters: Adapters) -> list[Part]:
-        """Return the part of the model that each device holds."""
         if max(self.ranks) > adapters.rank:
             what = f"larger than that of the adapters, {adapters.rank}"
             raise ScenarioError(f"algorithm.ranks: {what}, got {max(self.ranks)}; give adapters of a larger rank")

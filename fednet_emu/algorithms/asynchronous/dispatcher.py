@@ -37,10 +37,7 @@ class Concurrent(LocalTraining):
         return min(self.concurrency, count)
 
     def next(self, fed: Federation, t: int, w: Deferred, client: Client) -> Process:
-        """Keep devices busy with model `w` of version `t` until a device replies; return the reply as an `Arrival`.
-
-        At its invitation number n, counted from 0, device `k` runs `client(fed, k, w, n)`.
-        """
+        """Keep devices busy with `client(fed, k, w, n)` at invitation n until one replies; return the `Arrival`."""
         dispatcher = fed.state(Dispatcher, lambda: Dispatcher(fed, self.concurrency, self.deadline_s, self.plan))
         arrival: Arrival = yield from dispatcher.next(t, w, client)
         fed.answered(arrival.tries, 1)
@@ -113,7 +110,6 @@ class Dispatcher:
             raise Deadlock(self._fed.now_s, f"the server waits for an answer; {self._tries} in a row were lost")
 
     def _trip(self) -> Process:
-        """Wait until a device is available, and invite the device with the model that is current at that time."""
         k = yield from self._somebody()
         version, number = self._version, self._asked[k.index]
         self._asked[k.index] += 1

@@ -93,10 +93,6 @@ class Safa(LocalTraining):
     def _distribute(
         self, fed: Federation, clients: Sequence[Client], present: Sequence[Device], w: Deferred, t: int, inbox: Inbox
     ) -> list[Client]:
-        """Start all idle present devices; return the deprecated devices.
-
-        Devices that must synchronise start from the global model W(t-1).
-        """
         there, deprecated = {k.index for k in present}, []
         for client in clients:
             is_deprecated = client.version < t - self.lag_tolerance

@@ -39,9 +39,7 @@ class Cfl(Synchronous):
     record_every: int = Field(10, gt=0)
     """Number of rounds between two records of the clusters in the series `clusters` and `agreement`."""
 
-    @property
-    def events_depend_on_learning(self) -> bool:
-        return True
+    events_depend_on_learning: ClassVar[bool] = True
 
     def run(self, fed: Federation) -> Process:
         w = fed.initial_model()
@@ -90,10 +88,7 @@ def mean_of(w: Tensor, arrived: Sequence[Tensor], weights: Sequence[float]) -> T
 def lengths(
     w: Tensor, arrived: Sequence[Tensor], weights: Sequence[float], n: int | None = None
 ) -> tuple[float, float]:
-    """Return the norm of the weighted mean of the updates `arrived` - `w`, each [P], and the maximum norm of an update.
-
-    Only the first `n` entries of an update are used, which excludes running statistics; None uses all entries.
-    """
+    """Norm of the weighted mean of updates `arrived` - `w` [P], and their maximum norm, over the first `n` entries."""
     w, arrived = w[:n], [w_k[:n] for w_k in arrived]
     return float((mean_of(w, arrived, weights) - w).norm()), max(float((w_k - w).norm()) for w_k in arrived)
 

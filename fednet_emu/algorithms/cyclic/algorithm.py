@@ -75,10 +75,7 @@ def turns(fed: Federation, structure: GroupStructure, use: Use, reform_cycles: i
 
 
 def members(fed: Federation, seats: Sequence[Mapping[int, float]], use: Use) -> list[list[Member]]:
-    """Return the members of each group with their samples; `seats` holds the devices of each group and their powers.
-
-    Devices without samples are left out, as are groups in which no device has samples.
-    """
+    """Members of each group with their samples, from `seats`; devices and groups without samples are left out."""
     groups: list[list[Member]] = [[] for _ in seats]
     for device, mine in seats_of(seats).items():
         n = fed.device(device).n_samples
@@ -220,7 +217,6 @@ class CyclicFedAvg(Algorithm):
 
     @property
     def _patience_s(self) -> float | None:
-        """Maximum time in s to wait for the members of a turn: the shorter of `slot_s` and `deadline_s`, or None."""
         return min((limit for limit in (self.slot_s, self.deadline_s) if limit is not None), default=None)
 
     @property

@@ -56,11 +56,7 @@ class Peers:
         self._asked = self._staleness = self._before = 0
 
     def counted(self) -> dict[str, Any]:
-        """Return the columns of one row of records, and reset the counts.
-
-        The columns are the numbers of exchanges and of averages since the last call, and the maximum number of averages
-        in which a device took part during its local steps.
-        """
+        """Numbers of exchanges and averages, and most averages during local steps, since the last call."""
         made, self._before = sum(self._averaged) // 2 - self._before, sum(self._averaged) // 2
         told = {"exchanges": self._asked, "averages": made, "staleness": self._staleness}
         self._asked = self._staleness = 0
@@ -90,7 +86,6 @@ class Peers:
             yield self._busy[k]
 
     def _exchange(self, i: Device, j: Device) -> Process:
-        """Let devices `i` and `j` exchange their models; if both messages arrive, average the two models."""
         fed, models = self._fed, self.models
         assert self.graph is not None
         cluster, mine = int(self.graph.cluster[i.index]), models[i.index]
@@ -107,10 +102,7 @@ class Peers:
 
 
 def added(x: Tensor, trained: Tensor, start: Tensor, statistics: int = 0) -> Tensor:
-    """Return model `x` [P] plus the change `trained` - `start` by local steps from `start`, an earlier value of `x`.
-
-    The last `statistics` entries (running statistics) are taken from `trained`.
-    """
+    """Model `x` [P] plus the change `trained` - `start` by local steps; statistics are taken from `trained`."""
     n = len(x) - statistics
     return x + torch.cat([trained[:n] - start[:n], trained[n:] - x[n:]])
 

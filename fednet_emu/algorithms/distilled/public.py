@@ -34,7 +34,6 @@ class PublicSamples(LocalTraining):
 
     @property
     def distil_plan(self) -> SgdPlan:
-        """The plan of the SGD steps on the public samples."""
         lr = self.lr if self.distil_lr is None else self.distil_lr
         return SgdPlan(lr, self.batch_size, epochs=self.distil_epochs)
 
@@ -49,7 +48,6 @@ class PublicSamples(LocalTraining):
         return fed.task.data.x[fed.task.slice_of(fed.server.index)]
 
     def n_scores(self, fed: Federation) -> int:
-        """Number of scores of the public samples: number of samples times number of classes."""
         return fed.server.n_samples * fed.task.outputs
 
     def distil(self, fed: Federation, k: Device, w: Deferred, scores: Deferred, *key: Any) -> Computation:

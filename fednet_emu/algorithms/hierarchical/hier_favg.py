@@ -156,9 +156,6 @@ class Interval:
 
 
 def moved_further(w_e: Tensor, update: Tensor | None, weights: Sequence[float]) -> Accumulation:
-    """Return the edge server's total change of the cloud's model after one more edge round from `w_e` [P].
-
-    `update` is the total change before this edge round. The models of the devices are received one by one.
-    """
+    """Change of the cloud's model after one more edge round from `w_e` [P]; `update` is that before it."""
     further = yield from mean_update(w_e, weights)
     return further if update is None else update + further

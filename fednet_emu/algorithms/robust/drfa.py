@@ -68,9 +68,7 @@ class Drfa(Algorithm):
     depends on the latest random draw of devices."""
     patience_s: RoundPatience = ROUND_S
 
-    @property
-    def events_depend_on_learning(self) -> bool:
-        return True
+    events_depend_on_learning: ClassVar[bool] = True
 
     def run(self, fed: Federation) -> Process:
         devices = [k for k in fed.devices() if k.n_samples]

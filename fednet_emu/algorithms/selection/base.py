@@ -172,7 +172,6 @@ class Selection(Component):
         return None
 
     def most(self, cohort: int, n_devices: int) -> int:
-        """Maximum number of devices that may be selected."""
         return min(cohort, n_devices)
 
     def rate(self, cohort: int, n_devices: int) -> float | None:
@@ -208,10 +207,7 @@ def chosen(numbers: Sequence[int], there: Sequence[Device]) -> list[Device]:
 
 
 def highest(values: Array, view: ServerView, among: IntArray | None = None) -> list[int]:
-    """Return the `view.size` devices in `among` (by default, all present devices) with the highest values [N].
-
-    Ties are broken at random, and nan ranks last.
-    """
+    """The `view.size` devices in `among` (all present by default) with highest values [N]; ties at random, nan last."""
     shuffled = view.rng.permutation(view.there if among is None else among)
     chosen: list[int] = shuffled[np.argsort(-values[shuffled], kind="stable")[: view.size]].tolist()
     return chosen

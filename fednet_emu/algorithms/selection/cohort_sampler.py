@@ -65,7 +65,6 @@ class CohortSampler:
         return [self._fed.device(number) for number in asked]
 
     def note(self, arrived: Arrived) -> None:
-        """Record the results of a cohort at the end of the round."""
         self._fed.ledger.asked.update([k.index for k in arrived.cohort])
         if self._history is not None:
             self._history.note(arrived, self.reports)

@@ -77,10 +77,7 @@ class Served(NamedTuple):
 
 @final
 class JointSteps:
-    """Takes training steps of a model whose first `n_device` parameters are on devices.
-
-    The model must not have running statistics.
-    """
+    """Takes steps of a model without running statistics whose first `n_device` parameters are on devices."""
 
     def __init__(self, model: FlatModel, data: TrainData, n_device: int, streams: Streams) -> None:
         self._model, self._data, self._cut, self._streams = model, data, n_device, streams
@@ -332,7 +329,6 @@ class SplitFed(LocalTraining):
             fed.end_of_round(w)
 
     def cuts(self, fed: Federation) -> list[Cut]:
-        """Return the possible cuts of the model."""
         model, cuts = fed.task.model, cuts_of(fed.task.model)
         if self.variant in ("v2", "psl") and model.size > model.n_trainable:
             what = f"devices share a part, so that batch norm has statistics of none, got variant {self.variant}"

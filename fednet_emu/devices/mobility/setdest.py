@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fednet_emu.arrays import Array, IntArray
-from fednet_emu.devices.mobility.base import Mobility
-from fednet_emu.devices.mobility.polylines import Polylines
+from fednet_emu.devices.mobility.base import Mobility, Polylines
 from fednet_emu.devices.mobility.regions import Region
 from fednet_emu.errors import DataError, ScenarioError
 from fednet_emu.files.data_folder import locate

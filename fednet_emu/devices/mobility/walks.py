@@ -9,8 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from fednet_emu.arrays import Array, IntArray
-from fednet_emu.devices.mobility.base import Mobility
-from fednet_emu.devices.mobility.polylines import Polylines
+from fednet_emu.devices.mobility.base import Mobility, Polylines
 from fednet_emu.devices.mobility.regions import Region
 from fednet_emu.devices.orbits import metres_per_degree
 from fednet_emu.errors import DataError, ScenarioError

@@ -37,11 +37,7 @@ class Attack(Component):
 
     @abstractmethod
     def poisoned(self, x: Tensor, y: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
-        """Return poisoned inputs and labels, which replace the training samples `x` [n, ...], `y` [n] of a device.
-
-        Raises:
-            ScenarioError: The attack does not support such samples.
-        """
+        """Poisoned inputs and labels for a device's samples `x` [n, ...], `y` [n]; a `ScenarioError` if unsupported."""
 
     @abstractmethod
     def trial(self, samples: Samples) -> Tensor:

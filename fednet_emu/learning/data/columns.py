@@ -40,7 +40,6 @@ class Table(NamedTuple):
         return type(self.feature(column)).__name__ == "Image"
 
     def is_text(self, column: str) -> bool:
-        """Return True if a column holds strings."""
         return getattr(self.feature(column), "dtype", None) in {"string", "large_string"}
 
     def class_names(self, column: str) -> list[str] | None:
@@ -59,10 +58,7 @@ class Table(NamedTuple):
 
 
 def numbers(table: Table, columns: Sequence[str], *, single: bool) -> tuple[NDArray[Any], list[str]]:
-    """Return columns of numbers or of equally long lists as one array, and the names of the features.
-
-    The array has the shape [n, ...] or [n, features].
-    """
+    """Columns of numbers or of equally long lists as one array, [n, ...] or [n, features], and feature names."""
     parts = [_numbers(table, column, single=single) for column in columns]
     widths = [1 if part.ndim == 1 else part.shape[1] if len(parts) == 1 else part[0].size for part in parts]
     names = [

@@ -13,10 +13,9 @@ from torch import Tensor
 
 from fednet_emu.arrays import IntArray
 from fednet_emu.learning.engines.serial import SerialEngine
-from fednet_emu.learning.engines.stacks.batches import batches_of
+from fednet_emu.learning.engines.stacks.batches import Scratch, batches_of
 from fednet_emu.learning.engines.stacks.chain import chain_form
 from fednet_emu.learning.engines.stacks.form import Batch, Form, VmapForm
-from fednet_emu.learning.engines.stacks.scratch import Scratch
 from fednet_emu.learning.graph.cohort import Columns
 from fednet_emu.learning.graph.dp_sgd import PrivateSgd
 from fednet_emu.learning.graph.engine import Ended, Engine, Results, TrainResult, checked_result, mean_square
@@ -46,10 +45,7 @@ _MANY = 25
 
 
 def best_form(model: FlatModel) -> Form:
-    """Return the fastest implementation of a training step for a model.
-
-    Chains of dense layers use hand-written gradients, and on a GPU all chains do. Other models use `vmap`.
-    """
+    """Fastest step for a model: hand-written for chains of dense layers, on a GPU for all chains; else `vmap`."""
     chain = chain_form(model)
     return chain if chain is not None and (chain.is_dense or model.device.type == "cuda") else VmapForm(model)
 
@@ -83,10 +79,7 @@ class BatchedEngine(Engine):
         return [stack for shape, group in group_by_shape(jobs).items() for stack in self.stacks(shape, group)]
 
     def stacks(self, shape: JobShape, jobs: Sequence[ResolvedJob]) -> list[list[ResolvedJob]]:
-        """Divide jobs of one shape into stacks of about equal size that fit in memory.
-
-        Jobs are sorted by descending number of steps, then by the first row of their data.
-        """
+        """Divide jobs of one shape into about equal stacks that fit in memory, sorted by falling number of steps."""
         form = self.form_of(shape) if shape.batchable else None
         if form is None or (isinstance(form, VmapForm) and len(jobs) > 1 and not form.works):
             return [[resolved] for resolved in jobs]
@@ -95,10 +88,7 @@ class BatchedEngine(Engine):
         return [ordered[a:b] for a, b in pairwise(bounds)]
 
     def _bounds(self, form: Form, shape: JobShape, n: int, flop: float) -> list[int]:
-        """Return the indices at which n jobs of one shape are divided into stacks.
-
-        `flop` is the total operation count of the jobs.
-        """
+        """Indices at which n jobs of one shape, with `flop` operations in total, are divided into stacks."""
         count = -(-n // jobs_per_stack(form, shape, self._memory_limit_byte))
         if shape.data.x.device.type == "cpu" and is_worth_dividing(flop):
             least = STACK_PAYS if isinstance(form, VmapForm) else _FEW
@@ -143,10 +133,7 @@ class BatchedEngine(Engine):
         return None if isinstance(form, VmapForm) and n == 1 else form
 
     def form_of(self, shape: JobShape) -> Form:
-        """Return the implementation of a step for jobs of one shape.
-
-        If the gradients of single samples are limited, it is `vmap`.
-        """
+        """Return the implementation of a step for jobs of one shape; `vmap` to limit gradients of single samples."""
         return self.form_for(shape.model, shape.private)
 
     def form_for(self, model: FlatModel, private: PrivateSgd | None) -> Form:
@@ -261,15 +248,11 @@ def _noise(shape: JobShape, jobs: Sequence[ResolvedJob], w: Tensor) -> Callable[
 
 
 def _counts(batch: Batch) -> Tensor:
-    """Return the number of samples [A] in the batch of each job."""
     return batch.x.new_full((len(batch.x),), batch.x.shape[1]) if batch.weight is None else batch.weight.sum(1)
 
 
 def _advance(rule: Rule, w: Tensor) -> Callable[[Tensor, Tensor | None], None]:
-    """Return the function that changes the parameters `w` [J, P] by one step.
-
-    The function receives the gradients [A, P] of the first A jobs, and sets them to zero afterwards.
-    """
+    """Return the function that changes `w` [J, P] by gradients [A, P] of the first A jobs, and zeroes these."""
     move = rule.optimizer.start(w, rule.lr)
 
     def advance(gradient: Tensor, mask: Tensor | None) -> None:
@@ -282,10 +265,7 @@ def _advance(rule: Rule, w: Tensor) -> Callable[[Tensor, Tensor | None], None]:
 
 
 def _stack(vectors: list[Tensor], scratch: Scratch, out: Tensor | None = None) -> Tensor:
-    """Copy J vectors [P] to the rows of a matrix [J, P], which is `out` or else scratch memory.
-
-    Each row is aligned to a cache line.
-    """
+    """Copy J vectors [P] to the rows of a matrix [J, P], in `out` or scratch memory, each aligned to a cache line."""
     w = _rows("parameters", len(vectors), vectors[0], scratch) if out is None else out
     if all(vector is vectors[0] for vector in vectors):
         return w.copy_(vectors[0])
@@ -293,7 +273,6 @@ def _stack(vectors: list[Tensor], scratch: Scratch, out: Tensor | None = None) -
 
 
 def _rows(role: str, count: int, like: Tensor, scratch: Scratch) -> Tensor:
-    """Return an uninitialised matrix [count, P] for vectors like `like` [P]. Rows are aligned to cache lines."""
     return scratch.take(role, (count, aligned(len(like))), like)[:, : len(like)]
 
 
@@ -353,10 +332,7 @@ class _Terms(NamedTuple):
 
 
 def _mean_losses(jobs: Sequence[ResolvedJob], steps: np.ndarray, losses: Tensor, w: Tensor) -> list[float]:
-    """Return the mean loss of each job from the losses [S, J] of S steps. Raise an error if one is not finite.
-
-    Losses after the last step of a job are zero.
-    """
+    """Mean loss of each job, from losses [S, J] that are zero after its last step; an error if one is not finite."""
     total = losses.sum(0, dtype=torch.float64)
     *totals, finite = torch.cat([total, (total.sum() + w.sum())[None]]).tolist()
     if not np.isfinite(finite):
@@ -366,10 +342,7 @@ def _mean_losses(jobs: Sequence[ResolvedJob], steps: np.ndarray, losses: Tensor,
 
 
 def _mean_squares(jobs: Sequence[ResolvedJob], squares: Tensor) -> list[float]:
-    """Return the mean squared loss of each job, from sums [S, 1, J] of squared losses in S steps.
-
-    If no sums were requested, their shape is [S, 0, J], and the result is nan.
-    """
+    """Mean squared loss of each job, from sums [S, 1, J] of squared losses; nan for sums [S, 0, J]."""
     if not squares.shape[1]:
         return [math.nan] * len(jobs)
     totals = squares.sum((0, 1), dtype=torch.float64).tolist()

@@ -5,12 +5,13 @@ The rule depends on the model, the batch and the device, but not on measured tim
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, final
 
 from torch import Tensor
 
 from fednet_emu.learning.engines.batched import STACK_PAYS, BatchedEngine, jobs_per_stack, shapes_of
+from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.stacks.form import VmapForm
 from fednet_emu.learning.graph.cohort import Columns
 from fednet_emu.learning.graph.engine import Ended, Engine, Results
@@ -104,3 +105,11 @@ class RuleEngine(Engine):
     def _note(self, way: Way, shape: JobShape) -> None:
         batches = f"full batches of {shape.width}" if shape.full_batch else f"batches of {shape.width}"
         self._chosen[f"engine {way}, by rule, for {batches}, {shape.model.size} parameters"] = None
+
+
+ENGINES: Mapping[str, Callable[[], Engine]] = {
+    "by-rule": RuleEngine,
+    "serial": SerialEngine,
+    "batched": BatchedEngine,
+}
+"""Constructors of the single-threaded engines, by the names that scenarios use."""

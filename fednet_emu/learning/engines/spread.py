@@ -19,7 +19,6 @@ import torch
 from fednet_emu.learning.graph.cohort import Columns
 from fednet_emu.learning.graph.engine import Engine, Results, TrainResult
 from fednet_emu.learning.graph.jobs import ResolvedJob
-from fednet_emu.learning.models.flat import FlatModel
 
 
 @final
@@ -60,7 +59,8 @@ class SpreadEngine(Engine):
     def run(self, jobs: Sequence[ResolvedJob]) -> Results:
         stacks = self.cut(jobs)
         threads = min(len(self._engines), len(stacks))
-        if threads < 2 or any(map(_stays, dict.fromkeys(resolved.job.model for resolved in jobs))):
+        models = {resolved.job.model for resolved in jobs}
+        if threads < 2 or any(model.draws or model.device.type != "cpu" for model in models):
             for stack in stacks:
                 results = self._engines[0].run_stack(stack)
                 yield from results if len(jobs) == 1 else _in_one_thread(results)
@@ -140,7 +140,3 @@ class _Wavefront:
 
 
 _HELD_BYTE = 1 << 24
-
-
-def _stays(model: FlatModel) -> bool:
-    return model.draws or model.device.type != "cpu"

@@ -26,10 +26,7 @@ class TrainReport(NamedTuple):
 
 @final
 class Trainer:
-    """Trains the jobs that arrive in parcels, and stores their models and data.
-
-    The function `get` fetches a stored value by its reference.
-    """
+    """Trains jobs from parcels, and stores their models and data; `get` fetches a stored value by its reference."""
 
     def __init__(self, device: str, get: Callable[[Any], Any]) -> None:
         self._device, self._get = device, get
@@ -54,7 +51,6 @@ class Trainer:
         return opened(text, [self._kept[key] for key in used], tensors)
 
     def train(self, train: Callable[[], Ended]) -> TrainReport:
-        """Train jobs with the function `train`, and return the report."""
         start_s = time.perf_counter()
         losses: dict[int, tuple[float, float]] = {}
         error = None

@@ -34,10 +34,7 @@ class Columns:
     Attributes:
         model, data, plan, streams: as in `TrainJob`; the same for all devices.
         key: end of the name of each device's random stream, which begins with ("batch", device).
-        t: index of the round, for error messages.
-        device: [n] indices of the devices.
         first: [n] first row of each device in the data.
-        n_samples: [n] number of rows of each device, from the first row on.
         params: [P] parameters from which all jobs start; empty as long as they are unknown.
         terms: additional terms of the gradient that are the same for all devices; the keys are in `SHARED`.
         own: additional terms that differ between devices, as columns [n]; the keys are in `OWN`.
@@ -75,7 +72,6 @@ class Columns:
         return np.asarray(np.array([function(count) for count in counts.tolist()])[place])
 
     def name_of_stream(self, device: int) -> tuple[Any, ...]:
-        """Return the name of the random stream of a device."""
         return "batch", device, *self.key
 
     def part(self, places: Sequence[int] | IntArray) -> Columns:
@@ -85,7 +81,6 @@ class Columns:
         return replace(self, **columns, own=own)
 
     def jobs(self) -> list[ResolvedJob]:
-        """Return the job of each device as a `ResolvedJob`."""
         shared, params, prox = dict(self.terms), self.params, float(self.terms.get("prox", 0.0))
         mask, base, scale = shared.get("mask"), shared.get("base"), float(shared.get("scale", 1.0))
         rest = [self.own.get(name) or [shared.get(name)] * len(self) for name in ("linear", "drift", "anchor")]
@@ -114,12 +109,7 @@ class Begun(NamedTuple):
 @final
 @dataclass(slots=True, eq=False)
 class CohortJob:
-    """The computation of a graph node that trains n devices from the same model.
-
-    Attributes:
-        terms: additional terms of the gradient that are the same for all devices; the keys are in `SHARED`, and values
-            may be Deferreds.
-    """
+    """The computation of a graph node that trains n devices from the same model; values of `terms` may be Deferreds."""
 
     columns: Columns  # the jobs, without unknown parameters and terms
     params: Deferred  # the model that all devices start from
@@ -129,7 +119,6 @@ class CohortJob:
     begun: Begun | None = None  # the jobs that have begun; None if none has
 
     def add(self, own: Mapping[str, Deferred]) -> None:
-        """Add the terms of the next device."""
         for name, value in own.items():
             if name not in OWN:
                 what = f"gives each device terms of its own, got {name}"
@@ -143,14 +132,10 @@ class CohortJob:
 
     @property
     def in_order(self) -> bool:
-        """Whether the devices are in ascending order of their indices."""
         return bool((np.diff(self.columns.device) > 0).all())
 
     def single(self, place: int) -> TrainJob:
-        """Return the training of the device at index `place` as a single job.
-
-        The result of the job is bit-identical.
-        """
+        """Return the training of the device at index `place` as a single job, with a bit-identical result."""
         shared, first = self.columns, int(self.columns.first[place])
         terms: dict[str, Any] = {**self.terms, **{name: column[place] for name, column in self.own.items()}}
         return TrainJob(
@@ -166,7 +151,6 @@ class CohortJob:
         )
 
     def singles(self) -> Iterator[TrainJob]:
-        """Yield the training of each device as a single job."""
         return map(self.single, range(len(self.columns)))
 
     def begin(self) -> tuple[Columns, list[Deferred]]:

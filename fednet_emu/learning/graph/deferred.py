@@ -87,7 +87,6 @@ class Deferred:
 
     @property
     def done(self) -> bool:
-        """Whether the value of the Deferred is known."""
         return self._value is not PENDING and self._value is not LATER
 
     @property
@@ -143,7 +142,6 @@ class Deferred:
     # ---- arithmetic --------------------------------------------------------------------------------------------------
 
     def _made(self, function: Callable[[Any, Any], Any], first: Any, second: Any) -> Deferred:
-        """Return the result of an operator on this Deferred and either a number or another Deferred."""
         other = second if first is self else first
         if not isinstance(other, Deferred | int | float | np.generic):
             what = f"takes part in arithmetic with values and numbers, got a {type(other).__name__}"

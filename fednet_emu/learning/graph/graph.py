@@ -27,7 +27,6 @@ from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 from fednet_emu.learning.graph.later import Later
 from fednet_emu.learning.graph.program import Program
-from fednet_emu.learning.graph.wavefront import trained
 from fednet_emu.learning.graph.work import (
     PARAMS,
     SQUARE,
@@ -39,6 +38,7 @@ from fednet_emu.learning.graph.work import (
     Trained,
     alive,
     evaluated,
+    trained,
 )
 
 __all__ = ["Deferred", "Graph", "GraphStatistics", "Measured", "Trained"]
@@ -120,10 +120,7 @@ class Graph:
         return {node._digest: node._value for node in self._reachable() if node.done}
 
     def at_rest(self) -> bool:
-        """Return True if the known values are a complete state of the graph, which can be stored.
-
-        This requires that no value is postponed or being computed, and that no sum has released parts.
-        """
+        """True if the known values are a complete state, which can be stored: nothing postponed or half-computed."""
         return (
             not self._computing
             and self._later is None
@@ -202,10 +199,7 @@ class Graph:
         return node
 
     def train(self, job: TrainJob) -> Trained | Measured:
-        """Return Deferreds for the results of a training job.
-
-        The results are the parameters, the mean loss and, on request, the mean squared loss.
-        """
+        """Return Deferreds for a job's results: parameters, mean loss and, on request, mean squared loss."""
         if self.engine is None:
             return self.untrained(job.model.size, squares=job.squares)
         loss = self._node(1, job, job.inputs(), digest := b"" if self.program is None else self.program.job(job))
@@ -256,10 +250,7 @@ class Graph:
         return self.train(job.single(place))
 
     def untrained(self, size: int, *, squares: bool = False) -> Trained | Measured:
-        """Return the result of a job in a timing-only graph.
-
-        The Deferreds have the same numbers as in a run with training.
-        """
+        """Return the result of a job in a timing-only graph, numbered as in a run with training."""
         self._created += 2
         number = self._created
         trained = _new(Trained, (Deferred(number, size, None, self), Deferred(number - 1, 1, None, self)))
@@ -289,10 +280,7 @@ class Graph:
         return deferred.value
 
     def recall(self, what: Any, nodes: Sequence[Deferred], compute: Callable[[], Any]) -> Any:
-        """Return the cached result of `compute`, or else call `compute`, which reads the `nodes` in this order.
-
-        The value of `what` identifies the computation in the cache.
-        """
+        """Cached result of `compute`, which reads `nodes` in this order; `what` identifies it in the cache."""
         program = self.program
         if program is None:
             return compute()
@@ -340,10 +328,7 @@ class Graph:
                 self._put_off_nothing(self._later)
 
     def _put_off_nothing(self, later: Later) -> None:
-        """Compute the postponed values, and postpone nothing from now on.
-
-        This is necessary when the program no longer equals the program of an earlier run.
-        """
+        """Compute the postponed values, and postpone no more: this program is no longer that of an earlier run."""
         nodes = self._reachable()
         sums = [node._work for node in nodes if type(node._work) is Accumulate]
         wanted = [part for work in sums for part in work.known]
@@ -423,7 +408,6 @@ class Graph:
         return node
 
     def _wait(self, node: Deferred, item: Deferred) -> None:
-        """Make a node wait for the value of one other node."""
         node._missing = 1
         item._waiters = [*(item._waiters or ()), ref(node)]
 
@@ -444,11 +428,9 @@ class Graph:
             self.flush()
 
     def _advance(self) -> bool:
-        """Run the first ready call or, if no call is ready, all ready jobs. Return False if nothing is ready."""
         return self._run_call() or self._run_wavefront()
 
     def _run_call(self) -> bool:
-        """Run the first ready call. Return False if no call is ready."""
         while self._ready_calls:
             node = self._ready_calls[0][1]()
             if node is None or node._work is None or node._value is LATER:
@@ -515,12 +497,7 @@ class Graph:
         self._run_wavefront()
 
     def _run_wavefront(self) -> bool:
-        """Train the started jobs or, if there are none, the ready jobs.
-
-        Calls that become ready are run afterwards, but no further jobs.
-
-        Return False if there are no jobs.
-        """
+        """Train the started jobs, or else the ready jobs, and run the calls that become ready; False without jobs."""
         if self.engine is None:
             return False
         if not self._begun and self._cohort is None:
@@ -605,10 +582,7 @@ class Graph:
             self.program.over()
 
     def _settle(self, node: Deferred, value: Any) -> None:
-        """Set the values of a node and of its parts. Mark the nodes as ready whose inputs are now all known.
-
-        For a job, `value` is the whole `TrainResult`, of which the node of the job stores only the loss.
-        """
+        """Set the values of a node and of its parts, and mark nodes as ready; for a job, `value` is a `TrainResult`."""
         known = [(node, value)]
         while known:
             node, result = known.pop()

@@ -77,7 +77,6 @@ class Program:
             serialised.
 
     Attributes:
-        rolling: the current digest of the program.
         passed: the rolling digest at the end of the last wavefront.
         ended: name of the value or function that could not be serialised; empty if all could.
     """
@@ -97,7 +96,6 @@ class Program:
         return self.rolling in self.memo.passed
 
     def constant(self, value: Any) -> bytes:
-        """Return the digest of a known value."""
         return self._digest(lambda: digest_of(b"constant", self._speller.spelled(value)))
 
     def call(self, function: Callable[..., Any], args: Sequence[Any], parts: Sequence[Deferred] = ()) -> bytes:
@@ -164,7 +162,6 @@ class Program:
         self.rolling = digest_of(self.rolling, b"".join([job._digest[:DIGEST_BYTE] for job in jobs]))
 
     def over(self) -> None:
-        """Record that the wavefront has ended."""
         self.passed = self.rolling
         self.memo.note(self.rolling)
 

@@ -51,10 +51,7 @@ class DeviceMetrics:
 
 
 class SampleScores(NamedTuple):
-    """Loss [N] and accuracy [N] of each sample. For a regression, the accuracy is None.
-
-    `measured` holds the values that further metrics keep of each sample.
-    """
+    """Loss [N] and accuracy [N] (None for a regression) of each sample, and values `measured` for further metrics."""
 
     losses: Tensor
     hits: Tensor | None
@@ -126,10 +123,7 @@ def outputs_of(model: FlatModel, vector: Tensor, x: Tensor) -> Tensor:
 
 
 def gradient_norm(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor) -> float:
-    """Return the norm of the gradient of the mean loss over samples `x` [N, ...], `y` [N], at `vector` [size].
-
-    The running statistics, which are the last part of the vector, are held constant.
-    """
+    """Norm of the gradient of the mean loss over `x` [N, ...], `y` [N] at `vector`, with constant statistics."""
     at = vector.detach().requires_grad_()
     with torch.enable_grad():
         (gradient,) = torch.autograd.grad(model.sample_losses(model.forward(at, x), y).mean(), at)

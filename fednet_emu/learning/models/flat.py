@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
@@ -19,7 +20,80 @@ from fednet_emu.learning.models.adapters import base_names, shipped_bit
 from fednet_emu.learning.models.base import torch_seed
 from fednet_emu.learning.models.flops import FlopCount
 from fednet_emu.learning.models.losses import HITS, LOSSES
-from fednet_emu.learning.models.trying import check_call, check_kept, common_dtype, mixes, owner, passes
+
+
+@torch.no_grad()
+def passes(module: nn.Module, x: Tensor) -> bool:
+    """Return True if the module accepts the batch `x`."""
+    try:
+        module(x)
+    except (RuntimeError, ValueError):
+        return False
+    return True
+
+
+@torch.no_grad()
+def mixes(module: nn.Module, pair: Tensor) -> bool:
+    """True if the output for the first of two samples is not that for it alone, or if a single sample fails."""
+    try:
+        alone = module(pair[:1])
+    except (RuntimeError, ValueError):
+        return True
+    return not np.allclose(module(pair)[:1], alone, rtol=1e-3, atol=1e-5)
+
+
+def common_dtype(parameters: Mapping[str, nn.Parameter]) -> torch.dtype:
+    """Return the dtype that all parameters have. Raise a `ScenarioError` if they have different dtypes."""
+    dtypes = sorted({str(p.dtype) for p in parameters.values()})
+    if not dtypes:
+        raise ScenarioError("model: nothing to train, got no parameter that requires a gradient; use another model")
+    if len(dtypes) > 1:
+        raise ScenarioError(f"model: parameters of several types, got {', '.join(dtypes)}; use one type throughout")
+    return next(iter(parameters.values())).dtype
+
+
+def check_call(module: nn.Module, x: Tensor, loss: str, items: str) -> None:
+    """Call a module with a batch [B, ...], and check that its outputs fit the `loss`.
+
+    Error messages refer to the samples as `items`.
+    """
+    before, shape = x.clone(), tuple(x.shape)
+    try:
+        outputs = module(x)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise ScenarioError(
+            f"model: cannot take a batch of {items}, got shape {shape} and {error}; "
+            f"choose a model for {items} of shape {shape[1:]}"
+        ) from error
+    if not torch.equal(x, before):
+        raise ScenarioError(
+            "model: writes into its input, got another batch after the call; have its first layer make a new tensor"
+        )
+    if loss == "cross-entropy" and outputs.ndim != 2:
+        raise ScenarioError(
+            f"model: outputs are not one score per class, got shape {tuple(outputs.shape)}; "
+            f"cross-entropy needs [batch, classes]"
+        )
+    if loss == "next-token" and outputs.shape[:-1] != x.shape:
+        raise ScenarioError(
+            f"model: outputs are not scores at every position, got shape {tuple(outputs.shape)}; next-token needs "
+            f"[batch, {x.shape[1]}, tokens]"
+        )
+
+
+def check_kept(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> None:
+    """Raise an error if a call has replaced a buffer by another tensor, which is not a view into the flat vector."""
+    lost = [name for name, buffer in before.items() if after.get(name) is not buffer]
+    if lost:
+        raise ScenarioError(
+            f"model: a new tensor takes the place of a buffer in training, got {', '.join(lost)}; "
+            "change it in place, as with `copy_`"
+        )
+
+
+def owner(buffer: str) -> str:
+    """Return the name of the layer to which a buffer belongs."""
+    return buffer.rpartition(".")[0]
 
 
 @final
@@ -82,18 +156,12 @@ class FlatModel:
 
     Args:
         module: a floating-point module, which maps a batch [B, *input_shape] to outputs.
-        loss: name of the loss in `LOSSES`.
-        input_shape: the shape of one sample.
         vocabulary: number of different tokens, if inputs are token ids; None if inputs are real-valued.
 
     Attributes:
         size: number of scalars in the vector.
-        n_trainable: number of trainable parameters, which are the first part of the vector.
-        n_statistics: number of running statistics, which are the last part of the vector.
-        base_size: number of scalars in the base.
         shipped_bit: size in bits of the frozen weights that are sent to each device once; 0 if devices have them from
             the start.
-        loss_name: the name of the loss in `LOSSES`.
         draws: whether training uses torch's random generator, as dropout does.
         is_classifier: whether each sample has exactly one right class.
         min_batch: minimum number of samples in a training batch: 1, or 2 if a layer needs batch statistics.
@@ -159,10 +227,7 @@ class FlatModel:
         return _sequence(self._module)
 
     def laid_out(self, x: Tensor) -> Tensor:
-        """Return the samples `x` [B, ...] in the memory layout that is fastest for the model, with unchanged values.
-
-        On a CPU, convolutions and pooling are faster if the channels of a pixel are adjacent in memory.
-        """
+        """Return `x` [B, ...] in the fastest memory layout: on a CPU, convolutions want channels last."""
         if x.ndim != 4 or x.device.type != "cpu" or not self._takes_channels_last:
             return x
         if x.shape[1] > 1:
@@ -180,10 +245,7 @@ class FlatModel:
         return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
     def unflatten(self, vector: Tensor, base: Tensor | None = None) -> dict[str, Tensor]:
-        """Return views of the parts of a flat vector by name.
-
-        If a base is passed or appended to the vector, its parts are included.
-        """
+        """Return views of the parts of a flat vector by name, and of the base if it is given."""
         if base is None and len(vector) > self.size:
             vector, base = vector[: self.size], vector[self.size :]
         parts = dict(zip(self._names, self.pieces(vector), strict=True))
@@ -224,10 +286,7 @@ class FlatModel:
     def loss(
         self, vector: Tensor, x: Tensor, y: Tensor, weight: Tensor | None = None, *, base: Tensor | None = None
     ) -> Tensor:
-        """Return the weighted mean sum(weight * loss) / sum(weight) of the losses of a training batch.
-
-        If `weight` [B] is None, all samples have the same weight.
-        """
+        """Weighted mean of the losses of a training batch; all samples have the same weight if `weight` [B] is None."""
         losses = self._loss(self.forward(vector, x, training=True, base=base), y)
         if weight is None:
             return losses.mean()
@@ -255,10 +314,7 @@ class FlatModel:
         return copy.deepcopy(self, {id(tensor): tensor for tensor in self.constants})
 
     def live(self) -> Live:
-        """Return a new module for training in place, whose parameters and statistics are views into one flat vector.
-
-        Frozen parameters, and buffers that training does not change, are shared with this model.
-        """
+        """Return a new module to train in place, as views of a flat vector; constants are shared with this model."""
         base = {name: nn.Parameter(weight, requires_grad=False) for name, weight in self.base_weights().items()}
         own = {id(self._module.get_parameter(name)): weight for name, weight in base.items()}
         module = copy.deepcopy(self._module, {id(tensor): tensor for tensor in self.constants} | own)
@@ -272,10 +328,7 @@ class FlatModel:
         return live
 
     def vectorises(self) -> bool:
-        """Return True if PyTorch can vectorise the gradient over models; False if code branches on tensor values.
-
-        The first check takes seconds, because PyTorch has to load its modules for vectorised calls.
-        """
+        """Whether PyTorch can vectorise the gradient over models; the first check takes seconds, to load modules."""
         vectors, x = self.initial().cpu().expand(2, -1), self._ramp(4).view(2, 2, *self.input_shape)
         with self._trial(self._module) as module:
 
@@ -324,10 +377,7 @@ class FlatModel:
         return sum(saved)
 
     def _ramp(self, n_samples: int) -> Tensor:
-        """Return deterministic samples, which are not constant, for trial calls.
-
-        Samples of tokens include the first and the last token id.
-        """
+        """Return deterministic, varying samples for trial calls; those of tokens include the first and last id."""
         shape = (n_samples, *self.input_shape)
         if self.vocabulary is not None:
             return torch.linspace(0, self.vocabulary - 1, math.prod(shape)).round().long().reshape(shape)

@@ -180,9 +180,8 @@ class SlottedAloha(RatedAccess):
         return super().use(replace(band, slot_ns=to_ns(self.slot_s)), links, cells, devices)
 
     def power(self, inputs: RateInputs) -> Array:
-        """Return the share of its sender's power that each burst uses in each slot [bursts, slots].
+        """The shares of a sender's bursts add up to 1 in a slot in which the sender transmits, else to 0.
 
-        The shares of a sender's bursts add up to 1 in a slot in which the sender transmits, and to 0 in any other slot.
         The random decision to transmit is keyed by sender and slot.
         """
         active = inputs.active
@@ -192,10 +191,6 @@ class SlottedAloha(RatedAccess):
         return on
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Return the allocation in each slot, in which signals of other senders count as noise.
-
-        Senders that do not transmit in a slot carry no bits.
-        """
         assert power is not None, "slotted ALOHA always says who transmits"
         active = inputs.active
         on = active.radiated(power)
@@ -230,7 +225,6 @@ class SpatialReuse(WholeBand):
 
     @property
     def capacity(self) -> int | None:
-        """Maximum number of simultaneous bursts per cluster: 1 with `turns: cluster`, otherwise None."""
         return 1 if self.turns == "cluster" else None
 
     @override
@@ -250,9 +244,6 @@ def _with_others_as_noise(snr: Array) -> Allocation:
 
 
 def _own_parts(inputs: RateInputs) -> Array | float:
-    """Share of the band for each leg [legs, 1]; the bursts of one sender split the band equally.
-
-    The result is the number 1.0 if every sender has only one burst.
-    """
+    """Share of the band for each leg [legs, 1], equal for bursts of one sender; 1.0 if each sender has one."""
     active = inputs.active
     return 1.0 if len(active.sender) == len(active.radio) else active.part_of_legs()[:, None]

@@ -59,18 +59,13 @@ class Ofdma(RatedAccess):
 
     @property
     def capacity(self) -> int | None:
-        """Maximum number of simultaneous transmissions: the number of subchannels, or None for no limit."""
         return self.subchannels
 
     def share(self, active: int) -> float:
         return 1.0 / (self.subchannels or active)
 
     def power(self, inputs: RateInputs) -> Array | None:
-        """Return power shares [bursts, blocks]: 1 for the burst that wins a block, 0 for the other bursts.
-
-        The result is None, which means full power for all bursts, if the scheduler is not proportional-fair or if links
-        never fade.
-        """
+        """Only the burst that wins a block sends in it; None without fading or with another scheduler."""
         if self.scheduler != "proportional-fair" or inputs.band.constant:
             return None
         active = inputs.active

@@ -91,7 +91,6 @@ class ActiveSet:
 
     @property
     def burst_of_leg(self) -> IntArray:
-        """Index of the burst of each leg [legs]."""
         if len(self.bursts) > len(self._numbers):
             self._numbers, self._ones = np.arange(2 * len(self.bursts)), np.ones(2 * len(self.bursts))
         numbers = self._numbers[: len(self.bursts)]
@@ -130,11 +129,7 @@ class ActiveSet:
             self._some_are_dead = dead is not None
 
     def carry(self, rates: list[tuple[Array, int]]) -> None:
-        """Subtract the bits that each leg carries from its remaining bits, which never fall below zero.
-
-        Args:
-            rates: for each block, the rates [legs] in bit/s and the length of the block in ns.
-        """
+        """Subtract the bits that legs carry in blocks, given as rates [legs] in bit/s and lengths in ns."""
         work = self.work
         for rate_bps, span_ns in rates:
             work = list(map(sub, work, map(mul, map(int, (rate_bps * SCALE).tolist()), repeat(span_ns))))
@@ -146,10 +141,7 @@ class ActiveSet:
         self.work, self.leg["left_nbit"] = work, left
 
     def move(self) -> None:
-        """Start a movement period: hand over bursts whose device has changed cells, and look up all links again.
-
-        The energy used so far is added up first.
-        """
+        """Start a movement period: add up the energy used so far, hand over bursts, and look up all links again."""
         for burst, power_s in zip(self.bursts, self.burst["power_s"].tolist(), strict=True):
             burst[0].settle(power_s)
         self.burst["power_s"] = 0.0
@@ -205,7 +197,6 @@ class ActiveSet:
         return bursts
 
     def legs_of(self, bursts: IntArray) -> IntArray:
-        """Indices of all legs of the bursts with the indices `bursts`."""
         return bursts if self.plain else np.isin(self.burst_of_leg, bursts).nonzero()[0]
 
     def _columns(self, senders: list[tuple[int, float]]) -> list[int]:
@@ -307,10 +298,7 @@ class ActiveSet:
 
 
 def _drop(items: list[Any], places: IntArray) -> None:
-    """Delete the items at the indices `places`, which must be in increasing order.
-
-    Many items are deleted at once by building a new list, which is faster.
-    """
+    """Delete the items at the increasing indices `places`; building a new list is faster if they are many."""
     if len(places) < _FEW:
         for place in reversed(places.tolist()):
             del items[place]

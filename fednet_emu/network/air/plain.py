@@ -79,10 +79,7 @@ class PlainAir(Air):
         self._due: list[int] = []  # indices of the bursts that are delivered at `_end_ns`
 
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Put bursts on the air, and plan the rates from now on.
-
-        `SharedAir` takes over if a burst violates the conditions of this class.
-        """
+        """Plan the rates from now on; `SharedAir` takes over if a burst violates the conditions of this class."""
         if bursts and not self.is_plain and not len(self._general):
             self.is_plain, self.blocks = True, self._general.blocks
         if not self.is_plain:
@@ -119,20 +116,17 @@ class PlainAir(Air):
         self._clear()
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Give up a burst now, as if it had reached its timeout; ignore a burst that has already ended."""
         if not self.is_plain:
             self._general.cut(leg, burst, now_ns)
         elif burst in self._bursts:
             self._until_ns[self._bursts.index(burst)] = self._first_until_ns = now_ns
 
     def extend(self, leg: Transfer, bits: int) -> None:
-        """Give a burst more bits; `SharedAir` takes over all bursts from now on."""
         if self.is_plain:
             self._hand_over(self._since_ns)
         self._general.extend(leg, bits)
 
     def advance(self, now_ns: int) -> list[Burst]:
-        """Carry bits until now; remove and return the bursts that are delivered or have reached their timeout."""
         if not self.is_plain:
             return self._general.advance(now_ns)
         gone: list[int] = []
@@ -223,10 +217,7 @@ class PlainAir(Air):
         self._next_ns = min(self._first_until_ns, edges_ns[-1], end_ns)
 
     def _know_gains(self) -> list[int]:
-        """Draw the fading gains of the next blocks, and return the edges of these blocks in ns.
-
-        Gains that the last plan already contains are not drawn again.
-        """
+        """Draw the gains of the next blocks that the last plan does not have; return the edges of blocks in ns."""
         since_ns, length_ns, known = self._since_ns, self._band.coherence_ns, self._numbers
         self._band.check_blocks(self._bursts[0][0].started_ns, since_ns)
         blocks = max(1, min(self.blocks, MOST_GAINS // len(self._work)))

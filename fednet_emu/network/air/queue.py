@@ -20,8 +20,6 @@ class TurnQueue:
             sender or a receiver takes part in another transmission, in any cluster.
 
     Attributes:
-        places: the argument `places`.
-        clustered: True if bursts belong to clusters.
         lane: function that returns the cell or the cluster of a transfer.
         only: the queue of the only cell. The medium itself starts bursts from this queue. None if there are several
             cells, or clusters.
@@ -44,7 +42,6 @@ class TurnQueue:
         self._added = 0
 
     def add(self, burst: Burst) -> None:
-        """Append a burst to the queue of its cell or cluster."""
         cell = self.lane(burst[0])
         if self.clustered:
             self._added += 1
@@ -54,19 +51,15 @@ class TurnQueue:
         self.changed.add(cell)
 
     def waiting(self) -> Iterator[Transfer]:
-        """Yield all legs of all waiting bursts."""
         for queue in self._queues.values():
             yield from (leg for burst in queue for leg in burst)
         for entries in [*self._unblocked.values(), *self._blocked.values()]:
             yield from (leg for _, burst in entries for leg in burst)
 
     def start_ready(self, start: Callable[[Burst], bool]) -> None:
-        """Start all bursts that may start now.
+        """Start all bursts that may start now, in the order of the changed cells.
 
-        Only cells that have changed since the last call are examined, in the order of their indices.
-
-        Args:
-            start: function that puts a burst on the air; returns False if no transfer of the burst can start.
+        `start` puts a burst on the air, and returns False if no transfer of the burst can start.
         """
         changed, self.changed = self.changed, set()
         if self.clustered:
@@ -97,10 +90,7 @@ class TurnQueue:
                 heappush(first, (self._unblocked[cell][0][0], cell))
 
     def give_back(self, burst: Burst) -> None:
-        """Record the end of a burst.
-
-        Bursts that wait for one of its radios may start at the next `start_ready`.
-        """
+        """Record the end of a burst; bursts that wait for its radios may start at the next `start_ready`."""
         cell = self.lane(burst[0])
         self._free[cell] += 1
         self.changed.add(cell)

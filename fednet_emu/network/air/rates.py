@@ -68,12 +68,10 @@ def rate_cells(on_air: ActiveSet, sharing: Sharing, band: Band, numbers: IntArra
 
 
 def _branches(sharing: Sharing, band: Band, cell: Active) -> int:
-    """Number of antennas whose gains add up in each signal of a cell."""
     return band.reception.branches(len(cell.radio) if sharing.overlapping else 1)
 
 
 def _pairs(on_air: ActiveSet, cell: Active) -> tuple[IntArray, IntArray]:
-    """Return the row and the column in `on_air.gains` of each leg of a cell."""
     columns = on_air.burst["column"][on_air.burst_of_leg]
     return on_air.leg["row"][cell.legs], columns[cell.legs]
 

@@ -40,7 +40,6 @@ class Plan(NamedTuple):
 
     Attributes:
         edges_ns: [blocks + 1] edges of the blocks in ns.
-        rated: rates, SINRs and powers in the blocks.
         needed_ns: [legs] estimated remaining time of each leg in ns; 0 for a leg that is done.
         first_ns: time in ns before which no burst ends, with a margin for rounding.
         next_ns: time in ns of the next event: the end of a burst, a timeout, or the end of the plan.
@@ -107,7 +106,6 @@ class SharedAir(Air):
         self._first_until_ns = int(least(on_air.leg["until_ns"]))
 
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Add bursts, and plan the rates from now on; `advance` must have been called for `now_ns`."""
         on_air = self._on_air
         if bursts:
             self._since_ns = now_ns
@@ -127,10 +125,9 @@ class SharedAir(Air):
         return self._plan.next_ns
 
     def move(self) -> None:
-        """Look up all links again at the start of a movement period, after `advance`.
+        """Transfers continue in the cells to which they are now assigned.
 
-        Transfers continue in the cells to which they are now assigned. The energy used so far is added up first,
-        because transmit powers may change.
+        The energy used so far is added up first, because transmit powers may change.
         """
         if len(self._on_air):
             self._on_air.move()
@@ -151,7 +148,6 @@ class SharedAir(Air):
                 self._changed = True
 
     def advance(self, now_ns: int) -> list[Burst]:
-        """Carry bits until now; remove and return the bursts whose legs are delivered, unreachable or timed out."""
         on_air, ended = self._on_air, []
         some_are_through = self._plan is None or now_ns >= self._plan.first_ns
         self._flow(now_ns)
@@ -174,7 +170,6 @@ class SharedAir(Air):
                 yield burst[0], from_ns if len(power) > 1 else from_ns[:1], power
 
     def rates(self) -> Iterator[Rates]:
-        """Yield the rates of the current plan; 0 for legs that have ended."""
         if self._plan is None:
             return
         flows = np.where(self._on_air.leg["left_nbit"][:, None] > 0, self._plan.rated.rate_bps, 0.0)
@@ -184,7 +179,6 @@ class SharedAir(Air):
             yield burst, from_ns, np.array([of_leg.get(leg, silent) for leg in burst])
 
     def _done(self) -> Mask | None:
-        """Mask [legs] of the legs that are delivered or can never be delivered; None if there is no such leg."""
         leg = self._on_air.leg
         done: Mask = leg["dead"] | (leg["left_nbit"] == 0.0)
         return done if done.any() else None
@@ -260,10 +254,7 @@ class SharedAir(Air):
         return Plan(edges, rated, needed, first_ns, next_ns)
 
     def _first_end_ns(self, edges: list[int], rate_bps: Array, needed: Array, ends: Array, soonest: float) -> int:
-        """Return the exact time in ns at which the first burst is delivered to all its receivers.
-
-        The result is `FOREVER_NS` if the plan ends earlier.
-        """
+        """Exact time in ns of the first delivery of a burst to all receivers; `FOREVER_NS` if after the plan."""
         on_air, since_ns = self._on_air, self._since_ns
         if not since_ns + soonest < edges[-1] + NEAR_NS:
             return FOREVER_NS
@@ -290,10 +281,7 @@ class SharedAir(Air):
 
 
 def blocks_after(edges_ns: list[int], now_ns: int, blocks: int) -> int:
-    """Return the number of blocks for the next plan.
-
-    The number grows if the last plan was used up, and shrinks if a change ended the plan within its first quarter.
-    """
+    """Number of blocks in the next plan: more if the last was used up, fewer if it ended within its first quarter."""
     count = len(edges_ns) - 1
     if now_ns >= edges_ns[-1]:
         return min(4 * count, _MOST_BLOCKS)
@@ -301,10 +289,7 @@ def blocks_after(edges_ns: list[int], now_ns: int, blocks: int) -> int:
 
 
 def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
-    """Return the time in ns at which `work` is done at the rates [blocks] of a plan.
-
-    The result is `FOREVER_NS` if the plan ends earlier.
-    """
+    """Time in ns at which `work` is done at the rates [blocks] of a plan; `FOREVER_NS` if the plan ends earlier."""
     if not work:
         return edges_ns[0]
     for rate, start_ns, end_ns in zip(rate_bps.tolist(), edges_ns, edges_ns[1:], strict=False):
@@ -318,10 +303,7 @@ def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
 
 
 def _in_outage(plan: Plan, since_ns: int, outage_sinr: float) -> Mask:
-    """Return the mask [legs] of the legs that have had an outage in the first `since_ns` ns of the plan.
-
-    A leg has an outage in a block if it carries bits in this block and its SINR is below `outage_sinr`.
-    """
+    """Mask [legs] of legs that carried bits below `outage_sinr` in the first `since_ns` ns of the plan."""
     edges_ns = np.array(plan.edges_ns)
     starts_ns = (edges_ns[:-1] - edges_ns[0]).astype(np.float64)
     spanned = starts_ns + 1e-3 < np.minimum(plan.needed_ns, since_ns)[:, None]  # 1e-3: tolerance for rounding errors

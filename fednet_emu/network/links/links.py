@@ -5,31 +5,133 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Self, TypeVar
 
 import numpy as np
+import scipy
+from pydantic import Field
 from typing_extensions import override
 
 from fednet_emu.arrays import Array, IntArray, Keys, Mask
+from fednet_emu.component.component import Component
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, to_ns
 from fednet_emu.kernel.streams import Streams, mix, mixes, uniforms
-from fednet_emu.network.links.asymmetry import OneWay
-from fednet_emu.network.links.draws import PER_DEVICE, moving_draws, still_draws
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.propagation.base import Propagation
 from fednet_emu.radio.propagation.link import Hop, LinkDraws
+from fednet_emu.radio.propagation.shadowing import WAVES, shadow_normals
 from fednet_emu.radio.receiver.power_control import PowerControl
 from fednet_emu.records.ledger import SERVER
+from fednet_emu.units import db_to_linear
+
+
+class Asymmetry(Component):
+    """Random differences between the radios of devices, and obstacles that weaken only one direction of a link.
+
+    Ignored here: the positions of obstacles; whether a link is obstructed is drawn for each ordered pair of devices.
+    """
+
+    tx_power_sigma_db: float = Field(0.0, ge=0)
+    """Standard deviation in dB of the devices' radiated powers, which are Gaussian in dB around the channel's value."""
+
+    noise_figure_sigma_db: float = Field(0.0, ge=0)
+    """Standard deviation in dB of the devices' noise powers, which are Gaussian in dB around the channel's value. The
+    differences can also represent interference that only some receivers experience."""
+
+    obstacle_probability: float = Field(0.0, ge=0, le=1)
+    """Probability that one direction of a link is obstructed, drawn for each ordered pair of devices."""
+
+    obstacle_loss_db: float = Field(20.0, ge=0)
+    """Additional loss in dB of an obstructed direction."""
+
+
+class OneWay:
+    """Factors, drawn once, by which the SNR of each direction of a link differs from that of a symmetric link."""
+
+    def __init__(self, law: Asymmetry, count: int, streams: Streams) -> None:
+        self._law, self._count, self._streams = law, count, streams
+        self._obstacles = streams.key("asymmetry", "obstacle")
+
+    @cached_property
+    def tx(self) -> Array:
+        """Radiated power of each device relative to the power that the channel states, linear [devices]."""
+        return self._spread("power", self._law.tx_power_sigma_db)
+
+    @cached_property
+    def rx(self) -> Array:
+        """Noise power that the channel states, relative to the noise power of each device, linear [devices]."""
+        return self._spread("noise", self._law.noise_figure_sigma_db)
+
+    def _spread(self, what: str, sigma_db: float) -> Array:
+        draws = uniforms(self._streams.key("asymmetry", what), np.arange(self._count))
+        return db_to_linear(sigma_db * np.asarray(scipy.special.ndtri(draws)))
+
+    def factors(self, sender: IntArray, receiver: IntArray) -> Array:
+        """SNR from each sender to its receiver, divided by that of a symmetric link (linear); arguments broadcast."""
+        factor = self.tx[sender] * self.rx[receiver]
+        if self._law.obstacle_probability:
+            hit = uniforms(mixes(self._obstacles, sender), receiver) < self._law.obstacle_probability
+            factor = np.where(hit, factor * db_to_linear(-self._law.obstacle_loss_db), factor)
+        return factor
+
+
+PER_DEVICE = ("indoor", "building", "depth")
+"""Names of random numbers that depend only on the device, not on the base station."""
+
+
+def still_draws(streams: Streams, numbers: IntArray, cell: int = 0) -> LinkDraws:
+    """Random numbers for the links between a cell's base station and devices that do not move, keyed by `numbers`."""
+
+    def uniform(what: str) -> Array:
+        return uniforms(streams.key(what, *_name(what, cell)), numbers)
+
+    return LinkDraws.of(uniform)
+
+
+def moving_draws(
+    channel: Channel, hop: Hop, xy_m: Array, streams: Streams, numbers: IntArray, cell: int = 0
+) -> LinkDraws:
+    """Random numbers for the links of moving devices; line of sight and shadowing are random functions of position.
+
+    Both functions have the spatial correlation exp(-d / d_corr) at the distance d. For shadowing, d_corr depends on
+    whether the link has line of sight (Gudmundson, Electronics Letters 1991; TR 38.901 Table 7.5-6). For line of sight,
+    d_corr is a parameter of the path loss (Table 7.6.3.1-2). Both change smoothly along a path, and depend only on the
+    position.
+
+    Args:
+        xy_m: [devices, 2] coordinates in m.
+        numbers: [devices] numbers used as keys of the random numbers.
+        cell: index of the base station's cell.
+    """
+    still = still_draws(streams, numbers, cell)
+    los_waves = _waves(streams, "los", numbers, cell)
+    los = scipy.special.ndtr(shadow_normals(xy_m, channel.path_loss.los_correlation_m, los_waves))
+    seen = replace(still, los=np.asarray(los))
+    correlation_m = np.maximum(channel.large_scale(hop, seen).correlation_m, 1e-3)
+    shadowing = shadow_normals(xy_m, correlation_m, _waves(streams, "shadowing", numbers, cell))
+    return replace(seen, shadowing=shadowing)
+
+
+def _name(what: str, cell: int) -> tuple[str, *tuple[int, ...]]:
+    return ("cell", cell) if cell and what not in PER_DEVICE else ("cell",)
+
+
+def _waves(streams: Streams, what: str, numbers: IntArray, cell: int) -> Array:
+    return _wave_uniforms(streams.key("waves", what, cell), numbers.tobytes())
+
+
+@lru_cache(maxsize=8)
+def _wave_uniforms(key: int, numbers: bytes) -> Array:
+    device = mixes(key, np.frombuffer(numbers, np.int64))[:, None]
+    return uniforms(device, np.arange(WAVES * 3)[None, :]).reshape(-1, WAVES, 3)
+
 
 Number = TypeVar("Number", int, IntArray)
 
 
 def radio_of(cell: Number) -> Number:
-    """Return the radio number of a cell's base station: -1 (`SERVER`), -3, -5 and so on.
-
-    Even negative numbers are not used, because -2 means `SEVERAL` in the records.
-    """
+    """Radio number of a cell's base station: -1 (`SERVER`), -3, -5, ...; -2 means `SEVERAL` in the records."""
     return SERVER - 2 * cell
 
 
@@ -39,10 +141,7 @@ def cell_of(radio: Number) -> Number:
 
 
 class Links(ABC):
-    """The links during one movement period.
-
-    The device number of the server stands for the base station that serves the other device.
-    """
+    """The links during one movement period; the server's number stands for the other device's base station."""
 
     @property
     def of_device(self) -> tuple[list[float], list[int]] | None:
@@ -61,7 +160,6 @@ class Links(ABC):
         """
 
     def link(self, sender: int, receiver: int) -> tuple[float, int]:
-        """Mean SNR (linear) and fading key of a link."""
         return self.snr(sender, receiver), self.fading_key(sender, receiver)
 
     @abstractmethod
@@ -85,7 +183,6 @@ class Links(ABC):
         return SERVER
 
     def now(self) -> Self:
-        """Return the links of the current movement period."""
         return self
 
     def until_ns(self) -> int:
@@ -182,8 +279,6 @@ class CellEnvironment:
     """Properties that the links of all cells have in common.
 
     Attributes:
-        channel: the channel.
-        streams: the random streams of the run.
         power_control: rule by which devices choose their transmit power on the uplink.
         moving: True if devices move, so that shadowing and line of sight change with their positions.
         antennas: number of antennas of each base station, which are combined on the uplink.
@@ -206,7 +301,6 @@ def network_links(environment: CellEnvironment, xy_m: Array, stations_m: Array) 
     not depend on the number of stations.
 
     Args:
-        environment: properties of the links.
         xy_m: [devices, 2 or 3] coordinates of the devices in m. Without a third coordinate, the antenna has the height
             that the channel states.
         stations_m: [stations, 2 or 3] coordinates of the base stations in m, with the same default height.
@@ -333,7 +427,6 @@ class MovingLinks:
     Ignored here: movement within a period, apart from the fading that it causes.
 
     Args:
-        clock: the clock.
         period_s: length in s of a movement period; should be so short that distances hardly change within a period.
         links_at: function that computes the links at a time in s.
     """

@@ -1,32 +1,334 @@
-"""5G NR in time-division duplex: slots that senders share, and the delays before and after a transmission."""
+"""5G NR in time-division duplex: slots, grants, their rates, and the delays before and after a transmission.
+
+Times of patterns and grants are counted in slots from the start of a period.
+"""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Literal, Self, final
+from typing import Any, ClassVar, Literal, NamedTuple, Self, final
 
 import numpy as np
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from fednet_emu.arrays import Array
+from fednet_emu.arrays import Array, exp10, log10
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.kernel.streams import mix, uniform
 from fednet_emu.network.access.base import RatedAccess, Use
 from fednet_emu.network.access.schedulers import best_of_each_block
 from fednet_emu.network.air.band import Band
-from fednet_emu.network.air.sharing import Allocation, RateInputs
-from fednet_emu.network.air.transfer import Transfer
+from fednet_emu.network.air.shared import SharedAir
+from fednet_emu.network.air.sharing import Allocation, RateInputs, Sharing
+from fednet_emu.network.air.transfer import Burst, Transfer
 from fednet_emu.network.links.links import LinksOverTime
-from fednet_emu.network.nr.grant_rates import InSlots, in_whole_blocks
-from fednet_emu.network.nr.outer_loop import ClimbingAir
-from fednet_emu.network.nr.slots import TddPattern, UplinkAccess
-from fednet_emu.radio.nr.blocks import NrBlocks
+from fednet_emu.radio.nr.blocks import WINDOW_NS, NrBlocks
 from fednet_emu.radio.nr.numerology import SUBCARRIERS_PER_BLOCK
-from fednet_emu.radio.nr.outer_loop import WINDOW_NS
+from fednet_emu.radio.rates.base import OfLaw, RateLaw
+from fednet_emu.radio.rates.narrowing import Narrowed
+
+FRAME_MS = 10
+"""Length of a radio frame in ms, into which a whole number of periods must fit (TS 38.213 clause 11.1)."""
+
+
+@dataclass(frozen=True)
+class TddPattern:
+    """A TDD pattern with a subcarrier spacing.
+
+    Ignored here: the few symbols of a special slot that carry data.
+
+    Attributes:
+        subcarrier_spacing_khz: 15, 30, 60 or 120; a slot lasts 1 to 1/8 ms (TS 38.211 clause 4.3.2).
+
+    Raises:
+        ValueError: the pattern is invalid; the message suggests a valid pattern.
+    """
+
+    slots: str
+    subcarrier_spacing_khz: int
+
+    def __post_init__(self) -> None:
+        if set(self.slots) - set("DSU") or not {"D", "U"} <= set(self.slots):
+            raise ValueError(
+                f"a pattern has slots D, S and U, at least one D for grants and one U to send in, got {self.slots!r}; "
+                "DDDSU is usual"
+            )
+        in_frame = FRAME_MS * self.subcarrier_spacing_khz // 15
+        if in_frame % len(self.slots):
+            lengths = ", ".join(str(length) for length in range(2, in_frame + 1) if in_frame % length == 0)
+            raise ValueError(
+                f"whole periods fit into 10 ms, got {len(self.slots)} slots of {15 / self.subcarrier_spacing_khz:g} "
+                f"ms; give {lengths} slots"
+            )
+
+    @property
+    def slot_ns(self) -> int:
+        return 15_000_000 // self.subcarrier_spacing_khz
+
+    def share(self, kind: str) -> float:
+        return self.slots.count(kind) / len(self.slots)
+
+    def next(self, slot: int, kinds: str) -> int:
+        """Return the first slot at or after `slot` whose letter is in `kinds`."""
+        while self.slots[slot % len(self.slots)] not in kinds:
+            slot += 1
+        return slot
+
+    def repeated(self, slot: int, decode: int) -> int:
+        """Downlink slot in which a block that failed in `slot` is sent again, with `decode` slots for each side."""
+        answer = self.next(slot + 1 + decode, "U")
+        return self.next(answer + 1 + decode, "D")
+
+
+class Grants(NamedTuple):
+    """Uplink slots that are granted after a scheduling request at one occasion.
+
+    Attributes:
+        after: slot of the previous request occasion; the request for data that arrive after the start of this slot is
+            sent at `occasion`.
+        occasion: slot in which the scheduling request is sent.
+        first: uplink slot of the first grant, in which the device sends its buffer status report.
+        bulk: first uplink slot that carries data.
+    """
+
+    after: int
+    occasion: int
+    first: int
+    bulk: int
+
+
+class Latency(NamedTuple):
+    """Minimum, mean and maximum time, in slots, from the random arrival of data to the end of an uplink slot."""
+
+    least: float
+    mean: float
+    most: float
+
+
+@dataclass(frozen=True)
+class UplinkAccess:
+    """Scheduling request, buffer status report and grant (TS 38.321 clauses 5.4.4 and 5.4.5).
+
+    Arriving data wait for an uplink slot in which the device may send a request. The base station needs `decode` slots
+    to decode, and sends the grant in the next downlink or special slot. The granted slot is the first uplink slot at
+    least `k2` slots after the grant, and carries the report. The same procedure then grants the first slot with data.
+    Ignored here: lost requests, other devices' grants, and times within a slot.
+
+    Attributes:
+        sr_period: number of slots between two request occasions, before each occasion is moved to the next uplink slot.
+        k2: minimum number of slots from a grant to the granted slot.
+        decode: number of slots that the base station needs to decode.
+    """
+
+    pattern: TddPattern
+    sr_period: int
+    k2: int
+    decode: int
+
+    def after(self, slot: int) -> int:
+        """Return the uplink slot that is granted after a transmission in the uplink slot `slot`."""
+        grant = self.pattern.next(slot + 1 + self.decode, "DS")
+        return self.pattern.next(grant + self.k2, "U")
+
+    @property
+    def hyperperiod(self) -> int:
+        """Number of slots after which both the pattern and the request occasions repeat."""
+        return math.lcm(len(self.pattern.slots), self.sr_period)
+
+    @cached_property
+    def occasions(self) -> tuple[Grants, ...]:
+        """Grants for all request occasions of a hyperperiod, in order of time."""
+        pattern, period = self.pattern, self.hyperperiod
+        first = pattern.next(0, "U")
+        slots = sorted({pattern.next(first + n, "U") % period for n in range(0, period, self.sr_period)})
+        before = [slots[-1] - period, *slots]
+        return tuple(
+            Grants(after, slot, first := self.after(slot), self.after(first))
+            for after, slot in zip(before, slots, strict=False)
+        )
+
+    def latency(self, *, bulk: bool) -> Latency:
+        """Return the exact latency from the arrival of data to the end of a granted slot.
+
+        The slot is the first data slot if `bulk` is True, and the slot of the buffer status report otherwise. Arrivals
+        of data are uniformly distributed over the hyperperiod.
+        """
+        ends = [(each, 1 + (each.bulk if bulk else each.first)) for each in self.occasions]
+        mean = sum((each.occasion - each.after) * (end - (each.occasion + each.after) / 2) for each, end in ends)
+        least, most = min(end - each.occasion for each, end in ends), max(end - each.after for each, end in ends)
+        return Latency(least, mean / self.hyperperiod, most)
+
+    @cached_property
+    def bulk_slots(self) -> list[int]:
+        """First slot that carries data, for data that arrive at the start of each slot [hyperperiod]."""
+        occasions = [each.occasion for each in self.occasions]
+        bulk = [*(each.bulk for each in self.occasions), self.occasions[0].bulk + self.hyperperiod]
+        return [bulk[bisect_left(occasions, slot)] for slot in range(self.hyperperiod)]
+
+
+_STEP_DB = 0.01
+
+
+class WholeBlocks(OfLaw):
+    """Rate law of a grant of whole resource blocks, which receive the whole power of the sender.
+
+    A link has the SINR s on the whole carrier of N blocks and B Hz. On M blocks, the SINR is s N / M and the rate is
+    e(s N / M) B M / N, where e(x) is the spectral efficiency of `law` at the SINR x. The grant has the number M of
+    blocks with the highest rate. The power headroom is therefore never negative (TS 38.213 clause 7.7.1): a sender
+    whose power suffices for x blocks with a coding scheme gets at most floor(x) blocks with this scheme. Rates are
+    taken from a table in steps of 0.01 dB, and are within 0.5 % of the best rate.
+    Ignored here: the rounding of transport block sizes, which matters more in fewer blocks (0.5 % in ten blocks).
+    """
+
+    law: RateLaw
+    """Rate law on a part of the carrier."""
+
+    count: int = Field(gt=0)
+    """Number of resource blocks in the whole carrier."""
+
+    fewest: int = Field(gt=0)
+    """Number of resource blocks in the smallest grant."""
+
+    def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
+        return self.fewest / self.count
+
+    def blocks(self, sinr: float) -> int:
+        """Number of granted blocks at an SINR (linear) on the whole carrier: the largest of the best."""
+        counts = np.arange(self.count, self.fewest - 1, -1)
+        parts = counts / self.count
+        return int(counts[np.argmax(parts * self.law.rates_bps(sinr / parts, 1.0))])
+
+    def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
+        return float(self.rates_bps(np.array(sinr), bandwidth_hz))
+
+    def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
+        best, last = self._best, len(self._best.efficiency_bps_hz) - 1
+        with np.errstate(divide="ignore"):
+            place = (10.0 * log10(np.asarray(sinr)) - best.low_db) / _STEP_DB
+        rates_bps = bandwidth_hz * np.interp(place, np.arange(last + 1), best.efficiency_bps_hz, left=0.0)
+        above = place >= last
+        return np.where(above, self.law.rates_bps(sinr, bandwidth_hz), rates_bps) if above.any() else rates_bps
+
+    @cached_property
+    def _best(self) -> Best:
+        max_db = 10.0 * float(np.log10(self.count / self.fewest))
+        low_db = 10.0 * float(np.log10(self.law.min_sinr)) - max_db
+        high_db = 10.0 * float(np.log10(self.law.peaks.max(initial=self.law.min_sinr)))
+        sinr = exp10((low_db + _STEP_DB * np.arange(max(round((high_db - low_db) / _STEP_DB), 0) + 2)) / 10.0)
+        best = np.zeros(len(sinr))
+        for count in range(self.fewest, self.count + 1):
+            part = count / self.count
+            np.maximum(best, part * self.law.rates_bps(sinr / part, 1.0), out=best)
+        return Best(low_db, best)
+
+
+@dataclass(frozen=True, slots=True, eq=False)  # pydantic compares cached values by ==, which fails for arrays
+class Best:
+    """Highest efficiencies [points] of the carrier in bit/s/Hz, in steps of 0.01 dB of the SINR from `low_db` on."""
+
+    low_db: float
+    efficiency_bps_hz: Array
+
+
+def in_whole_blocks(law: RateLaw, bandwidth_hz: float, block_hz: float) -> RateLaw:
+    """Return `law` restricted to whole resource blocks of a carrier; unchanged if `law` is not `Narrowed`."""
+    if not isinstance(law, Narrowed):
+        return law
+    count = int(bandwidth_hz / block_hz)
+    if count < 2:
+        return law.law
+    fewest = min(max(int(np.ceil(law.narrowest_hz / block_hz - 1e-9)), 1), count)
+    return WholeBlocks(law=law.law, count=count, fewest=fewest)
+
+
+class InSlots(OfLaw):
+    """Rate law of senders that take turns in slots, in each of which one sender has the whole band.
+
+    A sender has the fraction x of the slots of its direction, and the SINR s in these slots. Its rate is the product of
+    x, `share` and the rate of `law` at the SINR s on the whole band. The bandwidth argument of the methods is x times
+    the width of the band, and their SINR argument is s / x, as if all power were in the part x of the band.
+    """
+
+    law: RateLaw
+    """Rate law on the whole band."""
+
+    whole_hz: float = Field(gt=0)
+    """Width of the band in Hz."""
+
+    share: float = Field(gt=0, le=1)
+    """Share of all slots that carry transmissions in this direction."""
+
+    @property
+    def peaks(self) -> Array:
+        return self.law.peaks
+
+    def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
+        return self.law.narrowest_part(self.whole_hz)
+
+    def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:
+        part = bandwidth_hz / self.whole_hz
+        return part * self.share * self.law.rate_bps(sinr * part, self.whole_hz)
+
+    def rates_bps(self, sinr: Array, bandwidth_hz: Array | float) -> Array:
+        part = bandwidth_hz / self.whole_hz
+        return part * self.share * self.law.rates_bps(sinr * part, self.whole_hz)
+
+
+@final
+class Climbing(Sharing):
+    """Sharing of slots between transfers whose current coding scheme permits only a fraction of their full rate."""
+
+    overlapping = False
+
+    def __init__(self, slots: Sharing, law: NrBlocks) -> None:
+        self._slots, self._law = slots, law
+        self.begun: list[int] = []
+        """Indices of the 100 ms windows in which the transfers on the air began, in the order of bursts."""
+
+    @override
+    def power(self, inputs: RateInputs) -> Array | None:
+        return self._slots.power(inputs)
+
+    @override
+    def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
+        plain = self._slots.allocate(inputs, power)
+        begun = np.array(self.begun)[inputs.active.burst]
+        part = self._law.climbed(plain.sinr * plain.share, inputs.numbers - begun[:, None])
+        sinr = np.divide(
+            plain.sinr, part, out=np.zeros(np.broadcast_shapes(plain.sinr.shape, part.shape)), where=part > 0
+        )
+        return plain._replace(sinr=sinr, share=plain.share * part)
+
+
+@final
+class ClimbingAir(SharedAir):
+    """Transmissions in the slots of one cell, with coding schemes that rise as in `Climbing`."""
+
+    def __init__(self, slots: Sharing, band: Band, law: NrBlocks, links: LinksOverTime) -> None:
+        self._climbing, self._bursts = Climbing(slots, law), list[Burst]()
+        super().__init__(self._climbing, band, links)
+
+    @override
+    def start(self, bursts: list[Burst], now_ns: int) -> int:
+        for burst in bursts:
+            leg = burst[0]
+            begun_ns = now_ns if leg.phases is None else leg.requested_ns + leg.phases.wait_ns
+            self._bursts.append(burst)
+            self._climbing.begun.append(begun_ns // WINDOW_NS)
+        return super().start(bursts, now_ns)
+
+    @override
+    def advance(self, now_ns: int) -> list[Burst]:
+        ended = super().advance(now_ns)
+        for burst in ended:
+            place = next(place for place, other in enumerate(self._bursts) if other is burst)
+            del self._bursts[place], self._climbing.begun[place]
+        return ended
+
 
 _MOST_REPEATS = 3
 
@@ -128,10 +430,7 @@ class NrGrants(RatedAccess):
         return won
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Return each leg's SINR at full power in its slots.
-
-        All interference from other cells falls into the slots of this direction.
-        """
+        """All interference from other cells falls into the slots of this direction."""
         assert power is not None, "slots always say who sends"
         active, duty = inputs.active, self.duty(down=inputs.band.down)
         noise = 1.0 + (inputs.noise[active.receiver] - 1.0) / duty

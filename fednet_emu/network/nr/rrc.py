@@ -63,7 +63,6 @@ class RadioConnections:
         return max(self._stands_ns[device] - now_ns, 0)
 
     def leave(self, transfer: Transfer, now_ns: int) -> None:
-        """Record that the transmission of a message ends now."""
         self._seen_ns[max(transfer.sender, transfer.receiver)] = now_ns
 
     def around(self, use: Use) -> Use:

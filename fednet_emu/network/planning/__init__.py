@@ -6,8 +6,7 @@ from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.network.planning.base import Planner
 from fednet_emu.network.planning.baselines import EqualBand, Turns
 from fednet_emu.network.planning.fedl import Fedl
-from fednet_emu.network.planning.least_energy import LeastEnergy
-from fednet_emu.network.planning.least_time import LeastTime
+from fednet_emu.network.planning.least_energy import LeastEnergy, LeastTime
 from fednet_emu.network.planning.resource_blocks import ResourceBlocks
 
 PLANNERS: dict[str, type[Planner]] = kinds(LeastTime, LeastEnergy, ResourceBlocks, Fedl, EqualBand, Turns)

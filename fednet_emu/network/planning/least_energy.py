@@ -1,4 +1,8 @@
-"""Bandwidths, transmit powers, clock frequencies and sending times with minimum energy for a round of given duration.
+"""Planned rounds of the shortest duration, and rounds of a given duration with minimum energy.
+
+The shortest round has full clock frequencies and powers, and shares with which all uploads end at the same time. This
+time is found by bisection; each device's bandwidth for a given time has a closed form. The other planner sets
+bandwidths, transmit powers, clock frequencies and sending times with minimum energy.
 
 Yang, Chen, Saad, Hong, Shikh-Bahaei: "Energy Efficient Federated Learning Over Wireless Communication Networks", IEEE
 Transactions on Wireless Communications 20(3), 2021, https://arxiv.org/abs/1911.02417, equations (10) to (12) for a
@@ -16,7 +20,8 @@ variables. For given local steps, the problem is jointly convex in sending times
 depends only on the product z of sending time and bandwidth, through the function g(z) = z (e^(q / z) - 1), for which 2
 z g'' + g' > 0. Therefore one root per device and one root for the price give the optimum. Amplifiers have an
 efficiency, and transmitters have a circuit power. The rate law has an SNR gap, a minimum and a maximum efficiency. The
-algorithm sets the number of local steps.
+algorithm sets the number of local steps. Each device starts when it has received the model, and has its own computing
+time.
 """
 
 from __future__ import annotations
@@ -31,8 +36,43 @@ from pydantic import Field
 from fednet_emu.arrays import Array, Mask, expm1
 from fednet_emu.network.air.transfer import Grant
 from fednet_emu.network.planning.base import Planner, Round
-from fednet_emu.network.planning.closed_forms import full_power_efficiency, priced_efficiency, root
-from fednet_emu.network.planning.least_time import powers, shortest
+from fednet_emu.network.planning.closed_forms import full_power_efficiency, least, priced_efficiency, root
+
+
+class LeastTime(Planner):
+    """Minimises the duration of a round: devices that would finish early get smaller shares of the band."""
+
+    def plan(self, round_: Round) -> Grant[Array]:
+        return shortest(round_)
+
+
+def shortest(round_: Round) -> Grant[Array]:
+    """Return the grants with which the last upload of a round ends as early as possible."""
+    starts_s = round_.ready_s + round_.compute_s
+    soonest_s = float(np.max(starts_s + round_.shortest_s))
+    end_s = least(
+        lambda end_s: float(narrowest(round_, end_s - starts_s)[0].sum()) <= 1.0,
+        soonest_s,
+        float(np.max(starts_s)) + 2.0 * float(round_.shortest_s.sum()),
+    )
+    share, power_part = narrowest(round_, end_s - starts_s)
+    return Grant.undisturbed(share, power_part, np.ones(len(share)), np.full(len(share), end_s))
+
+
+def narrowest(round_: Round, air_s: Array) -> tuple[Array, Array]:
+    """Smallest band shares [n] for uploads within `air_s` [n] (at least `shortest_s`), and relative powers [n]."""
+    air_s = np.maximum(air_s, round_.shortest_s)
+    full = full_power_efficiency(round_.gamma * air_s / round_.need_s)
+    efficiency = np.clip(full, max(round_.lowest, 1e-300), round_.highest)
+    share = np.minimum(round_.need_s / (air_s * efficiency), 1.0)
+    return share, powers(round_, share, air_s)
+
+
+def powers(round_: Round, share: Array, air_s: Array) -> Array:
+    """Powers [n], relative to full power, with which uploads on band shares `share` [n] take `air_s` [n]."""
+    part = share * expm1(round_.need_s / (share * air_s)) / round_.gamma
+    return np.minimum(part, 1.0)
+
 
 _SAME = 1e-9
 _TINY, _HUGE = 1e-30, 1e30
@@ -58,10 +98,7 @@ class LeastEnergy(Planner):
 
 
 class _Choice(NamedTuple):
-    """Optimal choice of each device at a given price of the band.
-
-    The choice consists of airtimes in s [n], spectral efficiencies in nat/s/Hz [n] and band shares [n].
-    """
+    """Airtimes in s [n], spectral efficiencies in nat/s/Hz [n] and band shares [n] at a given price of the band."""
 
     air_s: Array
     efficiency: Array
@@ -93,10 +130,7 @@ def cheapest(round_: Round, end_s: float) -> Grant[Array]:
 
 
 def _choice(round_: Round, end_s: float, price: float) -> _Choice:
-    """Return the optimal choice of each device if the whole band costs `price` J.
-
-    This is a convex problem in the sending time of the device.
-    """
+    """Best choice of each device if the whole band costs `price` J: a convex problem in its sending time."""
     left_s = end_s - round_.ready_s
     air_s = root(lambda air_s: _slope(round_, left_s, air_s, price), round_.shortest_s, left_s - round_.compute_s)
     efficiency, _ = _efficiency(round_, air_s, price)

@@ -24,8 +24,7 @@ import scipy
 from fednet_emu.network.planning.base import Planner, Round
 from fednet_emu.network.planning.baselines import Turns, energy_j
 from fednet_emu.network.planning.fedl import computing_s, sending_efficiency
-from fednet_emu.network.planning.least_energy import LeastEnergy
-from fednet_emu.network.planning.least_time import LeastTime
+from fednet_emu.network.planning.least_energy import LeastEnergy, LeastTime
 
 _EDGE = 1e-12
 _EXACT = {"xtol": 1e-15, "rtol": 1e-14}

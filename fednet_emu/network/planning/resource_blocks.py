@@ -17,7 +17,7 @@ full clock frequency. A device whose random block violates a limit is left out o
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import scipy
@@ -32,6 +32,7 @@ from fednet_emu.units import db_to_linear
 class ResourceBlocks(Planner):
     """One resource block for each device; devices that get no block are left out of the round."""
 
+    loses: ClassVar[bool] = True
     blocks: int = Field(12, gt=0, le=10_000)
     """Number of resource blocks; 12 in the paper."""
     block_hz: float | None = Field(None, gt=0)
@@ -59,10 +60,6 @@ class ResourceBlocks(Planner):
             )
         return self
 
-    @property
-    def loses(self) -> bool:
-        return True
-
     def plan(self, round_: Round) -> Grant[Array]:
         noise = 1.0 + exp10(np.array(self.interference_db) / 10.0) if self.interference_db else np.ones(self.blocks)
         part = self._part(round_)
@@ -79,7 +76,6 @@ class ResourceBlocks(Planner):
         return self.assignment.startswith("random")
 
     def _blocks(self, round_: Round, error: Array, allowed: Mask) -> IntArray:
-        """Return the index of each device's block [n]; -1 for a device without a block."""
         if self.assignment == "least-error":  # as many blocks as possible, then the minimum sum of error probabilities
             return assign(len(error) + 1.0 - error, allowed)
         block = assign(round_.weight[:, None] * (1.0 - error), allowed)
@@ -100,10 +96,7 @@ class ResourceBlocks(Planner):
             return np.asarray(round_.size_bit / round_.law.rates_bps(sinr, round_.bandwidth_hz * self._part(round_)))
 
     def _part(self, round_: Round) -> float:
-        """Return the share of the band for each block.
-
-        Blocks are `block_hz` wide, or equal parts of the band if blocks of this width do not all fit into it.
-        """
+        """Share of the band for each block: `block_hz`, or equal parts if the blocks do not all fit into the band."""
         return min(1.0 / self.blocks, (self.block_hz or round_.bandwidth_hz) / round_.bandwidth_hz)
 
     def _allowed(self, round_: Round, air_s: Array) -> Mask:

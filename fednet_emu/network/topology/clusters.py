@@ -38,14 +38,6 @@ class EqualClusters(Clusters):
     """Number of clusters."""
 
     def group(self, inputs: TopologyInputs, at_s: float) -> IntArray:
-        """Return clusters of consecutive devices.
-
-        If the number of devices divided by the number of clusters has the remainder r, the first r clusters have one
-        more device than the others.
-
-        Raises:
-            ScenarioError: there are more clusters than devices.
-        """
         if self.count > inputs.count:
             raise ScenarioError(
                 f"network.sidelink.topology.clusters.count: more clusters than devices, got {self.count}; "
@@ -73,11 +65,6 @@ class ListedClusters(Clusters):
         return sets
 
     def group(self, inputs: TopologyInputs, at_s: float) -> IntArray:
-        """Return the given sets as groups.
-
-        Raises:
-            ScenarioError: a set names a device that does not exist.
-        """
         group = len(self.sets) + np.arange(inputs.count)
         for number, devices in enumerate(self.sets):
             if unknown := [device for device in devices if not 0 <= device < inputs.count]:
@@ -109,10 +96,7 @@ class HeadClusters(Clusters):
     """Number of cluster heads."""
 
     def group(self, inputs: TopologyInputs, at_s: float) -> IntArray:
-        """Return the index of the cluster head nearest to each device.
-
-        If several heads are equally near, the result is the head with the lowest number.
-        """
+        """If several heads are equally near, the head with the lowest number is taken."""
         heads = np.sort(inputs.streams("topology", "heads").permutation(inputs.count)[: self.count])
         xy_m = inputs.paths.positions_m(np.arange(inputs.count), at_s)
         distance_m = np.linalg.norm(xy_m[:, None] - xy_m[heads][None], axis=2)

@@ -55,11 +55,6 @@ class Contacts(Edges):
     """If true, a contact `a b` is an edge from b to a only (a has heard b); if false, edges lead both ways."""
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
-        """Read the trace, and return the source of its edges.
-
-        Raises:
-            DataError: the trace is missing or damaged, or has fewer nodes than there are devices.
-        """
         path = locate(self.path, inputs.data_dir)
         texts = list(read_texts(path))
         if len(texts) != 1:

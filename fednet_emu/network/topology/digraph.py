@@ -52,12 +52,10 @@ class Digraph:
 
     @cached_property
     def sizes(self) -> IntArray:
-        """Number of devices in each cluster [clusters]."""
         return np.bincount(self.cluster[self.cluster >= 0])
 
     @cached_property
     def members(self) -> list[IntArray]:
-        """Devices of each cluster, in increasing order."""
         order = np.argsort(self.cluster, kind="stable")
         return np.split(order[len(order) - self.sizes.sum() :], np.cumsum(self.sizes)[:-1])
 
@@ -120,10 +118,7 @@ class Digraph:
 
 
 def strong_components(count: int, sender: IntArray, receiver: IntArray) -> IntArray:
-    """Return the index of the strongly connected component of each of `count` nodes.
-
-    Components have indices from 0 in no particular order.
-    """
+    """Index [count] of the strongly connected component of each node, from 0 in no particular order."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

@@ -32,8 +32,6 @@ class TopologyInputs:
     """Inputs from which edges and clusters are computed.
 
     Attributes:
-        count: number of devices.
-        streams: the random streams of the run.
         paths: positions of the devices over time.
         links_at: function that returns the links between devices at a time in s.
         data_dir: folder of recorded data.
@@ -59,11 +57,7 @@ class Edges(Component):
 
     @abstractmethod
     def source(self, inputs: TopologyInputs) -> EdgeSource:
-        """Return the source of the edges for one run.
-
-        Raises:
-            DataError: recorded contacts cannot be read.
-        """
+        """Return the source of the edges for one run; a `DataError` if recorded contacts cannot be read."""
 
 
 class NoEdges(Edges):
@@ -132,11 +126,7 @@ class RandomRegular(Edges):
         return partial(self._drawn, inputs.streams)
 
     def _drawn(self, streams: Streams, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
-        """Draw one regular graph for each group; the random numbers of a group do not depend on later groups.
-
-        Raises:
-            ScenarioError: no graph drawn for a group was strongly connected.
-        """
+        """Draw one regular graph for each group; the random numbers of a group do not depend on later groups."""
         sizes = np.bincount(group)
         order = np.argsort(group, kind="stable")
         starts = np.cumsum(sizes) - sizes
@@ -150,7 +140,6 @@ class RandomRegular(Edges):
         return sender, receiver
 
     def _of_size(self, streams: Streams, members: IntArray, name: tuple[int, ...]) -> Ends:
-        """Draw graphs for groups of the same size, whose devices are `members` [groups, size]."""
         size = members.shape[1]
         found: list[Ends] = []
         for attempt in range(MAX_REDRAWS):

@@ -31,12 +31,6 @@ class GraphFile(Edges):
     direction that a GraphML file states, and both ways for a list of edges."""
 
     def source(self, inputs: TopologyInputs) -> EdgeSource:
-        """Read the graph, and return the source of its edges.
-
-        Raises:
-            DataError: the file is missing or damaged, an edge joins a node to itself, or the numbers of nodes and
-                devices differ.
-        """
         path = locate(self.path, inputs.data_dir)
         content = read_bytes(path)
         is_graphml = ".graphml" in [suffix.lower() for suffix in path.suffixes]
@@ -64,11 +58,7 @@ class NamedGraph(NamedTuple):
 
 
 def read_graphml(where: str, content: bytes) -> NamedGraph:
-    """Read a graph in GraphML.
-
-    Raises:
-        DataError: the content is not valid GraphML.
-    """
+    """Read a graph in GraphML."""
     import networkx as nx
 
     try:
@@ -80,11 +70,7 @@ def read_graphml(where: str, content: bytes) -> NamedGraph:
 
 
 def read_edges(where: str, content: bytes) -> NamedGraph:
-    """Read a list of edges.
-
-    Raises:
-        DataError: the content is not UTF-8 text, or a line has only one name.
-    """
+    """Read a list of edges."""
     edges = []
     try:
         lines = content.decode("utf-8-sig").splitlines()

@@ -66,7 +66,6 @@ class SatelliteEdges(Edges):
         return edges
 
     def _pairs(self, count: int, planes: int, star: bool) -> Ends:
-        """Return the ordered pairs [pairs] of satellites that may have an edge, without duplicates."""
         k = np.arange(count)
         if self.neighbours == "all":
             sender, receiver = (side.ravel() for side in np.meshgrid(k, k, indexing="ij"))

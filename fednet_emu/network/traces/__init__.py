@@ -3,7 +3,6 @@
 from typing import Annotated
 
 from fednet_emu.component.slot import Slot, kinds
-from fednet_emu.network.traces.base import RateTraces
 from fednet_emu.network.traces.formats import (
     CsvTraces,
     FlashTraces,
@@ -12,6 +11,7 @@ from fednet_emu.network.traces.formats import (
     MahimahiTraces,
     PensieveTraces,
 )
+from fednet_emu.network.traces.series import RateTraces
 
 RATE_TRACES: dict[str, type[RateTraces]] = kinds(
     CsvTraces, FlashTraces, Irish5gTraces, Lumos5gTraces, MahimahiTraces, PensieveTraces

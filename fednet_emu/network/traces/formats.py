@@ -18,14 +18,14 @@ from fednet_emu.files.data_folder import locate
 from fednet_emu.files.flash import link_speeds
 from fednet_emu.files.lines import header_rows, in_time, rate, rows, seconds, whole
 from fednet_emu.files.recordings import read_texts
-from fednet_emu.network.traces.base import (
+from fednet_emu.network.traces.series import (
     BIT_PER_KBIT,
     BIT_PER_MBIT,
+    RateSeries,
     RateTraces,
     holding_since_last,
     holding_until_next,
 )
-from fednet_emu.network.traces.series import RateSeries
 
 _HOW_CSV = (
     "write a first line that names the columns time_s and rate_bps, and one line of seconds and bit/s for each change "
@@ -90,11 +90,6 @@ class FlashTraces(RateTraces):
     """Direction of the rates: `up` for an uplink, `down` for a downlink."""
 
     def load(self, data_dir: Path | None = None) -> dict[str, RateSeries]:
-        """Return one trace per user, in the order of the file.
-
-        Raises:
-            DataError: the file is missing or not in FLASH's format, or a rate is not above 0.
-        """
         folder = locate(self.path, data_dir)
         speeds = link_speeds(folder)
         mean_bps = speeds.up_mean_bps if self.direction == "up" else speeds.down_mean_bps
@@ -161,7 +156,6 @@ class Lumos5gTraces(FileTraces):
 
 
 def _two_columns(where: str, text: str) -> Array:
-    """Read lines with a time in s and a rate in Mbit/s; return times in s and rates in bit/s [2, rows]."""
     fields = {"time": seconds, "rate": rate(BIT_PER_MBIT)}
     return in_time(where, rows(where, text, fields, _HOW_COLUMNS), _HOW_COLUMNS)
 
@@ -199,11 +193,7 @@ class MahimahiTraces(FileTraces):
 
 
 def packet_series(where: str, text: str, packet_bit: float) -> RateSeries:
-    """Return a series with one rate per millisecond, from lines that state the times of packets in ms.
-
-    Raises:
-        DataError: the lines are not whole numbers in increasing order, or the last number is 0.
-    """
+    """Return a series with one rate per millisecond, from lines that state the times of packets in ms."""
     plain = _PLAIN.fullmatch(text)  # matches nearly every file; parsing is then a hundred times as fast
     line_ms = np.array(text.split() if plain else [], np.int64)
     if not len(line_ms) or (np.diff(line_ms) < 0).any():

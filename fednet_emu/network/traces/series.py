@@ -1,17 +1,84 @@
-"""A piecewise-constant rate over time that repeats endlessly."""
+"""Rate traces: piecewise-constant rates over time that repeat endlessly, and the base class of their sources."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
-from fednet_emu.arrays import Array
+from fednet_emu.arrays import Array, IntArray
+from fednet_emu.component.component import Component
+from fednet_emu.errors import DataError
+from fednet_emu.files.lines import LEAST_BPS, MOST_BPS
 from fednet_emu.kernel.clock import NS_PER_S
+from fednet_emu.kernel.streams import Streams, mixes, uniforms
 from fednet_emu.kernel.work import BIT, done_ns, work_per_ns
+
+BIT_PER_MBIT = 1e6
+BIT_PER_KBIT = 1e3
+
+
+class RateTraces(Component):
+    """Recorded rates of links, and their assignment to devices."""
+
+    assignment: Literal["in-turn", "random"] = "in-turn"
+    """Assignment of traces to devices. in-turn: devices get the traces in the order of the traces' names, which starts
+    again after the last trace. random: a trace is drawn for each device."""
+    start: Literal["random", "beginning"] = "random"
+    """Time in the trace at which a device starts. random: at a random time. beginning: at the start of the trace."""
+    scale: float = Field(1.0, gt=0)
+    """Factor by which all rates are multiplied."""
+
+    @abstractmethod
+    def load(self, data_dir: Path | None = None) -> dict[str, RateSeries]:
+        """Return the traces by name, sorted by name; their rates are not yet multiplied by `scale`.
+
+        Args:
+            data_dir: the data folder; None means the folder in the environment variable FEDNET_DATA.
+
+        Raises:
+            DataError: a file is missing or cannot be used.
+        """
+
+
+def holding_until_next(where: str, time_s: Array, rate_bps: Array, last_s: float | None = None) -> RateSeries:
+    """Return a series in which the rate of each row [rows] applies until the time of the next row.
+
+    The times must not decrease. The series starts at the first row. The rates of rows with equal times are averaged.
+    The last rate applies for `last_s`. If `last_s` is None, the last rate applies as long as the rate before it, or for
+    1 s if there is only one row.
+
+    Raises:
+        DataError: all rates are 0.
+    """
+    starts_s, group = np.unique(time_s, return_inverse=True)
+    mean_bps = np.bincount(group, rate_bps) / np.bincount(group)
+    if last_s is None:
+        last_s = float(starts_s[-1] - starts_s[-2]) if len(starts_s) > 1 else 1.0
+    return _series(where, np.append(starts_s, starts_s[-1] + last_s) - starts_s[0], mean_bps)
+
+
+def holding_since_last(where: str, time_s: Array, rate_bps: Array) -> RateSeries:
+    """Return a series in which the rate of each row [rows] applies from the time of the previous row to its own time.
+
+    The series starts at the time of the first row; the rate of the first row is not used.
+    """
+    if len(time_s) < 2 or not np.all(np.diff(time_s) > 0):
+        raise DataError(where, "has no two rows of increasing time", "drop rows of the same time")
+    return _series(where, time_s - time_s[0], rate_bps[1:])
+
+
+def _series(where: str, edges_s: Array, rate_bps: Array) -> RateSeries:
+    if not rate_bps.any():
+        raise DataError(where, "never carries a bit", "leave this trace out: a transfer over it would never end")
+    return RateSeries(edges_s, rate_bps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,12 +137,10 @@ class RateSeries:
 
     @property
     def period_s(self) -> float:
-        """Length of the series in s, after which it repeats."""
         return self._edges_s[-1]
 
     @property
     def mean_bps(self) -> float:
-        """Mean rate over time, in bit/s."""
         return self._carried_bit[-1] / self.period_s
 
     def rate_at_bps(self, time_s: float) -> float:
@@ -83,7 +148,6 @@ class RateSeries:
         return self._rate_bps[bisect_right(self._edges_s, time_s % self.period_s) - 1]
 
     def bits_between(self, start_ns: int, end_ns: int) -> float:
-        """Number of bits carried between two times in ns."""
         return (self._done_until(end_ns) - self._done_until(start_ns)) / BIT
 
     def needed_ns(self, size_bit: int, start_ns: int) -> int:
@@ -106,15 +170,73 @@ class RateSeries:
         return turns * self._done[-1] + self._done[edge] + self._per_ns[edge] * (phase_ns - self._edges_ns[edge])
 
     def averaged(self, window_s: float) -> RateSeries:
-        """Return the series averaged over windows of `window_s`, of which the last may be shorter.
-
-        The total number of bits does not change.
-        """
+        """Return the series averaged over windows of `window_s`; the total number of bits does not change."""
         count = int(np.ceil(self.period_s / window_s - 1e-9))
         edges_s = np.append(np.arange(max(count, 1)) * window_s, self.period_s)
         carried_bit = np.interp(edges_s, self.edges_s, self._carried_bit)
         return RateSeries(edges_s, np.maximum(np.diff(carried_bit), 0.0) / np.diff(edges_s))
 
     def scaled(self, factor: float) -> RateSeries:
-        """Return the series with all rates multiplied by a factor above 0."""
         return RateSeries(self.edges_s, self.rate_bps * factor)
+
+
+_DRAWS = np.arange(2)[:, None]
+
+
+class DeviceRates:
+    """Rates of the devices' links over time; several devices may use the same trace with different offsets.
+
+    Attributes:
+        names: names of the traces; `trace` has indices in this list.
+        trace: [devices] index of each device's trace.
+        offset_s: [devices] time in s in the trace at which each device starts.
+    """
+
+    def __init__(
+        self, names: tuple[str, ...], series: tuple[RateSeries, ...], trace: IntArray, offset_s: Array
+    ) -> None:
+        self.names, self.trace, self.offset_s = names, trace, offset_s
+        self._series = series
+        self._offset_ns: list[int] = np.rint(offset_s * NS_PER_S).astype(np.int64).tolist()
+
+    def rate_bps(self, device: int, time_s: float) -> float:
+        series, offset_s = self._of(device)
+        return series.rate_at_bps(offset_s + time_s)
+
+    def rates_bps(self, devices: IntArray, time_s: float) -> Array:
+        return np.array([self.rate_bps(device, time_s) for device in devices.tolist()])
+
+    def bits_between(self, device: int, start_ns: int, end_ns: int) -> float:
+        """Number of bits that a device's link carries between two times in ns."""
+        series, offset_ns = self._series[self.trace.item(device)], self._offset_ns[device]
+        return series.bits_between(offset_ns + start_ns, offset_ns + end_ns)
+
+    def needed_ns(self, device: int, size_bit: int, start_ns: int) -> int:
+        """Time in ns that a device's link needs for `size_bit` bits from `start_ns` on."""
+        return self._series[self.trace.item(device)].needed_ns(size_bit, self._offset_ns[device] + start_ns)
+
+    def _of(self, device: int) -> tuple[RateSeries, float]:
+        return self._series[self.trace.item(device)], self.offset_s.item(device)
+
+
+def device_rates(traces: RateTraces, count: int, streams: Streams, data_dir: Path | None = None) -> DeviceRates:
+    """Load the traces, and assign one trace and one offset to each of `count` devices.
+
+    Random draws are keyed by device, so that more devices in a run do not change the traces of the first devices.
+    Uplink and downlink use the same draws: if the recordings of both directions are in the same order, a device gets
+    matching recordings.
+    """
+    loaded = traces.load(data_dir)
+    if not loaded:
+        raise DataError(str(getattr(traces, "path", "traces")), "holds no trace", "correct `select` or `path`")
+    series = tuple(one if traces.scale == 1 else one.scaled(traces.scale) for one in loaded.values())
+    for name, one in zip(loaded, series, strict=True):
+        if not (LEAST_BPS <= (max_bps := float(one.rate_bps.max())) <= MOST_BPS):
+            how = f"the highest rate of a trace is from {LEAST_BPS:g} to {MOST_BPS:g} bit/s; correct `scale`"
+            raise DataError(name, f"times {traces.scale:g} is too slow or too fast, got {max_bps:g} bit/s at most", how)
+    which, phase = uniforms(mixes(streams.key("rate trace"), np.arange(count)), _DRAWS)
+    in_turn = np.arange(count) % len(series)
+    trace = in_turn if traces.assignment == "in-turn" else (which * len(series)).astype(np.int64)
+    period_s = np.array([one.period_s for one in series])
+    offset_s = phase * period_s[trace] if traces.start == "random" else np.zeros(count)
+    return DeviceRates(tuple(loaded), series, trace, offset_s)

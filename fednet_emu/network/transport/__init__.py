@@ -3,8 +3,7 @@
 from typing import Annotated
 
 from fednet_emu.component.slot import Slot, kinds
-from fednet_emu.network.transport.sessions import Grpc, Session
-from fednet_emu.network.transport.transports import NoTransport, Quic, Tcp, Transport, Udp
+from fednet_emu.network.transport.transports import Grpc, NoTransport, Quic, Session, Tcp, Transport, Udp
 
 TRANSPORTS: dict[str, type[Transport]] = kinds(NoTransport, Tcp, Quic, Udp)
 SESSIONS: dict[str, type[Session]] = kinds(Session, Grpc)

@@ -33,10 +33,7 @@ class Window(NamedTuple):
     rtt_ns: int
 
     def after(self, burst_bit: int) -> int:
-        """Return the size in bits of the burst that follows a burst of `burst_bit` bits.
-
-        The earlier burst was sent within a round trip.
-        """
+        """Size in bits of the burst that follows a burst of `burst_bit` bits, which was sent within a round trip."""
         return min(2 * burst_bit, self.max_bit)
 
     def gaps(self, size_bit: int) -> int:
@@ -82,11 +79,7 @@ class Flow:
     """A transfer that is sent in several bursts.
 
     Attributes:
-        burst: the transfer, in a list of one.
-        rtt_ns: round-trip time in ns.
-        size_bit: total bits of the transfer.
         number: serial number of the flow, from 0 in the order of starts.
-        started_ns: start time of the transfer in ns.
         window_bit: bits of the current window.
         released_ns: start time of the current burst in ns.
         sent_bit: bits sent in earlier bursts.
@@ -143,7 +136,6 @@ class SlowStartAir(Air):
         self._now_ns = 0
 
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Put the first bursts of new transfers on the air, together with the bursts that `advance` has released."""
         released, self._released, gaps = self._released, [], self._gaps
         for burst in bursts:
             leg, first_bit = burst[0], 0 if burst[0].phases is None else burst[0].phases.window_bit
@@ -162,7 +154,6 @@ class SlowStartAir(Air):
         return min(next_ns, gaps[0][0]) if gaps else next_ns
 
     def _start_released(self, now_ns: int) -> None:
-        """Start the bursts that an earlier `advance` at `now_ns` has released."""
         released, self._released = self._released, []
         self._air.start(released, now_ns)
 
@@ -173,10 +164,7 @@ class SlowStartAir(Air):
             flow.power_s = 0.0
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Give up a leg, whose `until_ns` must be the present time.
-
-        A transfer that waits for acknowledgements ends with the next `advance`.
-        """
+        """A transfer that waits for acknowledgements ends with the next `advance`."""
         if self._released:
             self._start_released(now_ns)
         for other, early in self._flows.items():
@@ -194,7 +182,6 @@ class SlowStartAir(Air):
         self._air.extend(leg, bits)
 
     def advance(self, now_ns: int) -> list[Burst]:
-        """Carry bits until now, release the bursts that may be sent now, and return the transfers that have ended."""
         self._now_ns, flows = now_ns, self._flows
         if self._released:
             self._start_released(now_ns)
@@ -214,10 +201,7 @@ class SlowStartAir(Air):
         return ended
 
     def _extend(self, until_ns: int) -> bool:
-        """Release all remaining bits of transfers whose acknowledgements arrive by `until_ns`.
-
-        No transmission may end before `until_ns`. Return True if any transfer got bits.
-        """
+        """Release all remaining bits of transfers whose acknowledgements arrive by `until_ns`; True if any got bits."""
         found = False
         for leg, flow in [*self._holding.items()]:
             if flow.resumes_ns <= until_ns:
@@ -231,10 +215,7 @@ class SlowStartAir(Air):
         return found
 
     def powers(self) -> Iterator[Power]:
-        """Yield the planned powers of transfers.
-
-        The power is 0 in a gap. On the air, it is the power that `air` plans or, without such a plan, full power.
-        """
+        """0 in a gap; on the air, the power that `air` plans or, without such a plan, full power."""
         for leg, flow in self._flows.items():
             yield leg, (self._now_ns,), (1.0 if flow.silent_ns == FOREVER_NS else 0.0,)
         yield from self._air.powers()
@@ -275,7 +256,6 @@ class SlowStartAir(Air):
         return sorted(woken.values(), key=attrgetter("number"))
 
     def _release(self, flow: Flow, bits: int, now_ns: int) -> None:
-        """Release a burst of at most `bits` of the remaining bits."""
         leg = flow.burst[0]
         leg.size_bit, leg.started_ns = min(bits, flow.size_bit - round(flow.sent_bit)), now_ns
         flow.early_bit = 0
@@ -289,10 +269,7 @@ class SlowStartAir(Air):
         flow.silent_ns = FOREVER_NS
 
     def _close(self, flow: Flow, now_ns: int) -> None:
-        """Set the size, the start time, the carried bits and the `power_s` of a transfer that has ended.
-
-        The values include all bursts of the transfer.
-        """
+        """Set size, start, carried bits and `power_s` of a transfer that has ended; they include all its bursts."""
         self._end_gap(flow, now_ns)
         leg = flow.burst[0]
         del self._flows[leg]

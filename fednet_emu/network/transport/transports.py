@@ -1,15 +1,17 @@
-"""Transport protocols: headers, handshakes and windows."""
+"""Transport protocols and the sessions above them: headers, framing, handshakes, windows, delays, and connections."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from functools import lru_cache
+from typing import Any, ClassVar, final
 
 from pydantic import Field
 from typing_extensions import override
 
 from fednet_emu.component.component import Component
-from fednet_emu.kernel.clock import to_ns
+from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, to_ns
+from fednet_emu.network.air.transfer import Phases, Transfer
 from fednet_emu.network.planning.access import Planned
 from fednet_emu.network.transport.slow_start import Window
 from fednet_emu.radio.overhead import HEADER_BYTE, Packets
@@ -158,3 +160,158 @@ class Quic(ConnectedTransport):
 
     packet_byte: ClassVar[int] = HEADER_BYTE["udp-ipv4"] + 1200
     header_byte: ClassVar[int] = HEADER_BYTE["udp-ipv4"] + 1 + 8 + 4 + 10 + 16
+
+
+_FRAME_BYTE = 16_384
+"""Maximum number of data bytes in an HTTP/2 frame by default, and in a TLS record (RFC 9113, 4.2; RFC 8446, 5.1)."""
+
+
+class Session(Component):
+    """No session layer: messages are passed to the transport protocol without framing or additional handshakes."""
+
+    kind = "none"
+
+    @property
+    def handshakes(self) -> int:
+        """Number of round trips for a new connection, in addition to those of the transport protocol."""
+        return 0
+
+    @property
+    def patience_ns(self) -> int:
+        """Time limit in ns for establishing a connection."""
+        return FOREVER_NS
+
+    @property
+    def message_ns(self) -> int:
+        return 0
+
+    def connect_ns(self, transport: Transport) -> int:
+        """Return the setup time of a new connection in ns."""
+        return (transport.handshakes + self.handshakes) * transport.rtt_ns
+
+    def refuses(self, transport: Transport) -> bool:
+        """Return True if the setup of every connection exceeds the time limit."""
+        return self.connect_ns(transport) >= self.patience_ns
+
+    def framed_bit(self, size_bit: int) -> int:
+        return size_bit
+
+
+class Grpc(Session):
+    """gRPC over HTTP/2: a new connection takes a round trip for the server's SETTINGS, and one for TLS 1.3 (RFC 8446).
+
+    Together with TCP's handshake, the setup of a connection takes two round trips, or three with TLS. The setup must be
+    complete within `connect_timeout_s`. With the default of 20 s, a path with a one-way delay of 5.0 s, or 3.33 s with
+    TLS, never connects (gRPC's connection backoff; "Surviving the Edge", arXiv 2605.03870, finds 5 s for Flower).
+    Messages on such a path are lost for the reason `connect`.
+    Ignored here: the bytes of handshakes, deadlines of calls, and keepalives.
+    """
+
+    tls: bool = False
+    """Whether messages are encrypted with TLS."""
+    connect_timeout_s: float = Field(20.0, gt=0, le=1e6)
+    """Maximum time in s for an attempt to connect."""
+    per_message_s: float = Field(0.0, ge=0, le=1e6)
+    """Time in s that software needs to serialise and copy each message before its first bit is sent."""
+
+    @property
+    @override
+    def handshakes(self) -> int:
+        return 2 if self.tls else 1
+
+    @property
+    @override
+    def patience_ns(self) -> int:
+        return to_ns(self.connect_timeout_s)
+
+    @property
+    @override
+    def message_ns(self) -> int:
+        return to_ns(self.per_message_s)
+
+    @override
+    def framed_bit(self, size_bit: int) -> int:
+        """Add 5 bytes for gRPC, 9 bytes for each HTTP/2 frame, and 22 bytes for each TLS record."""
+        framed_bit = size_bit + 8 * 5
+        per_frame = 8 * (9 + 22 * self.tls)
+        return framed_bit + per_frame * -(-framed_bit // (8 * _FRAME_BYTE))
+
+    @override
+    def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
+        transport = scenario.network.transport
+        if not isinstance(transport, Tcp):
+            yield "", f"runs over TCP, got grpc with network.transport: {transport.kind}; choose transport: tcp"
+
+
+@final
+class Connections:
+    """The transport connections of a run, over all its media."""
+
+    def __init__(self, transport: EndToEndTransport, session: Session) -> None:
+        self._transport, self._session = transport, session
+        connected = transport if isinstance(transport, ConnectedTransport) else None
+        self.window = None if connected is None else connected.window
+        self._reuses = connected is not None and connected.reuse
+        self._restarts = connected is not None and connected.idle_restart
+        self._open_ns: dict[tuple[int, int], int] = {}  # time at which each pair's connection is established
+        # by (sender, receiver): window, bits and airtime in s of the last message, and end time in ns of its airtime
+        self._left: dict[tuple[int, int], tuple[int, float, float, int]] = {}
+        self._bits: dict[int, tuple[int, int]] = {}  # by payload size: bits on the wire, and bits of acknowledgements
+        self._gaps = lru_cache(maxsize=4096)(Window.gaps)
+        self._rtt_ns, self._connect_ns = transport.rtt_ns, session.connect_ns(transport)
+        self._message_ns = session.message_ns
+        self._refused = session.refuses(transport)
+
+    def enter(self, transfer: Transfer, now_ns: int) -> Phases:
+        """Return the sizes and the setup delay of a message that is requested now.
+
+        The message is refused if the session cannot set up a connection within its time limit.
+        """
+        bits = self._bits.get(transfer.size_bit)
+        if bits is None:
+            wire_bit = self._transport.wire_bit(self._session.framed_bit(transfer.size_bit))
+            bits = self._bits[transfer.size_bit] = wire_bit, self._transport.ack_bit(wire_bit)
+        phases = Phases(transfer.size_bit, *bits)
+        if self._refused:
+            phases.connection_setup_ns, phases.refused = self._session.patience_ns, "connect"
+        elif self._reuses:
+            sender, receiver = transfer.sender, transfer.receiver
+            pair = (sender, receiver) if sender < receiver else (receiver, sender)
+            open_ns = self._open_ns.setdefault(pair, now_ns + self._connect_ns)
+            phases.connection_setup_ns = max(open_ns - now_ns, 0) + self._message_ns
+        else:
+            phases.connection_setup_ns = self._connect_ns + self._message_ns
+        return phases
+
+    def start(self, transfer: Transfer, now_ns: int) -> int:
+        """Set the window of a transfer that starts now; return the maximum total duration in ns of its waits."""
+        window, phases = self.window, transfer.phases
+        if window is None or phases is None:
+            return 0
+        left = self._left.get((transfer.sender, transfer.receiver))
+        if left is not None:
+            used_bit, transmitted_bit, air_s, left_ns = left
+            idle_s = (now_ns - left_ns) / NS_PER_S if self._restarts else 0.0
+            next_bit = window.next_bit(used_bit, transmitted_bit, transmitted_bit / air_s, idle_s)
+            window = Window(next_bit, window.max_bit, window.rtt_ns)
+        phases.window_bit = window.first_bit
+        return self._gaps(window, transfer.size_bit) * window.rtt_ns
+
+    def leave(self, transfer: Transfer, now_ns: int) -> int:
+        """Record window and rate of a connection when a message is sent; return the delay to its reception in ns."""
+        phases = transfer.phases
+        if self.window is not None and self._reuses and phases is not None and phases.window_bit:
+            air_s = (now_ns - transfer.started_ns - phases.ack_wait_ns) / NS_PER_S
+            if air_s:
+                self._left[transfer.sender, transfer.receiver] = (
+                    phases.window_bit,
+                    transfer.transmitted_bit,
+                    air_s,
+                    now_ns,
+                )
+        return self._rtt_ns // 2
+
+    def lose(self, transfer: Transfer) -> None:
+        for ends in (transfer.sender, transfer.receiver), (transfer.receiver, transfer.sender):
+            self._open_ns.pop(ends, None)
+            self._left.pop(ends, None)

@@ -86,7 +86,6 @@ class NrMcs(Repeating, Staircase):
 
     @property
     def jumps(self) -> Array:
-        """SINRs at which the rate jumps: the lowest SINR with a rate above 0, and every threshold except the lowest."""
         return np.array([self.min_sinr, *self.stairs[0][1:]])
 
     def rate_bps(self, sinr: float, bandwidth_hz: float) -> float:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fednet_emu.algorithms.clustered.frank_wolfe import updates as oracles
-from fednet_emu.algorithms.clustered.frank_wolfe.server import Rule
+from fednet_emu.algorithms.clustered.frank_wolfe.algorithm import Rule
 from fednet_emu.algorithms.clustered.frank_wolfe.updates import (
     ascended,
     box,

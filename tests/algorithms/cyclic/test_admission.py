@@ -7,15 +7,15 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from fednet_emu.algorithms.cyclic.admission import (
+from fednet_emu.algorithms.cyclic.structures import (
     CandidateSenders,
+    InterferenceGroups,
     candidate_senders,
     coloured_groups,
     greedy_group,
     greedy_groups,
     with_further_seats,
 )
-from fednet_emu.algorithms.cyclic.structures import InterferenceGroups
 from fednet_emu.radio.receiver.interference import successive_cancellation
 from fednet_emu.testing import run_small, small_federation
 from tests.quick import crossed

@@ -8,8 +8,8 @@ from torch import nn
 from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines.batched import BatchedEngine
+from fednet_emu.learning.engines.rule import ENGINES
 from fednet_emu.learning.engines.serial import SerialEngine
-from fednet_emu.learning.engines.table import ENGINES
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.models.base import seeded_module

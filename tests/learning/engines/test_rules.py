@@ -22,10 +22,9 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines import batched
 from fednet_emu.learning.engines.batched import BatchedEngine
 from fednet_emu.learning.engines.ray.cluster import connected
-from fednet_emu.learning.engines.rule import Case, RuleEngine, choose
+from fednet_emu.learning.engines.rule import ENGINES, Case, RuleEngine, choose
 from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.spread import SpreadEngine
-from fednet_emu.learning.engines.table import ENGINES
 from fednet_emu.learning.graph import grouping
 from fednet_emu.learning.graph.engine import Engine, TrainResult
 from fednet_emu.learning.graph.graph import Graph

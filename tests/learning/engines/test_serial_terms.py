@@ -16,9 +16,9 @@ import fednet_emu as fe
 from fednet_emu.algorithms.accountant import epsilon
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines.batched import BatchedEngine
+from fednet_emu.learning.engines.rule import ENGINES
 from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.stacks.form import VmapForm
-from fednet_emu.learning.engines.table import ENGINES
 from fednet_emu.learning.graph.augment import Rotation
 from fednet_emu.learning.graph.dp_sgd import PrivateSgd
 from fednet_emu.learning.graph.graph import Graph

@@ -20,12 +20,11 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines import spread
 from fednet_emu.learning.engines.batched import BatchedEngine
-from fednet_emu.learning.engines.rule import RuleEngine
+from fednet_emu.learning.engines.rule import ENGINES, RuleEngine
 from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.engines.spread import SpreadEngine
+from fednet_emu.learning.engines.stacks.batches import Scratch
 from fednet_emu.learning.engines.stacks.form import VmapForm
-from fednet_emu.learning.engines.stacks.scratch import Scratch
-from fednet_emu.learning.engines.table import ENGINES
 from fednet_emu.learning.graph.engine import Engine, TrainResult
 from fednet_emu.learning.graph.graph import Graph
 from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob

@@ -15,9 +15,8 @@ import fednet_emu as fe
 from fednet_emu.emulation.outlook import Outlook
 from fednet_emu.errors import DataError, ScenarioError
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.learning.models.adapters import Lora
+from fednet_emu.learning.models.adapters import Lora, Nf4
 from fednet_emu.learning.models.base import seeded_module
-from fednet_emu.learning.models.bases import Nf4
 from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.learning.models.transformers_model import TransformersModel
 from tests.federation.texts import TEXT, TWO_DEVICES

@@ -18,9 +18,8 @@ from fednet_emu.federation import Process
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.engines.parcels import with_constants, without_constants
 from fednet_emu.learning.engines.stacks.form import VmapForm
-from fednet_emu.learning.models.adapters import Lora, shipped_bit
+from fednet_emu.learning.models.adapters import Float32, Lora, Nf4, levels, shipped_bit
 from fednet_emu.learning.models.base import seeded_module
-from fednet_emu.learning.models.bases import Float32, Nf4, levels
 from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.small import ADAPTED, local_sgd

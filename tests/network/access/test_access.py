@@ -13,16 +13,14 @@ from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.sharing import Active, RateInputs
 from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.ethernet import Ethernet
-from fednet_emu.network.lora.access import Lora
+from fednet_emu.network.lora import Lora
 from fednet_emu.network.nr.grants import NrGrants
 from fednet_emu.network.nr.rrc import RadioConnections, Rrc
 from fednet_emu.network.over_the_air import OverTheAir
 from fednet_emu.network.planning import Fedl
 from fednet_emu.network.planning.access import Planned
 from fednet_emu.network.settings import ACCESSES, Uplink
-from fednet_emu.network.wifi.contention import Mode, contend
-from fednet_emu.network.wifi.dcf import Dcf
-from fednet_emu.network.wifi.standards import schemes
+from fednet_emu.network.wifi import Dcf, Mode, contend, schemes
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.nr.blocks import NrBlocks, transport_block_bit
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon

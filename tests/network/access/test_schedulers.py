@@ -13,7 +13,7 @@ from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.access.schedulers import best_of_each_block, equal_finish_shares
 from fednet_emu.network.air.transfer import Message
-from fednet_emu.network.lora.access import Lora
+from fednet_emu.network.lora import Lora
 from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.records.laws.verify import verify

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fednet_emu.network.wifi.backoff import fixed_point, slots
-from fednet_emu.network.wifi.contention import Mode, contend, exchange
+from fednet_emu.network.wifi import Mode, contend, exchange, fixed_point, slots
 from tests.network.access.dcf_by_frames import Channel
 from tests.quick import crossed, examples
 

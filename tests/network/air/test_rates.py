@@ -28,7 +28,7 @@ from fednet_emu.network.links.links import CellLinks
 from fednet_emu.network.nr.grants import NrGrants
 from fednet_emu.network.planning.access import Planned
 from fednet_emu.network.transport import Session, Tcp
-from fednet_emu.network.transport.connections import Connections
+from fednet_emu.network.transport.transports import Connections
 from fednet_emu.radio.fading import NoFading, Rayleigh, Rician
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
 from fednet_emu.radio.receiver.combining import MaximumRatio

@@ -15,9 +15,16 @@ from fednet_emu.kernel.streams import Streams, mix, uniform
 from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.cells import ListedCells
-from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
-from fednet_emu.network.links.draws import moving_draws, still_draws
-from fednet_emu.network.links.links import CellEnvironment, PairLinks, network_links, radio_of
+from fednet_emu.network.links.links import (
+    Asymmetry,
+    CellEnvironment,
+    OneWay,
+    PairLinks,
+    moving_draws,
+    network_links,
+    radio_of,
+    still_draws,
+)
 from fednet_emu.network.network import Network
 from fednet_emu.network.settings import NetworkSettings
 from fednet_emu.radio.channel import Channel

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fednet_emu.devices.availability import Always, Presence
-from fednet_emu.devices.mobility.polylines import Polylines
+from fednet_emu.devices.mobility.base import Polylines
 from fednet_emu.kernel.clock import Clock
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.air.transfer import Delivery, Message

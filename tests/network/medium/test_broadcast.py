@@ -443,7 +443,7 @@ from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.settings import Uplink
 from fednet_emu.radio.channel import DeviceRadio
 from fednet_emu.radio.fading import FADINGS
-from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
+from fednet_emu.radio.rates.shannon import FiniteBlocklength
 from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.records.ledger import SERVER, Ledger
 

@@ -20,7 +20,7 @@ from fednet_emu.network.cells import ListedCells
 from fednet_emu.network.medium.loads import Radios
 from fednet_emu.network.planning.access import Planned
 from fednet_emu.network.transport import Session, Tcp
-from fednet_emu.network.transport.connections import Connections
+from fednet_emu.network.transport.transports import Connections
 from fednet_emu.radio.channel import Channel, Terminal
 from fednet_emu.radio.fading import FadingByLineOfSight, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate

@@ -18,8 +18,7 @@ from fednet_emu.emulation.load import load_scenario
 from fednet_emu.errors import DataError
 from fednet_emu.files.recordings import read_texts
 from fednet_emu.kernel.streams import Streams, mixes, uniforms
-from fednet_emu.network.links.asymmetry import Asymmetry, OneWay
-from fednet_emu.network.links.links import PairLinks
+from fednet_emu.network.links.links import Asymmetry, OneWay, PairLinks
 from fednet_emu.network.topology import Digraph, Graphs, Topology, TopologyInputs
 from fednet_emu.network.topology.contacts import ContactTrace, read_contacts
 from fednet_emu.network.topology.geometric import sinr_in_slots

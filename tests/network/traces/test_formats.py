@@ -25,7 +25,7 @@ from fednet_emu.network.traces import (
     MahimahiTraces,
     PensieveTraces,
 )
-from fednet_emu.network.traces.assign import device_rates
+from fednet_emu.network.traces.series import device_rates
 
 DATA = Path(os.environ.get("FEDNET_DATA", Path(__file__).parents[4] / "shared" / "data"))
 

@@ -13,9 +13,7 @@ from fednet_emu.errors import DataError
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.traces import CsvTraces
-from fednet_emu.network.traces.assign import device_rates
-from fednet_emu.network.traces.base import RateTraces
-from fednet_emu.network.traces.series import RateSeries
+from fednet_emu.network.traces.series import RateSeries, RateTraces, device_rates
 from tests.quick import examples
 
 STEPS = RateSeries(np.array([0.0, 1.0, 3.0, 4.0]), np.array([1e6, 0.0, 5e6]))

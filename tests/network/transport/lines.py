@@ -9,7 +9,7 @@ import numpy as np
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.network.access.orthogonal import Ofdma
 from fednet_emu.network.transport import Session, Transport
-from fednet_emu.network.transport.connections import Connections
+from fednet_emu.network.transport.transports import Connections
 from fednet_emu.radio.rates.base import RateLaw
 from tests.network.conftest import Cell
 

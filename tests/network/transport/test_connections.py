@@ -13,8 +13,8 @@ from fednet_emu.network.access.orthogonal import Ofdma, Tdma
 from fednet_emu.network.air.transfer import Message, Transfer
 from fednet_emu.network.faults import RandomLoss
 from fednet_emu.network.transport import Grpc, Quic, Session, Tcp, Transport, Udp
-from fednet_emu.network.transport.connections import Connections
 from fednet_emu.network.transport.slow_start import Window
+from fednet_emu.network.transport.transports import Connections
 from fednet_emu.records.ledger import SERVER
 from tests.network.conftest import Cell
 from tests.network.transport.lines import Spent, line, spent, table

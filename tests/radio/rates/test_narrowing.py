@@ -14,9 +14,8 @@ from fednet_emu.radio.fading import Nakagami, Rayleigh, Rician
 from fednet_emu.radio.nr.blocks import NrBlocks
 from fednet_emu.radio.nr.mcs import NrMcs
 from fednet_emu.radio.rates.ergodic import averaged
-from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
 from fednet_emu.radio.rates.narrowing import Narrowed, narrowed
-from fednet_emu.radio.rates.shannon import CQI_1_BPS_HZ, FixedRate, Shannon
+from fednet_emu.radio.rates.shannon import CQI_1_BPS_HZ, FiniteBlocklength, FixedRate, Shannon
 from fednet_emu.radio.survey import uplink_rates
 from tests.quick import crossed, examples
 

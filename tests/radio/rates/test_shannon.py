@@ -14,16 +14,14 @@ from scipy.special import exp1, ndtr
 from scipy.stats import norm
 
 from fednet_emu.network.air.band import Band
-from fednet_emu.network.nr.grant_rates import WholeBlocks, in_whole_blocks
-from fednet_emu.network.nr.grants import NrGrants
+from fednet_emu.network.nr.grants import NrGrants, WholeBlocks, in_whole_blocks
 from fednet_emu.radio.channel import RATE_LAWS
 from fednet_emu.radio.fading import Nakagami, NoFading, Rayleigh, Rician
 from fednet_emu.radio.nr.blocks import NrBlocks
 from fednet_emu.radio.nr.mcs import NrMcs, attempts, chase_combining
 from fednet_emu.radio.rates.ergodic import ErgodicRate
-from fednet_emu.radio.rates.finite_blocklength import FiniteBlocklength
 from fednet_emu.radio.rates.narrowing import narrowed
-from fednet_emu.radio.rates.shannon import FixedRate, Shannon
+from fednet_emu.radio.rates.shannon import FiniteBlocklength, FixedRate, Shannon
 from tests.network.media import HandMadeLinks
 from tests.quick import crossed, examples
 

@@ -88,7 +88,6 @@ def distances(apart: Tensor) -> Array:
 
 
 def _incidence(n: int) -> Array:
-    """The incidence matrix [n, pairs]: +1 for the first client of a pair, -1 for the second, else 0."""
     i, j = pairs_of(n)
     incidence, pair = np.zeros((n, len(i))), np.arange(len(i))
     incidence[i, pair], incidence[j, pair] = 1.0, -1.0
@@ -151,10 +150,7 @@ def partitions(n: int, k: int | None = None) -> Iterator[tuple[int, ...]]:
 
 
 def _searched(g: Array, n: int, k: int) -> IntArray:
-    """Return labels [n] of k clusters with a small sum of the gradient `g` over all pairs within clusters.
-
-    No move of a single client to another cluster makes this sum smaller.
-    """
+    """Labels [n] of k clusters with a small sum of `g` within; no move of one client makes it smaller."""
     slope = matrix_of(g, n) - np.eye(n)
     _, vectors = np.linalg.eigh(-slope)
     points = vectors[:, -k:]
@@ -163,10 +159,7 @@ def _searched(g: Array, n: int, k: int) -> IntArray:
 
 
 def _grouped(points: Array, start: int, k: int) -> IntArray:
-    """Return labels [n] by Lloyd's k-means; each empty cluster then takes a client of the largest cluster.
-
-    The first centre is point `start`; each further centre is the point farthest from the centres so far.
-    """
+    """Labels [n] by k-means from point `start` and farthest points; empty clusters take from the largest."""
     from scipy.cluster.vq import kmeans2
     from scipy.spatial.distance import cdist
 

@@ -6,7 +6,9 @@ that is reused.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from typing import final
 
 import numpy as np
 import torch
@@ -15,9 +17,23 @@ from torch import Tensor
 from fednet_emu.arrays import IntArray
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.engines.stacks.form import Batch
-from fednet_emu.learning.engines.stacks.scratch import Scratch
 from fednet_emu.learning.graph.grouping import JobShape
 from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData
+
+
+@final
+class Scratch:
+    """Reusable buffers, one for each role, valid until the next `take`; they avoid page faults of new memory."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, Tensor] = {}
+
+    def take(self, role: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        """Return an uninitialised tensor of the given shape, with the dtype and torch device of `like`."""
+        size, buffer = math.prod(shape), self._buffers.get(role)
+        if buffer is None or buffer.numel() < size or buffer.dtype != like.dtype or buffer.device != like.device:
+            buffer = self._buffers[role] = like.new_empty(size)
+        return buffer[:size].view(shape)
 
 
 def batches_of(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray, scratch: Scratch) -> Iterator[Batch]:
@@ -34,10 +50,7 @@ def batches_of(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray, sc
 
 
 def _active(steps: IntArray) -> list[int]:
-    """Return the number of jobs that still train in each step.
-
-    `steps` holds each job's number of steps, in descending order.
-    """
+    """Number of jobs that still train in each step, from each job's number of steps in descending order."""
     active: list[int] = np.searchsorted(-steps, -np.arange(steps[0]), side="left").tolist()
     return active
 
@@ -47,10 +60,7 @@ def _first(batch: Batch, active: int) -> Batch:
 
 
 def _whole(data: TrainData, jobs: Sequence[ResolvedJob], scratch: Scratch) -> Batch:
-    """Return all samples of each job in one stack.
-
-    The stack is a view if the samples are contiguous in the data, and otherwise a copy.
-    """
+    """All samples of each job in one stack: a view if they are contiguous in the data, else a copy."""
     joined = _one_slice([resolved.job.indices for resolved in jobs])
     if joined is not None:
         x, y = data.x[joined], data.y[joined]
@@ -122,10 +132,7 @@ def _drawn(streams: Streams, jobs: Sequence[ResolvedJob], steps: IntArray) -> tu
 def _drawn_alike(
     plan: SgdPlan, first: IntArray, n_samples: int, generators: Sequence[np.random.Generator]
 ) -> tuple[IntArray, IntArray]:
-    """Like `_drawn`, for jobs whose data are `n_samples` consecutive rows, from the rows `first` [J] on.
-
-    The batches are those that `TrainJob.batches` draws.
-    """
+    """Like `_drawn`, for jobs with `n_samples` consecutive rows from `first` [J] on; the batches are the same."""
     steps, width, per_epoch = plan.n_steps(n_samples), plan.batch_width(n_samples), plan.steps_per_epoch(n_samples)
     passes = 1 if steps <= n_samples // width else -(-steps // per_epoch)
     rows = np.empty((len(first), passes, max(n_samples, per_epoch * width)), np.int64)

@@ -9,9 +9,8 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from fednet_emu.learning.engines.stacks.convolution import Convolution, MaxPool
 from fednet_emu.learning.engines.stacks.form import Batch, Step
-from fednet_emu.learning.engines.stacks.layers import Dense, Flatten, Layer, Relu
+from fednet_emu.learning.engines.stacks.layers import Convolution, Dense, Flatten, Layer, MaxPool, Relu
 from fednet_emu.learning.models.flat import FlatModel, has_hooks
 
 Slope = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -96,10 +95,7 @@ def chain_form(model: FlatModel) -> ChainForm | None:
 
 
 def _mean(losses: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | float]:
-    """Return the mean loss [A] over the samples, and the weights of the samples.
-
-    The weights are an array [A, 1, B], or a number if all samples have the same weight.
-    """
+    """Mean loss [A] over the samples, and their weights: [A, 1, B], or a number if all are equal."""
     if weight is None:
         return losses.mean(1), 1 / losses.shape[1]
     share = weight / weight.sum(1, keepdim=True)

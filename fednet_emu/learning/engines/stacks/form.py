@@ -15,10 +15,7 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Batch(NamedTuple):
-    """The batches of A jobs in one step: `x` [A, B, ...], `y` [A, B, ...] and the weights of the samples [A, B].
-
-    The weights are None if the batches are not padded.
-    """
+    """Batches of A jobs in one step: `x` [A, B, ...], `y` [A, B, ...], and weights [A, B]; None without padding."""
 
     x: Tensor
     y: Tensor

@@ -76,7 +76,6 @@ class Pool:
                 ensure_running()
 
     def start(self, workers: int) -> None:
-        """Start workers until at least `workers` of them run."""
         while len(self._workers) < workers:
             worker = _Worker(self.memory)
             self._workers.append(worker)

@@ -13,7 +13,7 @@ from torch.nn import Parameter
 from fednet_emu.errors import described
 from fednet_emu.host import end_with_parent
 from fednet_emu.learning.engines.parcels import tensor_of, unpacked_columns, with_constants
-from fednet_emu.learning.engines.table import ENGINES
+from fednet_emu.learning.engines.rule import ENGINES
 from fednet_emu.learning.engines.trainer import Trainer, TrainReport
 from fednet_emu.learning.engines.workers.memory import Memory, Place
 from fednet_emu.learning.graph.jobs import TrainData
@@ -24,10 +24,7 @@ MOST_OF_ERROR = 200
 
 
 class KeptModel(NamedTuple):
-    """The places in shared memory of a pickled model and of its constant tensors.
-
-    A constant is marked True if it is a parameter.
-    """
+    """Places in shared memory of a pickled model and of its constants, with True for a parameter."""
 
     pickled: Place
     constants: Sequence[tuple[Place, bool]]
@@ -69,10 +66,7 @@ class Order(NamedTuple):
 
 
 def serve(orders: Any, memory: Memory) -> None:
-    """Execute orders until the connection closes.
-
-    Each order is answered by a report, or by the text of an error if it cannot be unpacked.
-    """
+    """Execute orders until the connection closes; the answer is a report, or the text of an error in unpacking."""
     end_with_parent()
     torch.set_num_threads(1)
     trainer = Trainer("cpu", lambda kept: kept.load(memory))

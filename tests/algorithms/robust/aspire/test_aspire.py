@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from fednet_emu.algorithms.robust.aspire import algorithm as flow
-from fednet_emu.algorithms.robust.aspire.algorithm import Aspire
-from fednet_emu.algorithms.robust.aspire.master import Master, Worker, iteration_bit
+from fednet_emu.algorithms.robust.aspire.algorithm import Aspire, Master, Worker, iteration_bit
 from fednet_emu.algorithms.robust.aspire.updates import Planes, moved_to, renewed
 from fednet_emu.algorithms.robust.uncertainty import CdNorm
 from fednet_emu.arrays import Array

@@ -13,8 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fednet_emu.algorithms.robust.aspire.algorithm import Adaptive, Aspire, Pace
-from fednet_emu.algorithms.robust.aspire.master import Master, Worker, _replaned
+from fednet_emu.algorithms.robust.aspire.algorithm import Adaptive, Aspire, Master, Pace, Worker, _replaned
 from fednet_emu.algorithms.robust.aspire.updates import (
     Heard,
     Planes,

@@ -1,1 +1,0 @@
-"""LoRa: frames with a duty cycle, and their collisions."""

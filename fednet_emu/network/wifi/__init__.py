@@ -1,1 +1,0 @@
-"""Wi-Fi: contention and rates of IEEE 802.11 stations."""
