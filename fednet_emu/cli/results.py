@@ -156,7 +156,7 @@ def _plot_runs(
 ) -> None:
     """Plot figures in which the curves of several runs are overlaid."""
     from fednet_emu.analysis.run import RunRecords
-    from fednet_emu.draw.figures.papers.series import save_animations
+    from fednet_emu.draw.figures.series import save_animations
     from fednet_emu.results.run import figures
 
     folder = out or (runs[0] / "figures" if len(runs) == 1 else Path("figures"))

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pandas as pd
 
-from fednet_emu.analysis.critical_path import critical_path, parts_frame
-from fednet_emu.analysis.explanation import MEANING, NAMED, SAME, Explanation, Remedy
+from fednet_emu.analysis.critical_path import MEANING, NAMED, SAME, Explanation, Remedy, critical_path, parts_frame
 from fednet_emu.analysis.quantities import counted, format_seconds
 from fednet_emu.compression import NoCompression
 from fednet_emu.devices.availability import Always

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import nn
 
-    from fednet_emu.analysis.explanation import Explanation
+    from fednet_emu.analysis.critical_path import Explanation
     from fednet_emu.emulation.final_model import FinalModel
     from fednet_emu.emulation.given import ScenarioLike, Settings
     from fednet_emu.emulation.play import Ended

@@ -394,6 +394,6 @@ def report(paths: Sequence[str | Path], out: str | Path | None = None) -> Path:
             )
     if is_one_study(folders, "report") or len(folders) == 1:
         return opened(folders[0]).report(out)
-    from fednet_emu.draw.page.overlay_page import write_overlay_page
+    from fednet_emu.draw.page.run import write_overlay_page
 
     return write_overlay_page([RunRecords.opened(folder) for folder in folders], Path(out or PAGE))

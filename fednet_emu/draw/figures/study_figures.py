@@ -8,11 +8,10 @@ from matplotlib.figure import Figure
 
 from fednet_emu.analysis.scales import METRICS, RECORDED, TRADED
 from fednet_emu.analysis.study import StudyRecords
-from fednet_emu.draw.figures.papers.cyclic import groups_figure
-from fednet_emu.draw.figures.study_bars import bar_figure
+from fednet_emu.draw.figures.series import groups_figure
 from fednet_emu.draw.figures.study_curves import Layout, curve_figure
 from fednet_emu.draw.figures.study_pareto import cost_front_figure, pareto_figure
-from fednet_emu.draw.figures.study_rows import difference_figure, final_figure
+from fednet_emu.draw.figures.study_rows import bar_figure, difference_figure, final_figure
 from fednet_emu.draw.style import paper_style
 from fednet_emu.errors import FednetError, did_you_mean
 

@@ -15,11 +15,10 @@ import numpy as np
 
 from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.draw.trace import names, packets
-from fednet_emu.draw.trace.feed import Rows
+from fednet_emu.draw.trace.feed import COMPUTING, SIDELINK, UPLINK, WAITING, Rows
+from fednet_emu.draw.trace.feed import ON_AIR as TRANSFER
 from fednet_emu.draw.trace.names import DEVICE, ON_AIR, Tracks, track_number
 from fednet_emu.draw.trace.packets import Bytes, interleaved
-from fednet_emu.draw.trace.slices import COMPUTING, SIDELINK, UPLINK, WAITING
-from fednet_emu.draw.trace.slices import ON_AIR as TRANSFER
 from fednet_emu.records.ledger import NEVER_NS, SEVERAL
 from fednet_emu.records.rows import KINDS
 

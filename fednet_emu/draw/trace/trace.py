@@ -15,19 +15,25 @@ from fednet_emu.analysis.run import RunRecords
 from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.draw.trace import names, packets
 from fednet_emu.draw.trace.activity import Activity
-from fednet_emu.draw.trace.feed import Columns, Held, Part, Rows, longest_ns, nanoseconds, parts
-from fednet_emu.draw.trace.names import COUNTER, ROUNDS, SCORE, Tracks, track_number
-from fednet_emu.draw.trace.slices import (
+from fednet_emu.draw.trace.feed import (
     ON_MEDIUM,
     ROW,
     SIDELINK,
     STEP,
     UPLINK,
+    Columns,
     Counters,
+    Held,
+    Part,
+    Rows,
     device_slices,
+    longest_ns,
     medium_slices,
+    nanoseconds,
+    parts,
     steps,
 )
+from fednet_emu.draw.trace.names import COUNTER, ROUNDS, SCORE, Tracks, track_number
 from fednet_emu.errors import DataError
 from fednet_emu.records.ledger import SCENE, SCORES, SERVER, SEVERAL
 from fednet_emu.records.reasons import CODE
