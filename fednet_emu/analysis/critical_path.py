@@ -177,8 +177,6 @@ def parts_frame(parts: list[Part]) -> pd.DataFrame:
 
 
 class _Walk:
-    """Backward search through activities, from the end of each round."""
-
     def __init__(self, activities: list[Activity]) -> None:
         self._ended_at: dict[int, list[Activity]] = defaultdict(list)
         self._freed_at: dict[int, list[Activity]] = defaultdict(list)
@@ -191,7 +189,6 @@ class _Walk:
         self._ends = np.array(sorted(self._ended_at), np.int64)
 
     def back(self, number: int, start: int, end: int) -> Iterator[Part]:
-        """Yield the parts of a round from its end to its start."""
         ending = self._ended_at.get(end, [])
         if end > start and ending and all(its.given_up for its in ending):
             yield Part(number, DEADLINE, NOBODY, start, end)
@@ -341,7 +338,6 @@ def _freed(table: pd.DataFrame) -> IntArray:
 
 
 def _edge(cell: int) -> int:
-    """Return the number of a cell's edge server as a sender or receiver."""
     return _FIRST_EDGE - int(cell)
 
 
@@ -353,7 +349,6 @@ def _times(table: pd.DataFrame) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def _ns(seconds: pd.Series) -> IntArray:
-    """Convert simulated seconds back to the integer nanoseconds from which they were computed."""
     return np.asarray(np.rint(seconds.to_numpy(np.float64) * NS_PER_S), np.int64)
 
 

@@ -233,7 +233,6 @@ class RankedSettings(TextResult):
         return text
 
     def _share(self, its: Ranked) -> str:
-        """Describe the costs at which the runs of a setting reached the target, or within which they missed it."""
         costs = its.costs[its.got_there]
         if its.is_whole:
             ends = dict.fromkeys(self.cost.row([costs.min(), costs.max()]))
@@ -290,7 +289,6 @@ class RankedSettings(TextResult):
             yield f"Not the best: {names} (p at most {max(its.p for its in worse):.2g})."
 
     def _diverged(self) -> Iterator[str]:
-        """Yield a sentence on the settings with diverged runs."""
         runs = {its.setting.label: its.limited_by[DIVERGED] for its in self.settings if DIVERGED in its.limited_by}
         told = [f"{label}: diverged in {number} of {len(self.seeds)}" for label, number in runs.items()]
         if told:

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from fednet_emu.errors import DataError
-from fednet_emu.records.folder.manifest import AGAIN, MANIFEST, require_sound
+from fednet_emu.records.folder import AGAIN, MANIFEST, require_sound
 from fednet_emu.records.rows import KINDS
 
 UNFINISHED = "finish the run that writes it, or run it again with --force"

@@ -48,11 +48,7 @@ class Scene:
 
     @classmethod
     def of(cls, run: RunRecords) -> Scene:
-        """Return the scene that a run recorded.
-
-        Raises:
-            DataError: the run did not record its scene, or the table is unreadable.
-        """
+        """Return the scene that a run recorded."""
         table = run.table(SCENE)
         later = {"there": True, "overhead_s": 0.0}  # columns that runs of earlier versions lack
         table = table.assign(**{name: value for name, value in later.items() if name not in table})

@@ -87,11 +87,7 @@ class Names:
 
     @staticmethod
     def of(axes: Mapping[str, Sequence[Any]], given: Mapping[str, str] | None = None) -> Names:
-        """Return the names for a study with the axes `axes` and with the names `given` by the user.
-
-        Raises:
-            FednetError: a name is given for an unknown axis, level or metric.
-        """
+        """Return the names for a study with the axes `axes` and with the names `given` by the user."""
         pairs = [(axis, level) for axis, levels in axes.items() for level in levels]
         known = [*axes, *METRICS, *(text for axis, level in pairs for text in (level_text(level), axis))]
         for name in given or {}:
@@ -175,7 +171,6 @@ class Names:
         return self._unit(axis) is None or not _is_number(level) or units.count(self._unit(axis)) > 1
 
     def _says_enough(self, level: Any) -> bool:
-        """Return True if a level is non-numeric text that occurs on only one axis."""
         return isinstance(level, str) and not is_bare_number(level) and self._texts[level] == 1
 
     @cached_property

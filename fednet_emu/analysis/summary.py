@@ -76,7 +76,6 @@ def _exchange_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _worker_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return rows about the processes or Ray actors that executed the training, or no rows if there are none."""
     own = summary.get("elsewhere")
     if own is None:
         return []

@@ -14,7 +14,6 @@ from typing_extensions import override
 
 from fednet_emu import __version__
 from fednet_emu.cli import library, results, studies
-from fednet_emu.cli.complete import scenario_names
 from fednet_emu.cli.live import live
 from fednet_emu.cli.options import (
     OUTPUT,
@@ -27,6 +26,7 @@ from fednet_emu.cli.options import (
     Seed,
     TimingOnly,
     Track,
+    scenario_names,
     with_reuse,
     with_seed,
 )
@@ -167,7 +167,7 @@ def _run(scenario: ScenarioLike, name: str | None, changes: list[str], options: 
     folder = out
 
     def interrupted() -> str:
-        from fednet_emu.records.folder.store import RunFolder
+        from fednet_emu.records.folder import RunFolder
 
         latest = RunFolder.latest(folder) if folder is not None else None
         if latest is None or RunFolder.status(latest) != "interrupted":
@@ -251,7 +251,6 @@ def check(
 
 
 def _print_outlook(outlook: Outlook) -> None:
-    """Print the expected cost and privacy loss of a run, and notes on how well device powers and speeds are known."""
     from fednet_emu.emulation.hardware import notes
 
     ERRORS.print(str(outlook.cost))

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fednet_emu.cli.complete import scenario_names
-from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, Page, Plots, Quiet, Seed, with_seed
+from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, Page, Plots, Quiet, Seed, scenario_names, with_seed
 from fednet_emu.cli.outcome import ERRORS, outcome
 from fednet_emu.errors import FednetError
 
@@ -102,7 +101,6 @@ def live(
 
 
 def _live_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return table rows (title, value): counts and delays of packets, and measured minus predicted message times."""
     rows = [("packets", f"{found['packets']:,}")]
     if found["packets"]:
         late = f"{1e3 * found['late_p50_s']:.3g} ms (half), {1e3 * found['late_p99_s']:.3g} ms (99 %)"

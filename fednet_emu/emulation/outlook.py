@@ -175,7 +175,6 @@ def _parameters(scenario: Scenario, extent: Extent | None, data_dir: Path | None
 
 @lru_cache(maxsize=1024)
 def _counted(kind: type[Model], settings: str, shape: tuple[int, ...], outputs: int) -> tuple[int, int, int]:
-    """Return the counts of `_parameters`, cached; `settings` is JSON text, because a cache key must be hashable."""
     model = kind.model_validate_json(settings)
     try:
         with torch.device("meta"):

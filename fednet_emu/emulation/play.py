@@ -25,7 +25,7 @@ from fednet_emu.files.data_folder import data_folder, noting
 from fednet_emu.learning.graph.host_time import HostTime
 from fednet_emu.learning.graph.program import Program
 from fednet_emu.learning.graph.spelling import Speller, Unwritable
-from fednet_emu.records.folder.store import LEARNING, RunFolder
+from fednet_emu.records.folder import LEARNING, RunFolder
 from fednet_emu.records.ledger import GROUND, SCENE, Ledger
 from fednet_emu.scenario.model import Scenario, Training
 from fednet_emu.scenario.yaml_text import dump
@@ -151,9 +151,6 @@ def tried(outlook: Outlook) -> str:
     Returns:
         The reason why the scenario was not tried; empty if it was. Large scenarios, external algorithms and apps, and
         scenarios with missing files are not tried.
-
-    Raises:
-        FednetError: the error with which the run would end.
     """
     scenario = outlook.scenario
     if any(scenario.untimed()) or not is_ours(type(scenario.algorithm)):

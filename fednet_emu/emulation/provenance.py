@@ -29,7 +29,7 @@ from fednet_emu.files.writing import write_text
 from fednet_emu.flower.algorithm import Flower
 from fednet_emu.learning.graph.spelling import Speller, digest_of
 from fednet_emu.learning.models.user_module import UserModule
-from fednet_emu.records.folder.manifest import fingerprint, versions
+from fednet_emu.records.folder import fingerprint, versions
 from fednet_emu.scenario.model import Scenario
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -140,7 +140,6 @@ def _cpu() -> str:
 
 
 def _loaded() -> dict[str, str]:
-    """Return the versions of optional packages that are imported, because only those take part in computations."""
     return {name: version(name) for name in ("torchvision", "transformers") if name in sys.modules}
 
 
@@ -199,7 +198,6 @@ def _app(algorithm: Algorithm) -> dict[str, str]:
 
 
 def _origin(path: str, packages: Mapping[str, Sequence[str]]) -> str:
-    """Return package and version of a class, else its file's checksum; `packages` maps modules to packages."""
     module = path.partition(":")[0]
     if found := packages.get(module.partition(".")[0]):
         return ", ".join(f"{package} {version(package)}" for package in dict.fromkeys(found))

@@ -174,7 +174,6 @@ class Shelf:
                 self._entries.update((bytes.fromhex(key), (plain, tensors)) for key, plain in content["read"])
 
     def _load(self, path: Path) -> Any:
-        """Return content and tensors of an entry; None if it is unusable, with a warning for the first such entry."""
         if not os.path.lexists(path):
             return None
         try:
@@ -243,11 +242,7 @@ class Shelf:
             self.write()
 
     def write(self) -> None:
-        """Write all values and digests recorded since the latest write.
-
-        Raises:
-            DataError: the folder of the run cannot be written to.
-        """
+        """Write all values and digests recorded since the latest write."""
         self._written_s = time.monotonic()
         noted, read, self._noted, self._read = self._noted, self._read, [], []
         if not self.is_open:
@@ -377,9 +372,6 @@ class Saver:
 
         No snapshot is saved during a computation or a sum. Before the end of the run, snapshots are saved only if an
         interval (`every_s`) is given and the graph has no postponed values.
-
-        Raises:
-            DataError: values or snapshot cannot be written.
         """
         program = fed.graph.program
         if program is None:

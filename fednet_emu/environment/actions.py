@@ -80,12 +80,7 @@ class Actions(NamedTuple):
         return spaces.Box(-1.0 if act == "scores" else 0.0, 1.0, (n,), np.float32)
 
     def read(self, action: Any, view: ServerView) -> Answer:
-        """Return the decisions that follow from `action`, if the server has the knowledge `view`.
-
-        Raises:
-            FednetError: the action has a wrong shape, contains nan, or names a subset out of range; with `strict`, also
-                if the action chooses a device that cannot be invited.
-        """
+        """Return the decisions that follow from `action`, if the server has the knowledge `view`."""
         given = {self.acts[0]: action} if self.alone else action
         if not isinstance(given, Mapping) or set(given) != set(self.acts):
             got = ", ".join(map(str, given)) if isinstance(given, Mapping) else type(given).__name__

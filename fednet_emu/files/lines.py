@@ -33,11 +33,7 @@ no number"."""
 
 
 def number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
-    """Parse a finite decimal number within the bounds; `nan`, decimal commas and underscores are not allowed.
-
-    Raises:
-        ValueError: The text is not such a number; the message states the problem.
-    """
+    """Parse a finite decimal number within the bounds; `nan`, decimal commas and underscores are not allowed."""
     if not _NUMBER.fullmatch(text):
         raise ValueError("is no number")
     value = float(text)
@@ -100,11 +96,7 @@ def refused(where: str, count: int, problem: str, got: str, how: str) -> DataErr
 
 
 def parsed(where: str, count: int, fields: Mapping[str, Grammar], cells: Sequence[str], how: str) -> list[Any]:
-    """Parse the cells of line `count` by the grammars in `fields`, and return their values.
-
-    Raises:
-        DataError: A cell does not match the grammar of its field; the error names the field.
-    """
+    """Parse the cells of line `count` by the grammars in `fields`, and return their values."""
     values = []
     for (name, field), cell in zip(fields.items(), cells, strict=True):
         try:
@@ -125,9 +117,6 @@ def rows(
         fields: The grammar of each field, by name, in the order of the line.
         how: The remedy in error messages.
         more: True to allow further fields in a line, which are ignored.
-
-    Raises:
-        DataError: A line does not match the grammar of the fields.
     """
     for count, line in lines(text):
         cells = line.split()
@@ -140,9 +129,6 @@ def records(where: str, text: str, needed: Iterable[str], how: str) -> Iterator[
     """Yield the number and the cells, by column name, of each line of a table; the first line has the column names.
 
     Cells are separated by commas, semicolons or tabs.
-
-    Raises:
-        DataError: A required column is missing or duplicated, or a line has another number of fields.
     """
     found = lines(text)
     first, header = next(found, (1, ""))
@@ -171,11 +157,7 @@ def _cells(line: str, separator: str) -> list[str]:
 
 
 def in_time(where: str, found: Iterator[tuple[int, list[Any]]], how: str) -> Array:
-    """Return an array [columns, rows] with the values of all rows, whose first value is a time.
-
-    Raises:
-        DataError: There are no rows, or the time decreases; in this case, the error names the line.
-    """
+    """Return an array [columns, rows] with the values of all rows, whose first value is a time."""
     table: list[list[Any]] = []
     for count, values in found:
         if table and values[0] < table[-1][0]:

@@ -108,7 +108,6 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def _nodes(project: Mapping[str, Any]) -> int | None:
-    """Return the number of supernodes in the app's default federation, which older templates of Flower state."""
     federations = _table(project, "tool.flwr.federations")
     options = _table(federations, f"{federations.get('default')}.options")
     nodes = options.get("num-supernodes")

@@ -173,7 +173,6 @@ _HOST = SimpleNamespace(**vars(time))
 
 
 def _clocks() -> Iterator[StandIn]:
-    """Yield patches of the clocks in `time`, of clocks that Flower modules import by name, and of Flower's clock."""
     for module in map(import_module, _WAITING):
         yield StandIn(module, "time", _HOST)
     theirs = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "flwr"]
@@ -269,7 +268,6 @@ class CurrentFolder:
 
 
 def _folder() -> str | None:
-    """Return the current folder; None if this folder has been removed."""
     try:
         return os.getcwd()
     except FileNotFoundError:

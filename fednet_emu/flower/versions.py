@@ -77,8 +77,6 @@ def logged() -> Iterator[None]:
 
 
 class _Forward(logging.Handler):
-    """Forwards records of Flower's log to the emulator's log, with the host's time in place of simulated time."""
-
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.INFO and OURS.isEnabledFor(record.levelno):
             record.created = host_time_s()

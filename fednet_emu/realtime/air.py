@@ -214,7 +214,6 @@ class LiveAir:
         self._rate(now_ns)
 
     def _fill(self, cell: _Cell, now_ns: int) -> None:
-        """Make waiting links of a cell active, until the cell has as many active links as allowed."""
         while cell.free and cell.waiting:
             cell.free -= 1
             self._enter(heappop(cell.waiting)[1], now_ns)

@@ -100,7 +100,6 @@ class Hub:
         return [port for port in ready if port in also]
 
     def _read(self, port: int, now_ns: int) -> None:
-        """Read the new packets of a node, and queue them on their links."""
         node, is_there = self._node[port], self._is_there
         downwards = node == SERVER_NODE
         put = self._airs[downwards].put
@@ -127,7 +126,6 @@ class Hub:
         return found
 
     def _advance(self, now_ns: int) -> None:
-        """Advance both directions to `now_ns`, in order of their events, and write the due packets."""
         up, down = self._airs
         while up.next_ns <= now_ns or down.next_ns <= now_ns:
             downwards = down.next_ns < up.next_ns

@@ -115,7 +115,6 @@ class _Keeper:
         os._exit(0)
 
     def _make(self, node: int, address: str) -> None:
-        """Make the network namespace of a node, and send the file descriptor of its TUN device to the command."""
         linux.unshare(linux.NEW_NET)
         if os.readlink("/proc/self/ns/net") == self._host_net:
             raise OSError(0, "a new network namespace is that of the host")
@@ -149,7 +148,6 @@ class _Keeper:
         os._exit(_NOT_STARTED)
 
     def _look(self) -> None:
-        """Report ended programs, a program that listens, and the time that each program waited for a processor."""
         while True:
             try:
                 process, status = os.waitpid(-1, os.WNOHANG)
@@ -167,7 +165,6 @@ class _Keeper:
             _say(self._control, waited={str(own): _waited_ns(process) for process, own in self._program.items()})
 
     def _listens(self, node: int) -> bool:
-        """Return True if any program in the namespace of a node listens at a TCP port."""
         linux.enter(self._nets[node])
         sockets = [line for name in ("tcp", "tcp6") for line in _lines(Path("/proc/thread-self/net") / name)]
         return any(line.split()[3] == _LISTENS for line in sockets)

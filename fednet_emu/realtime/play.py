@@ -24,15 +24,14 @@ from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, to_ns
 from fednet_emu.network.medium.medium import Medium
 from fednet_emu.realtime import linux
 from fednet_emu.realtime.air import LiveAir
-from fednet_emu.realtime.books import Ran, doubts, write_host, write_messages
+from fednet_emu.realtime.books import Ran, doubts, predicted, write_host, write_messages
 from fednet_emu.realtime.flower import FlowerPrograms
 from fednet_emu.realtime.hub import Hub
 from fednet_emu.realtime.options import Commands, LiveOptions, beneath, unfit
 from fednet_emu.realtime.pace import RatedPace
 from fednet_emu.realtime.packets import SERVER_NODE
-from fednet_emu.realtime.prediction import predicted
 from fednet_emu.realtime.programs import Ended, Programs
-from fednet_emu.records.folder.store import RunFolder
+from fednet_emu.records.folder import RunFolder
 from fednet_emu.records.ledger import device_label
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.tree import path_text
@@ -112,8 +111,6 @@ def able() -> list[str]:
 
 
 class _Live:
-    """A live run in progress."""
-
     def __init__(
         self,
         fed: Federation,
@@ -173,7 +170,6 @@ class _Live:
                     until_ns = min(until_ns, self._now_ns() + to_ns(left_s))
 
     def _zero_ns(self) -> int:
-        """Return the start of scenario time, in ns of the host's clock."""
         return time.monotonic_ns()
 
     def _await_server(self) -> None:
@@ -200,7 +196,6 @@ class _Live:
         return (self._folder.path / self._outputs[program]).resolve()
 
     def _look(self) -> float | None:
-        """Process ended programs; return the remaining time in s if the server or all clients have ended, else None."""
         for ended in self._programs.news():
             self._end(ended)
         if not self._server_runs():
@@ -228,7 +223,6 @@ class _Live:
     # ---- records -----------------------------------------------------------------------------------------------------
 
     def account(self, data_dir: Path | str | None) -> dict[str, Any]:
-        """Write the recorded traffic and the delays of the host to the ledger, and return entries for the summary."""
         fed, hub, options = self._fed, self._hub, self._options
         if self._origin_ns is not None and (now_ns := self._now_ns()) > fed.clock.now:
             fed.clock.run(until=now_ns)
@@ -278,11 +272,6 @@ class _LiveFlower(_Live):
         app.prepare()
 
     def _zero_ns(self) -> int:
-        """Forward packets without delay until the `ServerApp` begins; return its start time in ns of the host's clock.
-
-        Raises:
-            AppFailed: the `ServerApp` does not begin in time.
-        """
         end_ns, submitted = time.monotonic_ns() + to_ns(self._options.boot_s), False
         nodes = [self._output(device + 1) for device in range(self._fed.n_devices)]
         with exactly():

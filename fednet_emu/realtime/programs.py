@@ -114,11 +114,7 @@ class Programs:
         self._tell(program=program, node=where, command=list(command), more=more, output=str(output), watch=watch)
 
     def news(self) -> list[Ended]:
-        """Process the reports of the keeper; return the programs that have ended.
-
-        Raises:
-            FednetError: the process that keeps the namespaces has ended.
-        """
+        """Process the reports of the keeper; return the programs that have ended."""
         ended: list[Ended] = []
         self._control.setblocking(False)
         try:

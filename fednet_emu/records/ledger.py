@@ -219,7 +219,6 @@ class Ledger:
             row = end
 
     def _transfers(self) -> Iterator[pd.DataFrame]:
-        """Yield transfers with row numbers, lost bits, maximum distances to receivers, and mean rates."""
         for row, rows, heard in self.with_receptions():
             frame = self.transfers.shown(rows)
             frame.insert(0, "transfer", np.arange(row, row + len(rows)))

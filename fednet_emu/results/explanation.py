@@ -45,11 +45,7 @@ SPEEDS = ("flop_per_s", "median_flop_per_s")
 
 
 def explained(run: RunRecords, scenario: Callable[[], Scenario], *, replay: bool = True) -> Explanation:
-    """Explain a run; see `Run.explain`. `scenario` is called only for a replay.
-
-    Raises:
-        DataError: the run has no rounds, or a table is missing or unreadable.
-    """
+    """Explain a run; see `Run.explain`. `scenario` is called only for a replay."""
     path = Explanation.of(run)
     if not replay:
         return path
@@ -98,7 +94,6 @@ def remedies(scenario: Scenario, path: Explanation) -> Iterator[Remedy]:
 
 
 def _of_other_users(scenario: Scenario) -> Iterator[Remedy]:
-    """Yield remedies against delays by other users: no other users, or the first priority for the federation."""
     if not scenario.traffic:
         return
     yield Remedy("without other users", {"traffic": [], "network.slices": {}})
@@ -113,7 +108,6 @@ def _of_other_users(scenario: Scenario) -> Iterator[Remedy]:
 
 
 def _of_the_link(scenario: Scenario) -> Iterator[Remedy]:
-    """Yield remedies that change the links: ideal channel reports, reused connections, or Ethernet."""
     network, rate = scenario.network, scenario.channel.rate
     if isinstance(rate, NrBlocks) and rate.feedback != "ideal":
         fresh = rate.model_dump(exclude={"feedback", "report_s", "delay_s"})
@@ -137,7 +131,6 @@ def _of_the_link(scenario: Scenario) -> Iterator[Remedy]:
 
 
 def _faster(devices: Devices) -> dict[str, Any]:
-    """Return the settings with which devices compute twice as fast, or no settings if the speeds are unknown."""
     for name in SPEEDS:
         speed = getattr(devices.speed, name, None)
         if speed is not None:
@@ -170,11 +163,7 @@ class Replay:
 
     @classmethod
     def of(cls, scenario: Scenario, name: str) -> Self:
-        """Run a scenario without training.
-
-        Raises:
-            FednetError: the scenario cannot be run.
-        """
+        """Run a scenario without training."""
         return cls(play(scenario, name, None, timing_only=True).ledger.frames())
 
     @cached_property
@@ -302,11 +291,6 @@ def weaker(before: Outlook, after: Outlook) -> str:
 
 
 def _outlook(scenario: Scenario, settings: Mapping[str, Any], rounds: int) -> Outlook:
-    """Return the scenario with the changes `settings`, a stop after `rounds` rounds, and estimates about its run.
-
-    Raises:
-        ScenarioError: the scenario does not accept the settings.
-    """
     changed: dict[str, Any] = {**settings, "stop": {"rounds": rounds}}
     meant = changes(changed)
     outlook = Outlook(validate(type(scenario), apply_overrides(named(scenario)[1], meant)))

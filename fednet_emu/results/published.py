@@ -38,11 +38,7 @@ class Sources(NamedTuple):
     data_dir: Path | None = None
 
     def need(self, repository: str) -> Path:
-        """Return the folder of the clone.
-
-        Raises:
-            FednetError: no clone of the repository is given.
-        """
+        """Return the folder of the clone."""
         if self.clone is None or not self.clone.is_dir():
             what = f"needs a clone of https://github.com/{repository}, whose files have no licence, got {self.clone}"
             raise FednetError(f"reproduce: {what}; give its folder by --clone")
@@ -50,11 +46,7 @@ class Sources(NamedTuple):
 
 
 def compared(paper: str, sources: Sources = Sources()) -> pd.DataFrame:  # noqa: B008  # a constant
-    """Return a table with the columns `COLUMNS` and one row for each published number or claim of a paper.
-
-    Raises:
-        FednetError: the paper is unknown, or an input of the paper's program is missing.
-    """
+    """Return a table with the columns `COLUMNS` and one row for each published number or claim of a paper."""
     if paper not in PAPERS:
         what = f"no such paper, got {paper}; known are {', '.join(PAPERS)}{did_you_mean(paper, PAPERS)}"
         raise FednetError(f"reproduce: {what}")

@@ -39,9 +39,6 @@ def find(name: str, folder: Folder = "scenarios", beside: Path | None = None) ->
     The name is first tried as a path, relative to the folder of the file `beside`, or to the working folder if `beside`
     is not given. It is then looked up in `./<folder>`, in the library inside the package, and in the source checkout
     around the package.
-
-    Raises:
-        ScenarioError: no file has this name; the message suggests similar names.
     """
     path = locate(name, folder, beside)
     if path is None:

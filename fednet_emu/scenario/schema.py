@@ -92,8 +92,6 @@ def json_schema(
 
 
 class _Builder:
-    """Collects the definitions to which a schema refers, both with and without required keys."""
-
     def __init__(self, short_forms: frozenset[str], extra: Schema) -> None:
         self.short_forms = short_forms
         self.extra = extra  # settings that every mapping may have
@@ -296,7 +294,6 @@ def _plain_schema(annotation: Any, metadata: tuple[Any, ...]) -> Schema:
 
 
 def _name_of_kind(kinds: list[str]) -> Schema:
-    """Return the schema of a kind's name: a string in `kinds`, or an import path `package.module:Class`."""
     return {"examples": kinds, **_when({"not": {"pattern": ":"}}, {"enum": kinds})}
 
 

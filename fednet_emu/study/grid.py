@@ -48,11 +48,7 @@ def settings_of(node: Node) -> tuple[Setting, ...]:
 
 
 def axes_of(grid: Node | None) -> list[Axis]:
-    """Return the axes of a grid, in the order of the file.
-
-    Raises:
-        ScenarioError: an axis is malformed; all such axes are listed, with their lines.
-    """
+    """Return the axes of a grid, in the order of the file."""
     axes: list[Axis] = []
     problems: list[str] = []
     for name, node in (grid.value or {}).items() if grid else ():

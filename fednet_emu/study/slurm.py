@@ -24,9 +24,8 @@ from typing import NamedTuple
 from fednet_emu.errors import FednetError
 from fednet_emu.files.writing import file_errors, write_text
 from fednet_emu.scenario.model import Scenario
-from fednet_emu.study.attempt import Job, Outcome, complete
 from fednet_emu.study.file import Limits
-from fednet_emu.study.runners import Event
+from fednet_emu.study.runners import Event, Job, Outcome, complete
 
 MOST_ELEMENTS = 1000
 """Maximum number of array elements (SLURM's default for `MaxArraySize` is 1001). If there are more runs, an element
@@ -98,9 +97,6 @@ def submit(jobs: Jobs) -> tuple[str, str] | None:
 
     Returns:
         The job IDs of the array and of the last job; None if the command `sbatch` does not exist.
-
-    Raises:
-        FednetError: SLURM refuses a job.
     """
     if shutil.which("sbatch") is None:
         return None
@@ -132,13 +128,11 @@ def run_element(folder: Path, element: int, elements: int) -> Iterator[tuple[str
 
 
 def _text(task: Job) -> str:
-    """Return a task as JSON."""
     limits, scenario = task.limits.model_dump(), task.scenario.model_dump(mode="json")
     return json.dumps({**vars(task), "scenario": scenario, "limits": limits}, default=str)
 
 
 def _task(text: str) -> Job:
-    """Return the task from the JSON text that `_text` returns."""
     found = json.loads(text)
     name, out = found["study"]
     data_dir = found["data_dir"] and Path(found["data_dir"])
@@ -149,7 +143,6 @@ def _task(text: str) -> Job:
 
 
 def _needs(limits: Limits, runs: int) -> list[str]:
-    """Return the `sbatch` options that reserve the resources of an element, which executes `runs` runs one by one."""
     needs = []
     if limits.time_s is not None:
         needs.append(f"--time={math.ceil((limits.time_s * runs + SPARE_S) / 60)}")
@@ -161,7 +154,6 @@ def _needs(limits: Limits, runs: int) -> list[str]:
 
 
 def _script(name: str, folder: Path, options: Sequence[str], command: str) -> str:
-    """Return a script for `sbatch` that executes `command` in the current working folder."""
     log = "%a" if any(option.startswith("--array") for option in options) else "tables"
     every = [f"--job-name={name}", "--ntasks=1", "--cpus-per-task=1", f"--output={folder}/logs/{log}.txt", *options]
     head = ["#!/bin/bash", *(f"#SBATCH {option}" for option in every)]
@@ -169,7 +161,6 @@ def _script(name: str, folder: Path, options: Sequence[str], command: str) -> st
 
 
 def _sbatch(*arguments: str | Path) -> str:
-    """Submit a job, and return the job ID."""
     command = ["sbatch", "--parsable", *map(str, arguments)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode:

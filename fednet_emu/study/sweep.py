@@ -21,12 +21,11 @@ from fednet_emu.analysis.settings import data_set_names
 from fednet_emu.analysis.study import DATA_SET, DEVICE_COUNT
 from fednet_emu.files.data_folder import checksum
 from fednet_emu.files.writing import file_errors, write_json, write_table, write_text
-from fednet_emu.records.folder.store import LEARNING, locked, require_free, tidy, unlock
+from fednet_emu.records.folder import LEARNING, locked, require_free, tidy, unlock
 from fednet_emu.records.ledger import SCORES, Ledger
 from fednet_emu.records.summaries import SPREAD
-from fednet_emu.study.attempt import Job, Outcome, finished
 from fednet_emu.study.file import StudyFile, Target
-from fednet_emu.study.runners import Runner
+from fednet_emu.study.runners import Job, Outcome, Runner, finished
 from fednet_emu.study.runs import StudyRun
 
 TABLES = ("study.parquet", "cells.parquet")
@@ -84,14 +83,12 @@ def write_tables(
 
 
 def _status(summary: Mapping[str, Any] | None, failure: str | None) -> dict[str, str]:
-    """Return the values of a run in the columns `status` and `reason`."""
     if summary is not None:
         return {"status": summary["status"], "reason": summary.get("diverged") or ""}
     return {"status": "waiting", "reason": ""} if failure is None else {"status": "failed", "reason": failure}
 
 
 def _per_run(summary: Mapping[str, Any]) -> dict[str, float]:
-    """Return the costs for the whole run (`scales.PER_RUN`) that the summary of the run contains."""
     delays = [its["p95_s"] for its in summary.get("traffic", {}).values() if its["p95_s"] is not None]
     found = {"neighbours_p95_s": max(delays)} if delays else {}
     return {**found, **{name: summary[name] for name in ("carbon_g",) if name in summary}}
@@ -120,7 +117,6 @@ def _totals(summary: Mapping[str, Any], metrics: Sequence[str]) -> dict[str, flo
 
 
 def _evaluations(runs: Sequence[StudyRun], finished: Sequence[tuple[int, Path]]) -> pd.DataFrame:
-    """Return one table with the evaluations of all finished runs; its first columns identify the run."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

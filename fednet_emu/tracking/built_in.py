@@ -16,7 +16,7 @@ from filelock import FileLock
 from typing_extensions import override
 
 from fednet_emu.errors import FednetError
-from fednet_emu.records.folder.manifest import FINISHED
+from fednet_emu.records.folder import FINISHED
 from fednet_emu.records.ledger import SCORES
 from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo, Tracker
 

@@ -92,5 +92,4 @@ def _draw(axes: Axes, curves: Mapping[str, RateCurve]) -> None:
 
 
 def _positive(rate_bps: Array) -> Array:
-    """Convert rates to Mbit/s, with NaN for zero rates, which a logarithmic axis cannot show."""
     return np.where(rate_bps > 0, rate_bps / 1e6, np.nan)

@@ -153,10 +153,6 @@ def figures(runs: Sequence[RunRecords], shown: Window = WHOLE) -> dict[str, Figu
     Args:
         runs: the runs. A run has the same line style in all figures.
         shown: time window and devices of the timeline.
-
-    Raises:
-        FednetError: the timeline would be empty.
-        DataError: a table of a run is missing or unreadable.
     """
     shown.check(runs)
     labels = distinct_labels(runs)
@@ -185,9 +181,6 @@ def one_figure(
         against: the cost on the horizontal axis if `what` is a score: `time` (the default), `bits`, `energy` or
             `rounds`.
         shown: time window and devices of the timeline.
-
-    Raises:
-        FednetError: the figure does not exist, or the runs did not measure the quantity.
     """
     tables = [run.table("evaluations") for run in runs]
     known = measured(tables)
@@ -236,10 +229,6 @@ def save(
 
     Returns:
         The written files.
-
-    Raises:
-        FednetError: the format does not exist, or PGF is requested without LaTeX.
-        DataError: the folder cannot be written.
     """
     settings = _settings(formats)
     as_csv = partial(csv_text, digits=DIGITS)
@@ -260,7 +249,6 @@ def save(
 
 
 def _settings(formats: Sequence[str]) -> dict[str, Any]:
-    """Check the image formats, and return the Matplotlib settings that these formats need."""
     for picture in formats:
         if picture not in FORMATS:
             raise FednetError(f"formats: no such picture format, got {picture!r}; choose from {', '.join(FORMATS)}")
@@ -291,7 +279,6 @@ class _Recorded(NamedTuple):
 
     @property
     def end_s(self) -> float:
-        """End of the last activity, in simulated seconds; 0 if there is no activity."""
         ends_s = pd.concat([self.transfers["ended_s"], self.computes["ended_s"], self.rounds["ended_s"]])
         return float(ends_s.max()) if ends_s.notna().any() else 0.0
 
@@ -303,7 +290,6 @@ def _panels(runs: Sequence[RunRecords], labels: Sequence[str], shown: Window) ->
 
 
 def _end_s(recorded: Sequence[_Recorded], shown: Window) -> float:
-    """Return the common end of all timelines, in simulated seconds."""
     if shown.until_s is None and shown.from_s == 0.0:
         return max((first_rounds_end_s(its.rounds, its.transfers, its.computes) for its in recorded), default=0.0)
     last_s = max((its.end_s for its in recorded), default=0.0)
@@ -323,7 +309,6 @@ def _panel(label: str, run: RunRecords, its: _Recorded, shown: Window, end_s: fl
 
 
 def _target(runs: Sequence[RunRecords]) -> float | None:
-    """Return the common target accuracy of the runs, or None if they have no target accuracy or different ones."""
     ends = {float(stop["accuracy"]) for run in runs if (stop := run.settings.get("stop") or {}).get("accuracy")}
     return ends.pop() if len(ends) == 1 else None
 

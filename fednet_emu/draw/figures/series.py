@@ -377,7 +377,6 @@ def _positions(rows: pd.DataFrame) -> tuple[dict[int, Array], Array]:
 
 
 def _limits(rows: pd.DataFrame) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Return the horizontal and the vertical range of all device positions in all rounds."""
     true = true_places(rows)
     xy = np.array([place for _, mine in rows.groupby("round") for place in places_of(mine, true=true).values()])
     low, high = xy.min(axis=0), xy.max(axis=0)
@@ -524,11 +523,7 @@ SERIES_ANIMATIONS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
 def series_figures(
     runs: Sequence[RunRecords], labels: Sequence[str], drawings: Mapping[str, Drawing]
 ) -> dict[str, Figure]:
-    """Plot the recorded series of one or more runs, and return the figures by the name of the series.
-
-    Raises:
-        DataError: a table of a run is unreadable.
-    """
+    """Plot the recorded series of one or more runs, and return the figures by the name of the series."""
     drawn = {}
     for name, draw in drawings.items():
         tables = [(label, run.table(name)) for label, run in zip(labels, runs, strict=True) if run.has(name)]
@@ -541,9 +536,6 @@ def save_animations(runs: Sequence[RunRecords], folder: Path) -> list[Path]:
     """Write an animated GIF of each series in `SERIES_ANIMATIONS`, and return the files.
 
     With several runs, each file name ends with the position of the run, counted from 1.
-
-    Raises:
-        DataError: a table of a run is unreadable.
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = []

@@ -43,9 +43,6 @@ def study_figures(
             four costs unless a panel would have more than 8 lines.
         panels: the axes whose levels have a panel each, at most two; by default the second and third axis.
         rename: display names for axes, levels (`level` or `axis=level`) and metrics.
-
-    Raises:
-        FednetError: a metric, cost, axis or level does not exist, or the metric was not measured.
     """
     _choice("--against", against, RECORDED)
     layout, measure = Layout.of(view, panels, rename), _metric(view, metric)

@@ -126,7 +126,6 @@ def _mark(axes: Axes, spots: Array, members: pd.Series[int]) -> None:
 
 
 def _common(view: StudyRecords, settings: Sequence[Levels], names: Names) -> str:
-    """Return a text with the levels that all `settings` have in common. Axes with a single level are omitted."""
     shared = {
         name: level
         for name, level in settings[0].items()

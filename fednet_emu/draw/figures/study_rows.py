@@ -133,9 +133,6 @@ def best_figure(ranking: RankedSettings, rename: Mapping[str, str] | None = None
     Settings that may be the best are blue. Settings that are not the best, or that are not ranked, are grey. A run that
     missed the target is a cross at its final cost. The row of a setting with such runs shows the number of successful
     runs instead of a mean.
-
-    Raises:
-        FednetError: `rename` contains an unknown axis or level.
     """
     settings = ranking.settings
     unit = ranking.cost.unit(max(float(its.costs.max()) for its in settings))
@@ -161,7 +158,6 @@ def best_figure(ranking: RankedSettings, rename: Mapping[str, str] | None = None
 
 
 def _differences(cells: pd.DataFrame, metric: str, panel: Levels, base: Levels, line: Levels) -> Array:
-    """Return the score differences [seeds] between two settings, for the seeds that both settings have."""
     if metric not in cells:
         return np.empty(0)
     first, second = (rows_of(cells, {**panel, **its}).set_index("seed")[metric] for its in (base, line))
@@ -169,7 +165,6 @@ def _differences(cells: pd.DataFrame, metric: str, panel: Levels, base: Levels, 
 
 
 def _draw_ranked(axes: Axes, its: Ranked, row: int, unit: Unit) -> bool:
-    """Plot the row of a setting in a ranking. Return True if its interval was clipped at zero."""
     costs, colour = its.costs / unit.size, BLUE if its.may_be_best else GREY
     reached, failed = costs[its.got_there], costs[~its.got_there]
     interval = Interval(*(value / unit.size for value in its.cost))
@@ -363,7 +358,6 @@ def _widest(needed: list[list[Array]]) -> float:
 
 
 def _draw(axes: Axes, panel: Levels, layout: Layout, needed: list[Array]) -> bool:
-    """Plot the bars of a panel. Return True if an interval was clipped at zero."""
     cut = False
     several = len(layout.lines) > len(LINE_COLOURS)
     for index, values in enumerate(needed):
@@ -384,7 +378,6 @@ def _draw(axes: Axes, panel: Levels, layout: Layout, needed: list[Array]) -> boo
 
 
 def _cross(axes: Axes, needed: list[Array], right: float) -> None:
-    """Plot a cross at the right for each run that missed the target."""
     for index, values in enumerate(needed):
         failed = int(np.isnan(values).sum())
         shown = failed if failed <= MOST_CROSSES else 1

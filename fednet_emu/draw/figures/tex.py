@@ -58,11 +58,7 @@ def label_text(text: str, *, formulas: bool) -> str:
 
 @contextmanager
 def measured(name: str) -> Iterator[None]:
-    """Context manager that reports a failure of LaTeX to measure a figure's text as an error that names the figure.
-
-    Raises:
-        FednetError: LaTeX does not run, or lacks a character.
-    """
+    """Context manager that reports a failure of LaTeX to measure a figure's text as an error that names the figure."""
     try:
         yield
     except (LatexError, ValueError, RuntimeError) as error:

@@ -34,7 +34,7 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from fednet_emu.analysis.scales import METRICS, RECORDED, TRADED
 from fednet_emu.draw.palette import ACTIVITIES, DARK_LINE_COLOURS, LINE_COLOURS
 from fednet_emu.files.writing import file_errors, write_text
-from fednet_emu.records.folder.manifest import PACKAGES, versions
+from fednet_emu.records.folder import PACKAGES, versions
 from fednet_emu.records.rows import KINDS
 
 ARRAY = "$array"
@@ -58,9 +58,6 @@ class Packer:
         Args:
             content: mappings, sequences, strings, numbers, None, and one-dimensional NumPy arrays and series of
                 numbers, truth values or strings.
-
-        Raises:
-            TypeError: the content has another type.
         """
         if isinstance(content, pd.Series):
             content = content.to_numpy()
@@ -104,9 +101,6 @@ def _narrow(numbers: NDArray[np.int64]) -> tuple[NDArray[Any], int]:
     """Return integers in the smallest type that can hold them, and 0.
 
     If the differences of successive integers need much less space, return these differences and 1.
-
-    Raises:
-        ValueError: a browser cannot represent the numbers exactly.
     """
     if not len(numbers):
         return numbers.astype(np.uint8), 0
@@ -165,9 +159,6 @@ def write_page(path: Path, title: str, document: Mapping[str, Any], scripts: Seq
     """Write a page to a file atomically, and return the file. See `page` for the other arguments.
 
     Parent folders are created.
-
-    Raises:
-        DataError: the file cannot be written.
     """
     with file_errors(path.parent, "made"):
         path.parent.mkdir(parents=True, exist_ok=True)

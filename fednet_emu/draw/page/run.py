@@ -22,7 +22,7 @@ from fednet_emu.analysis.usage import Usage, spreads, turn_s, words
 from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.draw.page.document import TITLES, columns_of, write_page
 from fednet_emu.errors import DataError
-from fednet_emu.records.folder.manifest import read_manifest, versions
+from fednet_emu.records.folder import read_manifest, versions
 from fednet_emu.records.ledger import DATA_SPLIT, DESCRIBED, GROUND, SEVERAL, TABLES, scores_in
 from fednet_emu.records.reasons import REASONS
 from fednet_emu.records.rows import KINDS
@@ -52,9 +52,6 @@ def write_run_page(run: RunRecords, path: Path, scenario_text: str) -> Path:
         run: the run.
         path: the file.
         scenario_text: the scenario of the run, as YAML.
-
-    Raises:
-        DataError: a table of the run is missing or unreadable, or the file cannot be written.
     """
     return write_page(path, run.name, run_document(run, scenario_text), SCRIPTS)
 
@@ -103,7 +100,6 @@ def run_document(run: RunRecords, scenario_text: str) -> dict[str, Any]:
 
 
 def _path(run: RunRecords) -> dict[str, Any] | None:
-    """Return the critical paths of the rounds, in words and as time per kind of part; None if there are no rounds."""
     try:
         path = Explanation.of(run)
     except DataError:
@@ -112,7 +108,6 @@ def _path(run: RunRecords) -> dict[str, Any] | None:
 
 
 def _live(run: RunRecords) -> dict[str, Any] | None:
-    """Return the comparison of a live run with its prediction, or None if the run is not a live run."""
     if not run.has(MESSAGES):
         return None
     told = {"transfers": _columns(transfers_beside(run)), "rounds": _columns(rounds_beside(run))}
@@ -120,7 +115,6 @@ def _live(run: RunRecords) -> dict[str, Any] | None:
 
 
 def _facts(run: RunRecords) -> list[tuple[str, str]]:
-    """Return the rows of the summary, with the event digest in full length."""
     digest = str(run.summary.get("event_digest", ""))
     return [(title, digest if title == "event digest" else value) for title, value in summary_rows(run.summary)]
 
@@ -145,7 +139,6 @@ def _server_energy(usage: Usage) -> Mapping[str, float]:
 
 
 def _device_numbers(usage: Usage) -> dict[str, Any]:
-    """Return the quantities of all devices, as one array [devices] for each quantity."""
     sent, scene = usage.transfers, usage.scene
     ups = sent[sent["direction"] == "uplink"]
     told = {
@@ -179,7 +172,6 @@ def _scene(scene: Scene | None) -> dict[str, Any]:
 
 
 def _ground(run: RunRecords) -> dict[str, Any] | None:
-    """Return the map of channel gains in dB, one row for each y coordinate, or None if the run recorded no map."""
     if not run.has(GROUND):
         return None
     grid = run.table(GROUND).pivot(index="y_m", columns="x_m", values="gain_db")
@@ -239,7 +231,6 @@ def _losses(usage: Usage) -> list[dict[str, Any]]:
 
 
 def _tables(run: RunRecords) -> dict[str, Any]:
-    """Return all tables that no figure on the page shows, each with its number of rows before truncation."""
     told = {}
     for name in run.names():
         if name in ("transfers", "receptions", "computes", *DESCRIBED):
@@ -327,7 +318,6 @@ def _transfers(sent: pd.DataFrame, unit_s: float) -> Mapping[str, Any]:
 
 
 def _of(usage: Usage, devices: IntArray) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Return the transfers, receptions and computations that involve at least one of `devices`."""
     sent, heard, made = usage.transfers, usage.receptions, usage.computes
     heard, made = heard[heard["receiver"] >= 0], made[made["device"] >= 0]
     if len(devices) == usage.devices:
@@ -368,22 +358,14 @@ TITLE_LENGTH = 60
 
 
 def write_overlay_page(runs: Sequence[RunRecords], path: Path) -> Path:
-    """Write the page of several runs to a file and return the file.
-
-    Raises:
-        DataError: the evaluations of a run are missing or unreadable, or the file cannot be written.
-    """
+    """Write the page of several runs to a file and return the file."""
     names = ", ".join(dict.fromkeys(run.name for run in runs))
     title = names if len(names) <= TITLE_LENGTH else counted(len(runs), "run")
     return write_page(path, title, overlay_document(runs), ("lines.js", "overlay.js"))
 
 
 def overlay_document(runs: Sequence[RunRecords]) -> dict[str, Any]:
-    """Return the document of several runs. Values are in seconds, bits and joules, and unknown values are NaN.
-
-    Raises:
-        DataError: the evaluations of a run are missing or unreadable.
-    """
+    """Return the document of several runs. Values are in seconds, bits and joules, and unknown values are NaN."""
     labels = distinct_labels(runs)
     tables = [run.table("evaluations") for run in runs]
     metrics = measured(tables)

@@ -98,7 +98,6 @@ class Activity:
     def _of_media(
         self, sent: Rows, medium: IntArray, place: IntArray, receivers: Mapping[int, IntArray]
     ) -> Iterator[Batch]:
-        """Yield the slices of transmissions, one batch for each direction and number of receivers."""
         lane = self._air_lanes.of(medium, sent["started_ns"], sent["ended_ns"])
         track = track_number(ON_AIR, sent["cell"] * len(KINDS) + sent["direction"], lane)
         self._tracks.describe(track)
@@ -132,7 +131,6 @@ def _slices(form: int, rows: Rows, track: IntArray) -> Bytes:
 
 
 def _flows(sent: Rows, receivers: Mapping[int, IntArray]) -> IntArray:
-    """Return the flow numbers [transmissions, flows] of transmissions with one direction and number of receivers."""
     kind, transfer = sent["direction"][0], sent["transfer"]
     made = names.flow(names.SENT, transfer)[:, None]
     if kind == UPLINK:

@@ -93,16 +93,13 @@ class _Table:
 
     @property
     def left(self) -> bool:
-        """True if there are unread rows."""
         return len(self._rows) > 0
 
     @property
     def known_until(self) -> float:
-        """The value of `by` in the last row read so far."""
         return float(self._rows[self._by].iloc[-1])
 
     def until(self, order: float) -> pd.DataFrame:
-        """Take all rows whose value of `by` is at most `order`."""
         taken = []
         while self.left:
             end = int(np.searchsorted(self._rows[self._by].to_numpy(), order, side="right"))
@@ -156,7 +153,6 @@ class Held:
         return 2 * self._count > len(self._rows)
 
     def until(self, known_ns: int) -> Rows:
-        """Remove and return all rows up to the time `known_ns`. Rows that are added afterwards must not be earlier."""
         rows = np.concatenate([self._rows, *self._new])
         ready = rows[self._by] <= known_ns
         self._rows, self._new, self._count = rows[~ready], [], 0

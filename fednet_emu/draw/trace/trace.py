@@ -56,9 +56,6 @@ def write_trace(run: RunRecords, path: Path, window: Window = WHOLE, show: Show 
         path: the file; parent folders are created.
         window: time window and devices.
         show: callback for progress.
-
-    Raises:
-        DataError: a table of the run is missing or unreadable, or the file cannot be written.
     """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -85,7 +82,6 @@ class _Trace:
         self._receivers: dict[int, IntArray] = {}
 
     def write(self, show: Show | None) -> int:
-        """Write the trace; return the number of slices."""
         self._file.write(packets.head(names.fixed_names()))
         rounds = self._rounds.write()
         self._write_scores()
@@ -167,7 +163,6 @@ class Rounds:
         return np.where(inside, names.ROUND_NAME + self.number[place], names.TURN)
 
     def write(self) -> int:
-        """Write the rounds that overlap the window, and all round names. Return the number of written rounds."""
         shown = self._window.overlaps(self._started_ns, self.ended_ns)
         if not shown.any():
             return 0
