@@ -89,8 +89,6 @@ def state_shares(bars: pd.DataFrame, devices: int, edges_s: Array) -> dict[str, 
     A device with simultaneous activities counts once in each of these activities.
 
     Args:
-        bars: the activities; see `activity_bars`.
-        devices: number of devices, including idle devices.
         edges_s: edges of the intervals [intervals + 1], in simulated seconds.
 
     Returns:
@@ -149,8 +147,6 @@ def time_split(bars: pd.DataFrame, devices: int, simulated_s: float) -> dict[str
 
     Args:
         bars: the activities within the run; see `activity_bars`. Activities of the server are ignored.
-        devices: number of devices.
-        simulated_s: duration of the run in simulated seconds.
     """
     bars = bars[bars["device"] >= 0]
     rank = bars["activity"].map({name: place for place, name in enumerate(SPENT)}).to_numpy(np.int64)

@@ -149,11 +149,8 @@ def add_legend(
     """Add a legend above the axes, where it covers no data, and increase the height of the figure.
 
     Args:
-        figure: the figure.
-        handles: the line or patch of each label.
         labels: one label for each handle, by default the label that the handle has. Long labels are broken into lines.
         handle_em: width of the handles, as a multiple of the font size.
-        heading: text above the entries.
     """
     width_in = figure.get_figwidth()
     labels = labels or [str(handle.get_label()) for handle in handles]

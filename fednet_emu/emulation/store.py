@@ -131,7 +131,6 @@ class Shelf:
     Args:
         own: the folder of the run's own entries, which is used until the run is finished; None for no such folder.
         shared: the folder whose entries all runs read and write; None for no such folder.
-        head: the inputs of the run's learning.
 
     Attributes:
         passed: rolling digests of the wavefronts that earlier runs have passed.

@@ -62,8 +62,6 @@ def read_arrays(
     """Return the arrays of an .npz, .npz.gz or .npz.xz file by name, as writable arrays in the order of the file.
 
     Args:
-        path: the file.
-        how: the remedy in error messages.
         names: the names of the requested arrays; None for all arrays. Names that the file lacks are ignored.
         limited: True to limit the unpacked size of the file, as for recordings.
     """

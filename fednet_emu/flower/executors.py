@@ -41,12 +41,7 @@ class Task(NamedTuple):
     Attributes:
         where: names of the device and the message, for error messages.
         node: Flower's node ID of the device.
-        seed: the 64-bit seed of the global random generators.
         now_ns: simulated time in ns at which the message arrives.
-        message: the message.
-        content: the records of the message.
-        node_config: the configuration of the device.
-        run_config: the configuration of the run.
         state: the state of the device, in the format of `records`.
         counts: True if PyTorch counts the floating-point operations.
     """
@@ -174,11 +169,7 @@ def _restored(value: Any) -> Any:
 
 @final
 class InProcess:
-    """Runs the `ClientApp` on each task in this process, before `start` returns.
-
-    Attributes:
-        app: the `ClientApp`, set after its import.
-    """
+    """Runs the `ClientApp` on each task in this process, before `start` returns."""
 
     app: ClientApp
 
@@ -206,10 +197,6 @@ class WorkerProcesses:
     """Worker processes that have imported the app; each task goes to the process with the fewest awaited results.
 
     The assignment of tasks to processes therefore depends on their order in simulated time, not on the host's speed.
-
-    Args:
-        source: the app.
-        count: number of processes.
     """
 
     def __init__(self, source: App, count: int) -> None:
@@ -238,7 +225,6 @@ class _Worker:
 
     Attributes:
         awaited: number of tasks whose results have not been requested yet.
-        connection: the connection to the worker process.
     """
 
     def __init__(self, context: ForkContext | ForkServerContext | SpawnContext, source: App) -> None:

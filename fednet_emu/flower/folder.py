@@ -27,10 +27,8 @@ class AppFolder(NamedTuple):
     """What the folder of a Flower app states about the app.
 
     Attributes:
-        path: the folder of the app.
         server: the location of the `ServerApp`, as `package.module:name`.
         client: the location of the `ClientApp`, as `package.module:name`.
-        config: the default run configuration.
         nodes: the number of nodes that the app states for its simulation with Flower; None if not stated.
     """
 

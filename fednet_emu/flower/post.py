@@ -125,11 +125,7 @@ class Over(Exception):  # noqa: N818  (an event)
 
 @final
 class Turns:
-    """Counts the rounds of an app and records them.
-
-    Attributes:
-        going_on: True while a round is in progress.
-    """
+    """Counts the rounds of an app and records them."""
 
     def __init__(self, fed: Federation) -> None:
         self._fed = fed
@@ -188,13 +184,9 @@ class Post:
     """Carries messages between the server and the devices.
 
     Args:
-        fed: the federation.
-        clients: the devices of the app.
-        turns: the rounds of the app.
         lost: the effect of a lost message on the server app, as in `FlowerApp.lost`.
         deadline_s: maximum time in s that the server waits for replies, in addition to time limits of the app; None for
             no maximum.
-        loops: the polling loops; None without polling.
     """
 
     def __init__(

@@ -85,7 +85,6 @@ class LiveAir:
     rates, so that a late call of `departures` returns the same times.
 
     Args:
-        pace: the source of the rates of links.
         places: maximum number of links of a cell that are active at once; None for no limit.
         queue_byte: capacity in bytes of the queue of each link; further packets are dropped.
         hold_ns: time for which a link stays active after its queue became empty, if `places` is None.

@@ -39,8 +39,6 @@ class FlowerPrograms:
     """The programs of a Flower app: SuperLink and `flwr run` on the server, and a SuperNode on each device.
 
     Args:
-        fed: the federation, which provides the ledger and the speeds of devices.
-        scenario: the scenario, whose algorithm must be the app.
         folder: the run folder; it contains a folder for files of Flower until `close` is called.
     """
 

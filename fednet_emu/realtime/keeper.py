@@ -76,13 +76,7 @@ def _say(control: socket.socket, **what: Any) -> None:
 
 
 class _Keeper:
-    """The first process of the PID namespace, which makes the nodes and starts the programs.
-
-    Args:
-        control: the socket to the command.
-        plan: the addresses of the nodes, the congestion control of TCP, and the user and group of the programs.
-        host_net: the network namespace of the host.
-    """
+    """The first process of the PID namespace, which makes the nodes and starts the programs."""
 
     def __init__(self, control: socket.socket, plan: dict[str, Any], host_net: str) -> None:
         self._control, self._plan, self._host_net = control, plan, host_net

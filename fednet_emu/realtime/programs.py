@@ -43,7 +43,6 @@ class Programs:
 
     Attributes:
         ports: the file descriptor of the TUN device of each node.
-        congestion: the congestion control of TCP in the namespaces.
         listening: the watched nodes in which a program listens.
         waited_ns: time in ns for which each program has waited for a processor.
     """

@@ -71,8 +71,6 @@ class Reader:
     """Reads one file and all its includes.
 
     Attributes:
-        short_forms: keys whose value may be a file name.
-        problems: the list to which problems are appended.
         files: the chain of including files, innermost last.
         spent: number of includes and values so far, shared by the readers of all files of a scenario.
     """

@@ -31,7 +31,6 @@ class Place:
     """A slot, and the keys of a scenario at which it is used.
 
     Attributes:
-        slot: the slot.
         keys: the key paths of the settings that hold a component of the slot, such as `network.uplink.access`.
     """
 

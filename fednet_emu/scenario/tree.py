@@ -54,8 +54,6 @@ class Node:
     The keys of a mapping are strings.
 
     Attributes:
-        value: the value.
-        place: where the value was written.
         written_for: the kind for which a setting was written, if the kind of its component has changed since; else
             None.
     """

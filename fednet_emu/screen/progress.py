@@ -99,10 +99,6 @@ def run_shown(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federatio
     """Context manager with an observer that shows the progress of a run at the end of each round.
 
     The value is None if nothing is displayed.
-
-    Args:
-        stop: the conditions that end the run.
-        progress: True to show progress, False to hide it; see `bar`.
     """
     begun: list[tuple[float, float]] = []  # host time and completed share at the first update, after data were read
 

@@ -106,11 +106,8 @@ def runs_of(
     """Make and check all runs of a study with a grid, in the order of the file.
 
     Args:
-        study: the study, the path of a study file, or the name of a file in scenarios/studies/.
         overrides: settings that apply to every run, for example as `key.path=value`; they replace settings under `set`
             in the study, and the grid must not vary them.
-        data_dir: the folder of data sets and stored models.
-        timing_only: True for runs without training.
     """
     study, axes = _swept(study)
     seeds, maker = study.all_seeds, RunMaker(study, overrides, axes, data_dir=data_dir, timing_only=timing_only)
@@ -185,13 +182,10 @@ def run_of(
     """Make one run of a study with a grid.
 
     Args:
-        study: the study, the path of a study file, or the name of a file in scenarios/studies/.
         levels: the label of the chosen level, by the name of the axis; upper and lower case are equivalent. Axes with a
             single level may be left out.
         overrides: settings of the run, which take precedence over settings of the study and of the levels.
         seed: the seed of the run, not necessarily a seed of the study; None for the first seed of the study.
-        data_dir: as in `runs_of`.
-        timing_only: True for a run without training.
     """
     study, axes = _swept(study)
     names = [axis.name for axis in axes]
@@ -242,16 +236,6 @@ class RunMaker:
 
     All runs have the settings under `set` in the study, the overrides, and a fixed number of threads, so that results
     are repeatable.
-
-    Args:
-        study: the study.
-        overrides: settings of all runs, for example as `key.path=value`.
-        axes: the varied quantities.
-        data_dir: the folder of data sets and stored models.
-        timing_only: True for runs without training.
-
-    Attributes:
-        example: the scenario of the first run; None before the first run is made.
     """
 
     def __init__(

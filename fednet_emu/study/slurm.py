@@ -54,7 +54,6 @@ class Slurm:
 
     Args:
         out: the folder of the study, on a file system that all nodes share.
-        collect: the command that the last job executes.
 
     Attributes:
         jobs: the scripts of the job array; None before the runner is called, or if there are no jobs.

@@ -74,12 +74,7 @@ def weights_figure(weights: Tables) -> Figure:
 
 
 def write_weights_animation(weights: pd.DataFrame, path: Path) -> None:
-    """Write an animated GIF of the weights, one frame per recorded round.
-
-    Args:
-        weights: series `weights` of one run.
-        path: the GIF file, whose name ends in .gif.
-    """
+    """Write an animated GIF of the weights, one frame per recorded round."""
     rounds, matrices = weight_matrices(weights)
     with paper_style():
         figure = new_figure(WIDTH_IN)
@@ -270,12 +265,7 @@ def clusters_figure(tables: Tables) -> Figure:
 
 
 def write_clusters_animation(rows: pd.DataFrame, path: Path) -> None:
-    """Write the recorded rounds as a looping GIF, one frame per round; all frames have the same axes.
-
-    Args:
-        rows: series `d2d_clusters` of one run.
-        path: the GIF file, whose name ends in .gif.
-    """
+    """Write the recorded rounds as a looping GIF, one frame per round; all frames have the same axes."""
     with paper_style():
         figure = new_figure(WIDTH_IN)
         add_legend(figure, *_entries(), handle_em=1.6)

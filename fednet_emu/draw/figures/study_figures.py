@@ -37,7 +37,6 @@ def study_figures(
     evaluated individually, `final` shows their scores. The figure `cycle-groups` is for cyclic participation.
 
     Args:
-        view: the study.
         metric: the metric to plot; by default the metric of the target, else the accuracy, else the loss.
         against: plot only the metric against this cost. By default all figures are plotted, with the metric against all
             four costs unless a panel would have more than 8 lines.

@@ -98,8 +98,6 @@ def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure
     cancel in the difference. Intervals are computed as in `compare`; with fewer than six seeds there is no interval.
 
     Args:
-        view: the study.
-        metric: a key of `METRICS`.
         layout: the settings of rows and panels. The first row is the reference.
 
     Returns:
@@ -190,10 +188,6 @@ def draw_runs(
     Return True if the interval was clipped.
 
     Args:
-        axes: the axes of the plot.
-        values: the values [runs].
-        row: vertical position of the row.
-        colour: colour of the points and the mean.
         interval: mean and interval; by default computed from the values.
         least: minimum possible value, at which the interval is clipped.
         most: maximum possible value, at which the interval is clipped.
@@ -301,11 +295,6 @@ def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
     The mean is over the runs that reached the target. Each run that missed the target is a cross at the right, and text
     beside the bar states the number of successful runs. Bars have the colours of the curves if there are enough
     colours.
-
-    Args:
-        view: the study.
-        cost: the cost.
-        layout: the settings that bars and panels represent.
 
     Returns:
         The figure, or None if the study has no target, or no run reached the target.

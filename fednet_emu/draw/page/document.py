@@ -135,7 +135,6 @@ def page(title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> str
     """Return a page as HTML.
 
     Args:
-        title: the title of the page and its first heading.
         document: the content that the scripts receive; see `Packer.plain` for allowed types.
         scripts: file names of the page's own scripts in `browser/`, in order.
     """

@@ -46,13 +46,7 @@ DISTURBING = {
 
 
 def write_run_page(run: RunRecords, path: Path, scenario_text: str) -> Path:
-    """Write the page of a run to a file and return the file.
-
-    Args:
-        run: the run.
-        path: the file.
-        scenario_text: the scenario of the run, as YAML.
-    """
+    """Write the page of a run to a file and return the file."""
     return write_page(path, run.name, run_document(run, scenario_text), SCRIPTS)
 
 

@@ -38,8 +38,6 @@ class Activity:
     """Writer of the slices of devices and media.
 
     Args:
-        file: the trace file.
-        tracks: the tracks of the trace.
         cuts_ns: times in ns at which rounds end; slices that meet at such a time are in different turns.
         named: function that returns the names of turns that begin at given times.
     """
@@ -52,13 +50,7 @@ class Activity:
         self.slices = 0
 
     def write(self, rows: Rows, sent: Rows, receivers: Mapping[int, IntArray]) -> None:
-        """Write slices of devices and media in order of time. No slice may start before a slice of an earlier call.
-
-        Args:
-            rows: device slices, of type `ROW`.
-            sent: transmissions, of type `ON_MEDIUM`.
-            receivers: the receivers of each transmission with several receivers, by transfer number.
-        """
+        """Write slices of devices and media in order of time. No slice may start before a slice of an earlier call."""
         medium = track_number(ON_AIR, sent["cell"] * len(KINDS) + sent["direction"])
         track = np.append(track_number(DEVICE, rows["device"]), medium)
         sequence = np.argsort(np.append(_moment(rows), _moment(sent)), kind="stable")

@@ -132,12 +132,7 @@ def _codes(values: pd.Series[Any], words: Sequence[str]) -> IntArray:
 
 
 class Held:
-    """Buffer that receives rows in recorded order, and releases all rows whose time is not after a given time.
-
-    Args:
-        row: data type of the rows.
-        by: name of the column with the time, in ns.
-    """
+    """Buffer that receives rows in recorded order, and releases all rows whose time is not after a given time."""
 
     def __init__(self, row: np.dtype[np.void], by: str) -> None:
         self._rows, self._new, self._by = np.empty(0, row), [np.empty(0, row)], by

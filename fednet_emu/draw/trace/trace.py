@@ -50,12 +50,6 @@ def write_trace(run: RunRecords, path: Path, window: Window = WHOLE, show: Show 
 
     The required memory does not grow with the length of the run. Tables are read in parts, and rows are kept only for
     the duration of the longest transfer or computation.
-
-    Args:
-        run: the run.
-        path: the file; parent folders are created.
-        window: time window and devices.
-        show: callback for progress.
     """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
