@@ -37,7 +37,6 @@ class Ranked:
     """A setting in the ranking."""
 
     setting: Setting
-    """Levels and label of the setting."""
     costs: Array
     """Cost of each run [seeds] at the time at which it reached the target or ended. Runs that diverged or exceeded a
     limit have the cost `RankedSettings.most`."""
@@ -61,7 +60,6 @@ class Ranked:
     not ranked, or if it may be the best only because more of its runs reached the target.
     """
     may_be_best: bool
-    """True if the setting may be the best of all settings."""
     seeds_needed: float
     """Number of seeds that would probably decide whether this setting or the first setting is better, if the observed
     difference is the true one."""

@@ -33,11 +33,9 @@ class Setting:
 
     levels: dict[str, Any]
     label: str
-    """Full name of the setting."""
     data_set: str
     """Name of the data set of the cells. A Pareto front never mixes data sets."""
     cells: pd.DataFrame
-    """The finished cells of the setting."""
     missing: pd.DataFrame
     """The failed cells, and the cells that have not run yet."""
 

@@ -40,7 +40,6 @@ LABEL_LENGTH = 52
 """Maximum number of characters per line of a run's label. Such a line fits next to a legend handle in 7 pt text."""
 
 TARGET_LINE: dict[str, Any] = {"color": "0.35", "linewidth": 0.7, "linestyle": (0, (2, 2)), "zorder": 1.5}
-"""Style of the line that marks the target."""
 
 _LEGEND_PADS: dict[str, float] = {"borderaxespad": 0.3, "borderpad": 0.1, "handletextpad": 0.6, "columnspacing": 1.2}
 _DASHES = ("-", (0, (4, 1.5)), (0, (5, 1.2, 1, 1.2)), (0, (1, 1)), (0, (6, 1, 1, 1, 1, 1)))

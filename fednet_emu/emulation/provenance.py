@@ -80,6 +80,7 @@ def learning_head(scenario: Scenario, task: LearningTask, speller: Speller) -> d
     speller.keep(task, b"K the task")
     for name, its in {"both": task.data, "x": task.data.x, "y": task.data.y}.items():
         speller.keep(its, b"K the data: " + name.encode())
+    loaded = {name: version(name) for name in ("torchvision", "transformers") if name in sys.modules}
     return {
         "seed": f"{scenario.seed}, scene {scenario.streams.scene_seed}",
         "model": model.hex(),
@@ -87,7 +88,7 @@ def learning_head(scenario: Scenario, task: LearningTask, speller: Speller) -> d
         "split": split.hex(),
         "engine": scenario.training.engine,
         "processor": _processor(device),
-        "version of a package": json.dumps(versions() | _loaded()),
+        "version of a package": json.dumps(versions() | loaded),
         "plug-in": json.dumps(plugins(scenario)),
         "version of fednet_emu": f"{__version__}, {source_hash()}",
     }
@@ -137,10 +138,6 @@ def _cpu() -> str:
         return f"{platform.machine()} {platform.processor()}"
     named = dict(line.partition(":")[::2] for line in lines[:30] if ":" in line)
     return " ".join(its.strip() for name, its in named.items() if name.strip() in ("vendor_id", "model name"))
-
-
-def _loaded() -> dict[str, str]:
-    return {name: version(name) for name in ("torchvision", "transformers") if name in sys.modules}
 
 
 @cache

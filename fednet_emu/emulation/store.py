@@ -149,16 +149,13 @@ class Shelf:
         self._written_s = time.monotonic()
         self._ended, self._said = "", False
         self._my_snapshots: list[str] = []
-        for folder in self._folders():
+        for folder in filter(None, (self._own, self._shared)):
             if is_own(folder, folder=True):
                 with suppress(OSError):
                     self._open(folder)
             elif folder.parent.is_dir() and (name := differing(folder.parent, head)):
                 why = "the content belongs to" if folder == self._own else "why not shared: all that is there is of"
                 LOG.info("%s: %s another %s; everything is computed", folder.parent, why, name)
-
-    def _folders(self) -> list[Path]:
-        return [folder for folder in (self._own, self._shared) if folder is not None]
 
     def _open(self, folder: Path) -> None:
         with suppress(OSError):

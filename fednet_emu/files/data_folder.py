@@ -56,7 +56,6 @@ def folder_to_write(path: Path | str, option: str) -> Path:
 
 
 DATA_VARIABLE = "FEDNET_DATA"
-"""Environment variable that names the default data folder."""
 
 
 Read = dict[str, Path]

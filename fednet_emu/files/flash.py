@@ -50,19 +50,6 @@ class LinkSpeeds:
     up_sigma_bps: Array
 
 
-@dataclass(frozen=True, eq=False)
-class LayerTimes:
-    """Measured training times of one layer type on one phone.
-
-    Attributes:
-        features: Array [n, 4] of input size, output size, batch size and sequence length, each divided by its maximum.
-        time_s: Training times [n] in s.
-    """
-
-    features: Array
-    time_s: Array
-
-
 def link_speeds(folder: Path) -> LinkSpeeds:
     """Return the link speeds in `speed_distri.json`, converted from FLASH's kb/s (1024 bytes per second) to bit/s."""
     path = folder / "speed_distri.json"
@@ -90,22 +77,6 @@ def user_scores(folder: Path) -> dict[str, float]:
     scores = benchmark_scores(folder)
     names = _object(folder / "real2benchmark.json")
     return {model: scores[phone] for model, phone in names.items() if phone != _UNKNOWN and phone in scores}
-
-
-def layer_times(folder: Path, phone: str, layer: Literal["lstm", "embedding", "output"]) -> LayerTimes:
-    """Return the measured training times of a layer on a phone, from `regression/<phone>_<layer>.json.gz`.
-
-    Phones are "nexus6", "redmi_note8" and "sumsung_note10" (sic).
-    """
-    path = folder / "regression" / f"{phone}_{layer}.json.gz"
-    content = _object(path)
-    try:
-        features, time_s = np.array(content["X"], np.float64), np.array(content["Y"], np.float64)[:, 0]
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise DataError(str(path), f"has no arrays X and Y ({error})", _REMEDY) from error
-    if features.shape != (len(time_s), 4):
-        raise DataError(str(path), f"has X of shape {features.shape} and {len(time_s)} rows in Y", _REMEDY)
-    return LayerTimes(features, time_s)
 
 
 def batch_times_s(

@@ -20,9 +20,7 @@ from fednet_emu.errors import DataError
 LONGEST_S = 1e10
 """Maximum absolute time in s: 317 years, so that Unix times in seconds are accepted, but not in milliseconds."""
 MOST_BPS = 1e15
-"""Maximum recorded rate in bit/s."""
 LEAST_BPS = 1e-9
-"""Minimum positive recorded rate in bit/s."""
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 _WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
 _CLOCK = re.compile(r"(?:(\d+):)?(\d+):(\d\d):(\d\d(?:\.\d+)?)", re.ASCII)

@@ -214,4 +214,3 @@ def _classic() -> Iterator[StandIn]:
 
 
 CLASSIC = StandIns(_classic)
-"""The patches for the classic interface."""

@@ -326,7 +326,6 @@ def _raises(failed: AppFailed) -> Result:
 
 
 Executor = InProcess | WorkerProcesses
-"""Runs the `ClientApp` on tasks."""
 
 
 # ---- in the worker processes -----------------------------------------------------------------------------------------

@@ -128,10 +128,6 @@ def _seconds(now_ns: int) -> float:
     return now_ns / NS_PER_S
 
 
-def _date(now_ns: int) -> datetime:
-    return datetime.fromtimestamp(now_ns / NS_PER_S, UTC)
-
-
 def _awake(_seconds: float) -> None:
     raise RuntimeError("nothing sleeps here")
 
@@ -183,11 +179,11 @@ def _clocks() -> Iterator[StandIn]:
     for module in theirs:
         for name, real in list(vars(module).items()):
             if getattr(real, "__qualname__", "") == "now" and getattr(real, "__module__", "") in DATES:
-                yield StandIn(module, name, _read(real, _date))  # the source of `created_at` in Flower's messages
+                date = _read(real, lambda now_ns: datetime.fromtimestamp(now_ns / NS_PER_S, UTC))
+                yield StandIn(module, name, date)  # the source of `created_at` in Flower's messages
 
 
 CLOCKS = StandIns(_clocks)
-"""The patches of the host's clocks."""
 
 
 # ---- random numbers, the current folder, exceptions ------------------------------------------------------------------

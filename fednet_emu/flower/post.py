@@ -13,7 +13,7 @@ from functools import cache
 from hashlib import blake2b
 from typing import Any, Literal, NamedTuple, final
 
-from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
+from flwr.app import ArrayRecord, Error, Message, RecordDict
 
 from fednet_emu.federation import Delivery, Device, Federation, Process, Shared, Work
 from fednet_emu.flower.control import APP_POLL_S, Loops
@@ -391,12 +391,8 @@ def fingerprint(content: RecordDict) -> bytes:
         whole.update(repr((key, type(record).__name__)).encode())
         if isinstance(record, ArrayRecord):
             for name, array in record.items():
-                _add_array(whole, name, array)
+                whole.update(repr((name, array.dtype, tuple(array.shape), array.stype)).encode())
+                whole.update(array.data)
         else:
             whole.update(repr(list(record.items())).encode())
     return whole.digest()
-
-
-def _add_array(whole: Any, name: str, array: Array) -> None:
-    whole.update(repr((name, array.dtype, tuple(array.shape), array.stype)).encode())
-    whole.update(array.data)

@@ -166,4 +166,3 @@ def _recorded(function: Callable[..., Any], record: Callable[[Any], None]) -> Ca
 
 
 STRATEGIES = StandIns(lambda: [StandIn(Strategy, "start", _observed(Strategy.start))])
-"""The patch of `Strategy.start`."""

@@ -34,7 +34,7 @@ def identity(node: int) -> Iterator[None]:
 
     Since Flower 1.37, a message takes its source from an attribute of a class.
     """
-    known = _task_identity()
+    known = getattr(sys.modules.get("flwr.supercore.task_identity"), "TaskIdentity", None)
     if known is None:
         yield
         return
@@ -47,11 +47,6 @@ def identity(node: int) -> Iterator[None]:
     finally:
         for name, its in before.items():
             setattr(known, name, its)
-
-
-def _task_identity() -> Any:
-    module = sys.modules.get("flwr.supercore.task_identity")
-    return getattr(module, "TaskIdentity", None)
 
 
 def empty_run() -> Any:

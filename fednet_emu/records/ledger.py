@@ -69,7 +69,6 @@ _NO_SCORES = frozenset({*EvaluationRow._fields, "simulated_s", "total_bit"} - {*
 WHERE_USED = ("backhaul", "batteries", "handovers", "energies", "traffic")
 """Tables that are not written if they have no rows: backhaul, batteries, handovers, energies and other users."""
 TABLES = tuple(ROWS)
-"""Names of all tables."""
 SCENE, DATA_SPLIT, GROUND = "scene", "data_split", "ground"
 """Names of the tables that describe the federation: positions and links of devices, split of samples, and gain map."""
 DESCRIBED = (SCENE, DATA_SPLIT, GROUND)

@@ -232,26 +232,17 @@ def environments(wanted: Sequence[str] | None) -> dict[str, Channel]:
 
 
 def profile_rows(wanted: list[str] | None) -> list[str]:
-    """Return tables of devices, radios and stations as lines of text, and a legend of the letters for source quality.
-
-    Args:
-        wanted: names of profiles; None for all profiles of the library.
-    """
-    found = known(wanted)
-    tables = (
-        _table([HEADS[its], *(_profile_row(name, profile) for name, profile in found.items() if type(profile) is its)])
-        for its in HEADS
-    )
-    return [*(line for table in tables if len(table) > 1 for line in (*table, "")), LEGEND]
+    """Return tables of devices, radios and stations as lines of text, and a legend of source qualities."""
+    tables = {its: [head] for its, head in HEADS.items()}
+    for name, profile in known(wanted).items():
+        numbers = (_text(profile, number) for number in profile.numbers)
+        tables[type(profile)].append((name, *numbers, f"{profile.title}, {profile.year}"))
+    return [*(line for rows in tables.values() if len(rows) > 1 for line in (*_table(rows), "")), LEGEND]
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     return ["  ".join([*map(str.ljust, row[:-1], widths), row[-1]]).rstrip() for row in rows]
-
-
-def _profile_row(name: str, profile: AnyProfile) -> tuple[str, ...]:
-    return (name, *(_text(profile, number) for number in profile.numbers), f"{profile.title}, {profile.year}")
 
 
 def _text(profile: AnyProfile, name: str) -> str:

@@ -51,19 +51,13 @@ class Job:
     """A run to execute, with all inputs of the process that executes it."""
 
     scenario: Scenario
-    """The scenario to run."""
     name: str
-    """Name of the run in the records."""
     folder: Path
-    """The run folder."""
     data_dir: Path | None
     """Folder with data sets; if None, the environment variable FEDNET_DATA names the folder."""
     timing_only: bool
-    """True for a run without training."""
     limits: Limits
-    """Limits on the host time, memory and GPUs of the run."""
     track: tuple[str, ...] = ()
-    """Names of the trackers of the run."""
     study: tuple[str, Path] | None = None
     """Name and folder of the study to which the run belongs, for trackers; None for a single run."""
     store: Path | None = None

@@ -45,19 +45,16 @@ class StudyRun:
     """One run of a study."""
 
     study: StudyFile
-    """The study to which the run belongs."""
     label: str
     """The levels and the seed of the run, as readable text."""
     columns: Mapping[str, Any]
     """The columns that identify the run in tables: the varied quantities and their values."""
     scenario: Scenario
-    """The scenario to run, including its seed."""
     digest: str
     """Fingerprint of the resolved scenario and of `timing_only`."""
     settings: tuple[Setting, ...]
     """Changes that the study makes to the settings of the base scenario, apart from the seed."""
     timing_only: bool
-    """True for a run without training."""
 
     @property
     def program(self) -> str:

@@ -46,7 +46,6 @@ class Jobs(NamedTuple):
     last: Path
     """Script that writes the tables after all elements have ended."""
     runs: int
-    """Number of runs in the array."""
 
 
 class Slurm:

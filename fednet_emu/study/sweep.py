@@ -137,19 +137,13 @@ class Sweep:
     """Runs of a study in progress, with the state of each run."""
 
     study: StudyFile
-    """The study."""
     out: Path
-    """Folder of the study."""
     runner: Runner
-    """Function that executes the runs."""
     data_dir: Path | str | None = None
-    """Folder with data sets."""
     track: tuple[str, ...] = ()
-    """Names of the trackers of every run."""
     on_event: Callable[[Sweep], None] = lambda _sweep: None
     """Function that is called when a run starts or ends."""
     runs: list[StudyRun] = field(default_factory=list)
-    """All runs of the study."""
     folder_of: list[Path] = field(default_factory=list)
     """Run folder of each run in `runs`."""
     done: set[int] = field(default_factory=set)

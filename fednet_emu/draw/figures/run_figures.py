@@ -140,11 +140,7 @@ def figures(runs: Sequence[RunRecords], shown: Window = WHOLE) -> dict[str, Figu
     The learning curves `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `loss-time` have a line at the target
     accuracy. If a run has no accuracy, all of them show the loss. The figure `round-latency` is the cumulative
     distribution of round durations, and `timeline` shows the activities of devices. Each figure of a recorded series
-    has the name of the series.
-
-    Args:
-        runs: the runs. A run has the same line style in all figures.
-        shown: time window and devices of the timeline.
+    has the name of the series. A run has the same line style in all figures.
     """
     shown.check(runs)
     labels = distinct_labels(runs)
@@ -164,14 +160,7 @@ def figures(runs: Sequence[RunRecords], shown: Window = WHOLE) -> dict[str, Figu
 def one_figure(
     runs: Sequence[RunRecords], what: str | None = None, *, against: str | None = None, shown: Window = WHOLE
 ) -> Figure:
-    """Plot a score against a cost, or plot one of the figures of `figures` by its name.
-
-    Args:
-        what: a score (`accuracy`, `loss`, `worst_accuracy`, ...) or a figure (`timeline`, `round-latency`, or the name
-            of a series). The default is the accuracy, or the loss if no accuracy was measured.
-        against: the cost on the horizontal axis if `what` is a score: `time` (the default), `bits`, `energy` or
-            `rounds`.
-    """
+    """Plot a score against a cost, or plot one of the figures of `figures` by its name; see `Run.plot`."""
     tables = [run.table("evaluations") for run in runs]
     known = measured(tables)
     what = what or next(iter(known), "accuracy")

@@ -65,7 +65,6 @@ class Aim:
     costs: tuple[str, ...]
     """Names of the minimised costs; empty if the accuracy is maximised."""
     limits: Mapping[str, float]
-    """Maximum amount of each limited cost, by the name of the cost."""
     measure: Measure | None
     """Metric of the target (accuracy or loss); None without a target."""
     level: float
@@ -207,7 +206,6 @@ class Trial:
     columns: Mapping[str, Any]
     """Values of the parameters, by the name of the table column."""
     settings: tuple[Setting, ...]
-    """The settings by which the trial changes the base scenario."""
     scenario: Scenario | None = None
     """Scenario of the trial with the first seed, without the stop rules of the search; None for an invalid setting."""
     runs: dict[int, int] = field(default_factory=dict)
@@ -220,7 +218,6 @@ class Hurdle(NamedTuple):
     """Conditions under which a run of a trial continues."""
 
     cap: float = math.inf
-    """Cap on the minimised cost."""
     milestones: Mapping[float, float] = {}
     """Required accuracies, by the amount of the minimised cost at which each must be reached."""
 
@@ -230,7 +227,6 @@ class Dropped:
     """A finalist that was dropped from the race, because it cannot be the best."""
 
     trial: Trial
-    """The finalist."""
     seeds: int
     """Number of seeds with which the finalist had been run when it was dropped."""
     p: float
