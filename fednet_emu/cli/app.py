@@ -17,7 +17,9 @@ from fednet_emu.cli import library, results, studies
 from fednet_emu.cli.live import live
 from fednet_emu.cli.options import (
     OUTPUT,
+    SCENARIO,
     DataDir,
+    Force,
     Overrides,
     Page,
     Plots,
@@ -26,6 +28,7 @@ from fednet_emu.cli.options import (
     Seed,
     TimingOnly,
     Track,
+    print_rows,
     scenario_names,
     with_reuse,
     with_seed,
@@ -68,15 +71,8 @@ app = typer.Typer(
 )
 app.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")  # click 8.4 suggests commands itself
 
-ScenarioName = Annotated[
-    str,
-    typer.Argument(
-        metavar="SCENARIO", help="A scenario file, or the name of one in scenarios/.", autocompletion=scenario_names
-    ),
-]
 RunOut = Annotated[Path | None, typer.Option("--out", help="The run folder. [default: results/NAME/seed-N]")]
 Profile = Annotated[bool, typer.Option("--profile", help="Also print the host time by part.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace a run, when the new one has ended.")]
 Engine = Annotated[
     str | None,
     typer.Option("--engine", help="How training is run on this host: by-rule, serial, batched or ray."),
@@ -85,7 +81,7 @@ Engine = Annotated[
 
 @app.command()
 def run(
-    scenario: ScenarioName,
+    scenario: Annotated[str, SCENARIO],
     out: RunOut = None,
     seed: Seed = None,
     overrides: Overrides = None,
@@ -199,9 +195,7 @@ def _run(scenario: ScenarioLike, name: str | None, changes: list[str], options: 
             Page().write(figures([folder]), folder / "figures")
         rows = [] if quiet else [*summary_rows(ended.summary), ("run folder", str(folder))]
         rows += profile_rows(ended.summary) if profile else []
-        width = max((len(what) for what, _ in rows), default=0) + 2
-        for what, value in rows:
-            OUTPUT.out(f"{what:<{width}}{value}")
+        print_rows(rows)
         if not ended.summary["verified"]:
             raise RuntimeError(ended.verdict)
         if ended.summary["status"] == "diverged":

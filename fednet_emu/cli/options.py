@@ -14,7 +14,7 @@ from fednet_emu.errors import FednetError
 from fednet_emu.screen.console import PlainConsole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from matplotlib.figure import Figure
 
@@ -83,6 +83,11 @@ def _files(incomplete: str) -> list[str]:
 
 
 OUTPUT = PlainConsole()
+
+SCENARIO = typer.Argument(
+    metavar="SCENARIO", help="A scenario file, or the name of one in scenarios/.", autocompletion=scenario_names
+)
+Force = Annotated[bool, typer.Option("--force", help="Replace a run, when the new one has ended.")]
 
 Overrides = Annotated[
     list[str] | None,
@@ -156,6 +161,13 @@ def print_files(paths: Iterable[Path]) -> None:
     """Print the paths of written files, one per line."""
     for path in paths:
         OUTPUT.out(str(path))
+
+
+def print_rows(rows: Collection[tuple[str, str]]) -> None:
+    """Print a table of titles and values."""
+    width = max((len(what) for what, _ in rows), default=0) + 2
+    for what, value in rows:
+        OUTPUT.out(f"{what:<{width}}{value}")
 
 
 def device_numbers(text: str) -> list[int]:

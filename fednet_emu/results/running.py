@@ -113,11 +113,6 @@ def ran(
     return Run.ended(ended, scenario, folder)
 
 
-if TYPE_CHECKING:
-    from fednet_emu.algorithms.base import Algorithm
-    from fednet_emu.learning.data.datasets.base import Dataset, Samples
-
-
 def sweep(
     study: ScenarioLike,
     *,
