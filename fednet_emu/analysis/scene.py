@@ -74,10 +74,7 @@ class Scene:
         return np.asarray(np.where(device > SERVER, fixed_s, 0.0), np.float64)
 
     def frame(self) -> pd.DataFrame:
-        """Return the table `scene`.
-
-        It has a row for each station, with device -1, followed by a row for each time and device.
-        """
+        """Return the table `scene`: a row for each station (device -1), then a row for each time and device."""
         times, devices = self.x_m.shape
         rows = {
             "simulated_s": np.repeat(self.times_s, devices),

@@ -99,10 +99,7 @@ class Names:
         return self.given.get(name, METRICS[name])
 
     def axis(self, name: str) -> str:
-        """Return the name of an axis in figures.
-
-        By default, this is the key without section and unit, shortened to the last two parts.
-        """
+        """Return the name of an axis in figures; by default the last two parts of the key, without unit."""
         return self.given.get(name) or self._short[name]
 
     def level(self, axis: str, level: Any) -> str:
@@ -130,10 +127,7 @@ class Names:
         )
 
     def legend(self, settings: Sequence[Levels]) -> tuple[str, list[str]]:
-        """Return the heading of a legend, and a label for each setting.
-
-        With many settings, the heading contains the names of the axes.
-        """
+        """Return the heading of a legend, and a label for each setting."""
         named = any(self._needs_axis(axis, level) for levels in settings for axis, level in levels.items())
         if len(settings) < MANY or not named:
             return "", [self.text(levels) for levels in settings]
@@ -197,10 +191,7 @@ def _is_number(level: Any) -> bool:
 
 
 def data_set_names(data: Sequence[Mapping[str, Any] | None]) -> list[str]:
-    """Return a unique name for each data set.
-
-    The name is the kind of the data set. If several data sets have the same kind, their settings follow in brackets.
-    """
+    """Return a unique name for each data set: its kind, with its settings in brackets if kinds are equal."""
     named = [
         (str(its.get("kind", "")), ", ".join(f"{key}: {value}" for key, value in its.items() if key != "kind"))
         for its in (each or {} for each in data)

@@ -125,10 +125,7 @@ def finish_axes(axes: Axes, *, grid: bool = True) -> None:
 
 
 def line_style(index: int) -> dict[str, Any]:
-    """Return the colour, dash pattern and marker of line `index`.
-
-    Colours repeat after 9 lines, dash patterns after 5, and markers after 8, so 360 lines differ.
-    """
+    """Return the colour, dash pattern and marker of line `index`; 360 lines differ."""
     return {
         "color": LINE_COLOURS[index % len(LINE_COLOURS)],
         "linestyle": _DASHES[index % len(_DASHES)],
@@ -176,10 +173,7 @@ def add_line_legend(figure: Figure, axes: Axes) -> None:
 
 
 def _legend_columns(texts: Sequence[str], handle_em: float, width_in: float) -> int:
-    """Return a number of legend columns that fits the width of the figure and gives rows of nearly equal length.
-
-    Matplotlib fills columns one after another. Two entries in the first row and a single one in the second are avoided.
-    """
+    """Return a number of legend columns that fits the width of the figure and gives rows of nearly equal length."""
     widths_in = [
         max(map(_width_in, text.splitlines())) + (handle_em + 1.8) * SMALL_PT / POINTS_PER_IN for text in texts
     ]

@@ -26,10 +26,7 @@ LEAST = 1e-9  # minimum value of an act that is a fraction, such as a share of t
 
 
 class Answer(NamedTuple):
-    """The decisions that follow from an action.
-
-    The run asks a question whenever it needs one of these decisions.
-    """
+    """The decisions that follow from an action; the run asks a question whenever it needs one of them."""
 
     invited: list[int] = []  # noqa: RUF012  (never modified)
     dropped: int = 0  # number of devices in the action that cannot be invited
@@ -38,10 +35,7 @@ class Answer(NamedTuple):
     grants: Mapping[str, Array] = {}  # fractions [devices] of the band, power or clock frequency, by act
 
     def to(self, planner: Planner, question: Question) -> Any:
-        """Return the answer to a question of the run.
-
-        If the action does not divide a resource (band, power or clock frequency), the planner divides it.
-        """
+        """Return the answer to a question of the run."""
         if question.name != "grants":
             return self.invited[0] if question.name == "dispatch" else self.invited
         numbers, round_ = question.known

@@ -129,10 +129,7 @@ Content = TypeVar("Content")
 
 
 def remembered(read: Callable[[Path], Content]) -> Callable[[Path], Content]:
-    """Cache the result of `read` for the last file that was read, until this file changes.
-
-    Callers must not modify the result.
-    """
+    """Cache the result of `read`, which nobody may modify, for the last file that was read, until the file changes."""
 
     @lru_cache(maxsize=1)
     def kept(path: Path, _size_byte: int, _changed_ns: int) -> Content:

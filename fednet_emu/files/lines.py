@@ -124,10 +124,7 @@ def rows(
 
 
 def records(where: str, text: str, needed: Iterable[str], how: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the number and the cells, by column name, of each line of a table; the first line has the column names.
-
-    Cells are separated by commas, semicolons or tabs.
-    """
+    """Yield number and cells by column name of each line of a table; commas, semicolons or tabs separate cells."""
     found = lines(text)
     first, header = next(found, (1, ""))
     separator = max(",;\t", key=header.count)

@@ -115,10 +115,7 @@ def file_errors(path: Path, what: str) -> Iterator[None]:
 
 
 def flaw(path: Path, expected: str | None) -> str:
-    """Return the problem of a missing or changed file; empty if the file is intact.
-
-    `expected` is the checksum of the intact file. If it is None, any existing file is intact.
-    """
+    """Return the problem of a missing or changed file; empty if it is intact, or if only its existence is asked."""
     if not path.is_file():
         return "no such file"
     if expected is None:

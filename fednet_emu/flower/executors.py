@@ -79,11 +79,7 @@ Result = Callable[[], Done]
 
 
 def done(app: ClientApp, task: Task) -> Done:
-    """Run the `ClientApp` on the message of a task, and return the result.
-
-    Raises:
-        AppFailed: the `ClientApp` fails.
-    """
+    """Run the `ClientApp` on the message of a task, and return the result; `AppFailed` if it fails."""
     slept_s: list[float] = []
     own, state = copy(task.message), content_of(task.state)
     own.content = deepcopy(task.content)  # the app may modify the records of the message
@@ -221,11 +217,7 @@ class WorkerProcesses:
 
 @final
 class _Worker:
-    """Handle of the main process for a worker process that has imported the app.
-
-    Attributes:
-        awaited: number of tasks whose results have not been requested yet.
-    """
+    """Handle of a worker process that has imported the app; `awaited` counts tasks with unrequested results."""
 
     def __init__(self, context: ForkContext | ForkServerContext | SpawnContext, source: App) -> None:
         self._process = Beside(context, _serve, source, _threads())

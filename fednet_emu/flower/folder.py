@@ -40,11 +40,7 @@ class AppFolder(NamedTuple):
 
     @classmethod
     def read(cls, name: str) -> AppFolder:
-        """Read the file `pyproject.toml` in the folder `name`.
-
-        Raises:
-            NoApp: the folder contains no Flower app.
-        """
+        """Read the file `pyproject.toml` in the folder `name`; `NoApp` if the folder contains no Flower app."""
         path = Path(name).expanduser()
         remedy = f"give the folder of a Flower app, in which {PROJECT} lies"
         if not path.is_dir():

@@ -367,10 +367,7 @@ def size_bit(message: Message) -> int:
 
 
 def _byte(record: Any) -> int:
-    """Return the size of a record in bytes.
-
-    Flower cannot count empty values, so that only their names are counted.
-    """
+    """Return the size of a record in bytes; of empty values, which Flower cannot count, only that of the name."""
     try:
         return int(record.count_bytes())
     except (ValueError, IndexError):

@@ -154,10 +154,7 @@ class LiveAir:
             self.awaited_ns = FOREVER_NS
 
     def _begin(self, link: _Link, now_ns: int, done: int) -> None:
-        """Start to transmit the packet at the head of a queue.
-
-        `done` is the transmission work, in the unit of `kernel.work`, that is already complete.
-        """
+        """Start to transmit the packet at the head of a queue, whose transmission work `done` is already complete."""
         link.left = len(link.queue[0][0]) * 8 * BIT - done
         link.since_ns = link.started_ns = now_ns
         link.dry_ns, link.power_ns = FOREVER_NS, 0.0

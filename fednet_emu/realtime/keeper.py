@@ -59,11 +59,7 @@ def _keep(control: socket.socket) -> None:
 
 
 def _heard(control: socket.socket) -> dict[str, Any]:
-    """Return the next request of the command.
-
-    Raises:
-        ConnectionError: the command has ended.
-    """
+    """Return the next request of the command; `ConnectionError` if the command has ended."""
     message = control.recv(_MOST_BYTE)
     if not message:
         raise ConnectionResetError

@@ -91,11 +91,7 @@ def play_live(
 
 
 def able() -> list[str]:
-    """Return sentences about how well this machine can run scenarios live.
-
-    Raises:
-        Missing: this machine cannot run scenarios live.
-    """
+    """Return sentences about how well this machine can run scenarios live; `Missing` if it cannot."""
     with Programs(2) as programs, exactly() as first:
         before = "runs before all other processes" if first else "has no priority here, root would give it"
         return [

@@ -27,10 +27,7 @@ class Missing(FednetError):  # noqa: N818  (a property of the machine)
 
 
 class Ended(NamedTuple):
-    """A program that has ended, with its index and exit code.
-
-    If a signal killed the program, `code` is minus the number of the signal.
-    """
+    """A program that has ended, with its index and exit code (minus the number of the signal that killed it)."""
 
     program: int
     code: int

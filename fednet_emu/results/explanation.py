@@ -256,10 +256,7 @@ replay."""
 
 
 def weighed(remedy: Remedy, same: Replay, then: Replay, weak: str = "") -> Remedy:
-    """Return the remedy with the time until as many updates have arrived as without the remedy.
-
-    If this time is longer, `problem` names the kind of activity that takes longer.
-    """
+    """Return the remedy with the time until as many updates have arrived as without the remedy."""
     rounds, enough = len(same.rounds), then.rounds["so_far"] >= same.arrived
     if not enough.any():
         few = f"{then.arrived:,} updates arrive in {counted(len(then.rounds), 'round')}, no more"
@@ -276,10 +273,7 @@ def weighed(remedy: Remedy, same: Replay, then: Replay, weak: str = "") -> Remed
 
 
 def weaker(before: Outlook, after: Outlook) -> str:
-    """Describe how many devices have an initial mean SNR below the minimum of a link.
-
-    The text is empty if a remedy has not increased this number.
-    """
+    """Describe how many devices have an initial mean SNR below the minimum of a link."""
     for place, way in enumerate(("uplink", "downlink")):
         needed = [Needed.by(its.scenario, getattr(its.scenario.network, way)).sinr for its in (before, after)]
         snrs = [its.links[place].mean_snr for its in (before, after)]

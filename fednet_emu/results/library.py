@@ -198,11 +198,7 @@ def schema(*, study: bool = False) -> dict[str, Any]:
 
 
 def channel_rows(wanted: list[str] | None) -> list[str]:
-    """Return a heading, and for each environment a line of text with name, carrier, bandwidth, median rates and title.
-
-    Args:
-        wanted: names of environments; None for all environments of the library.
-    """
+    """Return a heading and a line per environment with its name, carrier, bandwidth, median rates and title."""
     heads = ("channel", "carrier", "bandwidth", *(f"{distance_m:.0f} m" for distance_m in LISTED_M), "title")
     return _table([heads, *(_channel_row(name, channel) for name, channel in environments(wanted).items())])
 

@@ -29,10 +29,7 @@ _NOISE = 1e-9
 
 
 class Sources(NamedTuple):
-    """Folders with the inputs of a comparison: the user's clone of a repository, and the data folder.
-
-    If the data folder is None, the environment variable FEDNET_DATA names it.
-    """
+    """Folders with the inputs of a comparison: the user's clone of a repository, and the data folder."""
 
     clone: Path | None = None
     data_dir: Path | None = None
@@ -108,10 +105,7 @@ def judged(check: str, published: str, ours: float, tolerance: str) -> tuple[str
 
 
 def number(value: float) -> str:
-    """Return a number as text with five significant digits.
-
-    Smaller numbers than 1e-9 become `below 1e-9`, because their values depend on the host.
-    """
+    """Return a number as text with five digits; values below 1e-9 depend on the host, and become `below 1e-9`."""
     if math.isnan(value):
         return "none"
     if value and abs(value) < _NOISE:

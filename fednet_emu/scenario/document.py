@@ -60,10 +60,7 @@ class Document:
         return dict(self.root.walk())
 
     def place(self, path: KeyPath) -> Place:
-        """Return the file and line of a setting.
-
-        If the setting is omitted, return the place of the nearest enclosing mapping or list.
-        """
+        """Return the file and line of a setting, or if it is omitted, of the nearest enclosing mapping or list."""
         while path not in self.places:
             path = path[:-1]
         return self.places[path]

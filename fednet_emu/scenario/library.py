@@ -98,10 +98,7 @@ def no_such(name: str, folder: Folder, beside: Path | None = None) -> str:
 
 
 def another_kind(name: str, what: str) -> str:
-    """Return the error message for a study given instead of a scenario, or the reverse.
-
-    `what` is the type of the file that was given, "study" or "scenario".
-    """
+    """Return the error for a study given instead of a scenario, or the reverse; `what` was given."""
     file = shortened(name)
     if what == "study":
         remedy = f"fednet sweep {file}, or fe.sweep; for one of its runs, fednet run {file} --where AXIS=LEVEL"

@@ -41,10 +41,7 @@ from fednet_emu.scenario.yaml_text import parse_value
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A change of one setting.
-
-    It consists of the key path as a string, and of the new value with its file and line for error messages.
-    """
+    """A change of one setting: its key path as a string, and the new value with its file and line."""
 
     name: str
     value: Node

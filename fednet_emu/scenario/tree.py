@@ -80,10 +80,7 @@ class Node:
 
 
 def node_of(value: Any, place: Place, path: KeyPath = ()) -> Node:
-    """Convert nested Python values to a tree in which all nodes have the same place.
-
-    Objects of other types, such as components, are kept unchanged.
-    """
+    """Convert nested Python values to a tree in which all nodes have the same place."""
     if len(path) > MAX_NESTING:
         raise ScenarioError(f"{place}: is nested deeper than {MAX_NESTING} levels; write it flatter")
     if isinstance(value, Mapping):

@@ -278,10 +278,7 @@ Runner = Callable[[Sequence[Job]], Generator[Event, None, None]]
 
 
 def runner_of(scenarios: Iterable[Scenario | None], workers: int | None, ray: bool | str) -> Runner:
-    """Return the function that executes jobs: on Ray, in separate processes, or in this process.
-
-    Jobs are executed in this process if other processes cannot import the classes of a scenario.
-    """
+    """Return the function that executes jobs: on Ray, in separate processes, or in this process."""
     if ray:
         return lambda jobs: run_on_ray(jobs, ray if isinstance(ray, str) else None, workers)
     if any(map(_lives_here, scenarios)):

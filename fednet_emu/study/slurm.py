@@ -103,10 +103,7 @@ def submit(jobs: Jobs) -> tuple[str, str] | None:
 
 
 def collected(tasks: Sequence[Job], out: Path) -> Generator[Event, None, None]:
-    """Yield an event for each failed job, as read from the files of a job array.
-
-    There are no events for finished runs, because their folders show that they are finished.
-    """
+    """Yield an event for each failed job of a job array; the folders of finished runs show that they are finished."""
     for place, task in enumerate(tasks):
         with suppress(OSError, ValueError, TypeError):
             text = (out / "slurm" / OUTCOMES / f"{task.folder.name}.json").read_text(encoding="utf-8")

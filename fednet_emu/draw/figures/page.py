@@ -90,10 +90,7 @@ def latex_text(numbers: pd.DataFrame) -> str:
 
 
 def _row(cells: Iterable[str]) -> str:
-    r"""Return a row of a LaTeX table.
-
-    A leading `[` or `*` is put in braces, because LaTeX would read it as an option.
-    """
+    r"""Return a row of a LaTeX table; a leading `[` or `*` is put in braces, because it would begin an option."""
     return re.sub(r"^[\[*]", r"{\g<0>}", " & ".join(cells)) + r" \\"
 
 

@@ -115,10 +115,7 @@ PANEL_IN, SPAN = 1.7, 10.0
 
 
 def cycle_figure(tables: Tables) -> Figure:
-    """Plot the mean cycle time against the number of groups, one line per grouping and access scheme.
-
-    Runs with the same grouping, access scheme and number of groups are averaged, such as runs that differ in the seed.
-    """
+    """Plot the mean cycle time over runs against the number of groups, one line per grouping and access scheme."""
     runs = cycle_times([table for _, table in tables])
     unit = axis_unit(float(runs["cycle_s"].max()), LONG_TIMES)
     figure = new_figure(CURVE_HEIGHT_IN)
@@ -213,11 +210,7 @@ LIMIT: dict[str, Any] = {"color": BLACK, "linewidth": 0.5}
 
 
 def connectivity_figure(tables: Tables) -> Figure:
-    """Plot the number of requested uploads over rounds, and below it the connectivity factor.
-
-    The measured connectivity factor is drawn as a solid line, its theoretical bound as a dotted line, and its upper
-    limit as a horizontal line.
-    """
+    """Plot the number of requested uploads over rounds, and below it the connectivity factor."""
     figure = new_figure(1.7 * CURVE_HEIGHT_IN)
     above, below = figure.subplots(2, 1, sharex=True)
     for index, (label, rows) in enumerate(tables):
@@ -245,10 +238,7 @@ def connectivity_figure(tables: Tables) -> Figure:
 
 
 def clusters_figure(tables: Tables) -> Figure:
-    """Plot the clusters of the first run in the first, middle and last recorded round.
-
-    All rounds have the same axes. The axes are in metres if devices are plotted at their positions.
-    """
+    """Plot the clusters of the first run in the first, middle and last recorded round."""
     rows = tables[0][1]
     rounds = rows["round"].unique()
     shown = rounds[np.unique(np.linspace(0, len(rounds) - 1, PANELS).round().astype(np.int64))]
@@ -447,10 +437,7 @@ def fedul_figure(tables: Tables) -> Figure:
 
 
 def charge_figure(tables: Tables) -> Figure:
-    """Plot the charge of each battery over time, one panel per run.
-
-    Between records, charges are interpolated linearly.
-    """
+    """Plot the charge of each battery over time (linear between records), one panel per run."""
     end_s = max(float(rows["simulated_s"].max()) for _, rows in tables)
     max_j = max(float(rows["charge_j"].max()) for _, rows in tables)
     time, energy = axis_unit(end_s, LONG_TIMES), axis_unit(max_j, ENERGIES)

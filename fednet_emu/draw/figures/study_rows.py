@@ -252,10 +252,7 @@ def write_beside(axes: Axes, text: str, place: tuple[float, float], **options: A
 def finish_rows(
     axes: Axes, lines: Sequence[Levels], names: Names, panel: Levels | None = None, *, grid: bool = True
 ) -> None:
-    """Label the rows of a chart with the names of settings.
-
-    If there are several panels, the title of the panel is added.
-    """
+    """Label the rows of a chart with the names of settings, and title the panel if there are several."""
     name_rows(axes, lines, names)
     if panel:
         axes.set_title(names.text(panel), loc="left", pad=2.0)
@@ -265,10 +262,7 @@ def finish_rows(
 
 
 def name_rows(axes: Axes, lines: Sequence[Levels], names: Names) -> None:
-    """Label the rows of a chart with the names of settings.
-
-    If the study has a single axis with numeric levels, the name of the axis appears once, next to all rows.
-    """
+    """Label the rows of a chart with the names of settings."""
     alone = {name for levels in lines for name in levels}
     numbers = all(is_bare_number(level) for levels in lines for level in levels.values())
     if len(alone) == 1 and numbers and len(lines) > 1:

@@ -40,10 +40,7 @@ _END = r"""\end{pgfpicture}%
 
 
 def escaped(text: str) -> str:
-    r"""Return text as TeX source that prints every character.
-
-    Non-printing characters are shown as escapes such as `\x1b`.
-    """
+    r"""Return text as TeX source that prints every character; non-printing ones as escapes such as `\x1b`."""
     return re.sub(r"[\\&%$#_{}~^µ<>|]|-(?=-)", lambda found: _SPECIAL[found[0]], visible(text))
 
 

@@ -155,10 +155,7 @@ def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
 
 
 def _draw_areas(axes: Axes, panel: Panel, unit: Unit) -> None:
-    """Plot the share of devices in each activity as stacked areas.
-
-    The remaining background is the share of idle devices.
-    """
+    """Plot the share of devices in each activity as stacked areas; the background is the share of idle devices."""
     edges_s = np.linspace(panel.from_s, panel.until_s, BINS + 1)
     shares = state_shares(panel.bars, max(panel.devices, panel.bars["device"].nunique()), edges_s)
     known = [(look, shares[name]) for name, look in LOOKS.items() if name in shares]

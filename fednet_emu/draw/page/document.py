@@ -155,10 +155,7 @@ def page(title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> str
 
 
 def write_page(path: Path, title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> Path:
-    """Write a page to a file atomically, and return the file. See `page` for the other arguments.
-
-    Parent folders are created.
-    """
+    """Write a page to a file atomically, and return the file. See `page` for the other arguments."""
     with file_errors(path.parent, "made"):
         path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, page(title, document, scripts))

@@ -70,10 +70,7 @@ class Activity:
         self._file.write(packets.ends().filled(ended_ns, track).tobytes())
 
     def _of_devices(self, rows: Rows, track: IntArray, place: IntArray) -> Iterator[Batch]:
-        """Yield the slices of devices.
-
-        A BEGIN precedes the first slice of each turn, and an END follows its last slice.
-        """
+        """Yield the slices of devices, with a BEGIN before and an END after the slices of each turn."""
         device, started_ns, ended_ns = rows["device"], rows["started_ns"], rows["ended_ns"]
         own = track_number(DEVICE, device, self._lanes.of(track, started_ns, ended_ns))
         self._tracks.describe(own)
@@ -108,10 +105,7 @@ class Activity:
 
 
 def _moment(rows: Rows) -> IntArray:
-    """Return the keys by which slices are sorted in the file.
-
-    Slices are sorted by start time, and slices with the same start time by rank (0 to 2).
-    """
+    """Return the keys by which slices are sorted in the file: by start time, and then by rank (0 to 2)."""
     return np.asarray(rows["started_ns"] << 2 | rows["rank"], np.int64)
 
 
@@ -170,10 +164,7 @@ class Reach:
 
 
 class _Packed(NamedTuple):
-    """The lanes of a track with overlapping slices.
-
-    `busy` contains pairs of an end time and the lane that is occupied until then.
-    """
+    """The lanes of a track with overlapping slices; `busy` has pairs of an end time and the lane busy until then."""
 
     busy: list[tuple[int, int]]
     free: list[int]

@@ -238,10 +238,7 @@ def _on_air(sent: Columns, place: IntArray, device: IntArray, receives: Mask, lo
 
 
 def _waiting(sent: Columns, place: IntArray, device: IntArray, receives: Mask, lost: IntArray) -> Rows:
-    """Return the slices of waits for the channel.
-
-    A wait belongs to the sender, or to the receivers if the server sends.
-    """
+    """Return the slices of waits for the channel, of the sender, or of the receivers if the server sends."""
     never = sent["started_ns"] == NEVER_NS
     until_ns = np.where(never, sent["ended_ns"], sent["started_ns"])
     keep = (receives == (sent["sender"][place] == SERVER)) & (until_ns > sent["requested_ns"])[place]
