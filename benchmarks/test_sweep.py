@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fednet_emu.study.attempt import Job, attempted
-from fednet_emu.study.runners import Event, run_locally
+from fednet_emu.study.runners import Event, Job, attempted, run_locally
 from fednet_emu.study.runs import StudyRun, runs_of
 from fednet_emu.study.sweep import sweep
 

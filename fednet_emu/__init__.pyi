@@ -20,7 +20,7 @@ from fednet_emu.results.study import Study as Study
 from fednet_emu.analysis.comparison import Comparison as Comparison
 from fednet_emu.results.study import Ranking as Ranking
 from fednet_emu.results.study import Search as Search
-from fednet_emu.analysis.explanation import Explanation as Explanation
+from fednet_emu.analysis.critical_path import Explanation as Explanation
 from fednet_emu.scenario.model import Scenario as Scenario
 from fednet_emu.environment import Environment as Environment
 from fednet_emu.learning.data.datasets.base import Samples as Samples

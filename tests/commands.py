@@ -22,7 +22,7 @@ from typer.main import get_command
 
 from fednet_emu.cli.app import app
 from fednet_emu.host import clean_context, main_left_out
-from fednet_emu.study.attempt import THREADS
+from fednet_emu.study.runners import THREADS
 
 LIMIT_S = 600.0
 """More than any host needs for what tests wait for; without it a hang would never end."""

@@ -20,7 +20,7 @@ from fednet_emu.emulation.play import play
 from fednet_emu.errors import FednetError
 from fednet_emu.learning.data.datasets.base import Dataset, Samples
 from fednet_emu.network.topology.contacts import Contacts
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.scenario.library import STUDIES, names
 from fednet_emu.study.file import StudyFile
 from fednet_emu.study.reproduce import fitting_studies

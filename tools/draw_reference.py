@@ -16,11 +16,10 @@ from matplotlib.figure import Figure
 
 from fednet_emu.analysis.scales import TO_TARGET, TRADED
 from fednet_emu.analysis.study import StudyRecords
-from fednet_emu.draw.figures.papers.cyclic import groups_figure
 from fednet_emu.draw.figures.run_figures import save
-from fednet_emu.draw.figures.study_bars import bar_figure
+from fednet_emu.draw.figures.series import groups_figure
 from fednet_emu.draw.figures.study_curves import Layout
-from fednet_emu.draw.figures.study_rows import difference_figure, final_figure
+from fednet_emu.draw.figures.study_rows import bar_figure, difference_figure, final_figure
 from fednet_emu.draw.style import paper_style
 from fednet_emu.study.file import StudyFile
 from fednet_emu.study.reproduce import is_reference

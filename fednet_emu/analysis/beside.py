@@ -71,7 +71,6 @@ def rounds_beside(run: RunRecords) -> pd.DataFrame:
 
 
 def _covered_s(spans: Iterable[tuple[float, float]], from_s: float, until_s: float) -> float:
-    """Return how many seconds of a window are covered by at least one time span."""
     covered_s, reached_s = 0.0, from_s
     for begin_s, end_s in sorted(spans):
         begin_s, end_s = max(begin_s, reached_s), min(end_s, until_s)  # noqa: PLW2901

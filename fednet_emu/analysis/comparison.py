@@ -263,13 +263,7 @@ def side_by_side(
     loss: float | None = None,
     within: Within = (),
 ) -> Comparison:
-    """Compare two studies, or parts of studies, which get the given names.
-
-    See `Study.compare` for the other arguments.
-
-    Raises:
-        FednetError: a cost does not exist, or there are no pairs.
-    """
+    """Compare two studies, or parts of studies, which get the given names; see `Study.compare`."""
     first, second = (side.aiming_at(accuracy, loss) for side in sides)
     for cost, amount in limits_of(within):
         first, second = first.within(cost, amount), second.within(cost, amount)
@@ -321,7 +315,6 @@ def _numbers(difference: Difference) -> str:
 
 
 def _no_pair(difference: Difference, names: tuple[str, str], target: Mapping[str, float]) -> str:
-    """Explain why no seed has a value of both A and B."""
     if difference.quantity not in TO_TARGET:
         return f"no seed has the {difference.quantity.title} with both {' and '.join(names)}"
     never = [name for name, known in zip(names, difference.known, strict=True) if not known]

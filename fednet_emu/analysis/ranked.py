@@ -37,7 +37,6 @@ class Ranked:
     """A setting in the ranking."""
 
     setting: Setting
-    """Levels and label of the setting."""
     costs: Array
     """Cost of each run [seeds] at the time at which it reached the target or ended. Runs that diverged or exceeded a
     limit have the cost `RankedSettings.most`."""
@@ -61,7 +60,6 @@ class Ranked:
     not ranked, or if it may be the best only because more of its runs reached the target.
     """
     may_be_best: bool
-    """True if the setting may be the best of all settings."""
     seeds_needed: float
     """Number of seeds that would probably decide whether this setting or the first setting is better, if the observed
     difference is the true one."""
@@ -233,7 +231,6 @@ class RankedSettings(TextResult):
         return text
 
     def _share(self, its: Ranked) -> str:
-        """Describe the costs at which the runs of a setting reached the target, or within which they missed it."""
         costs = its.costs[its.got_there]
         if its.is_whole:
             ends = dict.fromkeys(self.cost.row([costs.min(), costs.max()]))
@@ -290,7 +287,6 @@ class RankedSettings(TextResult):
             yield f"Not the best: {names} (p at most {max(its.p for its in worse):.2g})."
 
     def _diverged(self) -> Iterator[str]:
-        """Yield a sentence on the settings with diverged runs."""
         runs = {its.setting.label: its.limited_by[DIVERGED] for its in self.settings if DIVERGED in its.limited_by}
         told = [f"{label}: diverged in {number} of {len(self.seeds)}" for label, number in runs.items()]
         if told:

@@ -50,12 +50,7 @@ class Course:
 
 
 def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float] | None = None) -> RankedSettings:
-    """Rank the settings of a study by the cost `minimised`, one of `COSTS`, to reach its target within limits of costs.
-
-    Raises:
-        FednetError: the cost or the target does not exist, settings learn different data or have no common seed, no run
-            reaches the target within the limits, or the untrained model meets the target.
-    """
+    """Rank the settings of a study by the cost `minimised`, one of `COSTS`, to reach its target within limits."""
     limits = limits or {}
     spent = {cost: view.spent(cost) for cost in dict.fromkeys([minimised, *limits])}
     measure, level = _target(view)
@@ -96,7 +91,6 @@ def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float
 
 
 def _why_not(place: int, courses: Sequence[Sequence[Course]], target: Mapping[str, float], minimised: str) -> str:
-    """Return the reason why a setting is not ranked, or an empty text if it is ranked."""
     runs, aim, show = courses[place], target_text(target), COSTS[minimised].show
     diverged = sum(DIVERGED in run.stopped_by for run in runs)
     if diverged == len(runs):
@@ -117,7 +111,6 @@ def _why_not(place: int, courses: Sequence[Sequence[Course]], target: Mapping[st
 
 
 def _known(runs: Sequence[Course], most: float) -> tuple[Array, Mask, Mask]:
-    """Return the costs of runs, a mask of the runs that reached the target, and a mask of the runs that ended early."""
     reached = np.array([math.isfinite(run.cost) for run in runs])
     ended = np.array([ENDED in run.stopped_by for run in runs])
     known = np.array([run.cost if got else run.watched for run, got in zip(runs, reached, strict=True)])
@@ -159,13 +152,11 @@ def _ranked(settings: Sequence[Setting], courses: Sequence[Sequence[Course]], mo
 
 
 def _range(ends: Array) -> tuple[float, float]:
-    """Return the minimum and maximum of the finite costs in `ends`, or NaN if no cost is finite."""
     known = ends[np.isfinite(ends)]
     return (float(known.min()), float(known.max())) if len(known) else (math.nan, math.nan)
 
 
 def _apart(setting: Setting, runs: Sequence[Course], why: str, most: float) -> Ranked:
-    """Return the entry of a setting that is not ranked, with the reason `why`."""
     costs, reached, ended = _known(runs, most)
     unknown = math.nan
     return Ranked(
@@ -230,11 +221,7 @@ def _target(view: StudyRecords) -> tuple[str, float]:
 
 
 def _common_seeds(view: StudyRecords, settings: Sequence[Setting]) -> list[int]:
-    """Return the seeds that all settings have, in ascending order.
-
-    Raises:
-        FednetError: there is no common seed, or settings learn different data.
-    """
+    """Return the seeds that all settings have, in ascending order."""
     if not settings:
         raise FednetError(f"{view.name}: best: needs finished runs, got none; sweep it first")
     kinds = dict.fromkeys(setting.data_set for setting in settings)
@@ -285,11 +272,7 @@ def best(
     minimise: str = "time",
     where: Condition | None = None,
 ) -> RankedSettings:
-    """Rank the settings of a study; see `Study.best` for the arguments.
-
-    Raises:
-        FednetError: a limit is not a positive number or is given twice; see also `rank` and `StudyRecords.aiming_at`.
-    """
+    """Rank the settings of a study; see `Study.best` for the arguments."""
     limits: dict[str, float] = {}
     for cost, most in limits_of(within):
         if cost in limits:

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from fednet_emu.errors import DataError
-from fednet_emu.records.folder.manifest import AGAIN, MANIFEST, require_sound
+from fednet_emu.records.folder import AGAIN, MANIFEST, require_sound
 from fednet_emu.records.rows import KINDS
 
 UNFINISHED = "finish the run that writes it, or run it again with --force"
@@ -121,10 +121,7 @@ class RunRecords:
 
 
 def distinct_labels(runs: Sequence[RunRecords]) -> list[str]:
-    """Return a label for each run.
-
-    A label is the name of the run. If names are equal, the seed is added, or the folder if seeds are also equal.
-    """
+    """Return a label for each run: its name; if names are equal, with the seed, or else with the folder."""
     labels = [run.name for run in runs]
     seeds = (f"seed {run.summary.get('seed')}" for run in runs)
     for detail in (seeds, (run.folder.name if run.folder else "" for run in runs)):

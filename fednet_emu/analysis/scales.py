@@ -72,17 +72,14 @@ class Cost:
     name: str
     """Short name in arguments and command-line options."""
     title: str
-    """Name on axes and in tables."""
     column: str
     """Column with this cost in the tables of evaluations and cells, in simulated seconds, bits, joules or rounds."""
     to_target: str
     """Column of cells with the cost to reach the target."""
     units: tuple[Unit, ...]
-    """Units of axes."""
     kind: str
     """Name of the units in `browser/units.js`."""
     show: Callable[[float], str]
-    """Function that formats an amount with its unit."""
     less: str
     """Word for a lower cost to reach the target, such as `sooner`."""
     more: str
@@ -121,7 +118,6 @@ class Cost:
 
 
 TOTAL_BIT = "total_bit"
-"""Column with the number of bits on all links."""
 DEVICE_ENERGY = "device-energy"
 
 
@@ -200,10 +196,8 @@ def first_reached(
 
     Args:
         evaluations: the evaluations of runs, in order of time per run, with the columns `cell` and `total_bit`.
-        cells: the names of the runs.
         measure: `accuracy`, which must be at least `level`, or `loss`, which must be at most `level`. None for no
             target.
-        level: the value that the score must reach.
 
     Returns:
         The columns `TO_TARGET`, with one row for each name in order. Runs that missed the target have NaN.

@@ -33,11 +33,9 @@ class Setting:
 
     levels: dict[str, Any]
     label: str
-    """Full name of the setting."""
     data_set: str
     """Name of the data set of the cells. A Pareto front never mixes data sets."""
     cells: pd.DataFrame
-    """The finished cells of the setting."""
     missing: pd.DataFrame
     """The failed cells, and the cells that have not run yet."""
 
@@ -87,11 +85,7 @@ class Names:
 
     @staticmethod
     def of(axes: Mapping[str, Sequence[Any]], given: Mapping[str, str] | None = None) -> Names:
-        """Return the names for a study with the axes `axes` and with the names `given` by the user.
-
-        Raises:
-            FednetError: a name is given for an unknown axis, level or metric.
-        """
+        """Return the names for a study with the axes `axes` and with the names `given` by the user."""
         pairs = [(axis, level) for axis, levels in axes.items() for level in levels]
         known = [*axes, *METRICS, *(text for axis, level in pairs for text in (level_text(level), axis))]
         for name in given or {}:
@@ -105,10 +99,7 @@ class Names:
         return self.given.get(name, METRICS[name])
 
     def axis(self, name: str) -> str:
-        """Return the name of an axis in figures.
-
-        By default, this is the key without section and unit, shortened to the last two parts.
-        """
+        """Return the name of an axis in figures; by default the last two parts of the key, without unit."""
         return self.given.get(name) or self._short[name]
 
     def level(self, axis: str, level: Any) -> str:
@@ -136,10 +127,7 @@ class Names:
         )
 
     def legend(self, settings: Sequence[Levels]) -> tuple[str, list[str]]:
-        """Return the heading of a legend, and a label for each setting.
-
-        With many settings, the heading contains the names of the axes.
-        """
+        """Return the heading of a legend, and a label for each setting."""
         named = any(self._needs_axis(axis, level) for levels in settings for axis, level in levels.items())
         if len(settings) < MANY or not named:
             return "", [self.text(levels) for levels in settings]
@@ -175,7 +163,6 @@ class Names:
         return self._unit(axis) is None or not _is_number(level) or units.count(self._unit(axis)) > 1
 
     def _says_enough(self, level: Any) -> bool:
-        """Return True if a level is non-numeric text that occurs on only one axis."""
         return isinstance(level, str) and not is_bare_number(level) and self._texts[level] == 1
 
     @cached_property
@@ -204,10 +191,7 @@ def _is_number(level: Any) -> bool:
 
 
 def data_set_names(data: Sequence[Mapping[str, Any] | None]) -> list[str]:
-    """Return a unique name for each data set.
-
-    The name is the kind of the data set. If several data sets have the same kind, their settings follow in brackets.
-    """
+    """Return a unique name for each data set: its kind, with its settings in brackets if kinds are equal."""
     named = [
         (str(its.get("kind", "")), ", ".join(f"{key}: {value}" for key, value in its.items() if key != "kind"))
         for its in (each or {} for each in data)

@@ -98,10 +98,7 @@ def gaps(first: Array, second: Array) -> Array:
 
 
 def paired_difference(first: Array, second: Array) -> Paired:
-    """Return the mean, interval and p-value of the differences second - first.
-
-    Values [n] at the same index belong to the same seed.
-    """
+    """Return the mean, interval and p-value of the differences second - first of values [n] paired by seed."""
     return sign_test(gaps(first, second))
 
 

@@ -28,7 +28,7 @@ from fednet_emu.analysis.scales import (
 )
 from fednet_emu.errors import DataError, FednetError, did_you_mean
 from fednet_emu.files.writing import flaw
-from fednet_emu.records.folder.manifest import AGAIN, read_manifest
+from fednet_emu.records.folder import AGAIN, read_manifest
 
 
 def cycle_times(turns: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -288,11 +288,7 @@ def is_study(folder: Path) -> bool:
 
 
 def is_one_study(folders: Sequence[Path], command: str = "plot") -> bool:
-    """Return True if the folders given to a command are a single study, or False if they are runs.
-
-    Raises:
-        FednetError: a study is among several folders.
-    """
+    """Return True if the folders given to a command are a single study, or False if they are runs."""
     studies = [folder for folder in folders if is_study(folder)]
     if studies and len(folders) > 1:
         raise FednetError(
@@ -335,11 +331,7 @@ def target_text(target: Mapping[str, float]) -> str:
 
 
 def conditions(given: Condition, option: str) -> Mapping[str, Any]:
-    """Return conditions as a mapping from axes to levels, or to levels as text.
-
-    Raises:
-        FednetError: a condition is malformed; the error names `option`.
-    """
+    """Return conditions as a mapping from axes to levels, or to levels as text."""
     if isinstance(given, Mapping):
         return given
     pairs = [part.partition("=") for part in CONDITION.split(given)]
@@ -349,11 +341,7 @@ def conditions(given: Condition, option: str) -> Mapping[str, Any]:
 
 
 def limits_of(within: Within) -> list[tuple[str, float]]:
-    """Return upper limits as pairs of a cost and an amount.
-
-    Raises:
-        FednetError: a text does not have the form `cost=amount`.
-    """
+    """Return upper limits as pairs of a cost and an amount."""
     return list(within.items()) if isinstance(within, Mapping) else [_limit(text) for text in within]
 
 

@@ -27,10 +27,7 @@ def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _neighbours(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield rows about the files and delays of each class of other users.
-
-    Delays are also given for the time during which the federation was sending.
-    """
+    """Yield rows about the files and delays of each class of other users."""
     for name, its in summary.get("traffic", {}).items():
         files = f"{its['files']:,} files, {its['unfinished']:,} unfinished, {its['lost']:,} lost"
         yield f"other users: {name}", f"{files}; {delays_text(its)}"
@@ -41,10 +38,7 @@ def _neighbours(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def delays_text(its: Mapping[str, Any]) -> str:
-    """Describe the mean and the 95 % quantile of delays.
-
-    The words `at least` mark lower bounds, which are due to unfinished files.
-    """
+    """Describe the mean and the 95 % quantile of delays; `at least` marks lower bounds due to unfinished files."""
     if not its["counted"]:
         return "no files"
     mean, high = (
@@ -76,7 +70,6 @@ def _exchange_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _worker_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return rows about the processes or Ray actors that executed the training, or no rows if there are none."""
     own = summary.get("elsewhere")
     if own is None:
         return []

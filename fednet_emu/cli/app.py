@@ -14,11 +14,12 @@ from typing_extensions import override
 
 from fednet_emu import __version__
 from fednet_emu.cli import library, results, studies
-from fednet_emu.cli.complete import scenario_names
 from fednet_emu.cli.live import live
 from fednet_emu.cli.options import (
     OUTPUT,
+    SCENARIO,
     DataDir,
+    Force,
     Overrides,
     Page,
     Plots,
@@ -27,6 +28,8 @@ from fednet_emu.cli.options import (
     Seed,
     TimingOnly,
     Track,
+    print_rows,
+    scenario_names,
     with_reuse,
     with_seed,
 )
@@ -69,15 +72,8 @@ app = typer.Typer(
 )
 app.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")  # click 8.4 suggests commands itself
 
-ScenarioName = Annotated[
-    str,
-    typer.Argument(
-        metavar="SCENARIO", help="A scenario file, or the name of one in scenarios/.", autocompletion=scenario_names
-    ),
-]
 RunOut = Annotated[Path | None, typer.Option("--out", help="The run folder. [default: results/NAME/seed-N]")]
 Profile = Annotated[bool, typer.Option("--profile", help="Also print the host time by part.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace a run, when the new one has ended.")]
 Engine = Annotated[
     str | None,
     typer.Option("--engine", help="How training is run on this host: by-rule, serial, batched or ray."),
@@ -86,7 +82,7 @@ Engine = Annotated[
 
 @app.command()
 def run(
-    scenario: ScenarioName,
+    scenario: Annotated[str, SCENARIO],
     out: RunOut = None,
     seed: Seed = None,
     overrides: Overrides = None,
@@ -168,7 +164,7 @@ def _run(scenario: ScenarioLike, name: str | None, changes: list[str], options: 
     folder = out
 
     def interrupted() -> str:
-        from fednet_emu.records.folder.store import RunFolder
+        from fednet_emu.records.folder import RunFolder
 
         latest = RunFolder.latest(folder) if folder is not None else None
         if latest is None or RunFolder.status(latest) != "interrupted":
@@ -200,9 +196,7 @@ def _run(scenario: ScenarioLike, name: str | None, changes: list[str], options: 
             Page().write(figures([folder]), folder / "figures")
         rows = [] if quiet else [*summary_rows(ended.summary), ("run folder", str(folder))]
         rows += profile_rows(ended.summary) if profile else []
-        width = max((len(what) for what, _ in rows), default=0) + 2
-        for what, value in rows:
-            OUTPUT.out(f"{what:<{width}}{value}")
+        print_rows(rows)
         if not ended.summary["verified"]:
             raise RuntimeError(ended.verdict)
         if ended.summary["status"] == "diverged":
@@ -252,7 +246,6 @@ def check(
 
 
 def _print_outlook(outlook: Outlook) -> None:
-    """Print the expected cost and privacy loss of a run, and notes on how well device powers and speeds are known."""
     from fednet_emu.emulation.hardware import notes
 
     ERRORS.print(str(outlook.cost))

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fednet_emu.cli.complete import channel_names, profile_names, slot_names
-from fednet_emu.cli.options import OUTPUT, print_files
+from fednet_emu.cli.options import OUTPUT, channel_names, print_files, profile_names, slot_names
 from fednet_emu.cli.outcome import outcome
 from fednet_emu.errors import FednetError
 
@@ -192,11 +191,6 @@ def cache(
 
 
 def _bytes(text: str) -> int:
-    """Convert a size with a unit, such as `500MB`, to a number of bytes.
-
-    Raises:
-        FednetError: the text is not a size.
-    """
     number, unit = text[:-2].strip(), text[-2:]
     try:
         return int(float(number) * _UNITS[unit])

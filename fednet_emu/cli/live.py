@@ -7,8 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fednet_emu.cli.complete import scenario_names
-from fednet_emu.cli.options import OUTPUT, DataDir, Overrides, Page, Plots, Quiet, Seed, with_seed
+from fednet_emu.cli.options import (
+    OUTPUT,
+    SCENARIO,
+    DataDir,
+    Force,
+    Overrides,
+    Page,
+    Plots,
+    Quiet,
+    Seed,
+    print_rows,
+    with_seed,
+)
 from fednet_emu.cli.outcome import ERRORS, outcome
 from fednet_emu.errors import FednetError
 
@@ -16,12 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-ScenarioName = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="SCENARIO", help="A scenario file, or the name of one in scenarios/.", autocompletion=scenario_names
-    ),
-]
 Client = Annotated[
     list[str] | None,
     typer.Argument(
@@ -47,7 +52,7 @@ Hold = Annotated[float, typer.Option("--hold", min=0, max=1, help="How long an e
 
 
 def live(
-    scenario: ScenarioName = None,
+    scenario: Annotated[str | None, SCENARIO] = None,
     client: Client = None,
     server: Server = None,
     flower: FlowerApp = None,
@@ -62,7 +67,7 @@ def live(
     overrides: Overrides = None,
     data_dir: DataDir = None,
     quiet: Quiet = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace a run, when the new one has ended.")] = False,
+    force: Force = False,
     plots: Plots = True,
 ) -> None:
     """Run a scenario live: the packets of real programs pass through the emulated radio in real time (Linux only)."""
@@ -95,14 +100,10 @@ def live(
             Page().write(figures([folder]), folder / "figures")
         if quiet:
             return
-        rows = [*summary_rows(summary), *_live_rows(summary["live"]), ("run folder", str(folder))]
-        width = max(len(what) for what, _ in rows) + 2
-        for what, value in rows:
-            OUTPUT.out(f"{what:<{width}}{value}")
+        print_rows([*summary_rows(summary), *_live_rows(summary["live"]), ("run folder", str(folder))])
 
 
 def _live_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return table rows (title, value): counts and delays of packets, and measured minus predicted message times."""
     rows = [("packets", f"{found['packets']:,}")]
     if found["packets"]:
         late = f"{1e3 * found['late_p50_s']:.3g} ms (half), {1e3 * found['late_p99_s']:.3g} ms (99 %)"

@@ -1,4 +1,7 @@
-"""Arguments and options that several commands share, and the console on which commands print."""
+"""Arguments and options that several commands share, their shell completion, and the console of commands.
+
+Each function of the completion takes the typed text, imports the modules that it needs, and returns completions.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,84 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from fednet_emu.cli.complete import settings, study_names
 from fednet_emu.errors import FednetError
 from fednet_emu.screen.console import PlainConsole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from matplotlib.figure import Figure
 
+    from fednet_emu.scenario.library import Folder
+
+Completion = list[str] | list[tuple[str, str]]
+"""Possible completions: a list of strings, or of pairs of a string and its description."""
+
+
+def scenario_names(incomplete: str) -> Completion:
+    """Return names of scenarios in the library and in ./scenarios; without a match, files below the working folder."""
+    return _named("scenarios", incomplete) or _files(incomplete)
+
+
+def study_names(incomplete: str) -> Completion:
+    """Return names of studies in the library and ./scenarios/studies; without a match, files in the working folder."""
+    return _named("scenarios/studies", incomplete) or _files(incomplete)
+
+
+def channel_names(incomplete: str) -> Completion:
+    """Return the names of radio environments."""
+    return _named("channels", incomplete)
+
+
+def profile_names(incomplete: str) -> Completion:
+    """Return the names of device profiles."""
+    return _named("profiles", incomplete)
+
+
+def slot_names(incomplete: str) -> Completion:
+    """Return the names of slots, each with the first key at which the slot occurs."""
+    from fednet_emu.scenario.slots import slots
+
+    return [(name, place.keys[0]) for name, place in slots().items() if name.startswith(incomplete)]
+
+
+def settings(incomplete: str) -> Completion:
+    """Complete a `KEY=VALUE` of `--set`: return the keys of the next level or, after the `=`, the possible values."""
+    from fednet_emu.scenario.slots import choices, settings_below
+
+    key, equals, value = incomplete.partition("=")
+    *above, last = key.split(".")
+    below = settings_below(above)
+    if equals:
+        return [f"{key}={choice}" for choice in choices(below.get(last, ())) if choice.startswith(value)]
+    names = [".".join([*above, name]) for name in below if name.startswith(last)]
+    return [f"{name}." if settings_below(name.split(".")) else f"{name}=" for name in names]
+
+
+def _named(folder: Folder, incomplete: str) -> list[str]:
+    from fednet_emu.scenario.library import names
+
+    return [name for name in names(folder) if name.startswith(incomplete)]
+
+
+def _files(incomplete: str) -> list[str]:
+    from fednet_emu.scenario.library import SUFFIXES
+
+    folder, slash, start = incomplete.rpartition("/")
+    places = Path(folder + slash or ".").iterdir() if Path(folder + slash or ".").is_dir() else ()
+    return sorted(
+        f"{folder}{slash}{place.name}{'/' if place.is_dir() else ''}"
+        for place in places
+        if place.name.startswith(start) and (place.is_dir() or place.suffix in SUFFIXES)
+    )
+
+
 OUTPUT = PlainConsole()
+
+SCENARIO = typer.Argument(
+    metavar="SCENARIO", help="A scenario file, or the name of one in scenarios/.", autocompletion=scenario_names
+)
+Force = Annotated[bool, typer.Option("--force", help="Replace a run, when the new one has ended.")]
 
 Overrides = Annotated[
     list[str] | None,
@@ -92,12 +163,15 @@ def print_files(paths: Iterable[Path]) -> None:
         OUTPUT.out(str(path))
 
 
-def device_numbers(text: str) -> list[int]:
-    """Return the device indices in a list of indices and ranges, such as `0,3,10-19`.
+def print_rows(rows: Collection[tuple[str, str]]) -> None:
+    """Print a table of titles and values."""
+    width = max((len(what) for what, _ in rows), default=0) + 2
+    for what, value in rows:
+        OUTPUT.out(f"{what:<{width}}{value}")
 
-    Raises:
-        FednetError: the list is malformed.
-    """
+
+def device_numbers(text: str) -> list[int]:
+    """Return the device indices in a list of indices and ranges, such as `0,3,10-19`."""
     numbers: list[int] = []
     for item in text.split(","):
         first, dash, last = (part.strip() for part in item.partition("-"))
@@ -110,11 +184,7 @@ def device_numbers(text: str) -> list[int]:
 
 
 def renamed(texts: list[str] | None) -> dict[str, str]:
-    """Parse options `--rename KEY=TEXT`, and return each new name by the old name; KEY may have the form `axis=level`.
-
-    Raises:
-        FednetError: an option is malformed.
-    """
+    """Parse options `--rename KEY=TEXT`, and return new names by old names; KEY may have the form `axis=level`."""
     pairs = [text.rpartition("=") for text in texts or ()]
     for key, _, text in pairs:
         if not key or not text:

@@ -122,10 +122,9 @@ def plot(
 
 
 def _plot_data(sources: list[Path], out: Path | None, changes: list[str], data_dir: Path | None, page: Page) -> None:
-    """Plot how the samples of a scenario or run are distributed over devices."""
     if len(sources) != 1:
         raise FednetError(f"--data: shows the data of one run or scenario, got {len(sources)}; give one")
-    from fednet_emu.results.scenarios import data_figures
+    from fednet_emu.results.library import data_figures
 
     (source,) = sources
     folder = out or (source / "figures" if source.is_dir() else Path("figures"))
@@ -141,7 +140,6 @@ def _plot_study(
     rename: list[str] | None,
     page: Page,
 ) -> None:
-    """Plot the figures of a study, and print a warning about runs that the figures do not contain."""
     from fednet_emu.analysis.study import StudyRecords
     from fednet_emu.draw.figures.study_figures import study_figures
 
@@ -154,9 +152,8 @@ def _plot_study(
 def _plot_runs(
     runs: list[Path], out: Path | None, labels: list[str], timeline: Timeline, page: Page, animate: bool
 ) -> None:
-    """Plot figures in which the curves of several runs are overlaid."""
     from fednet_emu.analysis.run import RunRecords
-    from fednet_emu.draw.figures.papers.series import save_animations
+    from fednet_emu.draw.figures.series import save_animations
     from fednet_emu.results.run import figures
 
     folder = out or (runs[0] / "figures" if len(runs) == 1 else Path("figures"))
@@ -290,14 +287,13 @@ def cite(
     """Print BibTeX entries for the methods, models, data and standards that runs use, and for the emulator."""
     with outcome():
         from fednet_emu.analysis.study import is_study
-        from fednet_emu.results.scenarios import bibtex, scenario_in
+        from fednet_emu.results.library import bibtex, scenario_in
 
         sources = [path for run in runs for path in (sorted((run / "cells").iterdir()) if is_study(run) else [run])]
         OUTPUT.out(bibtex(scenario_in(str(path)) for path in sources))
 
 
 def _one_run(folder: Path) -> Run:
-    """Open the run in a folder; raise an error if the folder contains a study."""
     from fednet_emu.analysis.study import is_one_study
     from fednet_emu.results.run import Run
 

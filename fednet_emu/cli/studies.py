@@ -173,7 +173,6 @@ def reproduce(
 
 
 def _compare(paper: str, clone: Path | None, data_dir: Path | None, out: Path, quiet: bool) -> None:
-    """Write a table that compares a paper's numbers with this package's; print the number of rows per verdict."""
     with outcome(lambda: "interrupted; nothing was written"):
         from fednet_emu.results.published import NOT_MET, VERDICTS, Sources, write_compared
 
@@ -188,7 +187,6 @@ def _compare(paper: str, clone: Path | None, data_dir: Path | None, out: Path, q
 
 
 def _written(folder: Path, *, plots: bool) -> list[Path]:
-    """Write `cells.csv`, and the figures of the study if `plots` is True; return the paths of the files."""
     from fednet_emu.analysis.study import StudyRecords
     from fednet_emu.draw.figures.study_figures import study_figures
     from fednet_emu.study.reproduce import write_cells
@@ -203,7 +201,6 @@ def _written(folder: Path, *, plots: bool) -> list[Path]:
 def _runner(
     runs: Sequence[StudyRun], folder: Path, workers: int | None, ray: bool | str = False, collect: bool = False
 ) -> Runner:
-    """Return the function that executes the jobs of a study."""
     from fednet_emu.study.runners import runner_of
     from fednet_emu.study.slurm import collected
 
@@ -241,7 +238,6 @@ def _options(
     track: list[str] | None,
     plots: bool,
 ) -> list[str]:
-    """Return the command that collects the results of a job array."""
     command = [sys.executable, "-P", "-m", "fednet_emu", "sweep", study, "--out", str(folder), "--collect", "--quiet"]
     command += [word for setting in overrides or () for word in ("--set", setting)]
     command += [word for tracker in track or () for word in ("--track", tracker)]
@@ -257,7 +253,6 @@ def _swept(
     quiet: bool,
     track: list[str] | None = None,
 ) -> bool:
-    """Execute the runs of a study, show the progress, and write the report; return True if no run failed."""
     from fednet_emu.analysis.quantities import counted
     from fednet_emu.results.running import swept
 

@@ -52,11 +52,7 @@ class Slot(Choice):
             return None
 
     def find(self, kind: str) -> type[Component] | None:
-        """Return the class of a kind, from the table, a package or an import path; None for an unknown kind.
-
-        Raises:
-            ScenarioError: The class cannot be imported, or is not a component for this slot.
-        """
+        """Return the class of a kind, from the table, a package or an import path; None for an unknown kind."""
         if kind in self.table:
             return self.table[kind]
         if kind in self._given:
@@ -119,7 +115,6 @@ class Slot(Choice):
         return kind_of(self.name, component)
 
     def _dump(self, value: Any, handler: SerializerFunctionWrapHandler) -> Any:
-        """Serialise a component together with its kind, so that the component can be loaded again."""
         if isinstance(value, Component):
             type(value).model_rebuild()  # pydantic before 2.14 does not complete a deferred class here
         settings = handler(value)

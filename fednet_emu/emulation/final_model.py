@@ -15,8 +15,7 @@ from fednet_emu.errors import DataError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.models.base import seeded_module
-from fednet_emu.records.folder.manifest import require_sound
-from fednet_emu.records.folder.store import RunFolder
+from fednet_emu.records.folder import RunFolder, require_sound
 from fednet_emu.scenario.model import Scenario
 
 NAME = "model.pt"
@@ -77,11 +76,7 @@ def save_model(model: FinalModel, folder: RunFolder) -> None:
 
 
 def load_model(folder: Path) -> FinalModel:
-    """Load the model of a run folder, without running any code in the file.
-
-    Raises:
-        DataError: the folder has no model, or the file cannot be read.
-    """
+    """Load the model of a run folder, without running any code in the file."""
     path = folder / NAME
     if not path.is_file():
         remedy = "run the scenario alone, with training; if each device has its own model, in memory (out=None)"

@@ -140,7 +140,6 @@ def notes(scenario: Scenario) -> Iterator[str]:
 
 
 def _ideal_amplifiers(scenario: Scenario) -> Iterator[str]:
-    """Yield sentences about amplifiers that are assumed ideal, because no setting or profile states their power."""
     network, channel = scenario.network, scenario.channel
     powers = DevicePowers.of(channel.device, b"", tuple(map(_stated, scenario.devices.profiles or (None,))))
     ideal = {

@@ -49,7 +49,6 @@ class Cost:
     """An estimate of the size of a run.
 
     Attributes:
-        devices: number of devices.
         rounds: maximum number of rounds; None if another limit ends the run.
         participants: maximum number of devices whose updates are in memory at the same time.
         answers: number of devices that receive, compute and send in a round.
@@ -175,7 +174,6 @@ def _parameters(scenario: Scenario, extent: Extent | None, data_dir: Path | None
 
 @lru_cache(maxsize=1024)
 def _counted(kind: type[Model], settings: str, shape: tuple[int, ...], outputs: int) -> tuple[int, int, int]:
-    """Return the counts of `_parameters`, cached; `settings` is JSON text, because a cache key must be hashable."""
     model = kind.model_validate_json(settings)
     try:
         with torch.device("meta"):

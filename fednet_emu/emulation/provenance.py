@@ -29,7 +29,7 @@ from fednet_emu.files.writing import write_text
 from fednet_emu.flower.algorithm import Flower
 from fednet_emu.learning.graph.spelling import Speller, digest_of
 from fednet_emu.learning.models.user_module import UserModule
-from fednet_emu.records.folder.manifest import fingerprint, versions
+from fednet_emu.records.folder import fingerprint, versions
 from fednet_emu.scenario.model import Scenario
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -80,6 +80,7 @@ def learning_head(scenario: Scenario, task: LearningTask, speller: Speller) -> d
     speller.keep(task, b"K the task")
     for name, its in {"both": task.data, "x": task.data.x, "y": task.data.y}.items():
         speller.keep(its, b"K the data: " + name.encode())
+    loaded = {name: version(name) for name in ("torchvision", "transformers") if name in sys.modules}
     return {
         "seed": f"{scenario.seed}, scene {scenario.streams.scene_seed}",
         "model": model.hex(),
@@ -87,7 +88,7 @@ def learning_head(scenario: Scenario, task: LearningTask, speller: Speller) -> d
         "split": split.hex(),
         "engine": scenario.training.engine,
         "processor": _processor(device),
-        "version of a package": json.dumps(versions() | _loaded()),
+        "version of a package": json.dumps(versions() | loaded),
         "plug-in": json.dumps(plugins(scenario)),
         "version of fednet_emu": f"{__version__}, {source_hash()}",
     }
@@ -137,11 +138,6 @@ def _cpu() -> str:
         return f"{platform.machine()} {platform.processor()}"
     named = dict(line.partition(":")[::2] for line in lines[:30] if ":" in line)
     return " ".join(its.strip() for name, its in named.items() if name.strip() in ("vendor_id", "model name"))
-
-
-def _loaded() -> dict[str, str]:
-    """Return the versions of optional packages that are imported, because only those take part in computations."""
-    return {name: version(name) for name in ("torchvision", "transformers") if name in sys.modules}
 
 
 @cache
@@ -199,7 +195,6 @@ def _app(algorithm: Algorithm) -> dict[str, str]:
 
 
 def _origin(path: str, packages: Mapping[str, Sequence[str]]) -> str:
-    """Return package and version of a class, else its file's checksum; `packages` maps modules to packages."""
     module = path.partition(":")[0]
     if found := packages.get(module.partition(".")[0]):
         return ", ".join(f"{package} {version(package)}" for package in dict.fromkeys(found))

@@ -25,9 +25,8 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.files.data_folder import data_folder
 from fednet_emu.files.gains import Gains
 from fednet_emu.network.network import Network
-from fednet_emu.records.folder.manifest import FINISHED
-from fednet_emu.records.folder.store import LOG_FILE, RunFolder
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.folder import FINISHED, LOG_FILE, RunFolder
+from fednet_emu.records.laws import verify
 from fednet_emu.records.ledger import Ledger, scores_in
 from fednet_emu.records.rows import KINDS, EnergyRow
 from fednet_emu.records.summaries import asking, empty_s, messages, other_users, spread
@@ -63,9 +62,6 @@ def recorded(
     `savers` store learned values; the caller may extend the list inside the block. `measured` is True for a run of real
     programs. Such a run has no event digest and no check for divergence. Nor is it checked that only one sender
     transmits at a time, because an interrupted message loses its turn.
-
-    Raises:
-        DataError: not all records of the ended run can be written; the status is then `failed`.
     """
     summary, status, reason = dict(facts), "failed", ""
     with _log_file(folder), Signals(fed.clock) as signals:
@@ -136,7 +132,6 @@ class _Books:
             self.attempt(lambda name=name, table=table: folder.write_table(name, table))  # type: ignore[misc]
 
     def close(self, summary: dict[str, Any]) -> None:
-        """Write the summary and the final manifest; the status in both is `failed` if a file could not be written."""
         folder = self._folder
         if folder is None:
             return
@@ -246,7 +241,6 @@ def _privacy(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str
 
 
 def _last_evaluation(ledger: Ledger) -> dict[str, float | None]:
-    """Scores of the last evaluation (None if not finite), and statistics of the accuracies of the devices."""
     evaluations, table = ledger.evaluations, ledger.device_evaluations
     found: dict[str, float | None] = dict.fromkeys(scores_in(evaluations.columns))
     if len(evaluations):
@@ -278,8 +272,6 @@ def _log_file(folder: RunFolder | None) -> Iterator[None]:
 
 
 class _LogFile(logging.FileHandler):
-    """A log file that drops messages on a full disk."""
-
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(OSError):
             super().emit(record)

@@ -127,11 +127,7 @@ class Reader:
         self._made: dict[str, Any] = {}
 
     def value(self, plain: Any) -> Any:
-        """Return the value whose JSON form is `plain`.
-
-        Raises:
-            ValueError: the kind of the value is unknown, or the class of a record is not loaded.
-        """
+        """Return the value whose JSON form is `plain`."""
         if not isinstance(plain, list):
             return plain
         kind, *rest = plain
@@ -173,7 +169,6 @@ def _name(kind: type) -> str:
 
 
 def _class(name: str) -> type:
-    """Find a loaded record class by its name, without importing or calling anything."""
     module, _, path = name.partition(":")
     found: Any = sys.modules.get(module)
     for part in path.split("."):

@@ -131,7 +131,6 @@ class Shelf:
     Args:
         own: the folder of the run's own entries, which is used until the run is finished; None for no such folder.
         shared: the folder whose entries all runs read and write; None for no such folder.
-        head: the inputs of the run's learning.
 
     Attributes:
         passed: rolling digests of the wavefronts that earlier runs have passed.
@@ -150,16 +149,13 @@ class Shelf:
         self._written_s = time.monotonic()
         self._ended, self._said = "", False
         self._my_snapshots: list[str] = []
-        for folder in self._folders():
+        for folder in filter(None, (self._own, self._shared)):
             if is_own(folder, folder=True):
                 with suppress(OSError):
                     self._open(folder)
             elif folder.parent.is_dir() and (name := differing(folder.parent, head)):
                 why = "the content belongs to" if folder == self._own else "why not shared: all that is there is of"
                 LOG.info("%s: %s another %s; everything is computed", folder.parent, why, name)
-
-    def _folders(self) -> list[Path]:
-        return [folder for folder in (self._own, self._shared) if folder is not None]
 
     def _open(self, folder: Path) -> None:
         with suppress(OSError):
@@ -174,7 +170,6 @@ class Shelf:
                 self._entries.update((bytes.fromhex(key), (plain, tensors)) for key, plain in content["read"])
 
     def _load(self, path: Path) -> Any:
-        """Return content and tensors of an entry; None if it is unusable, with a warning for the first such entry."""
         if not os.path.lexists(path):
             return None
         try:
@@ -243,11 +238,7 @@ class Shelf:
             self.write()
 
     def write(self) -> None:
-        """Write all values and digests recorded since the latest write.
-
-        Raises:
-            DataError: the folder of the run cannot be written to.
-        """
+        """Write all values and digests recorded since the latest write."""
         self._written_s = time.monotonic()
         noted, read, self._noted, self._read = self._noted, self._read, [], []
         if not self.is_open:
@@ -377,9 +368,6 @@ class Saver:
 
         No snapshot is saved during a computation or a sum. Before the end of the run, snapshots are saved only if an
         interval (`every_s`) is given and the graph has no postponed values.
-
-        Raises:
-            DataError: values or snapshot cannot be written.
         """
         program = fed.graph.program
         if program is None:

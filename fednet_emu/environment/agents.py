@@ -97,7 +97,6 @@ class Parallel(ParallelEnv):  # type: ignore[misc]
         self._env.close()
 
     def _cells(self) -> NDArray[np.int64]:
-        """Return, for each device, the index of the station that serves the device now."""
         return np.array([self._env.fed.network.serving_cell(k) for k in range(self._n)])
 
     def _seen(self, seen: Observation) -> dict[str, NDArray[np.float32]]:

@@ -151,7 +151,6 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         self._ended, self._closed, self._pid = "closed", False, 0
 
     def _refusals(self, given: Mapping[str, Any]) -> Iterator[str]:
-        """Yield errors about invalid arguments, and about acts that the scenario does not support."""
         for name, known in CHOICES.items():
             if given[name] not in known:
                 yield f"{name}: no such choice, got {given[name]!r}; choose of {', '.join(known)}"
@@ -179,7 +178,6 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
             yield f"act: steps does not go with {algorithm.kind}, got it; choose {scenario.users('steps')}"
 
     def _key_refusals(self) -> Iterator[str]:
-        """Yield errors about keys that the scenario does not support."""
         timing_only = self._timing_only
         for key in self.keys:
             if key not in observation.KNOWN:
@@ -297,7 +295,6 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         return observation.observed(self.view, self.keys, self._own if question else [], self.now), info
 
     def _step(self, answer: Answer) -> Step:
-        """Return the record of the step that ends now, with the totals of the run since the previous step."""
         before = self._before
         sent, heard, work, rounds = (its.since(row) for its, row in zip(self._tables, self._rows, strict=True))
         self._rows, arrived = list(map(len, self._tables)), sum(rounds["arrived"].tolist())
@@ -407,9 +404,6 @@ def play(env: Environment, *rules: Selection | Planner, seed: int | None = None)
     """Run an episode with a selection rule, a planner, or both, by default as in the scenario; return the rewards.
 
     The episode has the same event digest as a normal run of the scenario with this rule and planner.
-
-    Raises:
-        FednetError: the rule needs reports or polls of devices that the scenario's own rule does not request.
     """
     inner: Environment = env.unwrapped
     rule, own = next((its for its in rules if isinstance(its, Selection)), inner.rule), inner.rule

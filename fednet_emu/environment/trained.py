@@ -98,9 +98,6 @@ def export(model: Any, env: Any, path: str | Path) -> Trained:
             observation space.
         env: the environment in which the agent was trained, with or without `scaled`.
         path: the path of the file.
-
-    Raises:
-        FednetError: the agent reads oracle keys or running statistics, or has random outputs or unsupported layers.
     """
     inner, policy = env.unwrapped, getattr(model, "policy", None)
     layers = list(model) if policy is None else [*policy.mlp_extractor.policy_net, policy.action_net]
@@ -124,7 +121,6 @@ def export(model: Any, env: Any, path: str | Path) -> Trained:
 
 
 def _refusals(inner: Any, model: Any, policy: Any) -> Iterator[str]:
-    """Yield the reasons why a server could not execute the agent."""
     if inner.acts.acts != ("scores",):
         yield f"acts on more or else than scores, got {', '.join(inner.acts.acts)}; train it with act='scores'"
     hidden = [key for key in inner.keys if key in ORACLE]

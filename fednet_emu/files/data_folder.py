@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache, wraps
 from hashlib import blake2b
 from pathlib import Path
+from typing import TypeVar
 
 from fednet_emu.errors import DataError, FednetError
 from fednet_emu.limits import is_unicode
@@ -38,11 +40,7 @@ def expanded(path: Path) -> Path | None:
 
 
 def folder_to_write(path: Path | str, option: str) -> Path:
-    """Return the folder for results that a user names, with a home folder in place of `~`.
-
-    Raises:
-        FednetError: no folder can have this name; the message begins with `option`.
-    """
+    """Return the folder for results that a user names, with a home folder in place of `~`."""
     found = expanded(Path(path))
     if found is None:
         raise FednetError(f"{option}: no such user, got '{path}'; write the path of the folder")
@@ -58,7 +56,6 @@ def folder_to_write(path: Path | str, option: str) -> Path:
 
 
 DATA_VARIABLE = "FEDNET_DATA"
-"""Environment variable that names the default data folder."""
 
 
 Read = dict[str, Path]
@@ -70,11 +67,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def data_folder(data_dir: Path | str | None) -> Path | None:
-    """Return the folder of data files: `data_dir`, or else the value of FEDNET_DATA, or None if neither is given.
-
-    Raises:
-        DataError: the folder begins with the `~user` of an unknown user.
-    """
+    """Return the folder of data files: `data_dir`, or else the value of FEDNET_DATA, or None if neither is given."""
     named = data_dir or os.environ.get(DATA_VARIABLE)
     if not named:
         return None
@@ -88,9 +81,6 @@ def locate(name: str, data_dir: Path | None) -> Path:
     """Return the path of the file or folder called `name`, in the data folder or else in the current folder.
 
     Names that begin with `channels/` are also looked up in the library of the package and in the source checkout.
-
-    Raises:
-        DataError: the file or folder exists in none of these folders.
     """
     folder = data_folder(data_dir)
     wanted = expanded(Path(name)) or Path(name)
@@ -133,3 +123,23 @@ def checksum(path: Path) -> str:
             while block := stream.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()
+
+
+Content = TypeVar("Content")
+
+
+def remembered(read: Callable[[Path], Content]) -> Callable[[Path], Content]:
+    """Cache the result of `read`, which nobody may modify, for the last file that was read, until the file changes."""
+
+    @lru_cache(maxsize=1)
+    def kept(path: Path, _size_byte: int, _changed_ns: int) -> Content:
+        return read(path)
+
+    @wraps(read)
+    def reading(path: Path) -> Content:
+        if not is_file(path):  # the time stamp of a folder does not change with the files inside
+            return read(path)
+        state = path.stat()
+        return kept(path, state.st_size, state.st_mtime_ns)
+
+    return reading

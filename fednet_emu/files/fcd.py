@@ -16,9 +16,9 @@ import numpy as np
 
 from fednet_emu.arrays import Array, IntArray
 from fednet_emu.errors import DataError
+from fednet_emu.files.data_folder import remembered
 from fednet_emu.files.lines import clock_s, number
 from fednet_emu.files.recordings import read_text
-from fednet_emu.files.remembered import remembered
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,11 +52,7 @@ class Recording(NamedTuple):
 
 @remembered
 def read_fcd(path: Path) -> Recording:
-    """Read floating car data from a file with the suffix .xml, .csv, .xml.gz, .csv.gz or .parquet.
-
-    Raises:
-        DataError: The file has another format, or the positions are not in metres.
-    """
+    """Read floating car data from a file with the suffix .xml, .csv, .xml.gz, .csv.gz or .parquet."""
     name = path.name.removesuffix(".gz")
     read = next((read for ending, read in _FORMATS.items() if name.endswith(ending)), None)
     if read is None:
@@ -99,7 +95,6 @@ def _check(path: Path, time_s: Array, vehicle: IntArray, rows: Array) -> None:
 
 
 def _from_xml(path: Path) -> Columns:
-    """Return the columns of an XML file, which is read as a stream."""
     time_s, x_m, y_m, ids, now = array("d"), array("d"), array("d"), list[str | None](), [float("nan")]
     parser = expat.ParserCreate()
 
@@ -130,7 +125,6 @@ def _from_xml(path: Path) -> Columns:
 
 
 def _from_csv(path: Path) -> Columns:
-    """Return the columns of a CSV file, whose header determines the separator."""
     import pandas as pd
 
     text = read_text(path).rstrip("\n")
@@ -168,11 +162,6 @@ def _from_parquet(path: Path) -> Columns:
 
 
 def _chosen(names: list[str]) -> dict[str, str]:
-    """Return the names of the columns for `time`, `id`, `x` and `y`, and for `lane` and `edge` if present.
-
-    Raises:
-        ValueError: A column is missing or duplicated.
-    """
     owner = next((its for its in _OWNERS if {f"{its}id", f"{its}x", f"{its}y"} <= set(names)), "vehicle_")
     time = next((its for its in ("timestep_time", "time") if its in names), "timestep_time")
     chosen = {"time": time, **{its: f"{owner}{its}" for its in ("id", "x", "y", "lane", "edge")}}
@@ -188,9 +177,6 @@ def _columns(table: pd.DataFrame, chosen: dict[str, str]) -> Columns:
 
     A row with a lane is a vehicle, and a row with an edge is a person or container. Column names do not tell them
     apart, because all types share one prefix. In a table without lanes and edges, all rows are vehicles.
-
-    Raises:
-        ValueError: A value is not a number, or vehicles cannot be distinguished from persons.
     """
     import pandas as pd
 

@@ -50,25 +50,8 @@ class LinkSpeeds:
     up_sigma_bps: Array
 
 
-@dataclass(frozen=True, eq=False)
-class LayerTimes:
-    """Measured training times of one layer type on one phone.
-
-    Attributes:
-        features: Array [n, 4] of input size, output size, batch size and sequence length, each divided by its maximum.
-        time_s: Training times [n] in s.
-    """
-
-    features: Array
-    time_s: Array
-
-
 def link_speeds(folder: Path) -> LinkSpeeds:
-    """Return the link speeds in `speed_distri.json`, converted from FLASH's kb/s (1024 bytes per second) to bit/s.
-
-    Raises:
-        DataError: The file is missing or has another format.
-    """
+    """Return the link speeds in `speed_distri.json`, converted from FLASH's kb/s (1024 bytes per second) to bit/s."""
     path = folder / "speed_distri.json"
     laws = _object(path)
     columns = []
@@ -81,11 +64,7 @@ def link_speeds(folder: Path) -> LinkSpeeds:
 
 
 def benchmark_scores(folder: Path) -> dict[str, float]:
-    """Return the AI-Benchmark score of each phone in `benchmark2score.json`, fastest first.
-
-    Raises:
-        DataError: The file is missing or has another format.
-    """
+    """Return the AI-Benchmark score of each phone in `benchmark2score.json`, fastest first."""
     path = folder / "benchmark2score.json"
     scores = _object(path)
     if not all(isinstance(score, int | float) and score > 0 for score in scores.values()):
@@ -94,33 +73,10 @@ def benchmark_scores(folder: Path) -> dict[str, float]:
 
 
 def user_scores(folder: Path) -> dict[str, float]:
-    """Return the AI-Benchmark score of each user phone model that `real2benchmark.json` maps to a benchmarked phone.
-
-    Raises:
-        DataError: A file is missing or has another format.
-    """
+    """Return the AI-Benchmark score of each user phone model that `real2benchmark.json` maps to a benchmarked phone."""
     scores = benchmark_scores(folder)
     names = _object(folder / "real2benchmark.json")
     return {model: scores[phone] for model, phone in names.items() if phone != _UNKNOWN and phone in scores}
-
-
-def layer_times(folder: Path, phone: str, layer: Literal["lstm", "embedding", "output"]) -> LayerTimes:
-    """Return the measured training times of a layer on a phone, from `regression/<phone>_<layer>.json.gz`.
-
-    Phones are "nexus6", "redmi_note8" and "sumsung_note10" (sic).
-
-    Raises:
-        DataError: The file is missing or has another format.
-    """
-    path = folder / "regression" / f"{phone}_{layer}.json.gz"
-    content = _object(path)
-    try:
-        features, time_s = np.array(content["X"], np.float64), np.array(content["Y"], np.float64)[:, 0]
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise DataError(str(path), f"has no arrays X and Y ({error})", _REMEDY) from error
-    if features.shape != (len(time_s), 4):
-        raise DataError(str(path), f"has X of shape {features.shape} and {len(time_s)} rows in Y", _REMEDY)
-    return LayerTimes(features, time_s)
 
 
 def batch_times_s(
@@ -138,9 +94,6 @@ def batch_times_s(
         rule: "nearest" takes the time of the measured phone with the nearest score, as FLASH does. "interpolated"
             interpolates linearly between the three phones on logarithmic scales of score and time; scores outside get
             the time of the slowest or fastest phone.
-
-    Raises:
-        DataError: A measured phone has no score.
     """
     missing = [phone for phone in FEMNIST_BATCH_S if phone not in reference_scores]
     if missing:
@@ -155,7 +108,6 @@ def batch_times_s(
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file, or, if it does not exist, in the compressed file with the added suffix .gz."""
     zipped = path.with_name(f"{path.name}.gz")
     content = read_bytes(zipped if not path.exists() and zipped.exists() else path)
     try:

@@ -14,8 +14,8 @@ import numpy as np
 
 from fednet_emu.arrays import Array, IntArray, Mask, exp10, log10
 from fednet_emu.errors import DataError
+from fednet_emu.files.data_folder import remembered
 from fednet_emu.files.npz import read_arrays
-from fednet_emu.files.remembered import remembered
 
 _HOW = (
     "write it with np.savez(path, gain_db=[places, stations], xyz_m=[places, 3], stations_m=[stations, 3], "
@@ -53,11 +53,7 @@ class Gains(NamedTuple):
 
 @remembered
 def read_gains(path: Path) -> Gains:
-    """Read an .npz file of gains, or a folder of DeepMIMO.
-
-    Raises:
-        DataError: The file has another format, gains that are not numbers, or points that do not form a full grid.
-    """
+    """Read an .npz file of gains, or a folder of DeepMIMO."""
     return _from_deepmimo(path) if path.is_dir() else _from_npz(path)
 
 
@@ -117,17 +113,12 @@ def _on_grid(
 
 
 def _lines(values_m: Array) -> tuple[Array, IntArray]:
-    """Return the distinct coordinates on one axis, rounded to 0.1 mm, and the index of each value's coordinate."""
     _, first, line = np.unique(np.round(values_m, 4), return_index=True, return_inverse=True)
     return values_m[first], line
 
 
 def _from_deepmimo(path: Path) -> Gains:
-    """Read from a DeepMIMO folder the gains between all transmitters and the receiver set with the most points.
-
-    Raises:
-        DataError: Arrays are missing or have other shapes, or the receivers do not form a full grid.
-    """
+    """Read from a DeepMIMO folder the gains between all transmitters and the receiver set with the most points."""
     found = [(match, file) for file in sorted(path.iterdir()) if (match := _FILE.fullmatch(file.name))]
     if not found:
         raise DataError(str(path), "has no file power_t..._tx..._r....npz", _HOW_DEEPMIMO)
@@ -158,7 +149,6 @@ def _from_deepmimo(path: Path) -> Gains:
 
 
 def _paths(power: Path) -> Mapping[str, Array]:
-    """Return the arrays of one transmitter: `power`, `inter` [receivers, paths], and `rx_pos`, `tx_pos` [.., 3]."""
     arrays: dict[str, Any] = {}
     for key in ("power", "inter", "rx_pos", "tx_pos"):
         file = power.with_name(power.name.replace("power", key, 1))

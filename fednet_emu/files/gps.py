@@ -39,9 +39,6 @@ def read_tracks(path: Path, select: str = "*") -> dict[str, Array]:
 
     If several fixes of an owner have the same time, the first is taken. A track with a single fix gets a second one at
     the same position, 1 s later.
-
-    Raises:
-        DataError: A file cannot be read, or a fix is malformed or out of order; the error names the file or fix.
     """
     tracks: dict[str, Array] = {}
     for name, text in read_texts(path, select):
@@ -63,7 +60,6 @@ def read_tracks(path: Path, select: str = "*") -> dict[str, Array]:
 
 
 def _form(text: str) -> Callable[[str, str], Iterator[Fix]]:
-    """Return the function that reads a text in the format that its first line indicates."""
     first = next(lines(text), (0, ""))[1]
     if first.startswith("<"):
         return _gpx

@@ -20,9 +20,7 @@ from fednet_emu.errors import DataError
 LONGEST_S = 1e10
 """Maximum absolute time in s: 317 years, so that Unix times in seconds are accepted, but not in milliseconds."""
 MOST_BPS = 1e15
-"""Maximum recorded rate in bit/s."""
 LEAST_BPS = 1e-9
-"""Minimum positive recorded rate in bit/s."""
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 _WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
 _CLOCK = re.compile(r"(?:(\d+):)?(\d+):(\d\d):(\d\d(?:\.\d+)?)", re.ASCII)
@@ -33,11 +31,7 @@ no number"."""
 
 
 def number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
-    """Parse a finite decimal number within the bounds; `nan`, decimal commas and underscores are not allowed.
-
-    Raises:
-        ValueError: The text is not such a number; the message states the problem.
-    """
+    """Parse a finite decimal number within the bounds; `nan`, decimal commas and underscores are not allowed."""
     if not _NUMBER.fullmatch(text):
         raise ValueError("is no number")
     value = float(text)
@@ -100,11 +94,7 @@ def refused(where: str, count: int, problem: str, got: str, how: str) -> DataErr
 
 
 def parsed(where: str, count: int, fields: Mapping[str, Grammar], cells: Sequence[str], how: str) -> list[Any]:
-    """Parse the cells of line `count` by the grammars in `fields`, and return their values.
-
-    Raises:
-        DataError: A cell does not match the grammar of its field; the error names the field.
-    """
+    """Parse the cells of line `count` by the grammars in `fields`, and return their values."""
     values = []
     for (name, field), cell in zip(fields.items(), cells, strict=True):
         try:
@@ -125,9 +115,6 @@ def rows(
         fields: The grammar of each field, by name, in the order of the line.
         how: The remedy in error messages.
         more: True to allow further fields in a line, which are ignored.
-
-    Raises:
-        DataError: A line does not match the grammar of the fields.
     """
     for count, line in lines(text):
         cells = line.split()
@@ -137,13 +124,7 @@ def rows(
 
 
 def records(where: str, text: str, needed: Iterable[str], how: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the number and the cells, by column name, of each line of a table; the first line has the column names.
-
-    Cells are separated by commas, semicolons or tabs.
-
-    Raises:
-        DataError: A required column is missing or duplicated, or a line has another number of fields.
-    """
+    """Yield number and cells by column name of each line of a table; commas, semicolons or tabs separate cells."""
     found = lines(text)
     first, header = next(found, (1, ""))
     separator = max(",;\t", key=header.count)
@@ -171,11 +152,7 @@ def _cells(line: str, separator: str) -> list[str]:
 
 
 def in_time(where: str, found: Iterator[tuple[int, list[Any]]], how: str) -> Array:
-    """Return an array [columns, rows] with the values of all rows, whose first value is a time.
-
-    Raises:
-        DataError: There are no rows, or the time decreases; in this case, the error names the line.
-    """
+    """Return an array [columns, rows] with the values of all rows, whose first value is a time."""
     table: list[list[Any]] = []
     for count, values in found:
         if table and values[0] < table[-1][0]:

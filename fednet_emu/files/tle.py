@@ -45,11 +45,7 @@ class Elements(NamedTuple):
 
 
 def read_elements(path: Path) -> list[Elements]:
-    """Return the elements of the satellites in a file, in order; the format is recognised from the content.
-
-    Raises:
-        DataError: The file cannot be read, or is malformed; the error names the malformed line or satellite.
-    """
+    """Return the elements of the satellites in a file, in order; the format is recognised from the content."""
     text = read_text(path).rstrip()
     if text.lstrip()[:1] in ("{", "[", "<"):
         found = [_from_omm(f"{path}: satellite {k}", its) for k, its in enumerate(_messages(path, text), 1)]
@@ -155,11 +151,6 @@ _STATED = {"MEAN_ELEMENT_THEORY": "SGP4", "REF_FRAME": "TEME", "TIME_SYSTEM": "U
 
 
 def _from_omm(where: str, fields: Mapping[str, Any]) -> Elements:
-    """Return the orbital elements in the fields of an OMM.
-
-    Raises:
-        DataError: A field is missing or invalid.
-    """
     if missing := [name for name in _FIELDS if not isinstance(fields.get(name), str)]:
         raise DataError(where, f"lacks {', '.join(missing)}, got {', '.join(fields)[:200] or 'nothing'}", _HOW_OMM)
     found = {name: fields[name].strip() for name in _FIELDS}

@@ -69,7 +69,6 @@ def read_csv(path: Path, **options: Any) -> pd.DataFrame:
 
 
 def _mapped(table: pd.DataFrame, change: Callable[[Any], Any]) -> pd.DataFrame:
-    """Apply `change` to the column names of a table, and to the values in non-numeric columns."""
     texts = {
         str(name): table[name].astype(object).map(change).astype(object)
         for name in table
@@ -91,11 +90,7 @@ def _is_number(text: str) -> bool:
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file atomically: after a crash at any time, `path` has either the complete new content or the old one.
-
-    Raises:
-        DataError: the file cannot be written, for example because the disk is full.
-    """
+    """Write a file atomically: after a crash at any time, `path` has either the complete new content or the old one."""
     part = path.with_name(f".{path.name}{PART}")
     with file_errors(path, "written"):
         try:
@@ -112,11 +107,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 @contextmanager
 def file_errors(path: Path, what: str) -> Iterator[None]:
-    """Convert an error of the operating system inside the `with` block to a `DataError` with one sentence about `path`.
-
-    Raises:
-        DataError: the file cannot be `what`, a participle such as `written`.
-    """
+    """Convert an error of the operating system inside the `with` block to a `DataError` with a sentence on `path`."""
     try:
         yield
     except OSError as error:
@@ -124,10 +115,7 @@ def file_errors(path: Path, what: str) -> Iterator[None]:
 
 
 def flaw(path: Path, expected: str | None) -> str:
-    """Return the problem of a missing or changed file; empty if the file is intact.
-
-    `expected` is the checksum of the intact file. If it is None, any existing file is intact.
-    """
+    """Return the problem of a missing or changed file; empty if it is intact, or if only its existence is asked."""
     if not path.is_file():
         return "no such file"
     if expected is None:

@@ -160,7 +160,6 @@ class GivenFlower(FlowerApp):
 
     @field_serializer("server_app", "client_app")
     def _described(self, given: Any) -> str:
-        """Return the type of an app object as text, for the records of a run."""
         return f"a {type(given).__name__}"
 
 

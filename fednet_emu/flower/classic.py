@@ -43,14 +43,11 @@ def at_once(grid: EmulatedGrid, calls: Sequence[Callable[[], Any]]) -> list[Any]
 
 
 def _handed_up(messages: list[Message]) -> list[Message]:
-    """Pass the messages of the current greenlet to its parent, and return the replies that the parent passes back."""
     replies: list[Message] = getcurrent().parent.switch(messages)
     return replies
 
 
 def _ended(call: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a function that runs `call`; if `call` raises an exception, the function returns this exception."""
-
     def end() -> Any:
         try:
             return call()
@@ -74,8 +71,6 @@ def _sorted_out(grid: EmulatedGrid, clients: Sequence[Any], calls: Sequence[Call
 
 
 def _asking(what: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a replacement for `fit_clients` or `evaluate_clients`, which calls the method `what` of many clients."""
-
     def ask(client_instructions: Any, max_workers: int | None, timeout: float | None, group_id: int) -> Any:
         clients = [client for client, _ in client_instructions]
         grid = getattr(clients[0], "grid", None) if clients else None
@@ -219,4 +214,3 @@ def _classic() -> Iterator[StandIn]:
 
 
 CLASSIC = StandIns(_classic)
-"""The patches for the classic interface."""

@@ -27,10 +27,8 @@ class AppFolder(NamedTuple):
     """What the folder of a Flower app states about the app.
 
     Attributes:
-        path: the folder of the app.
         server: the location of the `ServerApp`, as `package.module:name`.
         client: the location of the `ClientApp`, as `package.module:name`.
-        config: the default run configuration.
         nodes: the number of nodes that the app states for its simulation with Flower; None if not stated.
     """
 
@@ -42,11 +40,7 @@ class AppFolder(NamedTuple):
 
     @classmethod
     def read(cls, name: str) -> AppFolder:
-        """Read the file `pyproject.toml` in the folder `name`.
-
-        Raises:
-            NoApp: the folder contains no Flower app.
-        """
+        """Read the file `pyproject.toml` in the folder `name`; `NoApp` if the folder contains no Flower app."""
         path = Path(name).expanduser()
         remedy = f"give the folder of a Flower app, in which {PROJECT} lies"
         if not path.is_dir():
@@ -108,7 +102,6 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def _nodes(project: Mapping[str, Any]) -> int | None:
-    """Return the number of supernodes in the app's default federation, which older templates of Flower state."""
     federations = _table(project, "tool.flwr.federations")
     options = _table(federations, f"{federations.get('default')}.options")
     nodes = options.get("num-supernodes")

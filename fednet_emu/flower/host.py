@@ -128,10 +128,6 @@ def _seconds(now_ns: int) -> float:
     return now_ns / NS_PER_S
 
 
-def _date(now_ns: int) -> datetime:
-    return datetime.fromtimestamp(now_ns / NS_PER_S, UTC)
-
-
 def _awake(_seconds: float) -> None:
     raise RuntimeError("nothing sleeps here")
 
@@ -173,7 +169,6 @@ _HOST = SimpleNamespace(**vars(time))
 
 
 def _clocks() -> Iterator[StandIn]:
-    """Yield patches of the clocks in `time`, of clocks that Flower modules import by name, and of Flower's clock."""
     for module in map(import_module, _WAITING):
         yield StandIn(module, "time", _HOST)
     theirs = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "flwr"]
@@ -184,11 +179,11 @@ def _clocks() -> Iterator[StandIn]:
     for module in theirs:
         for name, real in list(vars(module).items()):
             if getattr(real, "__qualname__", "") == "now" and getattr(real, "__module__", "") in DATES:
-                yield StandIn(module, name, _read(real, _date))  # the source of `created_at` in Flower's messages
+                date = _read(real, lambda now_ns: datetime.fromtimestamp(now_ns / NS_PER_S, UTC))
+                yield StandIn(module, name, date)  # the source of `created_at` in Flower's messages
 
 
 CLOCKS = StandIns(_clocks)
-"""The patches of the host's clocks."""
 
 
 # ---- random numbers, the current folder, exceptions ------------------------------------------------------------------
@@ -196,11 +191,7 @@ CLOCKS = StandIns(_clocks)
 
 @final
 class Generators:
-    """State of the global random generators for code inside `with` blocks, separate from the emulator's own state.
-
-    Args:
-        key: the 64-bit seed.
-    """
+    """State of the global random generators for code inside `with` blocks, separate from the emulator's own state."""
 
     def __init__(self, key: int) -> None:
         self._key = key
@@ -269,7 +260,6 @@ class CurrentFolder:
 
 
 def _folder() -> str | None:
-    """Return the current folder; None if this folder has been removed."""
     try:
         return os.getcwd()
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""Messages of a Flower app as processes of simulated time (downlink, computation, uplink), and rounds of the app.
+"""The devices of a Flower app, and its messages as processes of simulated time (downlink, computation, uplink).
 
-A round begins when the app sends messages that request training, and ends when the app sends later such messages.
+A round of the app begins when the app sends messages that request training, and ends when it sends later such messages.
 """
 
 from __future__ import annotations
@@ -8,17 +8,110 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from hashlib import blake2b
 from typing import Any, Literal, NamedTuple, final
 
-from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
+from flwr.app import ArrayRecord, Error, Message, RecordDict
 
 from fednet_emu.federation import Delivery, Device, Federation, Process, Shared, Work
-from fednet_emu.flower.clients import Clients
 from fednet_emu.flower.control import APP_POLL_S, Loops
+from fednet_emu.flower.executors import Done, Executor, Result, Task, reply_of
+from fednet_emu.flower.folder import Config
 from fednet_emu.flower.host import at
 from fednet_emu.flower.versions import FIRST_NODE, LOST_MESSAGE, LOST_REPLY, stamp
+from fednet_emu.flower.work import FlowerWork, Toll
+
+
+class Answer(NamedTuple):
+    """The answer of a device: the reply, its number of operations, and the time in s spent in `time.sleep`."""
+
+    reply: Message
+    flop: float
+    slept_s: float
+
+
+class Answering(NamedTuple):
+    """A message whose reply a device is computing.
+
+    Attributes:
+        answer: function that waits for and returns the answer; raises `AppFailed` if the `ClientApp` fails.
+        flop: number of floating-point operations; None if the number is unknown until the reply is complete.
+    """
+
+    answer: Callable[[], Answer]
+    flop: float | None
+
+
+@final
+class Clients:
+    """The devices of a Flower app in a run, which compute replies in parallel on the host.
+
+    The emulator waits for a reply only when the simulation needs the reply, so that several clients train in parallel.
+    If the number of operations is known from an earlier message, the reply is needed when the device has finished its
+    simulated computation, otherwise when the device begins this computation.
+    """
+
+    def __init__(self, fed: Federation, config: Config, work: FlowerWork, executor: Executor) -> None:
+        self._fed, self._config, self._executor = fed, config, executor
+        self._states: dict[int, list[object]] = {}
+        self._counts: dict[tuple[int, str], int] = {}
+        self._answering: dict[int, Answering] = {}
+        self._toll = Toll(work)
+
+    def begin(self, device: Device, message: Message, content: RecordDict) -> Answering:
+        """Start to compute the reply of a device to a message, after a wait for the previous reply of the device.
+
+        The seed of random numbers depends on the device, the message type, and the number of earlier messages of this
+        type.
+
+        Raises:
+            AppFailed: the `ClientApp` failed on the previous message.
+        """
+        k, kind = device.index, str(message.metadata.message_type)
+        if k in self._answering:
+            self._answering[k].answer()
+        count = self._counts[k, kind] = self._counts.get((k, kind), -1) + 1
+        key = f"{k} {count} {kind}"
+        known = self._fed.kept.get(key)
+        if known is None:
+            task = Task(
+                where=f"the ClientApp of {device.name}, message '{kind}'",
+                node=k + FIRST_NODE,
+                seed=self._fed.streams.key("flower client", k, kind, count),
+                now_ns=self._fed.clock.now,
+                message=message,
+                content=content,
+                node_config={"partition-id": k, "num-partitions": self._fed.n_devices},
+                run_config=self._config,
+                state=self._states.get(k, []),
+                counts=self._toll.counts(device, kind),
+            )
+            result = self._kept(key, self._executor.start(task))
+        else:
+            result = lambda: Done(*known)  # noqa: E731
+        answer = cache(lambda: self._settle(device, message, content, result()))
+        begun = self._answering[k] = Answering(answer, self._toll.before(device, kind))
+        return begun
+
+    def _kept(self, key: str, result: Result) -> Result:
+        def waited_for() -> Done:
+            done = result()
+            self._fed.kept.put(key, tuple(done))
+            return done
+
+        return waited_for
+
+    def _settle(self, device: Device, message: Message, content: RecordDict, done: Done) -> Answer:
+        k, kind = device.index, str(message.metadata.message_type)
+        del self._answering[k]
+        self._states[k] = done.state
+        self._toll.learn(device, kind, done.counted)
+        with at(self._fed.clock.now):
+            reply = reply_of(done.reply, message)
+        return Answer(reply, self._toll.flop(device, kind, content, reply), done.slept_s)
+
 
 Lost = Literal["error", "silence"]
 
@@ -32,11 +125,7 @@ class Over(Exception):  # noqa: N818  (an event)
 
 @final
 class Turns:
-    """Counts the rounds of an app and records them.
-
-    Attributes:
-        going_on: True while a round is in progress.
-    """
+    """Counts the rounds of an app and records them."""
 
     def __init__(self, fed: Federation) -> None:
         self._fed = fed
@@ -95,13 +184,9 @@ class Post:
     """Carries messages between the server and the devices.
 
     Args:
-        fed: the federation.
-        clients: the devices of the app.
-        turns: the rounds of the app.
         lost: the effect of a lost message on the server app, as in `FlowerApp.lost`.
         deadline_s: maximum time in s that the server waits for replies, in addition to time limits of the app; None for
             no maximum.
-        loops: the polling loops; None without polling.
     """
 
     def __init__(
@@ -121,11 +206,7 @@ class Post:
         self.under_way = 0
 
     def letters(self, messages: Sequence[Message]) -> list[Letter]:
-        """Give IDs to messages, and copy their records; messages with equal records get one payload, for a broadcast.
-
-        Raises:
-            ValueError: a message is addressed to a node that does not exist.
-        """
+        """Give messages IDs, and copy their records; messages with equal records get one payload, for a broadcast."""
         before = copied = mark = None
         groups: dict[tuple[bytes | None, int], Shared] = {}
         seen: Counter[tuple[bytes | None, int]] = Counter()  # equal messages to one receiver do not share a payload
@@ -209,7 +290,6 @@ class Post:
         return handed
 
     def _carry_alone(self, letter: Letter) -> Process:
-        """Carry a message, and store the reply until the app pulls the reply."""
         lives_s = float(letter.message.metadata.ttl)
         limit_s = lives_s if self._deadline_s is None or self._loops else min(lives_s, self._deadline_s)
         began_s = self._fed.now_s
@@ -259,7 +339,6 @@ class Post:
         return sent
 
     def _reply(self, letter: Letter, result: Delivery, expired: bool) -> Message | None:
-        """Return the message that the server app gets in reply: the reply of the device, an error, or None."""
         if not result.lost:
             reply: Message = result.payload
             return reply
@@ -288,10 +367,7 @@ def size_bit(message: Message) -> int:
 
 
 def _byte(record: Any) -> int:
-    """Return the size of a record in bytes.
-
-    Flower cannot count empty values, so that only their names are counted.
-    """
+    """Return the size of a record in bytes; of empty values, which Flower cannot count, only that of the name."""
     try:
         return int(record.count_bytes())
     except (ValueError, IndexError):
@@ -312,12 +388,8 @@ def fingerprint(content: RecordDict) -> bytes:
         whole.update(repr((key, type(record).__name__)).encode())
         if isinstance(record, ArrayRecord):
             for name, array in record.items():
-                _add_array(whole, name, array)
+                whole.update(repr((name, array.dtype, tuple(array.shape), array.stype)).encode())
+                whole.update(array.data)
         else:
             whole.update(repr(list(record.items())).encode())
     return whole.digest()
-
-
-def _add_array(whole: Any, name: str, array: Array) -> None:
-    whole.update(repr((name, array.dtype, tuple(array.shape), array.stype)).encode())
-    whole.update(array.data)

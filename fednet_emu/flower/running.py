@@ -10,13 +10,11 @@ from flwr.app import Context, RecordDict
 
 from fednet_emu.federation import Federation, Process
 from fednet_emu.flower.classic import CLASSIC
-from fednet_emu.flower.client import App
-from fednet_emu.flower.clients import Clients
 from fednet_emu.flower.control import Flower141, Loops
-from fednet_emu.flower.executors import InProcess, WorkerProcesses
+from fednet_emu.flower.executors import App, InProcess, WorkerProcesses
 from fednet_emu.flower.grid import EmulatedGrid, Program
 from fednet_emu.flower.host import CLOCKS, CurrentFolder, Generators, SimulatedTime, app_code, simulated
-from fednet_emu.flower.post import Over, Post, Turns
+from fednet_emu.flower.post import Clients, Over, Post, Turns
 from fednet_emu.flower.scores import STRATEGIES, Scores
 from fednet_emu.flower.versions import RUN_ID, SERVER_NODE, identity, logged
 from fednet_emu.host import frozen_before

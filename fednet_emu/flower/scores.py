@@ -93,14 +93,12 @@ def found(metrics: Metrics, names: frozenset[str]) -> float | None:
 
 
 def _metrics(reply: Message) -> dict[str, Any]:
-    """Return all metrics in a reply; replies of the classic interface have them in a `ConfigRecord`."""
     records = reply.content.items()
     parts = [its for key, its in records if key.endswith("res.metrics") or isinstance(its, MetricRecord)]
     return {key: value for part in parts for key, value in part.items()}
 
 
 def _examples(metrics: Metrics) -> float:
-    """Return the number of examples that the metrics of a reply state; 0 if they state none."""
     return next((float(metrics[name]) for name in EXAMPLES if name in metrics), 0.0)
 
 
@@ -168,4 +166,3 @@ def _recorded(function: Callable[..., Any], record: Callable[[Any], None]) -> Ca
 
 
 STRATEGIES = StandIns(lambda: [StandIn(Strategy, "start", _observed(Strategy.start))])
-"""The patch of `Strategy.start`."""

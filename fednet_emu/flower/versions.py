@@ -34,7 +34,7 @@ def identity(node: int) -> Iterator[None]:
 
     Since Flower 1.37, a message takes its source from an attribute of a class.
     """
-    known = _task_identity()
+    known = getattr(sys.modules.get("flwr.supercore.task_identity"), "TaskIdentity", None)
     if known is None:
         yield
         return
@@ -47,11 +47,6 @@ def identity(node: int) -> Iterator[None]:
     finally:
         for name, its in before.items():
             setattr(known, name, its)
-
-
-def _task_identity() -> Any:
-    module = sys.modules.get("flwr.supercore.task_identity")
-    return getattr(module, "TaskIdentity", None)
 
 
 def empty_run() -> Any:
@@ -77,8 +72,6 @@ def logged() -> Iterator[None]:
 
 
 class _Forward(logging.Handler):
-    """Forwards records of Flower's log to the emulator's log, with the host's time in place of simulated time."""
-
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.INFO and OURS.isEnabledFor(record.levelno):
             record.created = host_time_s()

@@ -67,11 +67,7 @@ class Toll:
         return None if self._per_example(kind) else 0.0
 
     def flop(self, device: Device, kind: str, content: RecordDict, reply: Message) -> float:
-        """Return the number of operations for the reply to a message of type `kind` with the records `content`.
-
-        Raises:
-            ScenarioError: the number of operations or of examples is unknown.
-        """
+        """Return the number of operations for the reply to a message of type `kind` with the records `content`."""
         per_example = self._per_example(kind)
         if per_example is None:
             counted = self._counted[device.index, kind]
@@ -99,7 +95,6 @@ class Toll:
         return category == "train" or (category == "evaluate" and self._most_in_training == 0)
 
     def _estimate(self, device: Device, kind: str, n_parameters: int) -> float:
-        """Return the estimated operations per example of an app that does not use PyTorch; warn the first time."""
         category, uncounted = _category(kind), f"PyTorch has counted no operation in the training of {device.name}"
         if category == "train" and not n_parameters:
             raise ScenarioError(
@@ -122,17 +117,11 @@ def _category(kind: str) -> str:
 
 
 def _n_parameters(content: RecordDict) -> int:
-    """Return the number of floating-point numbers in the arrays of the records, which is the number of parameters."""
     arrays = (array for record in content.array_records.values() for array in record.values())
     return sum(math.prod(array.shape) for array in arrays if "float" in array.dtype)
 
 
 def _examples(device: Device, kind: str, reply: Any) -> float:
-    """Return the number of examples that a reply states.
-
-    Raises:
-        ScenarioError: the reply does not state a number of examples.
-    """
     if not reply.has_content():
         return 0.0
     for record in reply.content.metric_records.values():

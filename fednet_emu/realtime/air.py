@@ -85,7 +85,6 @@ class LiveAir:
     rates, so that a late call of `departures` returns the same times.
 
     Args:
-        pace: the source of the rates of links.
         places: maximum number of links of a cell that are active at once; None for no limit.
         queue_byte: capacity in bytes of the queue of each link; further packets are dropped.
         hold_ns: time for which a link stays active after its queue became empty, if `places` is None.
@@ -155,10 +154,7 @@ class LiveAir:
             self.awaited_ns = FOREVER_NS
 
     def _begin(self, link: _Link, now_ns: int, done: int) -> None:
-        """Start to transmit the packet at the head of a queue.
-
-        `done` is the transmission work, in the unit of `kernel.work`, that is already complete.
-        """
+        """Start to transmit the packet at the head of a queue, whose transmission work `done` is already complete."""
         link.left = len(link.queue[0][0]) * 8 * BIT - done
         link.since_ns = link.started_ns = now_ns
         link.dry_ns, link.power_ns = FOREVER_NS, 0.0
@@ -214,7 +210,6 @@ class LiveAir:
         self._rate(now_ns)
 
     def _fill(self, cell: _Cell, now_ns: int) -> None:
-        """Make waiting links of a cell active, until the cell has as many active links as allowed."""
         while cell.free and cell.waiting:
             cell.free -= 1
             self._enter(heappop(cell.waiting)[1], now_ns)

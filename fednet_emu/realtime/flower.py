@@ -39,12 +39,7 @@ class FlowerPrograms:
     """The programs of a Flower app: SuperLink and `flwr run` on the server, and a SuperNode on each device.
 
     Args:
-        fed: the federation, which provides the ledger and the speeds of devices.
-        scenario: the scenario, whose algorithm must be the app.
         folder: the run folder; it contains a folder for files of Flower until `close` is called.
-
-    Raises:
-        ScenarioError: the app cannot be run live.
     """
 
     def __init__(self, fed: Federation, scenario: Scenario, folder: Path) -> None:
@@ -200,7 +195,6 @@ class _Rounds:
         self._central = False
 
     def add(self, note: Mapping[str, Any], now_ns: int) -> None:
-        """Record the round or scores that follow from a note."""
         what = note["what"]
         if what in ("sent", "end") and (what == "end" or note["count"].get("train")):
             self._end(now_ns)
@@ -247,11 +241,6 @@ def _link() -> str:
 
 
 def _refuse(app: Flower, scenario: Scenario, programs: Path) -> None:
-    """Check that an app can be run live.
-
-    Raises:
-        ScenarioError: a part of the app cannot be run live; the error names the part.
-    """
     found = version("flwr")
     if tuple(map(int, found.split(".")[:2])) < OLDEST:
         raise ScenarioError(

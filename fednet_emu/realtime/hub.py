@@ -28,14 +28,11 @@ class Hub:
         clock: function that returns the scenario time in ns, which runs with the host's clock.
         ports: the file descriptor of each node, from and to which single packets can be read and written without
             blocking.
-        uplink: the emulated air from devices to the server.
-        downlink: the emulated air from the server to devices.
         latency_ns: one-way delay of each packet, in addition to the time for queueing and transmission.
         is_there: function of a device and a time that returns True if the device is available. Packets to and from
             absent devices are dropped. None if all devices are always available.
 
     Attributes:
-        traffic: record of the packets that have been transmitted.
         vanished: numbers of packets dropped on uplink and downlink because the device was absent.
         strays: number of packets that were discarded, because they have no receiver or go from device to device, or
             because the receiver's interface is full.
@@ -100,7 +97,6 @@ class Hub:
         return [port for port in ready if port in also]
 
     def _read(self, port: int, now_ns: int) -> None:
-        """Read the new packets of a node, and queue them on their links."""
         node, is_there = self._node[port], self._is_there
         downwards = node == SERVER_NODE
         put = self._airs[downwards].put
@@ -127,7 +123,6 @@ class Hub:
         return found
 
     def _advance(self, now_ns: int) -> None:
-        """Advance both directions to `now_ns`, in order of their events, and write the due packets."""
         up, down = self._airs
         while up.next_ns <= now_ns or down.next_ns <= now_ns:
             downwards = down.next_ns < up.next_ns

@@ -59,11 +59,7 @@ def _keep(control: socket.socket) -> None:
 
 
 def _heard(control: socket.socket) -> dict[str, Any]:
-    """Return the next request of the command.
-
-    Raises:
-        ConnectionError: the command has ended.
-    """
+    """Return the next request of the command; `ConnectionError` if the command has ended."""
     message = control.recv(_MOST_BYTE)
     if not message:
         raise ConnectionResetError
@@ -76,13 +72,7 @@ def _say(control: socket.socket, **what: Any) -> None:
 
 
 class _Keeper:
-    """The first process of the PID namespace, which makes the nodes and starts the programs.
-
-    Args:
-        control: the socket to the command.
-        plan: the addresses of the nodes, the congestion control of TCP, and the user and group of the programs.
-        host_net: the network namespace of the host.
-    """
+    """The first process of the PID namespace, which makes the nodes and starts the programs."""
 
     def __init__(self, control: socket.socket, plan: dict[str, Any], host_net: str) -> None:
         self._control, self._plan, self._host_net = control, plan, host_net
@@ -115,7 +105,6 @@ class _Keeper:
         os._exit(0)
 
     def _make(self, node: int, address: str) -> None:
-        """Make the network namespace of a node, and send the file descriptor of its TUN device to the command."""
         linux.unshare(linux.NEW_NET)
         if os.readlink("/proc/self/ns/net") == self._host_net:
             raise OSError(0, "a new network namespace is that of the host")
@@ -149,7 +138,6 @@ class _Keeper:
         os._exit(_NOT_STARTED)
 
     def _look(self) -> None:
-        """Report ended programs, a program that listens, and the time that each program waited for a processor."""
         while True:
             try:
                 process, status = os.waitpid(-1, os.WNOHANG)
@@ -167,7 +155,6 @@ class _Keeper:
             _say(self._control, waited={str(own): _waited_ns(process) for process, own in self._program.items()})
 
     def _listens(self, node: int) -> bool:
-        """Return True if any program in the namespace of a node listens at a TCP port."""
         linux.enter(self._nets[node])
         sockets = [line for name in ("tcp", "tcp6") for line in _lines(Path("/proc/thread-self/net") / name)]
         return any(line.split()[3] == _LISTENS for line in sockets)

@@ -80,7 +80,6 @@ class Message:
 
 
 def _whole(parts: Sequence[Message]) -> Message:
-    """Combine consecutive parts of a message, and return the whole message."""
     first, last = parts[0], parts[-1]
     return Message(
         first.upwards,
@@ -135,7 +134,6 @@ class _Connection:
         return Message(upwards, packet.link, first, first, *times_ns, gap_ns=gap_ns)
 
     def end(self) -> Sequence[Message]:
-        """End the current sequence of payload; return it as a message if it is long enough."""
         run, self._run, self._answer = self._run, [], None
         large = [place for place, part in enumerate(run) if part.payload_byte >= LEAST_BYTE]
         if large:

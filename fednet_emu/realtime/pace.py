@@ -54,8 +54,6 @@ class RatedPace:
 
     Args:
         medium: the medium of one direction, without transmissions; its access scheme must not plan transmissions.
-        clock: the clock of the links in the medium.
-        cells: number of cells.
     """
 
     def __init__(self, medium: Medium, clock: Clock, cells: int = 1) -> None:
@@ -131,13 +129,10 @@ class RatedPace:
 
     def _endless(self, link: int, now_ns: int) -> Transfer:
         ends = (link, SERVER) if self._upwards else (SERVER, link)
-        burst = Transfer(self._clock, self._kind, _never_stopped, *ends, Message(None, _ENDLESS_BIT))
+        never_stopped = lambda _transfer, _reason: None  # noqa: E731
+        burst = Transfer(self._clock, self._kind, never_stopped, *ends, Message(None, _ENDLESS_BIT))
         burst.cell = self.cell(link, now_ns)
         return burst
-
-
-def _never_stopped(_transfer: Transfer, _reason: str) -> None:
-    """Do nothing, because endless transmissions are never cancelled."""
 
 
 _ENDLESS_BIT = 1 << 40

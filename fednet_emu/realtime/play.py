@@ -24,15 +24,14 @@ from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, to_ns
 from fednet_emu.network.medium.medium import Medium
 from fednet_emu.realtime import linux
 from fednet_emu.realtime.air import LiveAir
-from fednet_emu.realtime.books import Ran, doubts, write_host, write_messages
+from fednet_emu.realtime.books import Ran, doubts, predicted, write_host, write_messages
 from fednet_emu.realtime.flower import FlowerPrograms
 from fednet_emu.realtime.hub import Hub
 from fednet_emu.realtime.options import Commands, LiveOptions, beneath, unfit
 from fednet_emu.realtime.pace import RatedPace
 from fednet_emu.realtime.packets import SERVER_NODE
-from fednet_emu.realtime.prediction import predicted
 from fednet_emu.realtime.programs import Ended, Programs
-from fednet_emu.records.folder.store import RunFolder
+from fednet_emu.records.folder import RunFolder
 from fednet_emu.records.ledger import device_label
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.tree import path_text
@@ -55,11 +54,7 @@ def play_live(
     """Run a scenario live, write records to a run folder, and return the summary of the run, as in summary.json.
 
     Args:
-        outlook: the scenario and the location of its data.
-        name: the name of the run in the records.
-        out: the run folder.
         commands: the commands that start the programs; None to run the Flower app that is the scenario's algorithm.
-        options: options of the live run.
         force: True to replace an existing run in the folder as soon as the new run has ended.
         on_start: function that receives progress messages while the run starts.
 
@@ -96,11 +91,7 @@ def play_live(
 
 
 def able() -> list[str]:
-    """Return sentences about how well this machine can run scenarios live.
-
-    Raises:
-        Missing: this machine cannot run scenarios live.
-    """
+    """Return sentences about how well this machine can run scenarios live; `Missing` if it cannot."""
     with Programs(2) as programs, exactly() as first:
         before = "runs before all other processes" if first else "has no priority here, root would give it"
         return [
@@ -112,8 +103,6 @@ def able() -> list[str]:
 
 
 class _Live:
-    """A live run in progress."""
-
     def __init__(
         self,
         fed: Federation,
@@ -173,7 +162,6 @@ class _Live:
                     until_ns = min(until_ns, self._now_ns() + to_ns(left_s))
 
     def _zero_ns(self) -> int:
-        """Return the start of scenario time, in ns of the host's clock."""
         return time.monotonic_ns()
 
     def _await_server(self) -> None:
@@ -200,7 +188,6 @@ class _Live:
         return (self._folder.path / self._outputs[program]).resolve()
 
     def _look(self) -> float | None:
-        """Process ended programs; return the remaining time in s if the server or all clients have ended, else None."""
         for ended in self._programs.news():
             self._end(ended)
         if not self._server_runs():
@@ -228,7 +215,6 @@ class _Live:
     # ---- records -----------------------------------------------------------------------------------------------------
 
     def account(self, data_dir: Path | str | None) -> dict[str, Any]:
-        """Write the recorded traffic and the delays of the host to the ledger, and return entries for the summary."""
         fed, hub, options = self._fed, self._hub, self._options
         if self._origin_ns is not None and (now_ns := self._now_ns()) > fed.clock.now:
             fed.clock.run(until=now_ns)
@@ -278,11 +264,6 @@ class _LiveFlower(_Live):
         app.prepare()
 
     def _zero_ns(self) -> int:
-        """Forward packets without delay until the `ServerApp` begins; return its start time in ns of the host's clock.
-
-        Raises:
-            AppFailed: the `ServerApp` does not begin in time.
-        """
         end_ns, submitted = time.monotonic_ns() + to_ns(self._options.boot_s), False
         nodes = [self._output(device + 1) for device in range(self._fed.n_devices)]
         with exactly():

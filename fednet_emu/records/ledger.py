@@ -69,7 +69,6 @@ _NO_SCORES = frozenset({*EvaluationRow._fields, "simulated_s", "total_bit"} - {*
 WHERE_USED = ("backhaul", "batteries", "handovers", "energies", "traffic")
 """Tables that are not written if they have no rows: backhaul, batteries, handovers, energies and other users."""
 TABLES = tuple(ROWS)
-"""Names of all tables."""
 SCENE, DATA_SPLIT, GROUND = "scene", "data_split", "ground"
 """Names of the tables that describe the federation: positions and links of devices, split of samples, and gain map."""
 DESCRIBED = (SCENE, DATA_SPLIT, GROUND)
@@ -219,7 +218,6 @@ class Ledger:
             row = end
 
     def _transfers(self) -> Iterator[pd.DataFrame]:
-        """Yield transfers with row numbers, lost bits, maximum distances to receivers, and mean rates."""
         for row, rows, heard in self.with_receptions():
             frame = self.transfers.shown(rows)
             frame.insert(0, "transfer", np.arange(row, row + len(rows)))
@@ -261,10 +259,7 @@ class Ledger:
 
 
 def _mean_rates_bps(rows: Rows) -> NDArray[np.float32]:
-    """Return the mean rate of each transfer in bit/s [transfers]; NaN without airtime.
-
-    It is the number of transmitted bits divided by the airtime without gaps and tail.
-    """
+    """Return bits divided by airtime without gaps and tail, in bit/s [transfers]; NaN without airtime."""
     air_ns = np.where(rows["started_ns"] == NEVER_NS, 0, rows["ended_ns"] - rows["started_ns"])
     if "ack_wait_ns" in (rows.dtype.names or ()):
         air_ns = air_ns - rows["ack_wait_ns"] - rows["reception_delay_ns"]

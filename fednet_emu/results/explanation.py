@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pandas as pd
 
-from fednet_emu.analysis.critical_path import critical_path, parts_frame
-from fednet_emu.analysis.explanation import MEANING, NAMED, SAME, Explanation, Remedy
+from fednet_emu.analysis.critical_path import MEANING, NAMED, SAME, Explanation, Remedy, critical_path, parts_frame
 from fednet_emu.analysis.quantities import counted, format_seconds
 from fednet_emu.compression import NoCompression
 from fednet_emu.devices.availability import Always
@@ -46,11 +45,7 @@ SPEEDS = ("flop_per_s", "median_flop_per_s")
 
 
 def explained(run: RunRecords, scenario: Callable[[], Scenario], *, replay: bool = True) -> Explanation:
-    """Explain a run; see `Run.explain`. `scenario` is called only for a replay.
-
-    Raises:
-        DataError: the run has no rounds, or a table is missing or unreadable.
-    """
+    """Explain a run; see `Run.explain`. `scenario` is called only for a replay."""
     path = Explanation.of(run)
     if not replay:
         return path
@@ -99,7 +94,6 @@ def remedies(scenario: Scenario, path: Explanation) -> Iterator[Remedy]:
 
 
 def _of_other_users(scenario: Scenario) -> Iterator[Remedy]:
-    """Yield remedies against delays by other users: no other users, or the first priority for the federation."""
     if not scenario.traffic:
         return
     yield Remedy("without other users", {"traffic": [], "network.slices": {}})
@@ -114,7 +108,6 @@ def _of_other_users(scenario: Scenario) -> Iterator[Remedy]:
 
 
 def _of_the_link(scenario: Scenario) -> Iterator[Remedy]:
-    """Yield remedies that change the links: ideal channel reports, reused connections, or Ethernet."""
     network, rate = scenario.network, scenario.channel.rate
     if isinstance(rate, NrBlocks) and rate.feedback != "ideal":
         fresh = rate.model_dump(exclude={"feedback", "report_s", "delay_s"})
@@ -138,7 +131,6 @@ def _of_the_link(scenario: Scenario) -> Iterator[Remedy]:
 
 
 def _faster(devices: Devices) -> dict[str, Any]:
-    """Return the settings with which devices compute twice as fast, or no settings if the speeds are unknown."""
     for name in SPEEDS:
         speed = getattr(devices.speed, name, None)
         if speed is not None:
@@ -171,11 +163,7 @@ class Replay:
 
     @classmethod
     def of(cls, scenario: Scenario, name: str) -> Self:
-        """Run a scenario without training.
-
-        Raises:
-            FednetError: the scenario cannot be run.
-        """
+        """Run a scenario without training."""
         return cls(play(scenario, name, None, timing_only=True).ledger.frames())
 
     @cached_property
@@ -268,10 +256,7 @@ replay."""
 
 
 def weighed(remedy: Remedy, same: Replay, then: Replay, weak: str = "") -> Remedy:
-    """Return the remedy with the time until as many updates have arrived as without the remedy.
-
-    If this time is longer, `problem` names the kind of activity that takes longer.
-    """
+    """Return the remedy with the time until as many updates have arrived as without the remedy."""
     rounds, enough = len(same.rounds), then.rounds["so_far"] >= same.arrived
     if not enough.any():
         few = f"{then.arrived:,} updates arrive in {counted(len(then.rounds), 'round')}, no more"
@@ -288,10 +273,7 @@ def weighed(remedy: Remedy, same: Replay, then: Replay, weak: str = "") -> Remed
 
 
 def weaker(before: Outlook, after: Outlook) -> str:
-    """Describe how many devices have an initial mean SNR below the minimum of a link.
-
-    The text is empty if a remedy has not increased this number.
-    """
+    """Describe how many devices have an initial mean SNR below the minimum of a link."""
     for place, way in enumerate(("uplink", "downlink")):
         needed = [Needed.by(its.scenario, getattr(its.scenario.network, way)).sinr for its in (before, after)]
         snrs = [its.links[place].mean_snr for its in (before, after)]
@@ -303,11 +285,6 @@ def weaker(before: Outlook, after: Outlook) -> str:
 
 
 def _outlook(scenario: Scenario, settings: Mapping[str, Any], rounds: int) -> Outlook:
-    """Return the scenario with the changes `settings`, a stop after `rounds` rounds, and estimates about its run.
-
-    Raises:
-        ScenarioError: the scenario does not accept the settings.
-    """
     changed: dict[str, Any] = {**settings, "stop": {"rounds": rounds}}
     meant = changes(changed)
     outlook = Outlook(validate(type(scenario), apply_overrides(named(scenario)[1], meant)))

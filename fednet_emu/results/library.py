@@ -1,29 +1,42 @@
-"""List the content of the library (channels, profiles, scenarios, kinds, schema), and check scenarios."""
+"""List the library (channels, profiles, scenarios, kinds, schema), and check scenarios.
+
+For a scenario without a run: its data split and its references.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from fednet_emu.analysis.data_split import DataSplit
 from fednet_emu.analysis.quantities import format_bits
+from fednet_emu.component.component import Component
 from fednet_emu.devices.profiles import Profile
+from fednet_emu.emulation.build import deal
 from fednet_emu.emulation.given import ScenarioLike, Settings, scenario_of
 from fednet_emu.emulation.load import warn
 from fednet_emu.emulation.play import tried
+from fednet_emu.errors import FednetError
+from fednet_emu.files.data_folder import data_folder
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.profiles import MARKS, Kind, RadioProfile, StationProfile, kind_of
 from fednet_emu.radio.survey import uplink_rates
+from fednet_emu.records.folder import SCENARIO
 from fednet_emu.scenario import library
 from fednet_emu.scenario.document import load
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.problems import validate
+from fednet_emu.scenario.slots import slots
 from fednet_emu.units import unit_of
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
     from fednet_emu.draw.figures.rates import RateCurve
 
@@ -185,11 +198,7 @@ def schema(*, study: bool = False) -> dict[str, Any]:
 
 
 def channel_rows(wanted: list[str] | None) -> list[str]:
-    """Return a heading, and for each environment a line of text with name, carrier, bandwidth, median rates and title.
-
-    Args:
-        wanted: names of environments; None for all environments of the library.
-    """
+    """Return a heading and a line per environment with its name, carrier, bandwidth, median rates and title."""
     heads = ("channel", "carrier", "bandwidth", *(f"{distance_m:.0f} m" for distance_m in LISTED_M), "title")
     return _table([heads, *(_channel_row(name, channel) for name, channel in environments(wanted).items())])
 
@@ -219,26 +228,17 @@ def environments(wanted: Sequence[str] | None) -> dict[str, Channel]:
 
 
 def profile_rows(wanted: list[str] | None) -> list[str]:
-    """Return tables of devices, radios and stations as lines of text, and a legend of the letters for source quality.
-
-    Args:
-        wanted: names of profiles; None for all profiles of the library.
-    """
-    found = known(wanted)
-    tables = (
-        _table([HEADS[its], *(_profile_row(name, profile) for name, profile in found.items() if type(profile) is its)])
-        for its in HEADS
-    )
-    return [*(line for table in tables if len(table) > 1 for line in (*table, "")), LEGEND]
+    """Return tables of devices, radios and stations as lines of text, and a legend of source qualities."""
+    tables = {its: [head] for its, head in HEADS.items()}
+    for name, profile in known(wanted).items():
+        numbers = (_text(profile, number) for number in profile.numbers)
+        tables[type(profile)].append((name, *numbers, f"{profile.title}, {profile.year}"))
+    return [*(line for rows in tables.values() if len(rows) > 1 for line in (*_table(rows), "")), LEGEND]
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     return ["  ".join([*map(str.ljust, row[:-1], widths), row[-1]]).rstrip() for row in rows]
-
-
-def _profile_row(name: str, profile: AnyProfile) -> tuple[str, ...]:
-    return (name, *(_text(profile, number) for number in profile.numbers), f"{profile.title}, {profile.year}")
 
 
 def _text(profile: AnyProfile, name: str) -> str:
@@ -254,3 +254,78 @@ def known(wanted: Sequence[str] | None) -> dict[str, AnyProfile]:
     kind = {name: kind_of(document.data) or "device" for name, document in documents.items()}
     order = sorted(documents, key=lambda name: list(CLASSES).index(kind[name]))
     return {name: validate(CLASSES[kind[name]], documents[name]) for name in order}
+
+
+def data_split(scenario: Scenario, data_dir: Path | str | None = None) -> DataSplit:
+    """Split the data of a scenario as a run does, and count the samples of each device.
+
+    Samples are counted by their labels or targets after an attack and the transformations of groups have changed these.
+    """
+    if scenario.algorithm.own_learning:
+        kind = scenario.algorithm.kind
+        raise FednetError(f"data: the algorithm brings its own data, got {kind}; choose a scenario with a partition")
+    return deal(scenario, scenario.streams, data_folder(data_dir)).counts()
+
+
+def scenario_in(source: ScenarioLike, settings: Settings | None = None) -> Scenario:
+    """Return the scenario of a run folder, or any other scenario, with the changes in `settings`."""
+    folder = Path(source) if isinstance(source, str | Path) else None
+    recorded = None if folder is None or not folder.is_dir() else folder / SCENARIO
+    return scenario_of(source if recorded is None or not recorded.is_file() else recorded, settings)[1].scenario
+
+
+def data_figures(
+    source: ScenarioLike, settings: Settings | None = None, data_dir: Path | str | None = None
+) -> dict[str, Figure]:
+    """Plot the data split of a scenario as the figure `data`, and as `data-test` if devices have test samples."""
+    from fednet_emu.draw.figures.data_split import split_figures
+
+    return split_figures(data_split(scenario_in(source, settings), data_dir))
+
+
+# ---- references ------------------------------------------------------------------------------------------------------
+
+REFERENCES = Path(__file__).with_name("references.bib")
+"""File with the BibTeX entries. A line above each entry names the kinds of components that cite the entry."""
+OURSELVES = "fednet_emu"
+_ENTRY = re.compile(r"^% (?P<sources>\S[^\n]*)\n(?P<entry>@\w+\{.*?^\})$", re.MULTILINE | re.DOTALL)
+
+
+def bibtex(scenarios: Iterable[Scenario]) -> str:
+    """Return the BibTeX entries of all components of the scenarios. The entry of the emulator is first.
+
+    The entries of a component from a plug-in are in its class variable `bibtex`.
+    """
+    used: dict[str, None] = {OURSELVES: None}
+    own: dict[str, None] = {}
+    for scenario in scenarios:
+        for component in _components(scenario):
+            used |= dict.fromkeys(name for each in type(component).__mro__ for name in _kinds().get(each, ()))
+            own |= dict.fromkeys([getattr(type(component), "bibtex", "").strip()])
+    known = [entry for entry, sources in references().items() if not used.keys().isdisjoint(sources)]
+    return "\n\n".join([*known, *filter(None, own)])
+
+
+@cache
+def references() -> Mapping[str, tuple[str, ...]]:
+    """Return each BibTeX entry with the names `slot.kind` of the components that cite the entry."""
+    text = REFERENCES.read_text(encoding="utf-8")
+    return {found["entry"]: tuple(found["sources"].split()) for found in _ENTRY.finditer(text)}
+
+
+@cache
+def _kinds() -> Mapping[type, tuple[str, ...]]:
+    found: dict[type, tuple[str, ...]] = {}
+    for name, place in slots().items():
+        for kind, component in place.slot.table.items():
+            found[component] = (*found.get(component, ()), f"{name}.{kind}")
+    return found
+
+
+def _components(value: Any) -> Iterator[Component]:
+    if isinstance(value, Component):
+        yield value
+        value = [getattr(value, name) for name in type(value).model_fields]
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    for part in parts:
+        yield from _components(part)

@@ -15,7 +15,7 @@ from fednet_emu.analysis.quantities import format_seconds
 from fednet_emu.analysis.run import RunRecords
 from fednet_emu.analysis.summary import summary_rows
 from fednet_emu.errors import DataError, FednetError, did_you_mean
-from fednet_emu.records.folder.store import SCENARIO
+from fednet_emu.records.folder import SCENARIO
 from fednet_emu.records.ledger import DATA_SPLIT, DESCRIBED, TABLES
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import nn
 
-    from fednet_emu.analysis.explanation import Explanation
+    from fednet_emu.analysis.critical_path import Explanation
     from fednet_emu.emulation.final_model import FinalModel
     from fednet_emu.emulation.given import ScenarioLike, Settings
     from fednet_emu.emulation.play import Ended
@@ -269,7 +269,7 @@ class Run(RunRecords):
 
     def cite(self) -> str:
         """Return BibTeX entries of the methods, models, data and standards that the run uses, and of the emulator."""
-        from fednet_emu.results.scenarios import bibtex
+        from fednet_emu.results.library import bibtex
 
         return bibtex([self.scenario])
 
@@ -310,11 +310,7 @@ class Run(RunRecords):
 
 
 def opened(runs: Sequence[Run | str | Path], labels: Sequence[str] = ()) -> list[RunRecords]:
-    """Return the records of `runs`, which are run objects or folders. If `labels` are given, they replace the names.
-
-    Raises:
-        FednetError: the number of labels differs from the number of runs.
-    """
+    """Return the records of `runs`, which are run objects or folders. If `labels` are given, they replace the names."""
     if labels and len(labels) != len(runs):
         raise FednetError(f"labels: one per run is needed, got {len(labels)} for {len(runs)} runs; give each a label")
     found = [run if isinstance(run, Run) else RunRecords.opened(Path(run)) for run in runs]
@@ -361,11 +357,10 @@ def plot(
 
 
 def _data_figure(sources: Sequence[Run | ScenarioLike], what: str, settings: Settings | None) -> Figure:
-    """Return the figure of the data split of one run or scenario. `settings` are changes to the scenario."""
     if len(sources) != 1:
         raise FednetError(f"plot: '{what}' shows the data of one run or scenario, got {len(sources)}; give one")
     from fednet_emu.draw.figures.data_split import split_figures
-    from fednet_emu.results.scenarios import data_figures
+    from fednet_emu.results.library import data_figures
 
     (source,) = sources
     if isinstance(source, Run) and settings is None and source.has(DATA_SPLIT):
@@ -378,7 +373,6 @@ def _data_figure(sources: Sequence[Run | ScenarioLike], what: str, settings: Set
 
 
 def _refuse_unused(what: str | None, given: Mapping[str, Any]) -> None:
-    """Raise a FednetError for an argument of `plot` that has no effect on the figure."""
     used = {"settings"} if what in DATA_FIGURES else {"against", "labels"}
     used |= Timeline.__optional_keys__ if what == "timeline" else set()
     for name, value in given.items():

@@ -113,11 +113,6 @@ def ran(
     return Run.ended(ended, scenario, folder)
 
 
-if TYPE_CHECKING:
-    from fednet_emu.algorithms.base import Algorithm
-    from fednet_emu.learning.data.datasets.base import Dataset, Samples
-
-
 def sweep(
     study: ScenarioLike,
     *,
@@ -178,12 +173,7 @@ def sweep(
 
 
 def study_of(command: str, study: ScenarioLike, varied: Mapping[str, Any] | None, keys: Mapping[str, Any]) -> StudyFile:
-    """Return the study in a study file, or a new study that varies a scenario. `keys` are the keys of the new study.
-
-    Raises:
-        ScenarioError: lists every problem of the study, or of its base scenario.
-        FednetError: keys are given for a study file, or a search has no search space.
-    """
+    """Return the study in a study file, or a new study that varies a scenario. `keys` are the keys of the new study."""
     found = opened(study) if isinstance(study, str | Path) and varied is None else study
     given = {key: value for key, value in keys.items() if value is not None}
     if isinstance(found, StudyFile):
@@ -218,7 +208,6 @@ def swept(
 
 
 def _prepared(track: str | Iterable[str], out: str | Path | None) -> tuple[tuple[str, ...], Path]:
-    """Check that all trackers exist, and return their names and the folder, which is temporary if `out` is None."""
     names = (track,) if isinstance(track, str) else tuple(track)
     if not all(isinstance(name, str) for name in names):
         raise FednetError(f"track: a sweep takes names, got {names!r}; give an import path, package.module:Class")

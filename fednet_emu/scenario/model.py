@@ -340,7 +340,6 @@ class Scenario(Component):
 
 
 def _parts(whole: Component, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Component]]:
-    """Yield a component and all components nested in it, each with its key path."""
     yield place, whole
     for name in type(whole).model_fields:
         part = getattr(whole, name)

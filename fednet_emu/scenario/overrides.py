@@ -41,10 +41,7 @@ from fednet_emu.scenario.yaml_text import parse_value
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A change of one setting.
-
-    It consists of the key path as a string, and of the new value with its file and line for error messages.
-    """
+    """A change of one setting: its key path as a string, and the new value with its file and line."""
 
     name: str
     value: Node
@@ -52,11 +49,7 @@ class Setting:
     @staticmethod
     @lru_cache(maxsize=256)
     def parse(text: str) -> Setting:
-        """Parse an override `key.path=value`. Error messages give `--set key.path` as the place of the value.
-
-        Raises:
-            ScenarioError: the text has no key, or the value is not valid YAML.
-        """
+        """Parse an override `key.path=value`. Error messages give `--set key.path` as the place of the value."""
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not all(_keys(name)):
             raise ScenarioError(f"--set: expected key.path=value, got {show(text)}; for example algorithm.lr=0.05")
@@ -64,11 +57,7 @@ class Setting:
 
 
 def overridden(root: Node, short_forms: ShortForms, overrides: Iterable[str | Setting]) -> Node:
-    """Return a tree with some settings changed. Each change is a string `key.path=value` or a `Setting`.
-
-    Raises:
-        ScenarioError: an override is malformed, or does not fit the tree; one line for each such override.
-    """
+    """Return a tree with some settings changed. Each change is a string `key.path=value` or a `Setting`."""
     problems: list[str] = []
     for override in overrides:
         try:
@@ -108,7 +97,6 @@ def _applied(root: Node, short_forms: ShortForms, override: str | Setting) -> No
 
 
 def _refuse_a_part(old: Node | None, path: KeyPath, value: Node) -> None:
-    """Raise an error if a component that states its kind would be replaced by a mapping without a kind."""
     own, new = _opened(old).value if old else None, value.value
     if isinstance(own, dict) and "kind" in own and isinstance(new, dict) and new and "kind" not in new:
         one, was = next(iter(new)), kind_text(own["kind"].value)
@@ -167,7 +155,6 @@ def _set(node: Node, path: KeyPath, value: Node) -> Node:
 
 
 def _opened(node: Node) -> Node:
-    """Convert a component object to a mapping of the settings that it was given, with its class as `kind`."""
     component = node.value
     if not isinstance(component, Component):
         return node

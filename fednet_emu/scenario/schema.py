@@ -33,10 +33,7 @@ from fednet_emu.units import unit_of
 
 
 def documented_fields(model_class: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return the fields of a class by name, with their docstrings.
-
-    A field without docstring gets the docstring of the field that it overrides.
-    """
+    """Return the fields of a class by name, each with its docstring, or with that of the field it overrides."""
     texts: dict[str, str] = {}
     for owner in reversed(model_class.__mro__):
         if issubclass(owner, BaseModel):
@@ -92,8 +89,6 @@ def json_schema(
 
 
 class _Builder:
-    """Collects the definitions to which a schema refers, both with and without required keys."""
-
     def __init__(self, short_forms: frozenset[str], extra: Schema) -> None:
         self.short_forms = short_forms
         self.extra = extra  # settings that every mapping may have
@@ -149,10 +144,7 @@ class _Builder:
         return {**choice[1], **({"description": text} if text else {}), **default}
 
     def _value(self, shape: Shape, *, partial: bool, filled: bool = False) -> Choice:
-        """Return the JSON types and the schema of the values of a shape.
-
-        If `filled` is True, the value may omit required keys, because the library supplies them.
-        """
+        """Return JSON types and the schema of a shape; with `filled`, the library supplies omitted required keys."""
         if shape.members:
             members = (replace(member, default=shape.default) for member in shape.members)
             choices = [self._value(member, partial=partial, filled=filled) for member in members]
@@ -247,10 +239,7 @@ class _Builder:
         return {"if": only, "then": {"allOf": chosen}, "else": {"maxProperties": 0} if kind else required}
 
     def _of_any_kind(self, kinds: Iterable[type[BaseModel]]) -> Schema:
-        """Return the schema of a mapping whose kind is stated in an included file.
-
-        The schema allows the settings of all kinds.
-        """
+        """Return the schema of a mapping whose kind is stated in an included file: all settings are allowed."""
         found: dict[str, list[Schema]] = {}
         for its in kinds:
             for name, setting in self._mapping(its, partial=True)["properties"].items():
@@ -262,10 +251,7 @@ class _Builder:
 
 
 def _required(names: Sequence[str], nullable: Sequence[str], waived: Mapping[str, Sequence[str]]) -> Schema:
-    """Return the schema that requires the settings `names`.
-
-    Settings in `nullable` are not required if another setting has a kind in `waived`.
-    """
+    """Return the schema that requires `names`, except those in `nullable` if another setting has a kind in `waived`."""
     if not (names and waived):
         return {"required": list(names)} if names else {}
     ((by, kinds),) = waived.items()
@@ -296,7 +282,6 @@ def _plain_schema(annotation: Any, metadata: tuple[Any, ...]) -> Schema:
 
 
 def _name_of_kind(kinds: list[str]) -> Schema:
-    """Return the schema of a kind's name: a string in `kinds`, or an import path `package.module:Class`."""
     return {"examples": kinds, **_when({"not": {"pattern": ":"}}, {"enum": kinds})}
 
 

@@ -137,7 +137,6 @@ class Shape:
         return (True, Shape.of(part)) if part is not None else None
 
     def _part(self, element: str | int) -> Any:
-        """Return the type of the entries of a list or of the values of a mapping; None for other types."""
         origin, entries = get_origin(self.annotation), self.entries
         if entries and issubclass(origin, Mapping):
             return entries[1]

@@ -31,7 +31,6 @@ class Place:
     """A slot, and the keys of a scenario at which it is used.
 
     Attributes:
-        slot: the slot.
         keys: the key paths of the settings that hold a component of the slot, such as `network.uplink.access`.
     """
 
@@ -53,11 +52,7 @@ def slots() -> Mapping[str, Place]:
 
 
 def slot_of(name: str) -> Place:
-    """Return the slot with the given name, or the slot at the given key of a scenario.
-
-    Raises:
-        ScenarioError: the slot or key does not exist.
-    """
+    """Return the slot with the given name, or the slot at the given key of a scenario."""
     place = _called(name)
     if place is None:
         known = sorted({key.rpartition(".")[2] for its in slots().values() for key in its.keys})
@@ -80,9 +75,6 @@ def described(name: str) -> tuple[str, dict[str, str]]:
 
     Returns:
         A heading, and a text for each kind or setting.
-
-    Raises:
-        ScenarioError: the slot, kind or key does not exist.
     """
     head, _, kind = name.rpartition(".")
     place, shapes = _called(head), [Shape.of(Scenario)]
@@ -101,7 +93,6 @@ def described(name: str) -> tuple[str, dict[str, str]]:
 
 
 def _settings_in_words(component: type[BaseModel]) -> dict[str, str]:
-    """Return a text for each setting of a component, with its possible values, unit, default and description."""
     shapes, found = Shape(component).settings, dict[str, str]()
     for name, field in documented_fields(component).items():
         shape, unit = shapes[field.alias or name], unit_of(name)
@@ -169,7 +160,6 @@ def _slots_of(shape: Shape) -> list[Slot]:
 
 
 def _inside(shapes: Iterable[Shape]) -> dict[str, list[Shape]]:
-    """Return the settings of components with the given shapes. For a slot, these are the settings of all kinds."""
     found: dict[str, list[Shape]] = {}
     for shape in shapes:
         for part in _classes(shape):

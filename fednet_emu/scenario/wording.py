@@ -1,10 +1,13 @@
-"""Convert errors of pydantic to sentences of the form `problem, got VALUE; remedy`."""
+"""Convert errors of pydantic to sentences of the form `problem, got VALUE; remedy`.
+
+A file that uses a former name of a setting, kind or value is rejected, and the sentence states the present name.
+"""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -14,9 +17,44 @@ from pydantic_core import ErrorDetails
 
 from fednet_emu.component.slot import Slot
 from fednet_emu.errors import did_you_mean
-from fednet_emu.scenario.former import present_key, present_word
 from fednet_emu.scenario.shapes import Shape, Spot, homes
 from fednet_emu.scenario.tree import KeyPath, path_text, show
+
+KEYS = {
+    "dealt": "rank_assignment",
+    "guard": "self_balancing",
+    "long_transfers": "fading_model",
+    "loss": "on_lost_message",
+    "lr_weights": "lr_lambda",
+    "movement_s": "position_update_s",
+    "numerology_khz": "subcarrier_spacing_khz",
+    "private_sgd": "dp_sgd",
+    "spacing_khz": "subcarrier_spacing_khz",
+    "spare": "unused_bandwidth",
+    "train_loss": "worst_train_loss",
+}
+WORDS = {
+    "climbing": "olla",
+    "drop-both": "drop-pair",
+    "keep-home": "keep-own-weight",
+    "shared": "full-reuse",
+    "switch": "ethernet",
+    "walk": "per-block",
+}
+"""Former kinds and values."""
+
+
+def present_key(key: str, known: Collection[str]) -> str | None:
+    """Return the present name of the setting formerly called `key`, if it is among the `known` names; else None."""
+    new = KEYS.get(key, key.replace("least_", "min_", 1).replace("most_", "max_", 1))
+    return new if new != key and new in known else None
+
+
+def present_word(word: object, known: Collection[str]) -> str | None:
+    """Return the present form of the former kind or value `word`, if it is among the `known` ones; else None."""
+    new = WORDS.get(word) if isinstance(word, str) else None
+    return new if new in known else None
+
 
 _RANGES = {
     "greater_than": "> {gt}",
@@ -109,7 +147,6 @@ def _unknown_setting(model_class: type[BaseModel], data: Any, spot: Spot) -> Pro
 
 
 def _value_at(data: Any, path: KeyPath) -> Any:
-    """Return the mapping at a key path; empty if there is a short form or a Python object at this path."""
     for key in path:
         inside = isinstance(data, list) if isinstance(key, int) else isinstance(data, Mapping) and key in data
         data = data[key] if inside else {}
@@ -117,7 +154,6 @@ def _value_at(data: Any, path: KeyPath) -> Any:
 
 
 def _unknown_kind(slot: Slot, path: KeyPath, value: Any) -> Problem:
-    """Describe a component whose kind is missing, misspelt or unknown."""
     kinds = slot.names()
     value = {"kind": value} if isinstance(value, str) else value
     if isinstance(value, type):

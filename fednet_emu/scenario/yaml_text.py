@@ -38,10 +38,6 @@ def parse(text: str, source: str, *, quoted: bool = True) -> Node:
     """Parse the text of a whole file, whose top level must be a mapping. Error messages call the file `source`.
 
     If the text is not a scenario, error messages quote it only if `quoted` is True.
-
-    Raises:
-        ScenarioError: The text is not valid YAML (only the first problem is listed), or breaks the rules above (all
-            problems are listed).
     """
     root = _compose(text, lambda line: Place(source, line), quoted=quoted)
     if root is None:
@@ -96,7 +92,6 @@ class _Composer(Composer):
         self._inside, self._count = 0, 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """Compose one node and all nodes inside."""
         self._inside += 1
         self._count += index is not None  # the keys of a mapping do not count as values
         if self._inside > MAX_NESTING + 1 or self._count > MAX_VALUES:

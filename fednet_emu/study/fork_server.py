@@ -14,10 +14,10 @@ from fednet_emu.host import rare_garbage_collection
 
 with rare_garbage_collection():
     from fednet_emu.emulation.provenance import commit, source_hash
-    from fednet_emu.records.folder.manifest import versions
+    from fednet_emu.records.folder import versions
 
     for _name in (
-        "fednet_emu.study.attempt",
+        "fednet_emu.study.runners",
         "pandas",
         "pyarrow.parquet",
         "scipy.special",

@@ -1,19 +1,242 @@
-"""Execution of the runs of a study: in parallel processes, on a Ray cluster, or one by one in this process."""
+"""Execution of the runs of a study: in parallel processes, on a Ray cluster, or one by one in this process.
+
+There is an outcome even if the process of a run crashes or is killed.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import replace
+import traceback
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from multiprocessing import connection
-from typing import Any, NamedTuple
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 from fednet_emu.component.component import Component
-from fednet_emu.host import interrupts_later
+from fednet_emu.emulation.load import refuse
+from fednet_emu.emulation.outlook import Outlook, unaffordable
+from fednet_emu.emulation.play import play
+from fednet_emu.errors import DataError, FednetError, described
+from fednet_emu.host import (
+    clean_context,
+    end_with_parent,
+    ending,
+    interrupts_kept_here,
+    interrupts_later,
+    main_left_out,
+)
 from fednet_emu.learning.engines.ray.cluster import connected
+from fednet_emu.records.folder import FINISHED, RunFolder, read_manifest, require_sound
 from fednet_emu.scenario.model import Scenario
-from fednet_emu.study.attempt import POLL_S, Attempt, Job, Outcome, attempted, complete
+from fednet_emu.study.file import Limits
+from fednet_emu.tracking.tracker import trackers_of
+
+POLL_S = 0.05
+GRACE_S = 5.0
+"""Host time, in seconds, that a run has to write its records after a request to stop. After that, the run is killed."""
+SUMMARY = "summary.json"
+LOG = logging.getLogger("fednet_emu")
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to execute, with all inputs of the process that executes it."""
+
+    scenario: Scenario
+    name: str
+    folder: Path
+    data_dir: Path | None
+    """Folder with data sets; if None, the environment variable FEDNET_DATA names the folder."""
+    timing_only: bool
+    limits: Limits
+    track: tuple[str, ...] = ()
+    study: tuple[str, Path] | None = None
+    """Name and folder of the study to which the run belongs, for trackers; None for a single run."""
+    store: Path | None = None
+    """Folder of training results that the runs of the study reuse; None for the folder in the user's cache."""
+    group: str = ""
+    """Name of a group of runs that probably need the same training. The first run of a group ends before the others
+    start, so that they can reuse its training results. Empty for a run without a group."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Outcome of one attempt to execute a run."""
+
+    status: Literal["begun", "done", "failed", "stopped"]
+    """`begun` (no outcome yet), `done`, `failed`, or `stopped` because the sweep was stopped."""
+    reason: str = ""
+    """Reason for a failure, in one line; empty otherwise."""
+    details: str = ""
+    """Traceback of a failure; empty if there is none."""
+    host_s: float = 0.0
+    """Host time of the attempt, in seconds."""
+
+
+class Attempt:
+    """A run that is executed in its own process; `poll` returns its outcome and enforces its limits."""
+
+    def __init__(self, job: Job) -> None:
+        context = clean_context("fednet_emu.study.fork_server")
+        self.limits = job.limits
+        self._started_s = float("inf")
+        self.results, sender = context.Pipe(duplex=False)
+        self._process = context.Process(target=_run, args=(job, sender))
+        with _one_thread_each(), main_left_out(), interrupts_kept_here():
+            self._process.start()
+        sender.close()
+        self._verdict: Outcome | None = None
+        self._patience_s = float("inf")
+
+    def poll(self, wait_s: float = 0.0) -> Outcome | None:
+        """Wait at most `wait_s` seconds for the outcome of the run; return None if the run has not ended."""
+        outcome = self._received(wait_s)
+        if outcome is None and self._process.is_alive():
+            self._watch()
+            return None
+        outcome = outcome or self._received(0.0)
+        if outcome is None:  # the process ended without reporting an outcome
+            code = self._process.exitcode or 0
+            outcome = Outcome("failed", f"its process {ending(code)}{' before the run did' if code >= 0 else ''}")
+        self._process.join(GRACE_S)
+        if self._process.is_alive():  # the process has reported an outcome, but hangs in an exit handler
+            self._process.kill()
+            self._process.join()
+        self.results.close()
+        if self._verdict is not None and outcome.status != "done":
+            outcome = self._verdict
+        elif outcome.status == "stopped":  # stopped by someone else: this sweep continues, and the run counts as failed
+            outcome = Outcome("failed", "its process was stopped from outside")
+        return replace(outcome, host_s=max(0.0, time.monotonic() - self._started_s))
+
+    def stop(self, verdict: Outcome | None = None) -> None:
+        """Ask the run to stop after its current event; if it has not stopped `GRACE_S` seconds later, `poll` kills it.
+
+        The outcome of the attempt becomes `verdict`, by default `stopped`.
+        """
+        if self._verdict is None:
+            self._verdict = verdict or Outcome("stopped")
+            self._patience_s = time.monotonic() + GRACE_S
+            self._process.terminate()
+
+    def _received(self, wait_s: float) -> Outcome | None:
+        try:
+            outcome: Outcome | None = self.results.recv() if self.results.poll(wait_s) else None
+        except (EOFError, OSError):
+            return None
+        if outcome is not None and outcome.status == "begun":
+            self._started_s = time.monotonic()
+            return None
+        return outcome
+
+    def _watch(self) -> None:
+        """Stop the run at its time limit; kill it if it exceeds its memory limit or ignores a request to stop."""
+        now_s, limits = time.monotonic(), self.limits
+        if now_s > self._patience_s:
+            self._process.kill()
+        if limits.time_s is not None and now_s - self._started_s > limits.time_s:
+            self.stop(Outcome("failed", f"took longer than limits.time_s, {limits.time_s:g} s"))
+        if limits.memory_mb is not None and self._verdict is None:
+            used_mb = resident_mb(self._process.pid)
+            if used_mb > limits.memory_mb:
+                text = f"used {used_mb:.0f} MB of memory, more than limits.memory_mb, {limits.memory_mb:g}"
+                self._verdict = Outcome("failed", text)
+                self._process.kill()  # immediately, since writing the records would need even more memory
+
+
+def complete(job: Job) -> Outcome:
+    """Execute a job in its own process, wait until the job ends, and return the outcome."""
+    attempt = Attempt(job)
+    while (outcome := attempt.poll(POLL_S)) is None:
+        pass
+    return outcome
+
+
+def resident_mb(pid: int | None) -> float:
+    """Return the resident memory of a process in MB (10^6 bytes) as stated in /proc; 0 on hosts without /proc."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _run(job: Job, results: Connection) -> None:
+    """Main function of the process of an attempt: execute the job, and send the outcome to the parent process."""
+    end_with_parent()
+    results.send(Outcome("begun"))  # the time limit counts from here, without the start of the process
+    results.send(attempted(job))
+    results.close()
+
+
+def finished(folder: Path) -> dict[str, Any] | None:
+    """Return the summary of the run in a folder; None if the run is not finished.
+
+    If a file of a finished run is missing or damaged, log a warning with the file name, and return None, so that the
+    run is repeated.
+    """
+    manifest = read_manifest(folder)
+    if manifest is None or manifest["status"] not in FINISHED:
+        return None
+    try:
+        require_sound(folder, [SUMMARY, *manifest["files"]], "the run is repeated")
+        summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+    except DataError as error:
+        LOG.warning("%s", error)
+        return None
+    return summary
+
+
+def attempted(job: Job) -> Outcome:
+    """Execute a job in this process and return the outcome."""
+    if finished(job.folder) is not None:  # another process has already finished the run
+        return Outcome("done")
+    damaged = RunFolder.status(job.folder) in FINISHED
+    try:
+        refuse(unaffordable(Outlook(job.scenario, job.data_dir)))  # the study may come from a host with more memory
+        summary = play(
+            job.scenario,
+            job.name,
+            job.folder,
+            data_dir=job.data_dir,
+            timing_only=job.timing_only,
+            force=damaged,
+            track=trackers_of(job.track),
+            study=job.study,
+            store=job.store,
+        ).summary
+    except FednetError as error:
+        return Outcome("failed", " ".join(str(error).split()), traceback.format_exc())
+    except KeyboardInterrupt:
+        return Outcome("stopped")
+    except BaseException as error:
+        return Outcome("failed", described(error), traceback.format_exc())
+    if not summary["verified"]:
+        return Outcome("failed", f"conservation laws are broken: {summary['broken_laws']}")
+    return Outcome("done")
+
 
 WAIT_S = 0.2
 
@@ -55,10 +278,7 @@ Runner = Callable[[Sequence[Job]], Generator[Event, None, None]]
 
 
 def runner_of(scenarios: Iterable[Scenario | None], workers: int | None, ray: bool | str) -> Runner:
-    """Return the function that executes jobs: on Ray, in separate processes, or in this process.
-
-    Jobs are executed in this process if other processes cannot import the classes of a scenario.
-    """
+    """Return the function that executes jobs: on Ray, in separate processes, or in this process."""
     if ray:
         return lambda jobs: run_on_ray(jobs, ray if isinstance(ray, str) else None, workers)
     if any(map(_lives_here, scenarios)):
@@ -135,9 +355,6 @@ def run_on_ray(jobs: Sequence[Job], address: str | None, workers: int | None) ->
         jobs: the jobs; their folders must be on a file system that the whole cluster shares.
         address: address of an existing cluster, `auto` for the cluster on this machine; None starts a cluster here.
         workers: number of CPUs of a cluster that is started here; None for all CPUs.
-
-    Raises:
-        FednetError: Ray is not installed, or the cluster cannot be reached.
     """
     ray = connected("--ray", address, workers)
     try:

@@ -45,19 +45,16 @@ class StudyRun:
     """One run of a study."""
 
     study: StudyFile
-    """The study to which the run belongs."""
     label: str
     """The levels and the seed of the run, as readable text."""
     columns: Mapping[str, Any]
     """The columns that identify the run in tables: the varied quantities and their values."""
     scenario: Scenario
-    """The scenario to run, including its seed."""
     digest: str
     """Fingerprint of the resolved scenario and of `timing_only`."""
     settings: tuple[Setting, ...]
     """Changes that the study makes to the settings of the base scenario, apart from the seed."""
     timing_only: bool
-    """True for a run without training."""
 
     @property
     def program(self) -> str:
@@ -106,14 +103,8 @@ def runs_of(
     """Make and check all runs of a study with a grid, in the order of the file.
 
     Args:
-        study: the study, the path of a study file, or the name of a file in scenarios/studies/.
         overrides: settings that apply to every run, for example as `key.path=value`; they replace settings under `set`
             in the study, and the grid must not vary them.
-        data_dir: the folder of data sets and stored models.
-        timing_only: True for runs without training.
-
-    Raises:
-        ScenarioError: the study or one of its scenarios is invalid; all problems are listed, with their lines.
     """
     study, axes = _swept(study)
     seeds, maker = study.all_seeds, RunMaker(study, overrides, axes, data_dir=data_dir, timing_only=timing_only)
@@ -188,16 +179,10 @@ def run_of(
     """Make one run of a study with a grid.
 
     Args:
-        study: the study, the path of a study file, or the name of a file in scenarios/studies/.
         levels: the label of the chosen level, by the name of the axis; upper and lower case are equivalent. Axes with a
             single level may be left out.
         overrides: settings of the run, which take precedence over settings of the study and of the levels.
         seed: the seed of the run, not necessarily a seed of the study; None for the first seed of the study.
-        data_dir: as in `runs_of`.
-        timing_only: True for a run without training.
-
-    Raises:
-        ScenarioError: an axis or level does not exist, a level is missing, or the scenario has problems.
     """
     study, axes = _swept(study)
     names = [axis.name for axis in axes]
@@ -223,7 +208,6 @@ def run_of(
 
 
 def _swept(study: StudyFile | str | Path) -> tuple[StudyFile, list[Axis]]:
-    """Read a study and return it with the axes of its grid; raise a `ScenarioError` for a study with a search."""
     study = study if isinstance(study, StudyFile) else StudyFile.read(study)
     if study.search is not None:
         name = study.name
@@ -239,7 +223,6 @@ def _same_number(one: str, other: str) -> bool:
 
 
 def _cell(axes: Sequence[Axis], levels: Sequence[Level]) -> tuple[str, dict[str, Any], list[Setting]]:
-    """Return the label, the values of table columns, and the settings for one combination of levels."""
     label = ", ".join(f"{axis.name}={level.label}" for axis, level in zip(axes, levels, strict=True))
     columns = {name: value for level in levels for name, value in level.columns.items()}
     return label, columns, [its for level in levels for its in level.settings]
@@ -250,19 +233,6 @@ class RunMaker:
 
     All runs have the settings under `set` in the study, the overrides, and a fixed number of threads, so that results
     are repeatable.
-
-    Args:
-        study: the study.
-        overrides: settings of all runs, for example as `key.path=value`.
-        axes: the varied quantities.
-        data_dir: the folder of data sets and stored models.
-        timing_only: True for runs without training.
-
-    Attributes:
-        example: the scenario of the first run; None before the first run is made.
-
-    Raises:
-        ScenarioError: the study or an override sets `seed`, or overrides a setting that the axes vary.
     """
 
     def __init__(
@@ -289,11 +259,7 @@ class RunMaker:
     def runs(
         self, label: str, columns: Mapping[str, Any], settings: Iterable[Setting], seeds: Sequence[int]
     ) -> Iterator[StudyRun]:
-        """Yield one run with the given settings for each seed; `columns` identifies the runs in tables.
-
-        Raises:
-            ScenarioError: the scenario is invalid; all problems are listed.
-        """
+        """Yield one run with the given settings for each seed; `columns` identifies the runs in tables."""
         changed = (*self._common, *settings)
         document = apply_overrides(self.study.scenario, changed)
         for scenario in self._seeded(document, seeds):
@@ -330,7 +296,6 @@ def _parsed(overrides: Iterable[str | Setting]) -> tuple[Setting, ...]:
 
 
 def _check(own: Iterable[Setting], asked: Iterable[Setting], axes: Iterable[Axis]) -> None:
-    """Raise a `ScenarioError` if a setting is `seed`, or if an axis varies a setting that is overridden in `asked`."""
     varied = {setting.name: axis.name for axis in axes for level in axis.levels for setting in level.settings}
     problems = [
         problem_text(setting.value.place, (setting.name,), "the study has 'seeds' for that")

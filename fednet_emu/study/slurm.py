@@ -24,9 +24,8 @@ from typing import NamedTuple
 from fednet_emu.errors import FednetError
 from fednet_emu.files.writing import file_errors, write_text
 from fednet_emu.scenario.model import Scenario
-from fednet_emu.study.attempt import Job, Outcome, complete
 from fednet_emu.study.file import Limits
-from fednet_emu.study.runners import Event
+from fednet_emu.study.runners import Event, Job, Outcome, complete
 
 MOST_ELEMENTS = 1000
 """Maximum number of array elements (SLURM's default for `MaxArraySize` is 1001). If there are more runs, an element
@@ -47,7 +46,6 @@ class Jobs(NamedTuple):
     last: Path
     """Script that writes the tables after all elements have ended."""
     runs: int
-    """Number of runs in the array."""
 
 
 class Slurm:
@@ -55,7 +53,6 @@ class Slurm:
 
     Args:
         out: the folder of the study, on a file system that all nodes share.
-        collect: the command that the last job executes.
 
     Attributes:
         jobs: the scripts of the job array; None before the runner is called, or if there are no jobs.
@@ -98,9 +95,6 @@ def submit(jobs: Jobs) -> tuple[str, str] | None:
 
     Returns:
         The job IDs of the array and of the last job; None if the command `sbatch` does not exist.
-
-    Raises:
-        FednetError: SLURM refuses a job.
     """
     if shutil.which("sbatch") is None:
         return None
@@ -109,10 +103,7 @@ def submit(jobs: Jobs) -> tuple[str, str] | None:
 
 
 def collected(tasks: Sequence[Job], out: Path) -> Generator[Event, None, None]:
-    """Yield an event for each failed job, as read from the files of a job array.
-
-    There are no events for finished runs, because their folders show that they are finished.
-    """
+    """Yield an event for each failed job of a job array; the folders of finished runs show that they are finished."""
     for place, task in enumerate(tasks):
         with suppress(OSError, ValueError, TypeError):
             text = (out / "slurm" / OUTCOMES / f"{task.folder.name}.json").read_text(encoding="utf-8")
@@ -132,13 +123,11 @@ def run_element(folder: Path, element: int, elements: int) -> Iterator[tuple[str
 
 
 def _text(task: Job) -> str:
-    """Return a task as JSON."""
     limits, scenario = task.limits.model_dump(), task.scenario.model_dump(mode="json")
     return json.dumps({**vars(task), "scenario": scenario, "limits": limits}, default=str)
 
 
 def _task(text: str) -> Job:
-    """Return the task from the JSON text that `_text` returns."""
     found = json.loads(text)
     name, out = found["study"]
     data_dir = found["data_dir"] and Path(found["data_dir"])
@@ -149,7 +138,6 @@ def _task(text: str) -> Job:
 
 
 def _needs(limits: Limits, runs: int) -> list[str]:
-    """Return the `sbatch` options that reserve the resources of an element, which executes `runs` runs one by one."""
     needs = []
     if limits.time_s is not None:
         needs.append(f"--time={math.ceil((limits.time_s * runs + SPARE_S) / 60)}")
@@ -161,7 +149,6 @@ def _needs(limits: Limits, runs: int) -> list[str]:
 
 
 def _script(name: str, folder: Path, options: Sequence[str], command: str) -> str:
-    """Return a script for `sbatch` that executes `command` in the current working folder."""
     log = "%a" if any(option.startswith("--array") for option in options) else "tables"
     every = [f"--job-name={name}", "--ntasks=1", "--cpus-per-task=1", f"--output={folder}/logs/{log}.txt", *options]
     head = ["#!/bin/bash", *(f"#SBATCH {option}" for option in every)]
@@ -169,7 +156,6 @@ def _script(name: str, folder: Path, options: Sequence[str], command: str) -> st
 
 
 def _sbatch(*arguments: str | Path) -> str:
-    """Submit a job, and return the job ID."""
     command = ["sbatch", "--parsable", *map(str, arguments)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode:

@@ -21,12 +21,11 @@ from fednet_emu.analysis.settings import data_set_names
 from fednet_emu.analysis.study import DATA_SET, DEVICE_COUNT
 from fednet_emu.files.data_folder import checksum
 from fednet_emu.files.writing import file_errors, write_json, write_table, write_text
-from fednet_emu.records.folder.store import LEARNING, locked, require_free, tidy, unlock
+from fednet_emu.records.folder import LEARNING, locked, require_free, tidy, unlock
 from fednet_emu.records.ledger import SCORES, Ledger
 from fednet_emu.records.summaries import SPREAD
-from fednet_emu.study.attempt import Job, Outcome, finished
 from fednet_emu.study.file import StudyFile, Target
-from fednet_emu.study.runners import Runner
+from fednet_emu.study.runners import Job, Outcome, Runner, finished
 from fednet_emu.study.runs import StudyRun
 
 TABLES = ("study.parquet", "cells.parquet")
@@ -84,14 +83,12 @@ def write_tables(
 
 
 def _status(summary: Mapping[str, Any] | None, failure: str | None) -> dict[str, str]:
-    """Return the values of a run in the columns `status` and `reason`."""
     if summary is not None:
         return {"status": summary["status"], "reason": summary.get("diverged") or ""}
     return {"status": "waiting", "reason": ""} if failure is None else {"status": "failed", "reason": failure}
 
 
 def _per_run(summary: Mapping[str, Any]) -> dict[str, float]:
-    """Return the costs for the whole run (`scales.PER_RUN`) that the summary of the run contains."""
     delays = [its["p95_s"] for its in summary.get("traffic", {}).values() if its["p95_s"] is not None]
     found = {"neighbours_p95_s": max(delays)} if delays else {}
     return {**found, **{name: summary[name] for name in ("carbon_g",) if name in summary}}
@@ -120,7 +117,6 @@ def _totals(summary: Mapping[str, Any], metrics: Sequence[str]) -> dict[str, flo
 
 
 def _evaluations(runs: Sequence[StudyRun], finished: Sequence[tuple[int, Path]]) -> pd.DataFrame:
-    """Return one table with the evaluations of all finished runs; its first columns identify the run."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -141,19 +137,13 @@ class Sweep:
     """Runs of a study in progress, with the state of each run."""
 
     study: StudyFile
-    """The study."""
     out: Path
-    """Folder of the study."""
     runner: Runner
-    """Function that executes the runs."""
     data_dir: Path | str | None = None
-    """Folder with data sets."""
     track: tuple[str, ...] = ()
-    """Names of the trackers of every run."""
     on_event: Callable[[Sweep], None] = lambda _sweep: None
     """Function that is called when a run starts or ends."""
     runs: list[StudyRun] = field(default_factory=list)
-    """All runs of the study."""
     folder_of: list[Path] = field(default_factory=list)
     """Run folder of each run in `runs`."""
     done: set[int] = field(default_factory=set)
@@ -320,10 +310,7 @@ def describe(
 
 @contextmanager
 def study_folder(out: Path, what: str = "sweep or search") -> Iterator[None]:
-    """Lock the folder of a study inside the `with` block.
-
-    If another process has the lock, the error calls this process `what`.
-    """
+    """Lock the folder of a study inside the `with` block; if it is locked, the error calls the other process `what`."""
     if not any((out / name).is_file() for name in (STUDY, *TABLES)):
         require_free(out, "the folder of a study")
     lock = locked(out, what)

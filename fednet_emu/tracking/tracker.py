@@ -104,12 +104,8 @@ class Tracker(Protocol):
         """Called when the run has ended and all its files are written."""
 
 
-HOMES = {
-    "tensorboard": "to_tensorboard:TensorBoard",
-    "mlflow": "to_mlflow:MLflow",
-    "wandb": "to_wandb:WeightsAndBiases",
-}
-"""The module and class of each tracker, by name. The package extra that a tracker requires has the same name."""
+BUILT_IN = {"tensorboard": "TensorBoard", "mlflow": "MLflow", "wandb": "WeightsAndBiases"}
+"""The class of each tracker in `built_in.py`, by name. The package extra that a tracker requires has the same name."""
 SLOT = "tracker"
 """Prefix of the names of entry points for trackers, `tracker.<name>`; see `fednet_emu.component.plugins`."""
 
@@ -118,9 +114,6 @@ def trackers_of(chosen: str | Tracker | Iterable[str | Tracker]) -> list[Tracker
     """Create a tracker for each name, import path or entry point. Objects are returned unchanged.
 
     The library of a tracker is imported here, so that a missing library is reported before the run.
-
-    Raises:
-        FednetError: the tracker does not exist, the library of a tracker is missing, or an object is not a tracker.
     """
     if not isinstance(chosen, Iterable) and not hasattr(chosen, "start"):
         raise FednetError(f"track: expected a tracker or several, got {chosen!r}; see docs/guides/trackers.md")
@@ -132,14 +125,14 @@ def trackers_of(chosen: str | Tracker | Iterable[str | Tracker]) -> list[Tracker
 
 
 def _named(name: str) -> Tracker:
-    if name in HOMES:
+    if name in BUILT_IN:
         return _built_in(name)
     if name in offers().get(SLOT, ()):
         make: Callable[[], Tracker] = offered(SLOT, name)
     elif is_import_path(name):
         make = imported(name)
     else:
-        known = [*HOMES, *offers().get(SLOT, ())]
+        known = [*BUILT_IN, *offers().get(SLOT, ())]
         hint = did_you_mean(name, known) or f"; give one of {', '.join(known)}, or package.module:Class"
         raise FednetError(f"track: no such tracker, got '{name}'{hint}")
     try:
@@ -150,9 +143,8 @@ def _named(name: str) -> Tracker:
 
 
 def _built_in(name: str) -> Tracker:
-    module, _, kind = HOMES[name].partition(":")
     try:
-        made: Tracker = getattr(importlib.import_module(f"fednet_emu.tracking.{module}"), kind)()
+        made: Tracker = getattr(importlib.import_module("fednet_emu.tracking.built_in"), BUILT_IN[name])()
     except ImportError as error:
         lacking = f"{name} is not installed or incomplete ({' '.join(str(error).split())})"
         raise FednetError(f"track: {lacking}, got '{name}'; pip install 'fednet-emu[{name}]'") from error

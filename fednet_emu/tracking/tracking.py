@@ -15,8 +15,7 @@ from typing import Any
 from fednet_emu.errors import FednetError, described
 from fednet_emu.files.writing import file_errors
 from fednet_emu.kernel.clock import NS_PER_S, Clock
-from fednet_emu.records.folder.manifest import MANIFEST, read_manifest
-from fednet_emu.records.folder.store import LOG_FILE, RunFolder
+from fednet_emu.records.folder import LOG_FILE, MANIFEST, RunFolder, read_manifest
 from fednet_emu.records.ledger import Ledger, scores_in
 from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo, Scalar, Tracker
 
@@ -108,9 +107,6 @@ class Tracking:
         """Start all trackers, and begin to log the records that are added to the ledger. The ledger must be empty.
 
         `settings` returns the settings of the scenario as a mapping. `summary` is filled in at the end of the run.
-
-        Raises:
-            FednetError: a tracker cannot start.
         """
         if not self._given:
             return
@@ -180,7 +176,6 @@ def files_of(folder: RunFolder | None) -> tuple[Path, ...]:
 
 
 def _identity(folder: RunFolder | None) -> tuple[str, bool]:
-    """Return the id of the run, and True if an earlier attempt had this id. The id is stored in the run folder."""
     known = None
     if folder is not None:
         try:

@@ -64,7 +64,7 @@ Law = Callable[[Case], str | None]
 
 
 def conserved(case: Case) -> str | None:
-    """Every law of records/laws/verify.py holds, however the run has ended."""
+    """Every law of records/laws.py holds, however the run has ended."""
     return "; ".join(f"{law}: {text}" for law, text in case.whole.broken.items())
 
 

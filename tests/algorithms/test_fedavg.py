@@ -19,7 +19,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.federation import Deferred, accumulated, average
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.scenario.algorithms import ALGORITHMS
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.small import ALGORITHM_SETTINGS, settings_of

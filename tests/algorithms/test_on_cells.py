@@ -16,7 +16,7 @@ from fednet_emu.errors import Deadlock
 from fednet_emu.federation import rounds
 from fednet_emu.federation.federation import Federation
 from fednet_emu.network.planning import PLANNERS
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.records.summaries import messages
 from fednet_emu.scenario.algorithms import ALGORITHMS, brings_own_learning
 from fednet_emu.scenario.document import from_text

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fednet_emu.algorithms.selection import SELECTIONS
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.scenario.algorithms import ALGORITHMS
 from fednet_emu.testing import run_small, small_scenario
 from tests.algorithms.small import ALGORITHM_SETTINGS, EVERYWHERE, ROUNDS, finals, resumed_every_round

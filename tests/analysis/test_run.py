@@ -31,7 +31,7 @@ from fednet_emu.analysis.data_split import Part
 from fednet_emu.analysis.run import RunRecords, distinct_labels
 from fednet_emu.analysis.summary import profile_rows, summary_rows
 from fednet_emu.analysis.usage import Usage, turn_s
-from fednet_emu.draw.figures.curves import EVALUATION_COLUMNS, ROUND_COLUMNS
+from fednet_emu.draw.figures.run_figures import EVALUATION_COLUMNS, ROUND_COLUMNS
 from fednet_emu.errors import DataError
 from fednet_emu.records.ledger import Ledger
 from tests.quick import examples

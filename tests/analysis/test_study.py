@@ -18,7 +18,7 @@ from fednet_emu.analysis.scales import first_reached
 from fednet_emu.analysis.settings import settings_of
 from fednet_emu.analysis.statistics import paired_difference, step_values
 from fednet_emu.analysis.study import StudyRecords, level_text
-from fednet_emu.draw.figures.papers.cyclic import groups_figure
+from fednet_emu.draw.figures.series import groups_figure
 from fednet_emu.draw.figures.study_curves import Layout
 from fednet_emu.draw.figures.study_figures import study_figures
 from fednet_emu.errors import FednetError

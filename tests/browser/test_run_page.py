@@ -6,7 +6,7 @@ import pytest
 import fednet_emu as fe
 from fednet_emu.analysis.activity import air_use
 from fednet_emu.analysis.scene import Scene
-from fednet_emu.results.scenarios import data_split
+from fednet_emu.results.library import data_split
 
 CHANGES = {
     "stop.rounds": 6,

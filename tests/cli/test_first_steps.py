@@ -14,9 +14,9 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner, Result
 
 import fednet_emu as fe
-from fednet_emu.cli import complete
+from fednet_emu.cli import options
 from fednet_emu.cli.app import MORE, app
-from fednet_emu.results.scenarios import bibtex, references
+from fednet_emu.results.library import bibtex, references
 from fednet_emu.scenario.slots import slots
 from fednet_emu.testing import SMALL
 from tests.commands import fednet
@@ -143,7 +143,7 @@ def test_every_key_that_kinds_proposes_is_one():
 )
 def test_settings_are_completed(typed, completed):
     """A key level by level, then kinds, literals, true and false; nothing where a number is due."""
-    assert complete.settings(typed) == completed
+    assert options.settings(typed) == completed
 
 
 def test_the_shell_is_answered(tmp_path, monkeypatch):

@@ -23,9 +23,9 @@ from fednet_emu.cli.outcome import outcome
 from fednet_emu.emulation.guard import Signals
 from fednet_emu.emulation.play import play
 from fednet_emu.federation.federation import Federation
-from fednet_emu.records.folder.manifest import fingerprint
-from fednet_emu.study import attempt, runners
-from fednet_emu.study.attempt import Outcome
+from fednet_emu.records.folder import fingerprint
+from fednet_emu.study import runners
+from fednet_emu.study.runners import Outcome
 from fednet_emu.testing import small_scenario
 from tests.commands import LIMIT_S, Forked, fednet
 
@@ -295,7 +295,7 @@ def test_cells_start_deaf_to_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
         def close(self) -> None:
             """Nothing is open."""
 
-    monkeypatch.setattr(attempt, "clean_context", lambda *_: Context())
-    attempt.Attempt(SimpleNamespace(limits=None))
+    monkeypatch.setattr(runners, "clean_context", lambda *_: Context())
+    runners.Attempt(SimpleNamespace(limits=None))
 
     assert blocked == [True]

@@ -28,8 +28,7 @@ from fednet_emu.emulation.play import play
 from fednet_emu.errors import DataError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.files.data_folder import checksum
-from fednet_emu.records.folder.manifest import FINISHED, read_manifest
-from fednet_emu.records.folder.store import LEARNING
+from fednet_emu.records.folder import FINISHED, LEARNING, read_manifest
 from fednet_emu.scenario.document import from_text
 from fednet_emu.study.file import StudyFile
 from fednet_emu.study.runners import run_here

@@ -22,7 +22,7 @@ from fednet_emu.emulation.play import play
 from fednet_emu.errors import DataError
 from fednet_emu.federation.federation import Federation
 from fednet_emu.files.writing import PART
-from fednet_emu.records.folder.manifest import read_manifest
+from fednet_emu.records.folder import read_manifest
 from fednet_emu.testing import SMALL, small_scenario
 from tests.commands import Forked, fednet
 from tests.quick import crossed

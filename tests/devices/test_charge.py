@@ -22,7 +22,7 @@ from fednet_emu.devices.harvesting import (
 from fednet_emu.devices.powers import PerDevice
 from fednet_emu.kernel.clock import FOREVER_NS, NS_PER_S, Clock, Process, to_ns
 from fednet_emu.kernel.streams import Streams, uniform
-from fednet_emu.records.laws.energies import charge_problem
+from fednet_emu.records.laws import charge_problem
 from fednet_emu.records.ledger import IdleEnergy, Ledger
 from tests.quick import examples
 

@@ -23,7 +23,7 @@ from fednet_emu.emulation.play import play
 from fednet_emu.emulation.serialise import Reader, Writer
 from fednet_emu.emulation.store import Head, Refused, Saver, Shelf, bound, entries_in, from_bytes, to_bytes, usable
 from fednet_emu.federation.federation import Federation
-from fednet_emu.records.folder.store import LEARNING
+from fednet_emu.records.folder import LEARNING
 from fednet_emu.testing import small_scenario
 
 CHANGES = ("stop.rounds=6", "evaluation.every_rounds=2")

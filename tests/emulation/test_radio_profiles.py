@@ -22,8 +22,7 @@ from fednet_emu.network.air.transfer import Message
 from fednet_emu.radio.profiles import RadioProfile, StationProfile
 from fednet_emu.radio.propagation.link import Hop
 from fednet_emu.radio.propagation.path_loss import FreeSpace
-from fednet_emu.records.laws.energies import charge_problem
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import charge_problem, verify
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.results.library import known
 from fednet_emu.scenario.document import from_text

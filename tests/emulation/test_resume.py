@@ -13,7 +13,7 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.engines.serial import SerialEngine
 from fednet_emu.learning.graph.engine import Results
 from fednet_emu.learning.graph.jobs import ResolvedJob
-from fednet_emu.records.folder.store import LEARNING, STAGED, RunFolder
+from fednet_emu.records.folder import LEARNING, STAGED, RunFolder
 from fednet_emu.testing import small_federation, small_scenario
 from tests.learning.graph.memory import Memory
 

@@ -17,7 +17,7 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.federation.updates import n_scalars
 from fednet_emu.kernel.clock import Process
 from fednet_emu.learning.graph.jobs import SgdPlan
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import run_small, small_federation
 

@@ -13,7 +13,7 @@ from fednet_emu.devices.availability import Presence, Windows
 from fednet_emu.federation import Delivery, Federation, Process
 from fednet_emu.federation.exchange import retrying
 from fednet_emu.kernel.clock import Clock
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.testing import small_federation, small_scenario
 
 MODEL_S = 320e-6

@@ -15,7 +15,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.datasets.text import characters
 from fednet_emu.learning.graph.jobs import SgdPlan
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.federation.texts import TEXT, TWO_DEVICES, loss_of, plain_loop, two_owners
 

@@ -18,7 +18,7 @@ from fednet_emu.federation.secure_sums import PRIME, SecureMean, agreed, levels,
 from fednet_emu.federation.sums import NoisyMean
 from fednet_emu.kernel.streams import Streams, uniform
 from fednet_emu.network.secure_aggregation import Bonawitz, SecAggPlus, sparse
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.small import resumed_every_round

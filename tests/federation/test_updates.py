@@ -21,7 +21,7 @@ from fednet_emu.kernel.streams import Streams
 from fednet_emu.learning.data.partitions.base import Partitioned
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.network.air.transfer import Delivery
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.scenario.algorithms import ALGORITHMS
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.small import ALGORITHM_SETTINGS, resumed_every_round, settings_of

@@ -13,7 +13,6 @@ from fednet_emu.files.flash import (
     FEMNIST_BATCH_S,
     batch_times_s,
     benchmark_scores,
-    layer_times,
     link_speeds,
     user_scores,
 )
@@ -178,22 +177,18 @@ def test_batch_times_are_those_of_the_nearest_measured_phone_or_between():
     assert between[4] == pytest.approx(np.sqrt(0.588 * 0.179))
 
 
-def test_training_times_that_do_not_fit_together_are_refused(tmp_path):
-    """X has four columns and as many rows as Y; missing files and files that are no JSON are named."""
-    write(tmp_path, "regression/p_lstm.json.gz", {"X": [[1, 1, 1, 1]], "Y": [[2.0], [3.0]]})
-    write(tmp_path, "regression/q_lstm.json.gz", {"X": [[1, 1, 1, 1]]})
-    (tmp_path / "regression" / "r_lstm.json.gz").write_bytes(gzip.compress(b"{"))
-
-    for phone, problem in (("p", r"X of shape \(1, 4\) and 2 rows"), ("q", "no arrays X and Y"), ("r", "is not JSON")):
-        with pytest.raises(DataError, match=problem):
-            layer_times(tmp_path, phone, "lstm")
-    with pytest.raises(DataError, match=r"s_lstm\.json\.gz: cannot be read"):
-        layer_times(tmp_path, "s", "lstm")
+def test_missing_and_damaged_files_of_flash_are_named(tmp_path):
+    """A missing file and a file that is no JSON are named; the compressed file stands for a missing plain one."""
+    with pytest.raises(DataError, match=r"benchmark2score\.json: cannot be read"):
+        benchmark_scores(tmp_path)
+    (tmp_path / "benchmark2score.json.gz").write_bytes(gzip.compress(b"{"))
+    with pytest.raises(DataError, match="is not JSON"):
+        benchmark_scores(tmp_path)
 
 
 @needs_flash
 def test_flash_has_the_manifests_numbers():
-    """19 users of median 4318 and 3286 KB/s, scores of 307 phones from 212 to 76206, and 20,000 times per layer."""
+    """19 users of median 4318 and 3286 KB/s, and scores of 307 phones from 212 to 76206."""
     speeds = link_speeds(FLASH)
     assert len(speeds.users) == 19
     laws = (speeds.down_mean_bps, speeds.down_sigma_bps, speeds.up_mean_bps, speeds.up_sigma_bps)
@@ -208,8 +203,3 @@ def test_flash_has_the_manifests_numbers():
     assert (len(scores), min(scores.values()), max(scores.values())) == (307, 212, 76206)
     assert {phone: scores[phone] for phone in FEMNIST_BATCH_S} == SCORES
     assert 100 < len(user_scores(FLASH)) <= 162
-
-    times = layer_times(FLASH, "nexus6", "lstm")
-    assert times.features.shape == (20_000, 4)
-    assert times.features.max() == 1.0
-    assert 0.1 < times.time_s.min() < times.time_s.max() < 10

@@ -64,7 +64,7 @@ def test_all_kinds_of_records_are_kept():
     from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
     from fednet_emu.emulation.serialise import Reader, Writer
-    from fednet_emu.flower.client import content_of, records
+    from fednet_emu.flower.executors import content_of, records
 
     arrays = ArrayRecord({"a": Array(np.arange(6, dtype=np.int16).reshape(2, 3)), "empty": Array(np.zeros((0, 2)))})
     metrics = MetricRecord({"n": 3, "x": [0.5, 1.5]})

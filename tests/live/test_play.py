@@ -21,10 +21,9 @@ from fednet_emu.emulation.build import build
 from fednet_emu.emulation.given import scenario_of
 from fednet_emu.errors import FednetError
 from fednet_emu.kernel.clock import NS_PER_S
-from fednet_emu.realtime.books import Ran, doubts, write_host, write_messages
+from fednet_emu.realtime.books import Ran, doubts, predicted, write_host, write_messages
 from fednet_emu.realtime.messages import Message
 from fednet_emu.realtime.options import Commands, LiveOptions, beneath, unfit
-from fednet_emu.realtime.prediction import predicted
 from fednet_emu.realtime.programs import _KEEPER, Programs, _missing
 from fednet_emu.records.ledger import SERVER, Ledger
 from tests.live.conftest import ROOT

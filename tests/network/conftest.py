@@ -18,7 +18,7 @@ from fednet_emu.network.transport.transports import Connections
 from fednet_emu.radio.fading import Fading, NoFading
 from fednet_emu.radio.rates.shannon import FixedRate, RateLaw
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA, Reception
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.records.ledger import SERVER, Ledger
 from tests.network.media import FADING_KEY, HandMadeLinks, medium_of
 

@@ -26,7 +26,7 @@ from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.rates.shannon import Shannon
 from fednet_emu.radio.receiver.power_control import FullPower, OpenLoop
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.records.ledger import SERVER, SEVERAL, Ledger
 from tests.network.media import medium_of
 from tests.quick import examples

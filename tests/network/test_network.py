@@ -16,7 +16,7 @@ from fednet_emu.network.network import Network
 from fednet_emu.network.settings import ACCESSES, Downlink, NetworkSettings, Sidelink, Uplink
 from fednet_emu.radio.channel import Channel
 from fednet_emu.radio.rates.shannon import CQI_1_BPS_HZ
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.records.ledger import SERVER, Ledger, device_label
 from fednet_emu.testing import run_small
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import fednet_emu as fe
-from fednet_emu.analysis.explanation import Explanation, Remedy
+from fednet_emu.analysis.critical_path import Explanation, Remedy
 from fednet_emu.cli.app import app
 from fednet_emu.draw.page.run import run_document
 from fednet_emu.emulation.outlook import Outlook

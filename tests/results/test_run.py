@@ -29,7 +29,7 @@ from fednet_emu.errors import ScenarioError
 from fednet_emu.records.ledger import Ledger
 from fednet_emu.records.rows import EvaluationRow
 from fednet_emu.records.summaries import divergence
-from fednet_emu.results.scenarios import data_split
+from fednet_emu.results.library import data_split
 from fednet_emu.scenario.document import from_text
 from fednet_emu.scenario.yaml_text import dump
 from fednet_emu.testing import SMALL, small_scenario

@@ -14,8 +14,7 @@ from fednet_emu.emulation.play import play
 from fednet_emu.errors import Deadlock
 from fednet_emu.federation import cohort
 from fednet_emu.federation.federation import Federation
-from fednet_emu.records.laws.energies import USES
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import USES, verify
 from fednet_emu.records.summaries import empty_s
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.small import remembering

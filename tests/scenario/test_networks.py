@@ -14,7 +14,7 @@ from fednet_emu.emulation.outlook import Outlook, unreachable
 from fednet_emu.emulation.plausibility import slots
 from fednet_emu.errors import ScenarioError
 from fednet_emu.network.access.contention import FullReuse
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.scenario.library import names
 from fednet_emu.testing import run_small, small_federation, small_scenario

@@ -10,9 +10,8 @@ import pytest
 
 from fednet_emu.scenario.document import from_text
 from fednet_emu.study import runners
-from fednet_emu.study.attempt import Outcome
 from fednet_emu.study.file import StudyFile
-from fednet_emu.study.runners import Event, Queue, run_here, run_locally
+from fednet_emu.study.runners import Event, Outcome, Queue, run_here, run_locally
 from fednet_emu.study.runs import StudyRun, runs_of
 from fednet_emu.study.sweep import sweep
 from fednet_emu.testing import SMALL
@@ -92,16 +91,16 @@ def test_workers_wait_for_the_first_of_a_group(monkeypatch: pytest.MonkeyPatch) 
 def test_a_study_trains_one_seed_per_program(reuse: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of twelve runs four train, and leave their learning in the study's folder, none in their own."""
     summaries: list[dict[str, Any]] = []
-    from fednet_emu.study import attempt
+    from fednet_emu.study import runners
 
-    real = attempt.play
+    real = runners.play
 
     def noted(*args: Any, **more: Any) -> Any:
         ended = real(*args, **more)
         summaries.append(ended.summary)
         return ended
 
-    monkeypatch.setattr(attempt, "play", noted)
+    monkeypatch.setattr(runners, "play", noted)
     sweep(runs(NETWORKS, overrides=[f"training.reuse={reuse}"]), tmp_path / "study", run_here)
 
     trained = sum(summary["trained_jobs"] for summary in summaries)

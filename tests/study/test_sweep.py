@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 from fednet_emu.cli.app import app
 from fednet_emu.errors import DataError, FednetError
 from fednet_emu.files.data_folder import checksum
-from fednet_emu.records.folder.store import RunFolder
-from fednet_emu.study import attempt, slurm
+from fednet_emu.records.folder import RunFolder
+from fednet_emu.study import runners, slurm
 from fednet_emu.study.file import Limits
 from fednet_emu.study.runners import run_here, run_locally
 from fednet_emu.study.runs import runs_of
@@ -122,8 +122,8 @@ class HourWhenHung:
 def test_a_cell_that_never_ends_is_ended_after_its_time(study_file, moods, tmp_path, monkeypatch):
     """What hangs fails after half an hour, the limit; what was calm before is done."""
     told = tmp_path / "told"
-    monkeypatch.setattr(attempt, "GRACE_S", 0.5)
-    monkeypatch.setattr(attempt, "time", HourWhenHung(told))
+    monkeypatch.setattr(runners, "GRACE_S", 0.5)
+    monkeypatch.setattr(runners, "time", HourWhenHung(told))
     path = study_file(moods("calm", "hangs", told=str(told)) + "seeds: 1\nlimits: {time_s: 1800}\n")
 
     progress = swept_apart(path, tmp_path / "out", workers=1)
@@ -283,7 +283,7 @@ import gc, json, sys
 from pathlib import Path
 from fednet_emu.emulation.play import play
 from fednet_emu.emulation.provenance import commit, source_hash
-from fednet_emu.records.folder.manifest import versions
+from fednet_emu.records.folder import versions
 from fednet_emu.testing import small_scenario
 known = [look_up.cache_info().currsize for look_up in (commit, source_hash, versions)]
 frozen, there = gc.get_freeze_count(), set(sys.modules)

@@ -31,9 +31,7 @@ class RateCurve:
     """Quantiles of the uplink rate over distance; all arrays have the shape [distances].
 
     Attributes:
-        distance_m: distances in metres.
         low_bps: 10 % quantile of the rates in bit/s; NaN at distances out of range.
-        median_bps: median of the rates in bit/s.
         high_bps: 90 % quantile of the rates in bit/s.
     """
 
@@ -92,5 +90,4 @@ def _draw(axes: Axes, curves: Mapping[str, RateCurve]) -> None:
 
 
 def _positive(rate_bps: Array) -> Array:
-    """Convert rates to Mbit/s, with NaN for zero rates, which a logarithmic axis cannot show."""
     return np.where(rate_bps > 0, rate_bps / 1e6, np.nan)

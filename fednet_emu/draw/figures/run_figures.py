@@ -1,4 +1,4 @@
-"""Plot all figures of one or more runs, and write the figures to files."""
+"""Figures of one or more runs: curves against cost, latency of rounds, timelines and series; writing to files."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fednet_emu.analysis.activity import (
@@ -23,22 +24,107 @@ from fednet_emu.analysis.activity import (
     activity_bars,
     first_rounds_end_s,
 )
+from fednet_emu.analysis.quantities import LONG_TIMES, axis_unit
 from fednet_emu.analysis.run import RunRecords, distinct_labels
-from fednet_emu.analysis.scales import METRICS, RECORDED, measured
+from fednet_emu.analysis.scales import METRICS, RECORDED, TRADED, Cost, measured
 from fednet_emu.draw.figures import tex
-from fednet_emu.draw.figures.curves import (
-    EVALUATION_COLUMNS,
-    ROUND_COLUMNS,
-    latency_figure,
-    progress_figure,
-    progress_figures,
-)
 from fednet_emu.draw.figures.page import DIGITS, latex_text, numbers_of
-from fednet_emu.draw.figures.papers.series import SERIES_FIGURES, series_figures
+from fednet_emu.draw.figures.series import SERIES_FIGURES, series_figures
 from fednet_emu.draw.figures.timeline import Panel, timeline_figure
-from fednet_emu.draw.style import paper_style
+from fednet_emu.draw.style import (
+    CURVE_HEIGHT_IN,
+    TARGET_LINE,
+    add_line_legend,
+    finish_axes,
+    fit_scale,
+    fit_share_scale,
+    line_style,
+    new_figure,
+    paper_style,
+)
 from fednet_emu.errors import DataError, FednetError, did_you_mean
 from fednet_emu.files.writing import csv_text, write_text
+
+MARKERS_PER_CURVE = 8
+EVALUATION_COLUMNS = ("simulated_s", "uplink_bit", "downlink_bit", "sidelink_bit", "energy_j", "loss", "accuracy")
+SHARES = ("accuracy", "worst_accuracy", "attack_success")
+ROUND_COLUMNS = ("started_s", "ended_s")
+
+Labelled = Sequence[tuple[str, pd.DataFrame]]
+"""Pairs of a run's label and one table of the run. The position of a run in the sequence determines its line style."""
+
+
+def progress_figures(evaluations: Labelled, target: float | None = None) -> dict[str, Figure]:
+    """Plot the accuracy against time, bits and energy, and the loss against time.
+
+    If a run has no accuracy, only the loss is plotted.
+
+    Returns:
+        The figures by name. A cost that is zero in all runs has no figure. If no run has evaluations, there are no
+        figures.
+    """
+    evaluated = [rows for _, rows in evaluations if len(rows)]
+    measure = "accuracy" if all(np.isfinite(rows["accuracy"]).any() for rows in evaluated) else "loss"
+    wanted = [(measure, name) for name in TRADED]
+    if measure == "accuracy" and all(np.isfinite(rows["loss"]).any() for rows in evaluated):
+        wanted.append(("loss", "time"))
+    drawn = {}
+    for what, name in wanted:
+        known, cost = [(label, rows[np.isfinite(rows[what])]) for label, rows in evaluations], TRADED[name]
+        if any((cost.of(rows) > 0).any() for _, rows in known):
+            level = target if what == "accuracy" else None
+            drawn[f"{what}-{name}"] = progress_figure(known, what, cost, target=level)
+    return drawn
+
+
+def latency_figure(rounds: Labelled) -> Figure | None:
+    """Plot the cumulative distribution of round durations, one curve per run. Return None if no round has ended."""
+    latencies = [(label, (rows["ended_s"] - rows["started_s"]).dropna().to_numpy()) for label, rows in rounds]
+    together_s = np.concatenate([latency_s for _, latency_s in latencies]) if latencies else np.empty(0)
+    if not together_s.size:
+        return None
+    unit = axis_unit(float(np.median(together_s)), LONG_TIMES)  # the maximum may be an outlier
+    figure = new_figure(CURVE_HEIGHT_IN)
+    axes = figure.add_subplot()
+    for index, (label, latency_s) in enumerate(latencies):
+        if latency_s.size:
+            axes.ecdf(latency_s / unit.size, label=label, **line_style(index) | {"marker": "none"})
+    fit_scale(axes, "x")
+    axes.set(xlabel=f"Round latency ({unit.symbol})", ylabel="Share of rounds", ylim=(0.0, 1.02))
+    _complete(figure, axes)
+    return figure
+
+
+def progress_figure(curves: Labelled, measure: str, cost: Cost, title: str = "", target: float | None = None) -> Figure:
+    """Plot a score against a cost, one line per run. Several lines are distinguished by markers.
+
+    Args:
+        title: label of the vertical axis; by default the capitalized `measure`.
+    """
+    unit = cost.unit(max(float(cost.of(rows).max()) for _, rows in curves if len(rows)))
+    figure = new_figure(CURVE_HEIGHT_IN)
+    axes = figure.add_subplot()
+    for index, (label, rows) in enumerate(curves):
+        if len(rows):
+            every = max(1, len(rows) // MARKERS_PER_CURVE)
+            style = line_style(index) if len(curves) > 1 else line_style(index) | {"marker": "none"}
+            axes.plot(cost.of(rows) / unit.size, rows[measure], label=label, markevery=every, **style)
+    fit_scale(axes, "x")
+    if target is not None:
+        axes.axhline(target, label=f"target {target:g}", **TARGET_LINE)
+    if measure in SHARES:
+        fit_share_scale(axes)
+    else:
+        fit_scale(axes, "y")
+    axes.set(xlabel=cost.label(unit), ylabel=title or measure.capitalize())
+    _complete(figure, axes)
+    return figure
+
+
+def _complete(figure: Figure, axes: Axes) -> None:
+    finish_axes(axes)
+    add_line_legend(figure, axes)
+
 
 RESOLUTION_DPI = 300
 UNDATED = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
@@ -54,15 +140,7 @@ def figures(runs: Sequence[RunRecords], shown: Window = WHOLE) -> dict[str, Figu
     The learning curves `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `loss-time` have a line at the target
     accuracy. If a run has no accuracy, all of them show the loss. The figure `round-latency` is the cumulative
     distribution of round durations, and `timeline` shows the activities of devices. Each figure of a recorded series
-    has the name of the series.
-
-    Args:
-        runs: the runs. A run has the same line style in all figures.
-        shown: time window and devices of the timeline.
-
-    Raises:
-        FednetError: the timeline would be empty.
-        DataError: a table of a run is missing or unreadable.
+    has the name of the series. A run has the same line style in all figures.
     """
     shown.check(runs)
     labels = distinct_labels(runs)
@@ -82,19 +160,7 @@ def figures(runs: Sequence[RunRecords], shown: Window = WHOLE) -> dict[str, Figu
 def one_figure(
     runs: Sequence[RunRecords], what: str | None = None, *, against: str | None = None, shown: Window = WHOLE
 ) -> Figure:
-    """Plot a score against a cost, or plot one of the figures of `figures` by its name.
-
-    Args:
-        runs: the runs, which are overlaid.
-        what: a score (`accuracy`, `loss`, `worst_accuracy`, ...) or a figure (`timeline`, `round-latency`, or the name
-            of a series). The default is the accuracy, or the loss if no accuracy was measured.
-        against: the cost on the horizontal axis if `what` is a score: `time` (the default), `bits`, `energy` or
-            `rounds`.
-        shown: time window and devices of the timeline.
-
-    Raises:
-        FednetError: the figure does not exist, or the runs did not measure the quantity.
-    """
+    """Plot a score against a cost, or plot one of the figures of `figures` by its name; see `Run.plot`."""
     tables = [run.table("evaluations") for run in runs]
     known = measured(tables)
     what = what or next(iter(known), "accuracy")
@@ -133,19 +199,8 @@ def save(
     """Write each figure atomically to the file `<name>.<format>`. The same figure always gives the same file.
 
     Args:
-        figures: figures by name, as `figures()` returns them.
-        folder: the folder for the files; created if it does not exist.
         formats: any of `png` (300 dpi), `pdf`, `svg` and `pgf`. All formats except `png` store text as text, not as
             shapes.
-        csv: True to write the plotted numbers of each figure as `<name>.csv`.
-        latex: True to write the plotted numbers of each figure as a LaTeX table, `<name>.tex`.
-
-    Returns:
-        The written files.
-
-    Raises:
-        FednetError: the format does not exist, or PGF is requested without LaTeX.
-        DataError: the folder cannot be written.
     """
     settings = _settings(formats)
     as_csv = partial(csv_text, digits=DIGITS)
@@ -166,7 +221,6 @@ def save(
 
 
 def _settings(formats: Sequence[str]) -> dict[str, Any]:
-    """Check the image formats, and return the Matplotlib settings that these formats need."""
     for picture in formats:
         if picture not in FORMATS:
             raise FednetError(f"formats: no such picture format, got {picture!r}; choose from {', '.join(FORMATS)}")
@@ -197,7 +251,6 @@ class _Recorded(NamedTuple):
 
     @property
     def end_s(self) -> float:
-        """End of the last activity, in simulated seconds; 0 if there is no activity."""
         ends_s = pd.concat([self.transfers["ended_s"], self.computes["ended_s"], self.rounds["ended_s"]])
         return float(ends_s.max()) if ends_s.notna().any() else 0.0
 
@@ -209,7 +262,6 @@ def _panels(runs: Sequence[RunRecords], labels: Sequence[str], shown: Window) ->
 
 
 def _end_s(recorded: Sequence[_Recorded], shown: Window) -> float:
-    """Return the common end of all timelines, in simulated seconds."""
     if shown.until_s is None and shown.from_s == 0.0:
         return max((first_rounds_end_s(its.rounds, its.transfers, its.computes) for its in recorded), default=0.0)
     last_s = max((its.end_s for its in recorded), default=0.0)
@@ -229,7 +281,6 @@ def _panel(label: str, run: RunRecords, its: _Recorded, shown: Window, end_s: fl
 
 
 def _target(runs: Sequence[RunRecords]) -> float | None:
-    """Return the common target accuracy of the runs, or None if they have no target accuracy or different ones."""
     ends = {float(stop["accuracy"]) for run in runs if (stop := run.settings.get("stop") or {}).get("accuracy")}
     return ends.pop() if len(ends) == 1 else None
 

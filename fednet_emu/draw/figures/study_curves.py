@@ -57,7 +57,6 @@ class Layout:
     Attributes:
         lines: the levels of each line (or bar). Every panel has all lines.
         panels: the levels of each panel, by row and column of the grid.
-        names: display names of axes and levels.
     """
 
     lines: Sequence[Levels]
@@ -72,12 +71,8 @@ class Layout:
         combination of levels of the other axes.
 
         Args:
-            view: the study.
             panel_axes: at most two axes. None takes the second and third axis of the study.
             rename: display names of axes, levels and metrics; see `Names`.
-
-        Raises:
-            FednetError: an axis, level or metric does not exist, or more than two axes are given.
         """
         names, called = list(view.axes), Names.of(view.axes, rename)
         chosen = names[1:3] if panel_axes is None else list(dict.fromkeys(panel_axes))
@@ -104,12 +99,6 @@ def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) 
     continue to the end of the longest run. A line becomes thin where the first of its runs ends, and the number of
     remaining runs is written beside the line. The vertical axis shows possible values only, and its range ignores the
     first part of each line. The legend mentions clipped bands. A note marks panels whose lines coincide.
-
-    Args:
-        view: the study.
-        metric: a key of `METRICS`.
-        against: a key of `RECORDED`.
-        layout: the settings that lines and panels represent.
 
     Returns:
         The figure, or None if no run has this metric, or if the cost is zero in all runs.
@@ -154,7 +143,6 @@ def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) 
 
 
 def _add_legend(figure: Figure, layout: Layout, bands: Sequence[Band], target: float | None) -> None:
-    """Add a legend for the lines, bands, thin parts of lines, run counts and target that the figure contains."""
     entries: list[tuple[Artist, str]] = []
     heading = ""
     if len(layout.lines) > 1:
@@ -210,17 +198,11 @@ def _draw(axes: Axes, bands: Mapping[int, Band], panel: str, lines: int) -> None
 
 
 def _falls(its: Band) -> list[int]:
-    """Return the indices of the points at which the number of runs that have not ended decreases, but not to zero."""
     return [int(place) + 1 for place in np.flatnonzero(np.diff(its.runs) < 0) if its.runs[place + 1] > 0]
 
 
 def _number_falls(axes: Axes, bands: Sequence[tuple[str, Band]]) -> None:
-    """Write the number of runs that have not ended at each point where this number decreases, as far as space permits.
-
-    Args:
-        axes: the panel, whose axis limits are already set.
-        bands: colour and band of each line.
-    """
+    """Write the number of runs that have not ended at each point where it decreases, as far as space permits."""
     taken: list[Array] = []
     for colour, its in bands:
         for place in _falls(its):
@@ -233,7 +215,6 @@ def _number_falls(axes: Axes, bands: Sequence[tuple[str, Band]]) -> None:
 
 
 def _fit_scores(axes: Axes, bands: Sequence[Band], metric: str, target: float | None) -> None:
-    """Fit the vertical axis to the bands and the target, within the possible values of the metric."""
     least, most = RANGES.get(metric, (0.0, 1.0))
     parts = [values[len(its.spent) // SETTLED :] for its in bands for values in (its.mean, its.low, its.high)]
     values = np.concatenate([*parts, np.array([] if target is None else [target])])
@@ -245,7 +226,6 @@ def _fit_scores(axes: Axes, bands: Sequence[Band], metric: str, target: float | 
 
 
 def _finish_panels(drawn: Sequence[Drawn], target: float | None) -> None:
-    """Add to each panel the target, the numbers of remaining runs, and a note if all lines of the panel coincide."""
     for axes in dict.fromkeys(its.axes for its in drawn):
         if target is not None:
             axes.axhline(target, **TARGET_LINE)

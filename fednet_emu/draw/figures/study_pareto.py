@@ -111,10 +111,7 @@ def cost_front_figure(view: StudyRecords, names: Names | None = None) -> Figure 
 
 
 def _mark(axes: Axes, spots: Array, members: pd.Series[int]) -> None:
-    """Plot points [points, 2] in the styles of their settings.
-
-    A point that coincides with others becomes a larger ring.
-    """
+    """Plot points [points, 2] in the styles of their settings; coinciding points become larger rings."""
     largest = np.maximum(np.abs(spots).max(axis=0, initial=0.0), 1e-300)
     taken: Counter[tuple[float, ...]] = Counter()
     for spot, setting in zip(spots, members, strict=True):
@@ -126,7 +123,6 @@ def _mark(axes: Axes, spots: Array, members: pd.Series[int]) -> None:
 
 
 def _common(view: StudyRecords, settings: Sequence[Levels], names: Names) -> str:
-    """Return a text with the levels that all `settings` have in common. Axes with a single level are omitted."""
     shared = {
         name: level
         for name, level in settings[0].items()

@@ -1,6 +1,7 @@
-"""Figures of a study with one row per setting: final scores, differences from the first setting, and the ranking.
+"""Figures of a study with one row per setting: final scores, differences, the ranking, and costs to reach the target.
 
 Each point is a run. Larger markers are means, with 95 % intervals; an interval that exceeds the axis ends in an arrow.
+Costs to reach the target are bars.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from matplotlib.lines import Line2D
 
 from fednet_emu.analysis.quantities import Unit
 from fednet_emu.analysis.ranked import Ranked, RankedSettings
-from fednet_emu.analysis.scales import limits_text
+from fednet_emu.analysis.scales import Cost, limits_text
 from fednet_emu.analysis.settings import Names, is_bare_number
-from fednet_emu.analysis.statistics import Interval, mean_interval, sign_test
+from fednet_emu.analysis.statistics import Interval, cost_interval, mean_interval, sign_test
 from fednet_emu.analysis.study import Levels, StudyRecords, combinations, rows_of, target_text
 from fednet_emu.arrays import Array
 from fednet_emu.draw.figures.study_curves import Layout
@@ -97,8 +98,6 @@ def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure
     cancel in the difference. Intervals are computed as in `compare`; with fewer than six seeds there is no interval.
 
     Args:
-        view: the study.
-        metric: a key of `METRICS`.
         layout: the settings of rows and panels. The first row is the reference.
 
     Returns:
@@ -132,9 +131,6 @@ def best_figure(ranking: RankedSettings, rename: Mapping[str, str] | None = None
     Settings that may be the best are blue. Settings that are not the best, or that are not ranked, are grey. A run that
     missed the target is a cross at its final cost. The row of a setting with such runs shows the number of successful
     runs instead of a mean.
-
-    Raises:
-        FednetError: `rename` contains an unknown axis or level.
     """
     settings = ranking.settings
     unit = ranking.cost.unit(max(float(its.costs.max()) for its in settings))
@@ -160,7 +156,6 @@ def best_figure(ranking: RankedSettings, rename: Mapping[str, str] | None = None
 
 
 def _differences(cells: pd.DataFrame, metric: str, panel: Levels, base: Levels, line: Levels) -> Array:
-    """Return the score differences [seeds] between two settings, for the seeds that both settings have."""
     if metric not in cells:
         return np.empty(0)
     first, second = (rows_of(cells, {**panel, **its}).set_index("seed")[metric] for its in (base, line))
@@ -168,7 +163,6 @@ def _differences(cells: pd.DataFrame, metric: str, panel: Levels, base: Levels, 
 
 
 def _draw_ranked(axes: Axes, its: Ranked, row: int, unit: Unit) -> bool:
-    """Plot the row of a setting in a ranking. Return True if its interval was clipped at zero."""
     costs, colour = its.costs / unit.size, BLUE if its.may_be_best else GREY
     reached, failed = costs[its.got_there], costs[~its.got_there]
     interval = Interval(*(value / unit.size for value in its.cost))
@@ -194,10 +188,6 @@ def draw_runs(
     Return True if the interval was clipped.
 
     Args:
-        axes: the axes of the plot.
-        values: the values [runs].
-        row: vertical position of the row.
-        colour: colour of the points and the mean.
         interval: mean and interval; by default computed from the values.
         least: minimum possible value, at which the interval is clipped.
         most: maximum possible value, at which the interval is clipped.
@@ -262,10 +252,7 @@ def write_beside(axes: Axes, text: str, place: tuple[float, float], **options: A
 def finish_rows(
     axes: Axes, lines: Sequence[Levels], names: Names, panel: Levels | None = None, *, grid: bool = True
 ) -> None:
-    """Label the rows of a chart with the names of settings.
-
-    If there are several panels, the title of the panel is added.
-    """
+    """Label the rows of a chart with the names of settings, and title the panel if there are several."""
     name_rows(axes, lines, names)
     if panel:
         axes.set_title(names.text(panel), loc="left", pad=2.0)
@@ -275,10 +262,7 @@ def finish_rows(
 
 
 def name_rows(axes: Axes, lines: Sequence[Levels], names: Names) -> None:
-    """Label the rows of a chart with the names of settings.
-
-    If the study has a single axis with numeric levels, the name of the axis appears once, next to all rows.
-    """
+    """Label the rows of a chart with the names of settings."""
     alone = {name for levels in lines for name in levels}
     numbers = all(is_bare_number(level) for levels in lines for level in levels.values())
     if len(alone) == 1 and numbers and len(lines) > 1:
@@ -289,3 +273,100 @@ def name_rows(axes: Axes, lines: Sequence[Levels], names: Names) -> None:
         rows = [wrapped(names.text(levels)) or "all" for levels in lines]
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylim(len(rows) - 0.4, -0.6)
+
+
+BAR_IN, PANEL_IN, FRAME_IN = 0.16, 0.28, 0.45
+ROOM, FAILED_ROOM = 1.1, 1.5
+"""Length of the cost axis relative to the longest bar, if all runs reached the target, and if some runs missed it."""
+MOST_CROSSES, CROSS_SHARE = 5, 0.028
+"""Maximum number of a setting's missed targets that are plotted as individual crosses, and spacing between crosses
+relative to the width of the axes."""
+
+
+def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
+    """Plot the mean cost to reach the target, one bar per setting.
+
+    The mean is over the runs that reached the target. Each run that missed the target is a cross at the right, and text
+    beside the bar states the number of successful runs. Bars have the colours of the curves if there are enough
+    colours.
+
+    Returns:
+        The figure, or None if the study has no target, or no run reached the target.
+    """
+    known = view.cells[cost.to_target].dropna()
+    if not len(known):
+        return None
+    unit = cost.unit(float(known.max()))
+    panels: list[Levels] = [panel for row in layout.panels for panel in row]
+    figure = new_figure(len(panels) * (PANEL_IN + BAR_IN * len(layout.lines)) + FRAME_IN)
+    grid = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
+    needed = [
+        [
+            rows_of(view.cells, {**panel, **line})[cost.to_target].to_numpy(np.float64) / unit.size
+            for line in layout.lines
+        ]
+        for panel in panels
+    ]
+    cut = [_draw(axes, panel, layout, values) for axes, panel, values in zip(grid, panels, needed, strict=True)]
+    failed = any(np.isnan(values).any() for panel in needed for values in panel)
+    right = _widest(needed) * (FAILED_ROOM if failed else ROOM)
+    grid[0].set_xlim(0.0, right)
+    for axes, values in zip(grid, needed, strict=True):
+        _cross(axes, values, right)
+    grid[-1].set_xlabel(cost.label(unit, target_text(view.target)))
+    handles = [interval_entry(cut=any(cut))] if any(len(v) > 1 for values in needed for v in values) else []
+    if failed:
+        handles.append(entry("run that never got there", CROSS))
+    add_legend(figure, handles, handle_em=1.6)
+    figure.numbers = pd.DataFrame(
+        [
+            {**panel, **line, **_numbers(values[place], unit)}
+            for panel, values in zip(panels, needed, strict=True)
+            for place, line in enumerate(layout.lines)
+        ]
+    )
+    return figure
+
+
+def _numbers(needed: Array, unit: Unit) -> dict[str, Any]:
+    reached = needed[np.isfinite(needed)]
+    interval = cost_interval(reached)
+    named = {f"{name} ({unit.symbol})": value for name, value in interval._asdict().items()}
+    return {"runs": len(needed), "reached": len(reached), **named}
+
+
+def _widest(needed: list[list[Array]]) -> float:
+    intervals = [cost_interval(values[np.isfinite(values)]) for panel in needed for values in panel]
+    return float(np.nanmax([[interval.mean, interval.high] for interval in intervals]))
+
+
+def _draw(axes: Axes, panel: Levels, layout: Layout, needed: list[Array]) -> bool:
+    cut = False
+    several = len(layout.lines) > len(LINE_COLOURS)
+    for index, values in enumerate(needed):
+        reached = values[np.isfinite(values)]
+        interval = cost_interval(reached)
+        end = 0.0
+        if len(reached):
+            colour = BLUE if several else line_style(index)["color"]
+            axes.barh(index, interval.mean, height=0.7, color=colour, alpha=0.75, linewidth=0)
+            cut = draw_interval(axes, interval, index, least=0.0) or cut
+            end = np.nanmax([interval.mean, interval.high])
+        if len(reached) < len(values) or not len(values) or interval.mean == 0:
+            every = "0" if len(reached) else "no runs"
+            text = f"{len(reached)} of {len(values)} runs" if len(reached) < len(values) else every
+            write_beside(axes, text, (end, index))
+    finish_rows(axes, layout.lines, layout.names, panel, grid=False)
+    return cut
+
+
+def _cross(axes: Axes, needed: list[Array], right: float) -> None:
+    for index, values in enumerate(needed):
+        failed = int(np.isnan(values).sum())
+        shown = failed if failed <= MOST_CROSSES else 1
+        if failed:
+            places = right * (1.0 - CROSS_SHARE * (0.5 + np.arange(shown)))
+            axes.plot(places, np.full(shown, index), **CROSS, clip_on=False, label=f"{failed} failed")
+        if failed > MOST_CROSSES:
+            place = (right * (1.0 - 2 * CROSS_SHARE), index)
+            axes.annotate(f"{failed}", place, va="center", ha="right", fontsize=SMALL_PT - 1, color=VERMILLION)

@@ -86,7 +86,6 @@ def _front(axes: Axes, view: SearchRecords) -> list[Line2D]:
 
 
 def _unit(view: SearchRecords, column: str) -> tuple[Unit, str]:
-    """Return the unit of a column, and the title of its axis."""
     if column not in COSTS:
         return Unit(1.0, ""), "Accuracy within the limits"
     costs = view.trials[column].to_numpy(np.float64)

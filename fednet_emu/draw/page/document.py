@@ -1,7 +1,8 @@
 """Assemble a page: one HTML file with styles, scripts, Plotly and data, without network access.
 
 1. Python collects the content of the page as a document. It consists of mappings and lists of strings, numbers and
-   one-dimensional NumPy arrays. Arrays are packed by `packing.py`, so columns with a million numbers are possible.
+   one-dimensional NumPy arrays. A `Packer` packs all arrays into one block of bytes, which is compressed with zlib and
+   encoded in base64, so columns with a million numbers are possible.
 2. `page(title, document, scripts)` inserts the document into `browser/frame.html`, with the colours and names of
    `palette.py`, with `browser/style.css`, the scripts of `CORE`, and the page's own scripts from `browser/`.
 3. A script of the page calls `fednet.page((document) => {...})`. The function receives the document with unpacked typed
@@ -17,6 +18,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -26,14 +28,91 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from fednet_emu.analysis.scales import METRICS, RECORDED, TRADED
-from fednet_emu.draw.page.packing import Packer
 from fednet_emu.draw.palette import ACTIVITIES, DARK_LINE_COLOURS, LINE_COLOURS
 from fednet_emu.files.writing import file_errors, write_text
-from fednet_emu.records.folder.manifest import PACKAGES, versions
+from fednet_emu.records.folder import PACKAGES, versions
 from fednet_emu.records.rows import KINDS
+
+ARRAY = "$array"
+"""Key of the object that replaces an array in the document. Its value is [type, offset in bytes, length, flag]. The
+flag is 1 if the array holds the differences of successive numbers, and otherwise 0."""
+_INTEGERS = (np.uint8, np.int16, np.int32, np.int64)
+_SAFE = 2**53
+"""Integers up to this magnitude are exact in a browser."""
+
+
+class Packer:
+    """Collects arrays in a block of bytes, and replaces each array by a small object with its position in the block."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size_byte = 0
+
+    def plain(self, content: Any) -> Any:
+        """Return the content in a form that JSON can represent. Arrays are packed, and non-finite numbers become null.
+
+        Args:
+            content: mappings, sequences, strings, numbers, None, and one-dimensional NumPy arrays and series of
+                numbers, truth values or strings.
+        """
+        if isinstance(content, pd.Series):
+            content = content.to_numpy()
+        if isinstance(content, np.ndarray):
+            return [self.plain(item) for item in content.tolist()] if content.dtype == object else self._packed(content)
+        if isinstance(content, Mapping):
+            return {str(key): self.plain(value) for key, value in content.items()}
+        if isinstance(content, Sequence) and not isinstance(content, str | bytes):
+            return [self.plain(item) for item in content]
+        if isinstance(content, np.generic):
+            content = content.item()
+        if isinstance(content, float):
+            return content if math.isfinite(content) else None
+        if content is None or isinstance(content, str | int):
+            return content
+        raise TypeError(f"page: cannot hold {type(content).__name__}, got {content!r}; give numbers, texts or arrays")
+
+    def block(self) -> str:
+        """Return all arrays as compressed bytes in base64."""
+        return base64.b64encode(zlib.compress(b"".join(self._parts), 6)).decode("ascii")
+
+    def _packed(self, numbers: NDArray[Any]) -> Mapping[str, list[Any]]:
+        if numbers.ndim != 1:
+            raise TypeError(f"page: arrays have one dimension, got {numbers.ndim}; ravel it")
+        differences = 0
+        if numbers.dtype == bool or np.issubdtype(numbers.dtype, np.integer):
+            numbers, differences = _narrow(numbers.astype(np.int64))
+        elif numbers.dtype not in (np.float32, np.float64):
+            raise TypeError(f"page: cannot hold an array of {numbers.dtype}; give numbers, or a list of texts")
+        kind = f"{numbers.dtype.kind}{numbers.dtype.itemsize}"
+        place = {ARRAY: [kind, self._size_byte, len(numbers), differences]}
+        little = numbers.astype(numbers.dtype.newbyteorder("<"))
+        # order: first bytes of all numbers, second bytes of all numbers, ...; similar neighbouring bytes compress well
+        planes = little.view(np.uint8).reshape(-1, numbers.dtype.itemsize).T.tobytes()
+        self._parts.append(planes)
+        self._size_byte += len(planes)
+        return place
+
+
+def _narrow(numbers: NDArray[np.int64]) -> tuple[NDArray[Any], int]:
+    """Return integers in the smallest type that can hold them, and 0.
+
+    If the differences of successive integers need much less space, return these differences and 1.
+    """
+    if not len(numbers):
+        return numbers.astype(np.uint8), 0
+    if max(abs(int(numbers.min())), abs(int(numbers.max()))) > _SAFE:
+        raise ValueError(f"page: integers are exact up to 2^53, got {numbers.min()} to {numbers.max()}; give floats")
+    steps = np.diff(numbers, prepend=np.int64(0))
+    differences = int(np.abs(steps[1:]).max(initial=0) < np.abs(numbers).max() // 8)
+    kept = steps if differences else numbers
+    low, high = int(kept.min()), int(kept.max())
+    kind = next(each for each in _INTEGERS if np.iinfo(each).min <= low and high <= np.iinfo(each).max)
+    return kept.astype(kind), differences
+
 
 CORE = ("units.js", "core.js", "figure.js", "table.js")
 """Scripts that every page loads before its own scripts, in order."""
@@ -56,7 +135,6 @@ def page(title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> str
     """Return a page as HTML.
 
     Args:
-        title: the title of the page and its first heading.
         document: the content that the scripts receive; see `Packer.plain` for allowed types.
         scripts: file names of the page's own scripts in `browser/`, in order.
     """
@@ -77,13 +155,7 @@ def page(title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> str
 
 
 def write_page(path: Path, title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> Path:
-    """Write a page to a file atomically, and return the file. See `page` for the other arguments.
-
-    Parent folders are created.
-
-    Raises:
-        DataError: the file cannot be written.
-    """
+    """Write a page to a file atomically, and return the file. See `page` for the other arguments."""
     with file_errors(path.parent, "made"):
         path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, page(title, document, scripts))

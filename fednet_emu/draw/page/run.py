@@ -1,27 +1,28 @@
-"""Collect the content of the page of one run, and write the page."""
+"""Collect the content of the page of one run, or of several overlaid runs, and write the page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fednet_emu.analysis.activity import air_use
+from fednet_emu.analysis.activity import air_use, spread
 from fednet_emu.analysis.beside import MESSAGES, rounds_beside, transfers_beside
+from fednet_emu.analysis.critical_path import Explanation
 from fednet_emu.analysis.data_split import DataSplit, Part
-from fednet_emu.analysis.explanation import Explanation
-from fednet_emu.analysis.run import RunRecords
+from fednet_emu.analysis.quantities import counted, format_seconds
+from fednet_emu.analysis.run import RunRecords, distinct_labels
+from fednet_emu.analysis.scales import RECORDED, measured
 from fednet_emu.analysis.scene import Scene
 from fednet_emu.analysis.summary import summary_rows
 from fednet_emu.analysis.usage import Usage, spreads, turn_s, words
-from fednet_emu.arrays import Array, IntArray
-from fednet_emu.draw.page.document import write_page
-from fednet_emu.draw.page.timeline import timeline
+from fednet_emu.arrays import Array, IntArray, Mask
+from fednet_emu.draw.page.document import TITLES, columns_of, write_page
 from fednet_emu.errors import DataError
-from fednet_emu.records.folder.manifest import read_manifest, versions
+from fednet_emu.records.folder import read_manifest, versions
 from fednet_emu.records.ledger import DATA_SPLIT, DESCRIBED, GROUND, SEVERAL, TABLES, scores_in
 from fednet_emu.records.reasons import REASONS
 from fednet_emu.records.rows import KINDS
@@ -33,8 +34,8 @@ SCRIPTS = (
 MOST_TABLE_ROWS = 100_000
 """Maximum number of rows of a table that no figure on the page shows. Longer tables are truncated."""
 MOST_DEVICES = 2000
-"""Maximum number of devices in the section on data. If there are more devices, they are sorted by the similarity of
-their samples, and evenly spaced devices of this order are shown."""
+"""Maximum number of devices in the timeline and in the section on data. If there are more devices, evenly spaced ones
+are shown: in the timeline by number, in the section on data in the order of similar samples."""
 NOT_RECORDED = "The run has not recorded it, with an older version or with data of its own."
 BY = {"counts": "most frequent label", "targets": "median target", "sizes": "number of samples"}
 DISTURBING = {
@@ -45,16 +46,7 @@ DISTURBING = {
 
 
 def write_run_page(run: RunRecords, path: Path, scenario_text: str) -> Path:
-    """Write the page of a run to a file and return the file.
-
-    Args:
-        run: the run.
-        path: the file.
-        scenario_text: the scenario of the run, as YAML.
-
-    Raises:
-        DataError: a table of the run is missing or unreadable, or the file cannot be written.
-    """
+    """Write the page of a run to a file and return the file."""
     return write_page(path, run.name, run_document(run, scenario_text), SCRIPTS)
 
 
@@ -102,7 +94,6 @@ def run_document(run: RunRecords, scenario_text: str) -> dict[str, Any]:
 
 
 def _path(run: RunRecords) -> dict[str, Any] | None:
-    """Return the critical paths of the rounds, in words and as time per kind of part; None if there are no rounds."""
     try:
         path = Explanation.of(run)
     except DataError:
@@ -111,7 +102,6 @@ def _path(run: RunRecords) -> dict[str, Any] | None:
 
 
 def _live(run: RunRecords) -> dict[str, Any] | None:
-    """Return the comparison of a live run with its prediction, or None if the run is not a live run."""
     if not run.has(MESSAGES):
         return None
     told = {"transfers": _columns(transfers_beside(run)), "rounds": _columns(rounds_beside(run))}
@@ -119,7 +109,6 @@ def _live(run: RunRecords) -> dict[str, Any] | None:
 
 
 def _facts(run: RunRecords) -> list[tuple[str, str]]:
-    """Return the rows of the summary, with the event digest in full length."""
     digest = str(run.summary.get("event_digest", ""))
     return [(title, digest if title == "event digest" else value) for title, value in summary_rows(run.summary)]
 
@@ -144,7 +133,6 @@ def _server_energy(usage: Usage) -> Mapping[str, float]:
 
 
 def _device_numbers(usage: Usage) -> dict[str, Any]:
-    """Return the quantities of all devices, as one array [devices] for each quantity."""
     sent, scene = usage.transfers, usage.scene
     ups = sent[sent["direction"] == "uplink"]
     told = {
@@ -178,7 +166,6 @@ def _scene(scene: Scene | None) -> dict[str, Any]:
 
 
 def _ground(run: RunRecords) -> dict[str, Any] | None:
-    """Return the map of channel gains in dB, one row for each y coordinate, or None if the run recorded no map."""
     if not run.has(GROUND):
         return None
     grid = run.table(GROUND).pivot(index="y_m", columns="x_m", values="gain_db")
@@ -238,7 +225,6 @@ def _losses(usage: Usage) -> list[dict[str, Any]]:
 
 
 def _tables(run: RunRecords) -> dict[str, Any]:
-    """Return all tables that no figure on the page shows, each with its number of rows before truncation."""
     told = {}
     for name in run.names():
         if name in ("transfers", "receptions", "computes", *DESCRIBED):
@@ -252,3 +238,149 @@ def _tables(run: RunRecords) -> dict[str, Any]:
 def _versions(run: RunRecords) -> dict[str, Any]:
     manifest = (read_manifest(run.folder) if run.folder is not None else None) or {"versions": versions()}
     return {"packages": manifest["versions"], "host": manifest.get("host", {}), "written": manifest.get("written", "")}
+
+
+# ---- timeline --------------------------------------------------------------------------------------------------------
+
+MOST_ROWS = 2_500_000
+"""Maximum total number of transfers, receptions and computations on a page."""
+EXACT_ROWS = 200_000
+"""Maximum number of transfers for which a page has times in nanoseconds and includes energies. With more transfers,
+times are in microseconds, and energies are omitted."""
+
+
+def timeline(usage: Usage) -> dict[str, Any]:
+    """Return the transfers, receptions and computations for the page of a run, and notes on omitted ones.
+
+    Times are integers in units of `quantum_s`. A transfer that was never on the air has the duration -1.
+    """
+    notes, devices = [], np.arange(usage.devices)
+    if usage.devices > MOST_DEVICES:
+        devices = np.array(spread(devices.tolist(), MOST_DEVICES))
+        notes.append(f"Rows are those of {MOST_DEVICES} of {usage.devices} devices, evenly spread by number.")
+    sent, heard, made = _of(usage, devices)
+    until_s = _until_s(sent, heard, made)
+    if until_s < usage.simulated_s:
+        sent, made = sent[sent["requested_s"] <= until_s], made[made["started_s"] <= until_s]
+        heard = heard[heard["transfer"].isin(sent["transfer"])]
+        notes.append(
+            f"Bars end at {format_seconds(until_s)}: more than {MOST_ROWS} would not fit into a page. "
+            "`fednet trace` has them all."
+        )
+    exact = len(sent) <= EXACT_ROWS
+    if not exact:
+        notes.append("Times of single transfers are rounded to microseconds, and their energies are left out.")
+    unit_s = 1e-9 if exact else 1e-6
+    energy = {"energy_j": sent["energy_j"] + sent["rx_energy_j"]} if exact else {}
+    return {
+        "quantum_s": unit_s,
+        "devices": devices,
+        "notes": notes,
+        "transfers": {**_transfers(sent, unit_s), **energy},
+        "receptions": {
+            "transfer": np.searchsorted(sent["transfer"].to_numpy(), heard["transfer"].to_numpy()),
+            "receiver": heard["receiver"],
+            "lost": _codes(heard["loss_reason"], REASONS),
+        },
+        "computes": {
+            "device": made["device"],
+            "started": _whole(made["started_s"], unit_s),
+            "took": _whole(made["ended_s"], unit_s) - _whole(made["started_s"], unit_s),
+            "stopped": _codes(made["stopped"], REASONS),
+        },
+    }
+
+
+def _transfers(sent: pd.DataFrame, unit_s: float) -> Mapping[str, Any]:
+    requested, ended = _whole(sent["requested_s"], unit_s), _whole(sent["ended_s"], unit_s)
+    never = sent["started_s"].isna().to_numpy()
+    started = np.where(never, ended, _whole(sent["started_s"].fillna(0.0), unit_s))
+    return {
+        "number": sent["transfer"],
+        "kind": _codes(sent["direction"], KINDS),
+        "sender": sent["sender"],
+        "receiver": sent["receiver"],
+        "receivers": sent["receivers"],
+        "requested": requested,
+        "waited": started - requested,
+        "took": np.where(never, -1, ended - started),
+        "size_bit": sent["size_bit"].astype(np.int64),
+        "unsent_bit": np.rint((sent["size_bit"] - sent["transmitted_bit"]).fillna(0.0).to_numpy()).astype(np.int64),
+        "lost": _codes(sent["loss_reason"], REASONS),
+        "cell": sent["cell"],
+    }
+
+
+def _of(usage: Usage, devices: IntArray) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    sent, heard, made = usage.transfers, usage.receptions, usage.computes
+    heard, made = heard[heard["receiver"] >= 0], made[made["device"] >= 0]
+    if len(devices) == usage.devices:
+        return sent, heard, made
+    heard = heard[_among(heard["receiver"], devices)]
+    several = (sent["receiver"] == SEVERAL) & sent["transfer"].isin(heard["transfer"])
+    sent = sent[_among(sent["sender"], devices) | _among(sent["receiver"], devices) | several]
+    heard = heard[heard["transfer"].isin(sent["transfer"])]
+    return sent, heard, made[_among(made["device"], devices)]
+
+
+def _among(column: pd.Series[int], devices: IntArray) -> Mask:
+    return np.asarray(np.isin(column.to_numpy(), devices))
+
+
+def _until_s(sent: pd.DataFrame, heard: pd.DataFrame, made: pd.DataFrame) -> float:
+    """Return the simulated time, in seconds, up to which the records fit into the page; infinity if all records fit."""
+    if len(sent) + len(heard) + len(made) <= MOST_ROWS:
+        return np.inf
+    heard_s = sent.set_index("transfer")["requested_s"].reindex(heard["transfer"])
+    begins_s = np.concatenate([sent["requested_s"], heard_s, made["started_s"]])
+    return float(np.partition(begins_s, MOST_ROWS)[MOST_ROWS])
+
+
+def _whole(times_s: pd.Series[float], unit_s: float) -> IntArray:
+    return np.asarray(np.rint(times_s.to_numpy(np.float64) / unit_s), np.int64)
+
+
+def _codes(words: pd.Series[str], of: Sequence[str]) -> IntArray:
+    return np.asarray(pd.Categorical(words, categories=list(of)).codes, np.int64)
+
+
+# ---- several runs ----------------------------------------------------------------------------------------------------
+
+SHOWN = ("seed", "status", *TITLES, "event_digest")
+"""Entries of a run's summary that the page shows. Entries that a run lacks are omitted."""
+TITLE_LENGTH = 60
+
+
+def write_overlay_page(runs: Sequence[RunRecords], path: Path) -> Path:
+    """Write the page of several runs to a file and return the file."""
+    names = ", ".join(dict.fromkeys(run.name for run in runs))
+    title = names if len(names) <= TITLE_LENGTH else counted(len(runs), "run")
+    return write_page(path, title, overlay_document(runs), ("lines.js", "overlay.js"))
+
+
+def overlay_document(runs: Sequence[RunRecords]) -> dict[str, Any]:
+    """Return the document of several runs. Values are in seconds, bits and joules, and unknown values are NaN."""
+    labels = distinct_labels(runs)
+    tables = [run.table("evaluations") for run in runs]
+    metrics = measured(tables)
+    rows = pd.DataFrame([{"Run": label, **_summary(run)} for label, run in zip(labels, runs, strict=True)])
+    return {
+        "labels": labels,
+        "metrics": metrics,
+        "costs": {name: cost.title for name, cost in RECORDED.items()},
+        "curves": [
+            {
+                "costs": {name: cost.of(table).to_numpy(np.float64) for name, cost in RECORDED.items()},
+                "metrics": {name: table[name].to_numpy(np.float64) for name in metrics if name in table},
+            }
+            for table in tables
+        ],
+        "summaries": columns_of(rows.dropna(axis="columns", how="all")),
+    }
+
+
+def _summary(run: RunRecords) -> dict[str, Any]:
+    known = {name: value for name, value in run.summary.items() if value is not None}
+    if all(f"{kind}_bit" in known for kind in KINDS):
+        known["total_bit"] = run.total_bit
+    return {name: known[name] for name in SHOWN if name in known}

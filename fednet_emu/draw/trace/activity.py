@@ -15,11 +15,10 @@ import numpy as np
 
 from fednet_emu.arrays import IntArray, Mask
 from fednet_emu.draw.trace import names, packets
-from fednet_emu.draw.trace.feed import Rows
+from fednet_emu.draw.trace.feed import COMPUTING, SIDELINK, UPLINK, WAITING, Rows
+from fednet_emu.draw.trace.feed import ON_AIR as TRANSFER
 from fednet_emu.draw.trace.names import DEVICE, ON_AIR, Tracks, track_number
 from fednet_emu.draw.trace.packets import Bytes, interleaved
-from fednet_emu.draw.trace.slices import COMPUTING, SIDELINK, UPLINK, WAITING
-from fednet_emu.draw.trace.slices import ON_AIR as TRANSFER
 from fednet_emu.records.ledger import NEVER_NS, SEVERAL
 from fednet_emu.records.rows import KINDS
 
@@ -39,8 +38,6 @@ class Activity:
     """Writer of the slices of devices and media.
 
     Args:
-        file: the trace file.
-        tracks: the tracks of the trace.
         cuts_ns: times in ns at which rounds end; slices that meet at such a time are in different turns.
         named: function that returns the names of turns that begin at given times.
     """
@@ -53,13 +50,7 @@ class Activity:
         self.slices = 0
 
     def write(self, rows: Rows, sent: Rows, receivers: Mapping[int, IntArray]) -> None:
-        """Write slices of devices and media in order of time. No slice may start before a slice of an earlier call.
-
-        Args:
-            rows: device slices, of type `ROW`.
-            sent: transmissions, of type `ON_MEDIUM`.
-            receivers: the receivers of each transmission with several receivers, by transfer number.
-        """
+        """Write slices of devices and media in order of time. No slice may start before a slice of an earlier call."""
         medium = track_number(ON_AIR, sent["cell"] * len(KINDS) + sent["direction"])
         track = np.append(track_number(DEVICE, rows["device"]), medium)
         sequence = np.argsort(np.append(_moment(rows), _moment(sent)), kind="stable")
@@ -79,10 +70,7 @@ class Activity:
         self._file.write(packets.ends().filled(ended_ns, track).tobytes())
 
     def _of_devices(self, rows: Rows, track: IntArray, place: IntArray) -> Iterator[Batch]:
-        """Yield the slices of devices.
-
-        A BEGIN precedes the first slice of each turn, and an END follows its last slice.
-        """
+        """Yield the slices of devices, with a BEGIN before and an END after the slices of each turn."""
         device, started_ns, ended_ns = rows["device"], rows["started_ns"], rows["ended_ns"]
         own = track_number(DEVICE, device, self._lanes.of(track, started_ns, ended_ns))
         self._tracks.describe(own)
@@ -99,7 +87,6 @@ class Activity:
     def _of_media(
         self, sent: Rows, medium: IntArray, place: IntArray, receivers: Mapping[int, IntArray]
     ) -> Iterator[Batch]:
-        """Yield the slices of transmissions, one batch for each direction and number of receivers."""
         lane = self._air_lanes.of(medium, sent["started_ns"], sent["ended_ns"])
         track = track_number(ON_AIR, sent["cell"] * len(KINDS) + sent["direction"], lane)
         self._tracks.describe(track)
@@ -118,10 +105,7 @@ class Activity:
 
 
 def _moment(rows: Rows) -> IntArray:
-    """Return the keys by which slices are sorted in the file.
-
-    Slices are sorted by start time, and slices with the same start time by rank (0 to 2).
-    """
+    """Return the keys by which slices are sorted in the file: by start time, and then by rank (0 to 2)."""
     return np.asarray(rows["started_ns"] << 2 | rows["rank"], np.int64)
 
 
@@ -133,7 +117,6 @@ def _slices(form: int, rows: Rows, track: IntArray) -> Bytes:
 
 
 def _flows(sent: Rows, receivers: Mapping[int, IntArray]) -> IntArray:
-    """Return the flow numbers [transmissions, flows] of transmissions with one direction and number of receivers."""
     kind, transfer = sent["direction"][0], sent["transfer"]
     made = names.flow(names.SENT, transfer)[:, None]
     if kind == UPLINK:
@@ -181,10 +164,7 @@ class Reach:
 
 
 class _Packed(NamedTuple):
-    """The lanes of a track with overlapping slices.
-
-    `busy` contains pairs of an end time and the lane that is occupied until then.
-    """
+    """The lanes of a track with overlapping slices; `busy` has pairs of an end time and the lane busy until then."""
 
     busy: list[tuple[int, int]]
     free: list[int]

@@ -1,4 +1,4 @@
-"""Read the tables of a run in parts, in order of end time, and sort the rows of a table by start time."""
+"""Read the tables of a run in parts, in order of end time; convert the parts to slices and to counter changes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fednet_emu.analysis.run import RunRecords
-from fednet_emu.arrays import IntArray
-from fednet_emu.records.ledger import NEVER_NS, SEVERAL
-from fednet_emu.records.reasons import REASONS
+from fednet_emu.arrays import Array, IntArray, Mask
+from fednet_emu.draw.trace import names
+from fednet_emu.records.ledger import NEVER_NS, SERVER, SEVERAL
+from fednet_emu.records.reasons import CODE, REASONS
 from fednet_emu.records.rows import KINDS
 
 PART_ROWS = 1 << 14
@@ -92,16 +93,13 @@ class _Table:
 
     @property
     def left(self) -> bool:
-        """True if there are unread rows."""
         return len(self._rows) > 0
 
     @property
     def known_until(self) -> float:
-        """The value of `by` in the last row read so far."""
         return float(self._rows[self._by].iloc[-1])
 
     def until(self, order: float) -> pd.DataFrame:
-        """Take all rows whose value of `by` is at most `order`."""
         taken = []
         while self.left:
             end = int(np.searchsorted(self._rows[self._by].to_numpy(), order, side="right"))
@@ -134,12 +132,7 @@ def _codes(values: pd.Series[Any], words: Sequence[str]) -> IntArray:
 
 
 class Held:
-    """Buffer that receives rows in recorded order, and releases all rows whose time is not after a given time.
-
-    Args:
-        row: data type of the rows.
-        by: name of the column with the time, in ns.
-    """
+    """Buffer that receives rows in recorded order, and releases all rows whose time is not after a given time."""
 
     def __init__(self, row: np.dtype[np.void], by: str) -> None:
         self._rows, self._new, self._by = np.empty(0, row), [np.empty(0, row)], by
@@ -155,8 +148,164 @@ class Held:
         return 2 * self._count > len(self._rows)
 
     def until(self, known_ns: int) -> Rows:
-        """Remove and return all rows up to the time `known_ns`. Rows that are added afterwards must not be earlier."""
         rows = np.concatenate([self._rows, *self._new])
         ready = rows[self._by] <= known_ns
         self._rows, self._new, self._count = rows[~ready], [], 0
         return np.asarray(rows[ready])
+
+
+ON_AIR, COMPUTING, WAITING = range(3)
+"""Forms of device slices: transfers on the air, computations and waits. Each form has its own annotations."""
+
+ROW = np.dtype([
+    ("device", np.int64), ("started_ns", np.int64), ("ended_ns", np.int64), ("form", np.int64), ("name", np.int64),
+    ("row", np.int64), ("amount", np.float64), ("rate_bps", np.float64), ("energy_j", np.float64),
+    ("comes", np.int64), ("goes", np.int64), ("rank", np.int64),
+])  # fmt: skip
+"""A slice of a device. `row` is its row number in the table of transfers or computations, `amount` its size in bits or
+FLOP, and `comes` and `goes` are its incoming and outgoing flow. If two slices of a flow start at the same time, the
+flow ends at the slice with the higher `rank`. Slices of media have rank 1."""
+
+ON_MEDIUM = np.dtype([
+    ("cell", np.int64), ("direction", np.int64), ("started_ns", np.int64), ("ended_ns", np.int64), ("name", np.int64),
+    ("transfer", np.int64), ("sender", np.int64), ("receiver", np.int64), ("device", np.int64),
+    ("rank", np.int64),
+])  # fmt: skip
+"""A slice of a medium. `device` is the sender of an uplink or sidelink transmission, or the receiver of a downlink
+transmission. For a broadcast it is SEVERAL.
+"""
+
+STEP = np.dtype([("at_ns", np.int64), ("counter", np.int64), ("step", np.float64)])
+"""A change of a counter: the time in ns, the number of the counter, and the amount by which its value increases."""
+
+UPLINK, DOWNLINK, SIDELINK = range(len(KINDS))
+
+
+def device_slices(part: Part) -> Rows:
+    """Return the slices of the devices and the server, which are transfers, waits and computations."""
+    sent, heard, made = part.transfers, part.receptions, part.computes
+    legs = _legs(sent, heard)
+    return np.concatenate([_on_air(sent, *legs), _waiting(sent, *legs), _computing(made)])
+
+
+def medium_slices(part: Part, cell: IntArray) -> Rows:
+    """Return the slices of media, one per transmission. `cell` is the cell of each transfer."""
+    sent = part.transfers
+    chosen = sent["started_ns"] != NEVER_NS
+    rows = np.empty(int(chosen.sum()), ON_MEDIUM)
+    other = np.asarray(np.where(sent["direction"] == DOWNLINK, sent["receiver"], sent["sender"]), np.int64)
+    name = np.where(other == SEVERAL, names.BROADCAST, names.DEVICE_NAME + other)
+    columns = {**sent, "cell": cell, "name": name, "device": other, "rank": np.ones(len(cell), np.int64)}
+    for column in ON_MEDIUM.names or ():
+        rows[column] = columns[column][chosen]
+    return rows
+
+
+def _legs(sent: Columns, heard: Columns) -> tuple[IntArray, IntArray, Mask, IntArray]:
+    """Return four columns with one row for each device that takes part in a transfer; the server is omitted.
+
+    The columns are the position of the transfer in `sent`, the device, True if the device receives, and the code of the
+    reason of loss (0 for none).
+    """
+    every = np.arange(len(sent["transfer"]))
+    place: list[IntArray] = [every, every, np.asarray(np.searchsorted(sent["transfer"], heard["transfer"]), np.int64)]
+    device = [sent["sender"], sent["receiver"], heard["receiver"]]
+    lost = [sent["loss_reason"], sent["loss_reason"], heard["loss_reason"]]
+    receives = np.repeat([False, True, True], [len(each) for each in device])
+    no_server = np.concatenate(device) > SERVER
+    places, devices, reasons = (np.asarray(np.concatenate(each), np.int64) for each in (place, device, lost))
+    return places[no_server], devices[no_server], receives[no_server], reasons[no_server]
+
+
+def _on_air(sent: Columns, place: IntArray, device: IntArray, receives: Mask, lost: IntArray) -> Rows:
+    keep = sent["started_ns"][place] != NEVER_NS
+    place, device, receives, lost = place[keep], device[keep], receives[keep], lost[keep]
+    transfer, payload = sent["transfer"][place], sent["value_id"][place]
+    rows = _rows(device, sent["started_ns"][place], sent["ended_ns"][place], ON_AIR, transfer)
+    rows["name"] = names.transfer_name(sent["direction"][place], receives.astype(np.int64), lost)
+    rows["amount"] = sent["size_bit"][place]
+    rows["rate_bps"] = sent["transmitted_bit"][place] / np.maximum(rows["ended_ns"] - rows["started_ns"], 1) * 1e9
+    shared_j = sent["rx_energy_j"][place] / sent["receivers"][place]
+    rows["energy_j"] = np.where(receives, shared_j, sent["energy_j"][place])
+    known = payload >= 0
+    nowhere = names.flow(names.NO_PAYLOAD, transfer, device)
+    made = np.where(known, names.flow(names.MADE, payload), nowhere)
+    used = np.where(known & (lost == CODE[""]), names.flow(names.USED, payload, device), nowhere)
+    rows["comes"] = np.where(receives, names.flow(names.HEARD, transfer, device), made)
+    rows["goes"] = np.where(receives, used, names.flow(names.SENT, transfer))
+    rows["rank"] = np.where(receives, 2, 0)
+    return rows
+
+
+def _waiting(sent: Columns, place: IntArray, device: IntArray, receives: Mask, lost: IntArray) -> Rows:
+    """Return the slices of waits for the channel, of the sender, or of the receivers if the server sends."""
+    never = sent["started_ns"] == NEVER_NS
+    until_ns = np.where(never, sent["ended_ns"], sent["started_ns"])
+    keep = (receives == (sent["sender"][place] == SERVER)) & (until_ns > sent["requested_ns"])[place]
+    place = place[keep]
+    rows = _rows(device[keep], sent["requested_ns"][place], until_ns[place], WAITING, sent["transfer"][place])
+    rows["name"] = names.WAIT_NAME + np.where(never[place], lost[keep], CODE[""])
+    return rows
+
+
+def _computing(made: Columns) -> Rows:
+    rows = _rows(made["device"], made["started_ns"], made["ended_ns"], COMPUTING, made["compute"])
+    rows["name"] = names.COMPUTE_NAME + made["stopped"]
+    rows["amount"], rows["energy_j"] = made["flop"], made["energy_j"]
+    given, result = made["input"], made["result"]
+    no_input, no_result = (names.flow(kind, made["compute"]) for kind in (names.NO_INPUT, names.NO_RESULT))
+    rows["comes"] = np.where(given >= 0, names.flow(names.USED, given, made["device"]), no_input)
+    rows["goes"] = np.where(result >= 0, names.flow(names.MADE, result), no_result)
+    return rows
+
+
+def _rows(device: IntArray, started_ns: IntArray, ended_ns: IntArray, form: int, row: IntArray) -> Rows:
+    rows = np.zeros(len(device), ROW)
+    rows["device"], rows["started_ns"], rows["ended_ns"] = device, started_ns, ended_ns
+    rows["form"], rows["row"] = form, row
+    return rows
+
+
+def steps(part: Part, cell: IntArray) -> Rows:
+    """Return all changes of counters, in any order. `cell` is the cell of each transfer."""
+    sent, made = part.transfers, part.computes
+    senders, queue, bits = (names.counter_number(what, cell, sent["direction"]) for what in range(len(names.COUNTERS)))
+    started_ns, ended_ns = sent["started_ns"], sent["ended_ns"]
+    on_air, one = started_ns != NEVER_NS, np.ones(len(cell))
+    from_queue_ns = np.where(on_air, started_ns, ended_ns)
+    changes = [
+        (sent["requested_ns"], queue, one),
+        (from_queue_ns, queue, -one),
+        (started_ns[on_air], senders[on_air], one[on_air]),
+        (ended_ns[on_air], senders[on_air], -one[on_air]),
+        (ended_ns[on_air], bits[on_air], sent["transmitted_bit"][on_air]),
+        (ended_ns, np.full(len(cell), names.ENERGY), sent["energy_j"] + sent["rx_energy_j"]),
+        (made["ended_ns"], np.full(len(made["ended_ns"]), names.ENERGY), made["energy_j"]),
+    ]
+    rows = np.empty(sum(len(change[0]) for change in changes), STEP)
+    for place, column in enumerate(("at_ns", "counter", "step")):
+        rows[column] = np.concatenate([change[place] for change in changes])
+    return rows
+
+
+class Counters:
+    """Adds up the changes of counters, batch by batch in order of time."""
+
+    def __init__(self) -> None:
+        self._value: dict[int, float] = {}
+
+    def values(self, changes: Rows, from_ns: int) -> Iterator[tuple[int, IntArray, Array]]:
+        """Yield for each counter in `changes` its number, the times of changes in ns, and the value after each change.
+
+        Args:
+            changes: all changes up to some time that were not in earlier calls.
+            from_ns: start of the window. Earlier changes are merged into one change at this time.
+        """
+        changes = changes[np.lexsort((changes["at_ns"], changes["counter"]))]
+        numbers, first = np.unique(changes["counter"], return_index=True)
+        for number, rows in zip(numbers.tolist(), np.split(changes, first)[1:], strict=True):
+            at_ns = np.maximum(rows["at_ns"], from_ns)
+            value = self._value.get(number, 0.0) + np.cumsum(rows["step"])
+            self._value[number] = float(value[-1])
+            settled = np.append(at_ns[1:] != at_ns[:-1], True)  # changes at the same time are merged
+            yield number, at_ns[settled], value[settled]

@@ -15,19 +15,25 @@ from fednet_emu.analysis.run import RunRecords
 from fednet_emu.arrays import Array, IntArray, Mask
 from fednet_emu.draw.trace import names, packets
 from fednet_emu.draw.trace.activity import Activity
-from fednet_emu.draw.trace.feed import Columns, Held, Part, Rows, longest_ns, nanoseconds, parts
-from fednet_emu.draw.trace.names import COUNTER, ROUNDS, SCORE, Tracks, track_number
-from fednet_emu.draw.trace.slices import (
+from fednet_emu.draw.trace.feed import (
     ON_MEDIUM,
     ROW,
     SIDELINK,
     STEP,
     UPLINK,
+    Columns,
     Counters,
+    Held,
+    Part,
+    Rows,
     device_slices,
+    longest_ns,
     medium_slices,
+    nanoseconds,
+    parts,
     steps,
 )
+from fednet_emu.draw.trace.names import COUNTER, ROUNDS, SCORE, Tracks, track_number
 from fednet_emu.errors import DataError
 from fednet_emu.records.ledger import SCENE, SCORES, SERVER, SEVERAL
 from fednet_emu.records.reasons import CODE
@@ -44,15 +50,6 @@ def write_trace(run: RunRecords, path: Path, window: Window = WHOLE, show: Show 
 
     The required memory does not grow with the length of the run. Tables are read in parts, and rows are kept only for
     the duration of the longest transfer or computation.
-
-    Args:
-        run: the run.
-        path: the file; parent folders are created.
-        window: time window and devices.
-        show: callback for progress.
-
-    Raises:
-        DataError: a table of the run is missing or unreadable, or the file cannot be written.
     """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -79,7 +76,6 @@ class _Trace:
         self._receivers: dict[int, IntArray] = {}
 
     def write(self, show: Show | None) -> int:
-        """Write the trace; return the number of slices."""
         self._file.write(packets.head(names.fixed_names()))
         rounds = self._rounds.write()
         self._write_scores()
@@ -161,7 +157,6 @@ class Rounds:
         return np.where(inside, names.ROUND_NAME + self.number[place], names.TURN)
 
     def write(self) -> int:
-        """Write the rounds that overlap the window, and all round names. Return the number of written rounds."""
         shown = self._window.overlaps(self._started_ns, self.ended_ns)
         if not shown.any():
             return 0

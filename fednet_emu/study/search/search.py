@@ -9,29 +9,50 @@ capping: Hutter, Hoos, Leyton-Brown, Stuetzle, "ParamILS: An Automatic Algorithm
 the median stopping rule: Golovin et al., "Google Vizier", KDD 2017). All decisions follow from the study file and from
 the outcomes in the run folders. If a killed search is started again, it makes the same decisions, and does not repeat
 finished runs.
+
+The folder of results has the format of a study with the single axis `setting`, whose levels are the remaining
+finalists, so that the commands `best`, `compare`, `plot` and `report` can read the folder. In addition, there are
+`trials.csv` with one row per tried setting, `search.json` with a summary of the search, and `best/` with scenario
+files.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fednet_emu.analysis.confidence_set import confidence_set
+from fednet_emu.analysis.ranked import ENDED
+from fednet_emu.analysis.scales import COSTS
+from fednet_emu.analysis.searched import SEARCH, TRIALS
 from fednet_emu.errors import FednetError, ScenarioError
+from fednet_emu.files.data_folder import checksum
+from fednet_emu.files.writing import csv_text, file_errors, write_json, write_text
 from fednet_emu.scenario.overrides import Setting
+from fednet_emu.scenario.yaml_text import dump
 from fednet_emu.study.file import Search, StudyFile
 from fednet_emu.study.grid import Axis
 from fednet_emu.study.runners import Runner
 from fednet_emu.study.runs import RunMaker
-from fednet_emu.study.search.aim import Aim, costs_of, values_of
-from fednet_emu.study.search.proposals import STARTUP, proposals, require_optuna
-from fednet_emu.study.search.results import write_results
-from fednet_emu.study.search.space import Parameter, corners, label_of, levels_at, space_of
-from fednet_emu.study.search.trials import Dropped, Hurdle, Trial, Trials
-from fednet_emu.study.sweep import Sweep, describe, known_tables, study_folder
+from fednet_emu.study.search.space import (
+    SETTING,
+    STARTUP,
+    Parameter,
+    corners,
+    importance,
+    label_of,
+    levels_at,
+    proposals,
+    require_optuna,
+    space_of,
+)
+from fednet_emu.study.search.trials import Aim, Dropped, Hurdle, Trial, Trials, costs_of, values_of
+from fednet_emu.study.sweep import TABLES, Sweep, describe, known_tables, study_folder, write_tables
 
 PARTS = (0.25, 0.5, 0.75)
 """Fractions of the cap on the cost at which the accuracy of a trial is compared with the accuracies of earlier
@@ -50,10 +71,6 @@ def load_search(
 
     `overrides` are settings that apply to all runs. If `trials` is given, it replaces the number of settings to try
     that the study states.
-
-    Raises:
-        ScenarioError: the study, or a scenario at the ends of the search space, is invalid; all problems are listed.
-        FednetError: Optuna is not installed.
     """
     if study.search is None:
         raise ScenarioError(f"{study.name}: nothing is searched, got no 'search'; fednet sweep {study.name}")
@@ -117,7 +134,6 @@ def _space(study: StudyFile) -> tuple[Parameter, ...]:
 
 
 def _explore(asked: Search, trials: Trials) -> None:
-    """Propose settings in batches, and try each batch before the next one is proposed."""
     while len(trials.all) < asked.trials:
         values = values_of(trials.aim, [trials.tried(trial) for trial in trials.all])
         known = [(trial.point, value) for trial, value in zip(trials.all, values, strict=True)]
@@ -156,7 +172,6 @@ def _milestones(behind: float | None, cap: float, trials: Trials, seed: int) -> 
 
 
 def _ranked(trials: Trials) -> list[Trial]:
-    """Return the trials whose runs all reached the target, in ascending order of the first cost."""
     values = values_of(trials.aim, [trials.tried(trial) for trial in trials.all])
     whole = [trial for trial in trials.all if trial.runs and all(its.reached for its in trials.tried(trial))]
     return sorted(whole, key=lambda trial: values[trial.number])
@@ -185,7 +200,6 @@ def finalists_of(asked: Search, trials: Trials) -> list[Trial]:
 
 
 def _dominates(first: Sequence[float], second: Sequence[float]) -> bool:
-    """Return True if no cost in `first` is higher than in `second`, and at least one cost is lower."""
     return all(a <= b for a, b in zip(first, second, strict=True)) and tuple(first) != tuple(second)
 
 
@@ -217,3 +231,91 @@ def _race(finalists: Sequence[Trial], seeds: Sequence[int], trials: Trials) -> l
         beaten = [any(_dominates(other, own) for other in values) for own in values]
         dropped += [Dropped(its, len(its.runs), math.nan) for its, worse in zip(left, beaten, strict=True) if worse]
     return dropped
+
+
+BEST = "best"
+_WHY = {ENDED: "ended without it", **{cost: f"limit of {cost}" for cost in COSTS}}
+"""The text that trials.csv gives for each reason why a run missed the target."""
+DIGITS = 9
+"""Number of significant digits in trials.csv."""
+
+
+def write_results(out: Path, trials: Trials, finalists: Sequence[Trial], dropped: Sequence[Dropped]) -> None:
+    """Write the results of a search to `out`: tables of all trials and of the finalists, and the dropped finalists."""
+    study, parameters = trials.maker.study, trials.parameters
+    ended = [trial for trial in trials.all if trials.has_ended(trial)]
+    gone = {its.trial.number for its in dropped}
+    left = [trial for trial in finalists if trial.number not in gone and trials.has_ended(trial)]
+    raced = values_of(trials.aim, list(map(trials.raced, left)))
+    left = [left[place] for place in sorted(range(len(left)), key=lambda place: raced[place])]
+    places, sweep = [place for trial in left for place in trial.runs.values()], trials.sweep
+    write_tables(
+        out,
+        [sweep.runs[place] for place in places],
+        {row: sweep.folder_of[place] for row, place in enumerate(places) if place in sweep.done},
+        {row: sweep.failures[place] for row, place in enumerate(places) if place in sweep.failures},
+        study.target,
+    )
+    frame = pd.DataFrame(list(_rows(trials, ended)))
+    write_text(out / TRIALS, csv_text(frame, DIGITS))
+    _write_best(out / BEST, study.name, left)
+    values = values_of(trials.aim, list(map(trials.tried, ended)))
+    known = [(trial.point, value) for trial, value in zip(ended, values, strict=True)]
+    write_json(
+        out / SEARCH,
+        {
+            "name": study.name,
+            "costs": list(trials.aim.costs),
+            "limits": dict(trials.aim.limits),
+            "target": {trials.aim.measure: trials.aim.level} if trials.aim.measure else {},
+            "trials": len(ended),
+            "parameters": [parameter.name for parameter in parameters],
+            "finalists": [trial.number for trial in left],
+            "dropped": [
+                {"trial": its.trial.number, "seeds": its.seeds, "p": None if math.isnan(its.p) else its.p}
+                for its in dropped
+            ],
+            "runs": {str(trial.number): _costs(trials, trial) for trial in finalists if trials.has_ended(trial)},
+            "importance": importance(parameters, known),
+        },
+    )
+    levels = {SETTING: [trial.label for trial in left]} if left else {}
+    describe(study, levels, trials.maker.timing_only, out, {name: checksum(out / name) for name in TABLES})
+
+
+def _costs(trials: Trials, trial: Trial) -> list[list[float | None]]:
+    """Return the costs of each run of a finalist, in ascending order of seeds; None if a run missed the target."""
+    return [[cost if math.isfinite(cost) else None for cost in its.costs] for its in trials.raced(trial)]
+
+
+def _rows(trials: Trials, ended: Sequence[Trial]) -> Iterator[dict[str, Any]]:
+    names = trials.aim.costs or ("accuracy",)
+    sign = 1.0 if trials.aim.costs else -1.0
+    for trial in ended:
+        runs = trials.tried(trial)
+        reached = bool(runs) and all(its.reached for its in runs)
+        means = sign * np.mean([its.costs for its in runs], axis=0) if reached else np.full(len(names), math.nan)
+        causes = dict.fromkeys(_WHY.get(cause, cause) for its in runs for cause in its.why)
+        yield {
+            "trial": trial.number,
+            SETTING: trial.label,
+            **{each.name: trial.columns.get(each.name, "") for each in trials.parameters},
+            "runs": len(runs),
+            "reached": sum(its.reached for its in runs),
+            **dict(zip(names, map(float, means), strict=True)),
+            "score": float(np.mean([its.score for its in runs])) if runs else math.nan,
+            "why_not": trial.unable or ", ".join(causes),
+        }
+
+
+def _write_best(folder: Path, name: str, left: Sequence[Trial]) -> None:
+    """Write the scenarios of the remaining finalists, best first, and remove the scenarios of an earlier search."""
+    with file_errors(folder, "written"):
+        folder.mkdir(exist_ok=True)
+        for path in folder.glob("*.yaml"):
+            if path.stem.isdecimal():  # only these names come from a search
+                path.unlink()
+    for place, trial in enumerate(left, 1):
+        if trial.scenario is not None:
+            heading = f"# {name}, place {place}: {trial.label}\n"
+            write_text(folder / f"{place}.yaml", heading + dump(trial.scenario))

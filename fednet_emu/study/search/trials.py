@@ -1,23 +1,196 @@
-"""The trials of a search: their settings, runs and outcomes, and lower bounds on their costs."""
+"""The aim of a search (minimum cost to reach a target, or maximum accuracy within limits), and the tried settings.
+
+The outcomes of runs are read from the run folders.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fednet_emu.analysis.scales import COSTS
+import numpy as np
+import pandas as pd
+
+from fednet_emu.analysis.ranked import ENDED
+from fednet_emu.analysis.ranking import course_of
+from fednet_emu.analysis.scales import COSTS, DEVICE_ENERGY, Measure, with_total_bits
+from fednet_emu.arrays import Array
 from fednet_emu.emulation.play import play
 from fednet_emu.errors import FednetError, ScenarioError
 from fednet_emu.scenario.model import Scenario
 from fednet_emu.scenario.overrides import Setting
 from fednet_emu.scenario.tree import Place, node_of
+from fednet_emu.study.file import StudyFile
 from fednet_emu.study.runs import RunMaker, StudyRun
-from fednet_emu.study.search.aim import Aim, Outcome, outcome_in, spent_in
 from fednet_emu.study.search.space import SETTING, Parameter, Point, label_of, levels_at
-from fednet_emu.study.sweep import Sweep
+from fednet_emu.study.sweep import Sweep, aim
+
+STOPS = {"time": "simulated_s", "bits": "bits", "energy": "energy_j", DEVICE_ENERGY: "energy_j", "rounds": "rounds"}
+"""The setting under `stop` that limits each cost of a run."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run achieved, judged by the aim of the search."""
+
+    costs: tuple[float, ...]
+    """The minimised costs, or the negative of the maximised accuracy; infinite if the run missed the target."""
+    score: float
+    """Accuracy or loss that the run achieved within the limits; NaN if there was no evaluation."""
+    why: tuple[str, ...] = ()
+    """Reasons why the run missed the target; empty if the run reached the target."""
+    course: Array = field(default_factory=lambda: np.empty((2, 0)), repr=False, compare=False)
+    """Array [2, evaluations] with the first minimised cost and the score (accuracy or loss) at each evaluation."""
+
+    def score_at(self, amount: float) -> float:
+        """Return the score at the last evaluation at which the first cost is at most `amount`; NaN if there is none."""
+        spent, scores = self.course
+        count = int(np.searchsorted(spent, amount, side="right"))
+        return float(scores[count - 1]) if count else math.nan
+
+    @property
+    def reached(self) -> bool:
+        """True if the run reached the target, so that all costs are finite."""
+        return all(map(math.isfinite, self.costs))
+
+
+@dataclass(frozen=True)
+class Aim:
+    """The aim of a search: the quantity that is minimised or maximised, up to which target, and within which limits."""
+
+    costs: tuple[str, ...]
+    """Names of the minimised costs; empty if the accuracy is maximised."""
+    limits: Mapping[str, float]
+    measure: Measure | None
+    """Metric of the target (accuracy or loss); None without a target."""
+    level: float
+    """Value of the metric at which the target is reached; NaN without a target."""
+
+    @classmethod
+    def of(cls, study: StudyFile) -> Aim:
+        """Return the aim of a study that has the key `search`."""
+        asked = study.search
+        assert asked is not None
+        measure, level = aim(study.target)
+        limits = {str(cost): most for cost, most in asked.within.items()}
+        return cls(() if asked.maximise else asked.costs, limits, measure, level)
+
+    @property
+    def is_single(self) -> bool:
+        """True if exactly one cost is minimised, which is necessary for a cap on this cost."""
+        return len(self.costs) == 1
+
+    def stops(
+        self, scenario: Scenario, cap: float = math.inf, milestones: Mapping[float, float] | None = None
+    ) -> dict[str, Any]:
+        """Return settings under `stop` with which a run of `scenario` ends as soon as its outcome is known.
+
+        The settings contain the target accuracy, the limits on costs, and the conditions of a `Hurdle` (`cap`,
+        `milestones`). Stop rules of the scenario still apply.
+        """
+        limits = [*self.limits.items(), *([(self.costs[0], cap)] if self.is_single and math.isfinite(cap) else ())]
+        stops: dict[str, Any] = {}
+        for cost, most in limits:
+            key, amount = _as_stop(scenario, cost, most)
+            known = stops.get(key, getattr(scenario.stop, key))
+            stops[key] = amount if known is None else min(known, amount)
+        if self.measure == "accuracy":
+            stops["accuracy"] = min(self.level, scenario.stop.accuracy or 1.0)
+        if milestones:
+            asked = [its.model_dump(exclude_none=True) for its in scenario.stop.milestones]
+            for amount, least in milestones.items():
+                asked.append(dict([_as_stop(scenario, self.costs[0], amount), ("accuracy", least)]))
+            stops["milestones"] = asked
+        return stops
+
+    def outcome(self, evaluations: pd.DataFrame, summary: Mapping[str, Any], devices: int) -> Outcome:
+        """Return the outcome of a run with `devices` devices, from its evaluations in order of time and its summary."""
+        status = str(summary["status"])
+        if self.costs and self.measure is None:
+            return self._whole(spent_in(summary, devices), status)
+        rows = with_total_bits(evaluations)
+        spent = {name: rows[COSTS[name].column] for name in dict.fromkeys([*self.costs, *self.limits])}
+        if DEVICE_ENERGY in spent:
+            spent[DEVICE_ENERGY] = spent[DEVICE_ENERGY] / devices
+        rows = rows.assign(**{f"spent {name}": amounts for name, amounts in spent.items()})
+        if self.measure is None:
+            return self._accuracy(rows, status)
+        courses = [course_of(rows, status, self.measure, self.level, cost, self.limits) for cost in self.costs]
+        course = rows[[f"spent {self.costs[0]}", self.measure]].to_numpy(np.float64).T
+        return Outcome(tuple(its.cost for its in courses), courses[0].score, courses[0].stopped_by, course)
+
+    def _accuracy(self, rows: pd.DataFrame, status: str) -> Outcome:
+        over = [rows[f"spent {cost}"].to_numpy() > most for cost, most in self.limits.items()]
+        beyond = np.any([*over, np.zeros(len(rows), np.bool_)], axis=0)
+        scores = rows["accuracy"].to_numpy(np.float64)[: int(np.argmax(beyond)) if beyond.any() else len(rows)]
+        if status == "diverged" or not len(scores) or not math.isfinite(scores[-1]):
+            return Outcome((math.inf,), math.nan, (status if status == "diverged" else ENDED,))
+        return Outcome((-float(scores[-1]),), float(scores[-1]))
+
+    def _whole(self, spent: Mapping[str, float], status: str) -> Outcome:
+        over = tuple(cost for cost, most in self.limits.items() if spent[cost] > most)
+        if over or status == "diverged":
+            return Outcome((math.inf,) * len(self.costs), math.nan, over or (status,))
+        return Outcome(tuple(spent[cost] for cost in self.costs), math.nan)
+
+    def shortfall(self, outcome: Outcome) -> float:
+        """Return the distance of a run's score from the target, relative to the target, from 0 to 1; 1 if unknown."""
+        if self.measure is None or not math.isfinite(outcome.score):
+            return 1.0
+        missing = self.level - outcome.score if self.measure == "accuracy" else outcome.score - self.level
+        return min(max(missing / self.level, 0.0), 1.0)
+
+
+def _as_stop(scenario: Scenario, cost: str, amount: float) -> tuple[str, float]:
+    if cost == DEVICE_ENERGY:
+        amount *= scenario.devices.count
+    return STOPS[cost], max(1, math.ceil(amount)) if cost == "rounds" else amount
+
+
+def outcome_in(aim: Aim, folder: Path, devices: int) -> Outcome:
+    """Return the outcome of the finished run in a folder."""
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    return aim.outcome(pd.read_parquet(folder / "evaluations.parquet"), summary, devices)
+
+
+def spent_in(summary: Mapping[str, Any], devices: int) -> dict[str, float]:
+    """Return the total costs of a run with `devices` devices, by name, from the summary of the run."""
+    energy_j = float(summary["energy_j"])
+    return {
+        "time": float(summary["simulated_s"]),
+        "bits": sum(float(summary[f"{link}_bit"]) for link in ("uplink", "downlink", "sidelink")),
+        "energy": energy_j,
+        DEVICE_ENERGY: energy_j / devices,
+        "rounds": float(summary["rounds"]),
+    }
+
+
+def costs_of(aim: Aim, trials: Sequence[Sequence[Outcome]]) -> list[Array]:
+    """Return one array [runs, costs] of finite objectives for each trial, so that runs and trials can be compared.
+
+    The objectives of a run that reached the target are its costs. The objectives of a run that missed the target are
+    one to two times the largest costs of the successful runs, and grow with the distance from the target, so that such
+    a run ranks behind all successful runs.
+    """
+    size = max(len(aim.costs), 1)
+    known = np.array([its.costs for runs in trials for its in runs if its.reached]).reshape(-1, size)
+    worst = known.max(axis=0) if len(known) else np.ones(size)
+    scale = np.maximum(np.abs(worst), 1e-12)
+    return [
+        np.array([its.costs if its.reached else worst + scale * aim.shortfall(its) for its in runs]).reshape(-1, size)
+        for runs in trials
+    ]
+
+
+def values_of(aim: Aim, trials: Sequence[Sequence[Outcome]]) -> list[tuple[float, ...]]:
+    """Return the mean objectives of each trial over its runs; a trial without runs gets the largest objectives."""
+    costs = costs_of(aim, trials)
+    most = np.max([its.max(axis=0) for its in costs if len(its)] or [np.ones(max(len(aim.costs), 1))], axis=0)
+    return [tuple(map(float, its.mean(axis=0) if len(its) else most)) for its in costs]
 
 
 @dataclass
@@ -33,7 +206,6 @@ class Trial:
     columns: Mapping[str, Any]
     """Values of the parameters, by the name of the table column."""
     settings: tuple[Setting, ...]
-    """The settings by which the trial changes the base scenario."""
     scenario: Scenario | None = None
     """Scenario of the trial with the first seed, without the stop rules of the search; None for an invalid setting."""
     runs: dict[int, int] = field(default_factory=dict)
@@ -46,7 +218,6 @@ class Hurdle(NamedTuple):
     """Conditions under which a run of a trial continues."""
 
     cap: float = math.inf
-    """Cap on the minimised cost."""
     milestones: Mapping[float, float] = {}
     """Required accuracies, by the amount of the minimised cost at which each must be reached."""
 
@@ -56,7 +227,6 @@ class Dropped:
     """A finalist that was dropped from the race, because it cannot be the best."""
 
     trial: Trial
-    """The finalist."""
     seeds: int
     """Number of seeds with which the finalist had been run when it was dropped."""
     p: float
@@ -105,7 +275,6 @@ class Trials:
         self._run(trial, [(run, Hurdle())])
 
     def _run(self, trial: Trial, runs: Sequence[tuple[StudyRun, Hurdle]]) -> None:
-        """Add runs to a trial; each run ends early if it does not meet its `Hurdle`."""
         ended = [self._ended(trial, run.scenario, hurdle) for run, hurdle in runs]
         places = self.sweep.add(ended)
         trial.runs |= {run.scenario.seed: place for run, place in zip(ended, places, strict=True)}
@@ -123,7 +292,6 @@ class Trials:
         return [self._outcome(trial.runs[seed]) for seed in sorted(trial.runs)]
 
     def _outcome(self, place: int) -> Outcome:
-        """Return the outcome of a run; a failed run counts as a run that missed the target."""
         if place not in self._known:
             if place in self.sweep.failures:
                 lost = (math.inf,) * max(len(self.aim.costs), 1)
@@ -134,7 +302,6 @@ class Trials:
         return self._known[place]
 
     def _ended(self, trial: Trial, scenario: Scenario, hurdle: Hurdle) -> StudyRun:
-        """Return a run of `scenario` that ends as soon as its outcome is known, or if it does not meet `hurdle`."""
         stops = self.aim.stops(scenario, *hurdle)
         settings = [Setting(f"stop.{name}", node_of(value, Place("search"))) for name, value in stops.items()]
         return next(self.maker.runs(trial.label, trial.columns, (*trial.settings, *settings), [scenario.seed]))

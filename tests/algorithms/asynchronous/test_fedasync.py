@@ -14,7 +14,7 @@ from torch import Tensor
 from fednet_emu.algorithms.asynchronous.staleness import Constant, Hinge, Polynomial, Staleness
 from fednet_emu.federation import accumulated, moved_by_sum
 from fednet_emu.federation.federation import Federation
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.asynchronous.by_hand import (
     FLOP,

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fednet_emu.algorithms.asynchronous.safa import mean
 from fednet_emu.federation.federation import Federation
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.testing import run_small
 from tests.algorithms.asynchronous.by_hand import FLOP, INSTANT_LINKS, LOCAL, close, descended, trained
 from tests.algorithms.small import ENGINES

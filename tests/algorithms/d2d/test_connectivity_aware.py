@@ -23,7 +23,7 @@ from fednet_emu.federation import accumulated, moved_by_sum
 from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.streams import Streams
 from fednet_emu.network.topology import Digraph
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.testing import small_federation
 
 

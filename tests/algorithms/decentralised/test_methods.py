@@ -22,7 +22,7 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.graph.deferred import Deferred
 from fednet_emu.learning.graph.jobs import TrainData
 from fednet_emu.network.topology import Digraph
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.decentralised import oracle
 from tests.algorithms.decentralised.graphs import (

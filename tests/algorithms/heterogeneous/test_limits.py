@@ -19,7 +19,7 @@ from fednet_emu.algorithms.heterogeneous.scaffold import Scaffold
 from fednet_emu.federation import SgdPlan, accumulated
 from fednet_emu.federation.federation import Federation
 from fednet_emu.learning.graph.optimizers import Optimizer
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.heterogeneous.oracle import (
     SKEWED,

@@ -13,7 +13,7 @@ from torch import Tensor
 from fednet_emu.algorithms.hierarchical.hier_favg import moved_further
 from fednet_emu.federation import EdgeServers, accumulated, moved_by_sum
 from fednet_emu.federation.federation import Federation
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.small import ENGINES
 

@@ -16,7 +16,7 @@ from fednet_emu.algorithms.selection.fedcs import FedCs, greedy
 from fednet_emu.algorithms.selection.oort import Oort, Pacer, statistical_utility
 from fednet_emu.federation import SgdPlan
 from fednet_emu.federation.federation import Federation
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.scenario.algorithms import ALGORITHMS
 from fednet_emu.testing import run_small, small_federation, small_scenario
 from tests.algorithms.selection.knowledge import known

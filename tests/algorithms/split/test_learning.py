@@ -22,7 +22,7 @@ from fednet_emu.federation.federation import Federation
 from fednet_emu.kernel.clock import NS_PER_S
 from fednet_emu.learning.models.base import torch_seed
 from fednet_emu.learning.models.cuts import Cut, cuts_of
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.testing import small_federation, small_scenario
 from tests.algorithms.small import resumed_every_round
 from tests.algorithms.split.oracle import BATCH, EPOCHS, LOSSY, LR, UNEVEN, Oracle, splitfed, timed, trained

@@ -12,12 +12,11 @@ from matplotlib.colors import to_rgb
 
 from fednet_emu.analysis.activity import WAITING
 from fednet_emu.analysis.data_split import DataSplit, Part
-from fednet_emu.draw.figures.curves import latency_figure, progress_figures
 from fednet_emu.draw.figures.data_split import MOST_BUBBLES, split_figures
 from fednet_emu.draw.figures.page import fit_to_page, numbers_of
-from fednet_emu.draw.figures.papers.series import FEW, charge_figure
 from fednet_emu.draw.figures.rates import RateCurve, rate_figure
-from fednet_emu.draw.figures.run_figures import save
+from fednet_emu.draw.figures.run_figures import latency_figure, progress_figures, save
+from fednet_emu.draw.figures.series import FEW, charge_figure
 from fednet_emu.draw.figures.timeline import HATCH, LOOKS, Panel, timeline_figure
 from fednet_emu.draw.style import line_style
 from tests.quick import crossed

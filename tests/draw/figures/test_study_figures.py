@@ -18,11 +18,10 @@ from fednet_emu.analysis.settings import settings_of
 from fednet_emu.analysis.statistics import band_of, mean_interval
 from fednet_emu.analysis.study import StudyRecords
 from fednet_emu.draw.figures.page import fit_to_page, numbers_of
-from fednet_emu.draw.figures.study_bars import bar_figure
 from fednet_emu.draw.figures.study_curves import Layout
 from fednet_emu.draw.figures.study_figures import study_figures
 from fednet_emu.draw.figures.study_pareto import pareto_figure
-from fednet_emu.draw.figures.study_rows import difference_figure, fanned
+from fednet_emu.draw.figures.study_rows import bar_figure, difference_figure, fanned
 from fednet_emu.draw.page.study_page import pareto
 from fednet_emu.draw.palette import BLUE
 from fednet_emu.draw.style import line_style

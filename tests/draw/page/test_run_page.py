@@ -10,11 +10,9 @@ import pytest
 import fednet_emu as fe
 from fednet_emu.analysis.run import RunRecords
 from fednet_emu.analysis.usage import Usage, turn_s
-from fednet_emu.draw.page import timeline as timeline_module
-from fednet_emu.draw.page.document import CORE, browser_file, page
-from fednet_emu.draw.page.packing import Packer
-from fednet_emu.draw.page.run import NOT_RECORDED, SCRIPTS, run_document
-from fednet_emu.draw.page.timeline import timeline
+from fednet_emu.draw.page import run as run_page
+from fednet_emu.draw.page.document import CORE, Packer, browser_file, page
+from fednet_emu.draw.page.run import NOT_RECORDED, SCRIPTS, run_document, timeline
 from fednet_emu.records.reasons import REASONS
 from fednet_emu.records.rows import KINDS
 
@@ -125,7 +123,7 @@ def test_what_the_end_of_a_run_cut_off_was_not_lost():
 
 def test_too_many_devices_and_bars_are_told(run, monkeypatch):
     """Of many devices some have rows, all bars of theirs are there; of too many bars the first are."""
-    monkeypatch.setattr(timeline_module, "MOST_DEVICES", 5)
+    monkeypatch.setattr(run_page, "MOST_DEVICES", 5)
     some = timeline(Usage(run))
     devices, sent = some["devices"].tolist(), run.transfers
 
@@ -135,7 +133,7 @@ def test_too_many_devices_and_bars_are_told(run, monkeypatch):
     assert set(theirs["transfer"][theirs["sender"] >= 0]) <= set(some["transfers"]["number"])
     assert set(some["receptions"]["receiver"]) <= set(devices)
 
-    monkeypatch.setattr(timeline_module, "MOST_ROWS", 30)
+    monkeypatch.setattr(run_page, "MOST_ROWS", 30)
     few = timeline(Usage(run))
     assert len(few["transfers"]["number"]) < len(some["transfers"]["number"])
     assert "Bars end at" in few["notes"][1]
@@ -245,11 +243,11 @@ def busy_run():
         sizes = {"size_bit": np.full(n, 77_120), "transmitted_bit": np.full(n, 77_120.0)}
         got = np.where(lost == "", 77_120, 0)
         return pd.DataFrame(
-            {"kind": kind, "sender": sender, "receiver": receiver, "receivers": 1, **sizes, "delivered_bit": got}
+            {"direction": kind, "sender": sender, "receiver": receiver, "receivers": 1, **sizes, "delivered_bit": got}
             | dict(zip(names, times, strict=True))
             | {
                 "lost_bit": 77_120 - got,
-                "lost": lost,
+                "loss_reason": lost,
                 "energy_j": 0.1 * (times[2] - times[1]),
                 "rx_energy_j": zero,
                 "cell": 0,

@@ -19,10 +19,9 @@ import fednet_emu as fe
 from fednet_emu.analysis.run import RunRecords
 from fednet_emu.draw.trace import feed
 from fednet_emu.draw.trace.activity import Lanes, Turns
-from fednet_emu.draw.trace.feed import Part, nanoseconds
+from fednet_emu.draw.trace.feed import Part, device_slices, nanoseconds, steps
 from fednet_emu.draw.trace.names import DEVICE, track_number, track_parts
 from fednet_emu.draw.trace.packets import Form, blank_fixed, blank_number, interleaved, message, nested, varint
-from fednet_emu.draw.trace.slices import device_slices, steps
 from fednet_emu.draw.trace.trace import write_trace
 from fednet_emu.emulation.given import scenario_of
 from fednet_emu.emulation.play import play

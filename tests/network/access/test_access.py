@@ -24,7 +24,7 @@ from fednet_emu.network.wifi import Dcf, Mode, contend, schemes
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.nr.blocks import NrBlocks, transport_block_bit
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.testing import run_small, small_scenario
 from tests.network.media import HandMadeLinks, medium_of
 from tests.network.medium.moving import played

@@ -20,7 +20,7 @@ from fednet_emu.network.air.sharing import Active, RateInputs
 from fednet_emu.network.air.transfer import Delivery, Message
 from fednet_emu.radio.fading import NoFading, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.records.ledger import SERVER, Ledger
 from tests.network.media import Pairs, medium_of
 from tests.quick import examples

@@ -16,7 +16,7 @@ from fednet_emu.network.air.transfer import Message
 from fednet_emu.network.lora import Lora
 from fednet_emu.radio.fading import Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate, Shannon
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import run_small, small_scenario
 from tests.quick import examples

@@ -24,7 +24,7 @@ from fednet_emu.network.transport.transports import Connections
 from fednet_emu.radio.channel import Channel, Terminal
 from fednet_emu.radio.fading import FadingByLineOfSight, Rayleigh
 from fednet_emu.radio.rates.shannon import FixedRate
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.records.ledger import SERVER
 from fednet_emu.testing import run_small, small_scenario
 from tests.network.media import FADING_KEY, HandMadeLinks, medium_of

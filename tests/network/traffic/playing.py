@@ -21,7 +21,7 @@ from fednet_emu.network.traffic.laws import Law
 from fednet_emu.network.traffic.senders import OtherUsers
 from fednet_emu.network.traffic.turns import SharedTurns
 from fednet_emu.network.traffic.users import Source, drawn_files
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.records.ledger import SERVER, Ledger
 from tests.network.media import HandMadeLinks, medium_of
 

@@ -14,7 +14,7 @@ from fednet_emu.emulation.load import refuse_contradictions, warnings_of
 from fednet_emu.emulation.outlook import Outlook, crowds
 from fednet_emu.errors import Deadlock, ScenarioError
 from fednet_emu.realtime.options import unfit
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.records.summaries import other_users
 from fednet_emu.testing import run_small, small_scenario
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.records.ledger import NEVER_NS, Ledger
 from fednet_emu.records.reasons import CODE
 from tests.records.conftest import TRANSFER, S

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fednet_emu.records.laws.verify import Busy, verify
+from fednet_emu.records.laws import Busy, verify
 from fednet_emu.records.ledger import SERVER, TABLES, IdleEnergy, Ledger
 from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import TrafficRow
@@ -458,7 +458,7 @@ def in_blocks(ledger: Ledger, rows: int, changes: dict[tuple[str, int, str], int
     with (
         patch("fednet_emu.records.table.CHUNK_ROWS", rows),
         patch("fednet_emu.records.table.BLOCK_ROWS", rows),
-        patch("fednet_emu.records.laws.payloads.BLOCK_ROWS", rows),
+        patch("fednet_emu.records.laws.BLOCK_ROWS", rows),
     ):
         copy = Ledger()
         for name in TABLES:

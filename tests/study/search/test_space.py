@@ -16,10 +16,17 @@ from fednet_emu.errors import FednetError, ScenarioError
 from fednet_emu.scenario.overrides import Setting
 from fednet_emu.scenario.tree import Place, node_of
 from fednet_emu.scenario.yaml_text import parse
-from fednet_emu.study.search.aim import Aim, Outcome, spent_in, values_of
-from fednet_emu.study.search.proposals import importance, proposals, require_optuna
-from fednet_emu.study.search.space import Range, corners, label_of, levels_at, space_of
-from fednet_emu.study.search.trials import too_costly
+from fednet_emu.study.search.space import (
+    Range,
+    corners,
+    importance,
+    label_of,
+    levels_at,
+    proposals,
+    require_optuna,
+    space_of,
+)
+from fednet_emu.study.search.trials import Aim, Outcome, spent_in, too_costly, values_of
 from fednet_emu.testing import small_scenario
 from tests.quick import examples
 

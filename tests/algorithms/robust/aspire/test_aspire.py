@@ -17,7 +17,7 @@ from fednet_emu.algorithms.robust.uncertainty import CdNorm
 from fednet_emu.arrays import Array
 from fednet_emu.emulation.play import play
 from fednet_emu.federation.federation import Federation
-from fednet_emu.records.laws.verify import verify
+from fednet_emu.records.laws import verify
 from fednet_emu.testing import run_small, small_federation, small_scenario
 
 N = 8

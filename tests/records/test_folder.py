@@ -9,8 +9,17 @@ import pytest
 
 from fednet_emu.errors import DataError
 from fednet_emu.files.writing import PART
-from fednet_emu.records.folder.manifest import FINISHED, STATUSES, read_manifest, require_sound
-from fednet_emu.records.folder.store import LEARNING, LOCK, STAGED, RunFolder, tidy
+from fednet_emu.records.folder import (
+    FINISHED,
+    LEARNING,
+    LOCK,
+    STAGED,
+    STATUSES,
+    RunFolder,
+    read_manifest,
+    require_sound,
+    tidy,
+)
 
 TEXT = "title: the scenario\n"
 FRESH = ["manifest.json", "scenario.yaml"]

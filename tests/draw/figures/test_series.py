@@ -15,28 +15,25 @@ from PIL import Image
 
 from fednet_emu.analysis.run import RunRecords
 from fednet_emu.analysis.study import cycle_columns, cycle_times
-from fednet_emu.draw.figures.papers.clusters import (
+from fednet_emu.draw.figures.series import (
+    SERIES_FIGURES,
     SNAPSHOTS,
-    weight_matrices,
-    weights_figure,
-    write_weights_animation,
-)
-from fednet_emu.draw.figures.papers.cyclic import bound_figure, cycle_figure
-from fednet_emu.draw.figures.papers.d2d import (
+    aspire_figure,
+    bound_figure,
     circles,
     clusters_figure,
     connectivity_figure,
+    cycle_figure,
+    fedul_figure,
     one_way,
     places_of,
-    true_places,
-    write_clusters_animation,
-)
-from fednet_emu.draw.figures.papers.series import (
-    SERIES_FIGURES,
-    aspire_figure,
-    fedul_figure,
     save_animations,
     series_figures,
+    true_places,
+    weight_matrices,
+    weights_figure,
+    write_clusters_animation,
+    write_weights_animation,
 )
 
 

@@ -1,25 +1,231 @@
-"""All conservation laws, which the ledger of every run must obey, whatever the algorithm.
+"""Conservation laws, which the ledger of every run must obey, whatever the algorithm.
 
-Tables are read block by block, so that the memory needed does not grow with the length of the run.
+Tables are read block by block, so that the memory needed does not grow with the length of the run. The totals of the
+ledger are counted during the run, and the table `energies` is computed from the rows at the end of the run. The two
+are therefore independent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fednet_emu.arrays import IntArray, Mask
-from fednet_emu.records.laws.energies import charge_problem, energies_problem
-from fednet_emu.records.laws.payloads import used_before_there
-from fednet_emu.records.ledger import NEVER_NS, Ledger
+from fednet_emu.arrays import Array, IntArray, Mask
+from fednet_emu.records.ledger import NEVER_NS, SERVER, Ledger, device_label
 from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS, PhaseColumns
-from fednet_emu.records.table import Rows, Table
+from fednet_emu.records.summaries import activities, by_device, empty_s, energies_of_rows
+from fednet_emu.records.table import BLOCK_ROWS, Rows, Table
 
 DELIVERED = CODE[""]
+RELATIVE = 1e-9
+"""Maximum relative error of an energy that passes a check."""
+
+USES = ("computing_j", "sending_j", "receiving_j", "idle_j")
+
+
+def energies_problem(ledger: Ledger) -> str:
+    """Check that the table `energies` adds up to the run's energy, and that `waiting_j` matches the idle times.
+
+    Returns a sentence about the first violation, or an empty text.
+    """
+    if not len(ledger.energies):
+        return ""
+    column, ended_ns = ledger.energies.column, ledger.ended_ns
+    parts_j = sum(float(np.nansum(column(name))) for name in USES)
+    due_j = ledger.spent_j(ended_ns) - ledger.backhaul_j
+    if not np.isclose(parts_j, due_j, rtol=RELATIVE, atol=1e-12):
+        return f"its rows are {parts_j:.9g} J, all that was drawn beside the backhaul is {due_j:.9g} J"
+    for name in (*USES, "waiting_j"):
+        for place in np.flatnonzero(column(name) < 0)[:1]:
+            return f"{device_label(int(column('device')[place]))}: {name} is negative, {column(name)[place]:.9g} J"
+    idle_j, waiting_j = column("idle_j")[:-1], column("waiting_j")[:-1]
+    count = len(idle_j)
+    if not idle_j.any():
+        return "some device waits at no idle power" if waiting_j.any() else ""
+    idle_w = idle_j / np.maximum(ended_ns / 1e9 - empty_s(ledger, count), 1e-9)
+    off_j = np.abs(waiting_j - idle_w * _waiting_s(ledger, count))
+    for device in np.flatnonzero(off_j > RELATIVE * idle_w * (ended_ns / 1e9) + 1e-12)[:1]:
+        return f"dev-{device}: waiting_j differs by {off_j[device]:.9g} J from the times in which it does nothing"
+    return ""
+
+
+def _waiting_s(ledger: Ledger, count: int) -> Array:
+    """Return the time in s [count] in which each device has charge and no activity, found by counting activities."""
+    device, from_ns, to_ns = activities(ledger)
+    known, every = (device > SERVER) & (from_ns >= 0), np.arange(count)
+    device, from_ns, to_ns = device[known], from_ns[known], to_ns[known]
+    who = np.concatenate((device, device, every, every))
+    ends_ns = np.zeros(count, np.int64), np.full(count, ledger.ended_ns)
+    at_ns = np.minimum(np.concatenate((from_ns, to_ns, *ends_ns)), ledger.ended_ns)
+    step = np.repeat([1, -1, 0], [len(device), len(device), 2 * count])
+    order = np.lexsort((at_ns, who))
+    who, at_ns, busy = who[order], at_ns[order], np.cumsum(step[order])
+    free = (busy[:-1] == 0) & (who[1:] == who[:-1])
+    return by_device(who[1:][free], np.diff(at_ns)[free] / 1e9, count)
+
+
+def charge_problem(ledger: Ledger) -> str:
+    """Check that each row of `batteries` has charge = initial charge + harvested - spilled - consumed energy.
+
+    The totals at the end of the run are checked as well. The energy that a battery has supplied for computing, sending
+    and receiving must equal the sum over the recorded activities of the device. The idle energy of all batteries must
+    equal the idle power integrated over time.
+    Returns a sentence about the first violation, or an empty text.
+    """
+    column = ledger.batteries.column
+    device = column("device")
+    if not len(device):
+        return ""
+    _, first = np.unique(device, return_index=True)
+    last = len(device) - 1 - np.unique(device[::-1], return_index=True)[1]
+    start_j = np.zeros(len(first))
+    start_j[device[first]] = column("charge_j")[first]
+    came_j = start_j[device] + column("harvested_j")
+    drawn_j = sum((column(use) for use in USES), np.zeros(len(device)))
+    off_j = np.abs(came_j - column("spilled_j") - drawn_j - column("charge_j"))
+    wrong = off_j > RELATIVE * (came_j + drawn_j) + 1e-15
+    if wrong.any():
+        return f"{int(wrong.sum())} of {len(wrong)} charges are not conserved, first in row {np.flatnonzero(wrong)[0]}"
+    idle_j, due_j = float(column("idle_j")[last].sum()), ledger.idle.until_j(int(column("simulated_ns")[last].max()))
+    if _differ(np.array([idle_j]), np.array([due_j])).any():
+        return f"idle_j of all batteries is {idle_j:.9g} J, the idle power over time gives {due_j:.9g} J"
+    for use, own_j in energies_of_rows(ledger, len(last)).items():
+        wrong = _differ(own_j, column(use)[last])
+        if wrong.any():
+            return f"dev-{np.flatnonzero(wrong)[0]}: {use} of its battery differs from the energy of its rows"
+    return ""
+
+
+def _differ(one_j: Array, other_j: Array) -> Mask:
+    return np.asarray(~np.isclose(one_j, other_j, rtol=RELATIVE, atol=1e-12))
+
+
+_FOREVER = np.iinfo(np.int64).max
+_DEVICE_BITS = 32
+
+
+def used_before_there(ledger: Ledger) -> tuple[IntArray, IntArray]:
+    """Return the row numbers of computations and of transfers that use a payload before the device has it.
+
+    Each payload is identified by a number. Payloads are checked in ranges of numbers, so that a range fits into memory.
+    """
+    computes, sends = [], []
+    for first, end in _ranges(ledger):
+        uses, made = _computed(ledger, first, end)
+        sent, arrived = _sent(ledger, first, end)
+        computes.append(_too_early(uses, made, arrived, ledger.given, must_arrive=False))
+        sends.append(_too_early(sent, made, arrived, ledger.given, must_arrive=True))
+    return np.sort(np.concatenate(computes)), np.sort(np.concatenate(sends))
+
+
+def _ranges(ledger: Ledger) -> list[tuple[int, int]]:
+    rows = len(ledger.transfers) + len(ledger.receptions) + len(ledger.computes)
+    sent = (int(block["value_id"].max(initial=0)) for block in ledger.transfers.blocks())
+    used = (int(max(block[name].max(initial=0) for name in ("input", "result"))) for block in ledger.computes.blocks())
+    numbers = max(*sent, *used, 0) + 1
+    edges = np.linspace(0, numbers, -(-rows // BLOCK_ROWS) + 1 if rows else 2).astype(np.int64).tolist()
+    return list(pairwise(edges))
+
+
+class _Uses(NamedTuple):
+    """Uses of payloads by devices, as arrays [uses]: row, device, payload, and time of use."""
+
+    row: IntArray
+    device: IntArray
+    payload: IntArray
+    used_ns: IntArray
+
+
+class _Made(NamedTuple):
+    """Sorted payloads, the devices that computed them, and the end times of the computations: arrays [payloads]."""
+
+    payload: IntArray
+    device: IntArray
+    ended_ns: IntArray
+
+
+class _Arrived(NamedTuple):
+    """First arrival times of payloads at receivers, as arrays [pairs].
+
+    `_places` codes a pair of payload and receiver as an integer. The time is `_FOREVER` if all transfers were lost.
+    """
+
+    place: IntArray
+    arrived_ns: IntArray
+
+
+def _computed(ledger: Ledger, first: int, end: int) -> tuple[_Uses, _Made]:
+    uses, made, row = [], [], 0
+    for block in ledger.computes.blocks():
+        using = np.flatnonzero((block["input"] >= first) & (block["input"] < end))
+        own = block[using]
+        uses.append((row + using, own["device"], own["input"], own["started_ns"]))
+        own = block[(block["result"] >= first) & (block["result"] < end)]
+        made.append((own["result"], own["device"], own["ended_ns"]))
+        row += len(block)
+    payload, device, ended_ns = _joined(made)
+    payload, firsts = np.unique(payload, return_index=True)
+    return _Uses(*_joined(uses)), _Made(payload, device[firsts], ended_ns[firsts])
+
+
+def _sent(ledger: Ledger, first: int, end: int) -> tuple[_Uses, _Arrived]:
+    uses, arrivals = [], []
+    for row, block, receptions in ledger.with_receptions():
+        among = (block["value_id"] >= first) & (block["value_id"] < end)
+        using = np.flatnonzero(among)
+        own = block[using]
+        uses.append((row + using, own["sender"], own["value_id"], own["requested_ns"]))
+        single = own[own["receivers"] == 1]
+        arrivals.append(_arrival_times(single, single))
+        several = receptions[among[receptions["transfer"] - row]]
+        arrivals.append(_arrival_times(several, block[several["transfer"] - row]))
+    place, arrived_ns = _joined(arrivals)
+    order = np.lexsort((arrived_ns, place))
+    place, firsts = np.unique(place[order], return_index=True)
+    return _Uses(*_joined(uses)), _Arrived(place, arrived_ns[order][firsts])
+
+
+def _arrival_times(receptions: Rows, transfers: Rows) -> tuple[IntArray, IntArray]:
+    arrived_ns = np.where(receptions["loss_reason"] == DELIVERED, transfers["ended_ns"], _FOREVER)
+    return _places(transfers["value_id"], receptions["receiver"]), arrived_ns
+
+
+def _places(payload: IntArray, device: IntArray) -> IntArray:
+    return (payload.astype(np.int64) << _DEVICE_BITS) | (device - SERVER)
+
+
+def _joined(parts: list[tuple[Any, ...]]) -> list[IntArray]:
+    return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+
+def _too_early(uses: _Uses, made: _Made, arrived: _Arrived, given: set[int], *, must_arrive: bool) -> IntArray:
+    """Select the rows that use a payload before the payload is available to the device.
+
+    On the device that computed a payload, the payload is available from the end of the computation; on other devices,
+    from its first arrival. A use of a payload that was never sent to the device counts as too early only if
+    `must_arrive` is set and another device made the payload.
+    """
+    by, is_made = _found(made.payload, uses.payload)
+    at, is_sent = _found(arrived.place, _places(uses.payload, uses.device))
+    early = np.full(len(uses.row), must_arrive) & is_made & ~is_sent
+    early[is_sent] = uses.used_ns[is_sent] < arrived.arrived_ns[at[is_sent]]
+    own = is_made.copy()
+    own[is_made] = made.device[by[is_made]] == uses.device[is_made]
+    early[own] = uses.used_ns[own] < made.ended_ns[by[own]]
+    return uses.row[early & ~np.isin(uses.payload, list(given))]
+
+
+def _found(known: IntArray, wanted: IntArray) -> tuple[IntArray, Mask]:
+    """Find `wanted` numbers in the sorted array `known`; return their positions, and a mask of the numbers found."""
+    places = np.searchsorted(known, wanted)
+    within = places < len(known)
+    within[within] = known[places[within]] == wanted[within]
+    return places, within
 
 
 def verify(ledger: Ledger, exclusive: frozenset[str], half_duplex: frozenset[str] = frozenset()) -> dict[str, str]:
@@ -132,7 +338,6 @@ def _turns(ledger: Ledger, exclusive: frozenset[str]) -> str:
 
 
 def _turns_of_all(ledger: Ledger, code: int) -> str:
-    """Check that transmissions of the federation and of other users on one kind of link do not overlap."""
     spans = []
     for table in (ledger.transfers, ledger.traffic):
         rows = np.concatenate([*table.blocks()])
@@ -171,8 +376,6 @@ def _other_users(ledger: Ledger) -> str:
 
 
 def _half_duplex(ledger: Ledger, kinds: frozenset[str]) -> str:
-    """Check that no device takes part in two transmissions at the same time, as sender or receiver."""
-
     def wrong(kind: int, busy: Busy, transfers: Rows, heard: IntArray, receiver: NDArray[Any]) -> Mask:
         numbers = np.arange(len(transfers))
         row = np.concatenate((numbers, numbers, heard))

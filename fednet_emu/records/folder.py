@@ -1,4 +1,4 @@
-"""The run folder; its files are consistent even if the writing process is killed at any time.
+"""The run folder and its manifest; the files are consistent even if the writing process is killed at any time.
 
 The manifest lists the files of the run and has its status. A first version is written before any other file and marks
 the folder as used; the final version is written last. A run that replaces another run (`--force`) is written into the
@@ -7,9 +7,16 @@ sub-folder `unfinished` and moved when it is finished; the next run completes an
 
 from __future__ import annotations
 
+import json
+import os
+import platform
 import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
+from functools import cache
+from hashlib import blake2b
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +24,57 @@ from filelock import FileLock, Timeout
 
 from fednet_emu.errors import DataError
 from fednet_emu.files.data_folder import checksum
-from fednet_emu.files.writing import PART, file_errors, write_atomically, write_json, write_table, write_text
-from fednet_emu.records.folder.manifest import FINISHED, MANIFEST, fingerprint, new_manifest, read_manifest
+from fednet_emu.files.writing import PART, file_errors, flaw, write_atomically, write_json, write_table, write_text
 
 if TYPE_CHECKING:
     import pandas as pd
+
+MANIFEST = "manifest.json"
+STATUSES = ("running", "done", "diverged", "interrupted", "failed")
+FINISHED = ("done", "diverged")
+"""Statuses of finished runs, which are not resumed."""
+PACKAGES = ("fednet-emu", "torch", "numpy", "scipy", "simpy", "pandas", "pyarrow")
+
+AGAIN = "restore it from a copy, or run it again with --force"
+
+
+def new_manifest(status: str, files: dict[str, str | None], **facts: Any) -> dict[str, Any]:
+    """Return the content of a manifest; `files` maps names to checksums, or to None before the file is written."""
+    host = {"system": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()}
+    written = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"status": status, **facts, "files": files, "written": written, "versions": versions(), "host": host}
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions of the packages that compute and write the records of a run."""
+    return {package: version(package) for package in PACKAGES}
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """Return the manifest of a run, without files outside the run folder; None if there is no valid manifest."""
+    try:
+        content: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        ours = PACKAGES[0] in content["versions"] and content["status"] in STATUSES
+        files = {name: its for name, its in content.get("files", {}).items() if Path(name).name == name}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    return {**content, "files": files} if ours else None
+
+
+def fingerprint(scenario_text: str) -> str:
+    """Return a hash of the text of a resolved scenario, including its seed."""
+    return blake2b(scenario_text.encode(), digest_size=16).hexdigest()
+
+
+def require_sound(folder: Path, names: Iterable[str], remedy: str = AGAIN) -> None:
+    """Raise a `DataError` if a file of a run folder is missing or does not match its checksum in the manifest."""
+    known = (read_manifest(folder) or {"files": {}})["files"]
+    for name in names:
+        problem = flaw(folder / name, known.get(name))
+        if problem:
+            raise DataError(str(folder / name), problem, remedy)
+
 
 SCENARIO = "scenario.yaml"
 LOG_FILE = "log.txt"

@@ -1,1 +1,0 @@
-"""Figures that belong to one published method each."""

@@ -1,1 +1,0 @@
-"""The run folder: atomically written files, and their checksums."""

@@ -1,1 +1,0 @@
-"""Conservation laws for the records of every run."""
