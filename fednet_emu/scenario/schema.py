@@ -66,7 +66,7 @@ def docstrings(owner: type) -> dict[str, str]:
 
 @cache
 def _classes(module: str) -> dict[str, ast.stmt]:
-    """Return the classes at the top level of a module. `inspect.getsource` of each class would parse the module anew."""
+    """Return the classes at the top level of a module. `inspect.getsource` of a class would parse the module anew."""
     try:
         body = ast.parse(inspect.getsource(sys.modules[module])).body
     except (KeyError, OSError, TypeError):

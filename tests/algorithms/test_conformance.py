@@ -199,7 +199,7 @@ def test_rounds_wait_for_somebody_to_be_there(algorithm: str) -> None:
     fed = run_small(*settings_of(algorithm, "ideal", f"devices.availability={{kind: windows, devices: {{{away}}}}}"))
 
     assert fed.round == ROUNDS
-    assert fed.ledger.frames()["rounds"]["ended_s"].min() >= 5
+    assert fed.ledger.frame("rounds")["ended_s"].min() >= 5
     assert fed.ledger.rounds.column("arrived").min() > 0
 
 

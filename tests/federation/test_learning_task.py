@@ -234,7 +234,7 @@ def told(*scores: tuple[float | None, float | None]) -> tuple[Reports, Federatio
 def test_what_is_told_is_recorded_at_its_time() -> None:
     """Rounds, times, losses and accuracies are those told; what is unknown is not a number."""
     reports, fed = told((2.0, 0.25), (None, 0.5), (1.0, None))
-    rows = fed.ledger.frames()["evaluations"]
+    rows = fed.ledger.frame("evaluations")
 
     assert rows["round"].tolist() == [1, 2, 3]
     assert rows["simulated_s"].tolist() == [1.0, 2.0, 3.0]
