@@ -160,8 +160,8 @@ def test_a_learning_rate_of_zero_changes_nothing(algorithm: str, condition: str)
 
 @pytest.mark.parametrize("algorithm", ALGORITHM_SETTINGS)
 def test_it_learns(algorithm: str) -> None:
-    """Thirty rounds leave at most 0.3 of the distance to the known optimum, or of the errors where none is known."""
-    settings = settings_of(algorithm, "ideal", "stop.rounds=30", "evaluation.every_rounds=30")
+    """Fifteen rounds leave at most 0.3 of the distance to the known optimum, or of the errors where none is known."""
+    settings = settings_of(algorithm, "ideal", "stop.rounds=15", "evaluation.every_rounds=15")
     fed, models = finals(*settings)
     optimum = small_scenario(*settings).data.load(None, Streams(0)("data")).optimum
     if optimum is None:
