@@ -19,6 +19,7 @@ from fednet_emu.radio.rates.shannon import CQI_1_BPS_HZ
 from fednet_emu.records.laws.verify import verify
 from fednet_emu.records.ledger import SERVER, Ledger, device_label
 from fednet_emu.testing import run_small
+from tests.quick import crossed
 
 DEVICE = {"tx_power_dbm": 20, "noise_figure_db": 9, "height_m": 1.5, "amplifier_efficiency": 0.5, "circuit_w": 0.05}
 BASE = {"tx_power_dbm": 30, "noise_figure_db": 5, "height_m": 10}
@@ -356,13 +357,12 @@ def lone_s(way, access, law, *, width_hz=2e7, more_db=0.0, fading="none", others
     return row["ended_s"]
 
 
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize(("way", "access"), WAYS)
-def test_more_bandwidth_never_slows_a_lone_transfer(way, access, law):
+@pytest.mark.parametrize(("way", "law"), crossed(WAYS, LAWS))
+def test_more_bandwidth_never_slows_a_lone_transfer(way, law):
     """Of the same power, from one block to 40 MHz, with and without fading; all of them arrive."""
     for fading in ("none", "rayleigh"):
         took = [
-            lone_s(way, access, law, width_hz=blocks * BLOCK_HZ, more_db=-6.0, fading=fading)
+            lone_s(*way, law, width_hz=blocks * BLOCK_HZ, more_db=-6.0, fading=fading)
             for blocks in (1, 2, 3, 6, 28, 111, 222)
         ]
 
@@ -370,21 +370,19 @@ def test_more_bandwidth_never_slows_a_lone_transfer(way, access, law):
         assert all(wide <= narrow * (1 + 1e-9) + 2e-9 for narrow, wide in pairwise(took))
 
 
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize(("way", "access"), WAYS)
-def test_more_power_never_slows_a_lone_transfer(way, access, law):
+@pytest.mark.parametrize(("way", "law"), crossed(WAYS, LAWS))
+def test_more_power_never_slows_a_lone_transfer(way, law):
     """From 17 dB below the least SINR to 30 dB above it."""
-    took = [lone_s(way, access, law, more_db=more_db) for more_db in (-7, -3, 0, 3, 9, 10, 11, 20, 40)]
+    took = [lone_s(*way, law, more_db=more_db) for more_db in (-7, -3, 0, 3, 9, 10, 11, 20, 40)]
 
     assert math.isfinite(took[0])
     assert took == sorted(took, reverse=True)
 
 
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize(("way", "access"), [each for each in WAYS if each[0] == "uplink"])
-def test_fewer_interferers_never_slow_a_transfer(way, access, law):
+@pytest.mark.parametrize(("way", "law"), crossed([each for each in WAYS if each[0] == "uplink"], LAWS))
+def test_fewer_interferers_never_slow_a_transfer(way, law):
     """Beside four, three, two, one and no other device, at 6 dB: each arrives, the sooner the fewer they are."""
-    took = [lone_s(way, access, law, more_db=24.0, others=others) for others in (4, 3, 2, 1, 0)]
+    took = [lone_s(*way, law, more_db=24.0, others=others) for others in (4, 3, 2, 1, 0)]
 
     assert math.isfinite(took[0])
     assert all(alone <= disturbed * (1 + 1e-9) for disturbed, alone in pairwise(took))
