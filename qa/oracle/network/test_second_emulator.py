@@ -60,9 +60,9 @@ def test_both_narrow_alike(play: tuple[World, Script]) -> None:
 
 
 @given(plays(SLICES))
-@examples(60, **MANY)
+@examples(200, **MANY)
 def test_both_divide_slices_alike(play: tuple[World, Script]) -> None:
-    """Of sixty mixtures in which a band has slices, whose parts the second emulator finds by halving in fractions."""
+    """Of two hundred mixtures in which a band has slices, whose parts the second emulator finds by halving in fractions."""
     assert_same_books(*play)
 
 
