@@ -2,7 +2,7 @@
 
     fed = small_federation("devices.count=3", "network.uplink.loss={kind: random, probability: 0.3}")
     fed.run(MyAlgorithm(lr=0.1))
-    fed.ledger.frames()["transfers"]
+    fed.ledger.frame("transfers")
 
 By default, all times can be calculated by hand. Every transmission has a rate of 1 Mbit/s and succeeds. Devices upload
 one at a time. The model is a linear regression with 9 features and 10 parameters, so a model has 320 bits and its

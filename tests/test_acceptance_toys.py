@@ -125,7 +125,7 @@ def test_a_lone_worker_is_never_stale() -> None:
     fed = small_federation("devices.count=1", "algorithm.cohort=1", "stop.rounds=5")
     fed.run(Asynchronous(1))
 
-    assert fed.ledger.frames()["staleness"]["staleness"].tolist() == [0] * 5
+    assert fed.ledger.frame("staleness")["staleness"].tolist() == [0] * 5
 
 
 def test_waiting_for_all_is_federated_averaging() -> None:
@@ -135,7 +135,7 @@ def test_waiting_for_all_is_federated_averaging() -> None:
 
     assert fed.ledger.event_digest() == lock_step.ledger.event_digest()
     assert fed.ledger.evaluations.column("loss").tolist() == lock_step.ledger.evaluations.column("loss").tolist()
-    assert set(fed.ledger.frames()["staleness"]["staleness"]) == {0}
+    assert set(fed.ledger.frame("staleness")["staleness"]) == {0}
 
 
 def test_training_is_batched_as_far_as_causality_allows() -> None:
@@ -270,7 +270,7 @@ def test_device_to_device_learning_approaches_the_optimum_and_keeps_its_mass(los
     assert optimum is not None
     start_error = (fed.task.model.initial() - optimum).norm()
     errors = [(fed.read(model) - optimum).norm() / start_error for model in algorithm.models[:4]]
-    mass = fed.ledger.frames()["mass"]
+    mass = fed.ledger.frame("mass")
 
     assert max(errors) < 0.1
     assert mass["total"].tolist() == pytest.approx([5.0] * 60)

@@ -48,8 +48,14 @@ def provenance(scenario: Scenario, read: Read) -> dict[str, Any]:
 def plugins(scenario: Scenario) -> dict[str, str]:
     """Return the origins of the classes in a scenario that do not belong to this package, and of a Flower app."""
     names = sorted(set(_outside(scenario)))
-    packages = packages_distributions() if names else {}  # reads the metadata of all installed packages
+    packages = _packages(tuple(sys.path)) if names else {}
     return {name: _origin(name, packages) for name in names} | _app(scenario.algorithm)
+
+
+@cache
+def _packages(_path: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
+    """Return the packages of each module. The metadata of all packages on the path is read once, which takes long."""
+    return packages_distributions()
 
 
 def dependencies(scenario_text: str, origin: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -181,19 +182,22 @@ class Ledger:
 
     def frames(self) -> dict[str, pd.DataFrame]:
         """Return every table as a data frame, by name, with the added columns of `_transfers` and `_receptions`."""
-        import pandas as pd
+        return {name: _whole(parts) for name, parts in self.parts().items()}
 
-        tables = {name: list(parts) for name, parts in self.parts().items()}
-        return {
-            name: pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0] for name, parts in tables.items()
-        }
+    def frame(self, name: str) -> pd.DataFrame:
+        """Return one table of `frames`, without making the other tables.
+
+        Raises:
+            KeyError: the run has no such table.
+        """
+        return _whole(self.parts()[name])
 
     def parts(self) -> dict[str, Iterable[pd.DataFrame]]:
         """Return every table of `frames` as an iterator over parts, of which only one at a time is in memory."""
         import pandas as pd
 
-        own: dict[str, Iterable[pd.DataFrame]] = {name: [table()] for name, table in self.described.items()}
-        own |= {name: [pd.DataFrame(rows)] for name, rows in self.series.items()}
+        makers = self.described | {name: partial(pd.DataFrame, rows) for name, rows in self.series.items()}
+        own: dict[str, Iterable[pd.DataFrame]] = {name: (make() for make in [made]) for name, made in makers.items()}
         tables = {name: getattr(self, name) for name in TABLES}
         kept = {name: table.frames() for name, table in tables.items() if len(table) or name not in WHERE_USED}
         return {**own, **kept, "transfers": self._transfers(), "receptions": self._receptions()}
@@ -256,6 +260,13 @@ class Ledger:
             if len(table):
                 whole.update(table.digest())
         return whole.hexdigest()
+
+
+def _whole(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    import pandas as pd
+
+    first, *more = parts
+    return pd.concat([first, *more], ignore_index=True) if more else first
 
 
 def _mean_rates_bps(rows: Rows) -> NDArray[np.float32]:

@@ -256,9 +256,8 @@ def recent_losses(ledger: Ledger) -> str:
     """Return the clause `; last lost: ...` with the latest loss of each sender and receiver; empty without losses."""
     import pandas as pd
 
-    frames = ledger.frames()
-    transfers = frames["transfers"]
-    several = frames["receptions"].join(transfers[["direction", "sender", "ended_s"]], on="transfer")
+    transfers = ledger.frame("transfers")
+    several = ledger.frame("receptions").join(transfers[["direction", "sender", "ended_s"]], on="transfer")
     columns = ["direction", "sender", "receiver", "ended_s", "loss_reason"]
     ends = pd.concat([transfers.loc[transfers["receivers"] == 1, columns], several[columns]])
     lost = ends[ends["loss_reason"] != ""].sort_values("ended_s", kind="stable").groupby(["sender", "receiver"]).tail(1)

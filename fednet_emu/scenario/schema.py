@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -46,17 +47,28 @@ def documented_fields(model_class: type[BaseModel]) -> dict[str, FieldInfo]:
 @cache
 def docstrings(owner: type) -> dict[str, str]:
     """Return the docstrings of the fields that a class declares; empty if its source code is not available."""
-    try:
-        source = textwrap.dedent(inspect.getsource(owner))
-    except (OSError, TypeError):
-        return {}
-    (declared,) = ast.parse(source).body
+    declared = _classes(owner.__module__).get(owner.__qualname__)
+    if declared is None:
+        try:
+            (declared,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+        except (OSError, TypeError):
+            return {}
     return {
         field.target.id: inspect.cleandoc(text.value.value)
         for field, text in pairwise(getattr(declared, "body", ()))
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
     }
+
+
+@cache
+def _classes(module: str) -> dict[str, ast.stmt]:
+    """Return the classes at the top level of a module. `inspect.getsource` of a class would parse the module anew."""
+    try:
+        body = ast.parse(inspect.getsource(sys.modules[module])).body
+    except (KeyError, OSError, TypeError):
+        return {}
+    return {declared.name: declared for declared in body if isinstance(declared, ast.ClassDef)}
 
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

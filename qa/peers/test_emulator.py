@@ -44,7 +44,7 @@ def test_the_server_acts_on_every_arrival() -> None:
 
     fed.run(Asynchronous(lr=0.1, mixing=0.5))
 
-    rounds = fed.ledger.frames()["rounds"]
+    rounds = fed.ledger.frame("rounds")
     assert rounds["ended_s"].tolist() == pytest.approx([1360e-6, 1680e-6, 2720e-6], abs=1e-9)
     assert rounds["arrived"].tolist() == [1, 1, 1]
 

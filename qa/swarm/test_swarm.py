@@ -30,8 +30,8 @@ from qa.swarm.shrink import shrunk, told
 from qa.swarm.trial import trials, tried
 from tests.commands import Forked
 
-FEW = [1, 2, 5, 6, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (8, 9, 10, 11))]
-"""Seeds whose scenarios take less than a second."""
+FEW = [5, 6, 7, 9, 12, 13, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 8, 10, 11))]
+"""Seeds, of which the quick ones take less than a second."""
 
 
 CHANNEL = {
@@ -60,7 +60,7 @@ def test_a_seed_keeps_every_law(seed: int) -> None:
 def test_a_seed_draws_the_same_scenario_every_time() -> None:
     """A failure can be replayed; another seed is another scenario."""
     assert drawn(1) == drawn(1)
-    assert drawn(1).settings != drawn(2).settings
+    assert drawn(1).settings != drawn(5).settings
 
 
 def test_a_mixture_has_what_it_must_and_keeps_every_law(monkeypatch: pytest.MonkeyPatch) -> None:

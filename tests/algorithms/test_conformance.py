@@ -160,8 +160,8 @@ def test_a_learning_rate_of_zero_changes_nothing(algorithm: str, condition: str)
 
 @pytest.mark.parametrize("algorithm", ALGORITHM_SETTINGS)
 def test_it_learns(algorithm: str) -> None:
-    """Thirty rounds leave at most 0.3 of the distance to the known optimum, or of the errors where none is known."""
-    settings = settings_of(algorithm, "ideal", "stop.rounds=30", "evaluation.every_rounds=30")
+    """Fifteen rounds leave at most 0.3 of the distance to the known optimum, or of the errors where none is known."""
+    settings = settings_of(algorithm, "ideal", "stop.rounds=15", "evaluation.every_rounds=15")
     fed, models = finals(*settings)
     optimum = small_scenario(*settings).data.load(None, Streams(0)("data")).optimum
     if optimum is None:
@@ -199,7 +199,7 @@ def test_rounds_wait_for_somebody_to_be_there(algorithm: str) -> None:
     fed = run_small(*settings_of(algorithm, "ideal", f"devices.availability={{kind: windows, devices: {{{away}}}}}"))
 
     assert fed.round == ROUNDS
-    assert fed.ledger.frames()["rounds"]["ended_s"].min() >= 5
+    assert fed.ledger.frame("rounds")["ended_s"].min() >= 5
     assert fed.ledger.rounds.column("arrived").min() > 0
 
 
@@ -255,7 +255,9 @@ def test_who_is_late_is_left_out(algorithm: str) -> None:
 @pytest.mark.parametrize("algorithm", ALGORITHM_SETTINGS)
 def test_it_goes_on_from_a_checkpoint_file(algorithm: str, engine: str) -> None:
     """Cut after each of its rounds, each part resumed from the one before: no bit differs, nothing is trained twice."""
-    settings = settings_of(algorithm, "30 % loss", f"training.engine={engine}", "evaluation.every_rounds=2")
+    settings = settings_of(
+        algorithm, "30 % loss", f"training.engine={engine}", "evaluation.every_rounds=2", "stop.rounds=3"
+    )
     whole = run_small(*settings)
     last, _ = resumed_every_round(whole.round, *settings)
 

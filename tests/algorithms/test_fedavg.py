@@ -189,7 +189,7 @@ def test_a_round_waits_until_somebody_is_there() -> None:
     """All devices are away from 3 ms to 10 ms; the round that would start then starts at 10 ms."""
     spans = ", ".join(f"'{device}': [[0, 0.003], [0.01, 1]]" for device in range(4))
     fed = run_small(f"devices.availability={{kind: windows, devices: {{{spans}}}}}", timing_only=True)
-    downlinks = fed.ledger.frames()["transfers"].query("direction == 'downlink'")
+    downlinks = fed.ledger.frame("transfers").query("direction == 'downlink'")
 
     assert downlinks["started_s"].tolist() == pytest.approx([0.0, 0.00232, 0.01], abs=1e-12)
     assert fed.ledger.rounds.column("arrived").tolist() == [4, 0, 4]
@@ -219,7 +219,7 @@ def test_what_is_lost_is_left_out_of_the_mean() -> None:
     """A round's model is the weighted mean over just those whose uploads arrived."""
     changes = (*RAGGED, "network.uplink.loss={kind: random, probability: 0.5}", "stop.rounds=1", "seed=1")
     w, fed = trained(*changes)
-    uplinks = fed.ledger.frames()["transfers"].query("direction == 'uplink'")
+    uplinks = fed.ledger.frame("transfers").query("direction == 'uplink'")
     arrived = uplinks.query("loss_reason == ''")["sender"].tolist()
     assert 0 < len(arrived) < 4
     start, n = fed.task.model.initial().double(), fed.task.n_samples
@@ -253,7 +253,7 @@ def test_the_late_are_left_out_and_the_laws_hold() -> None:
     """With heavy stragglers and a deadline, no round is longer, some devices are late, and no law is broken."""
     fed = run_small("devices.straggler={kind: pareto, alpha: 1.2}", "algorithm.deadline_s=3e-3", "stop.rounds=30",
                     timing_only=True)  # fmt: skip
-    rounds = fed.ledger.frames()["rounds"]
+    rounds = fed.ledger.frame("rounds")
 
     assert (rounds["ended_s"] - rounds["started_s"]).max() <= 3e-3 + 1e-12
     assert 0 < (rounds["arrived"] < rounds["invited"]).sum() < 30
@@ -298,7 +298,7 @@ def test_a_cohort_is_a_number_of_devices_or_a_share_of_them(cohort: float, invit
     for selection in ("uniform", "round-robin"):
         fed = run_small(f"algorithm.cohort={cohort}", f"algorithm.selection={selection}", "stop.rounds=2")
 
-        assert fed.ledger.frames()["rounds"]["invited"].tolist() == [invited, invited]
+        assert fed.ledger.frame("rounds")["invited"].tolist() == [invited, invited]
 
 
 @pytest.mark.parametrize("kind", [kind for kind, its in ALGORITHMS.items() if "cohort" in its.model_fields])
@@ -327,7 +327,7 @@ def test_the_order_of_arrivals_changes_no_bit() -> None:
         model = fed.run(small_scenario(*changes).algorithm)
         assert model is not None
         models.append(fed.graph.read(model))
-        uplinks = fed.ledger.frames()["transfers"].query("direction == 'uplink'")
+        uplinks = fed.ledger.frame("transfers").query("direction == 'uplink'")
         arrivals.append(uplinks["sender"].tolist())
 
     assert arrivals[0] != arrivals[1]

@@ -80,7 +80,7 @@ def test_without_a_pull_it_is_fedavg(engine: str) -> None:
 
     assert torch.equal(w, expected)
     for name, frame in plain.ledger.frames().items():
-        pd.testing.assert_frame_equal(prox.ledger.frames()[name], frame, check_exact=True)
+        pd.testing.assert_frame_equal(prox.ledger.frame(name), frame, check_exact=True)
 
 
 def test_a_strong_pull_holds_the_devices() -> None:
@@ -121,7 +121,7 @@ def test_an_adaptive_run_is_the_hand_written_loop() -> None:
             mu, streak = max(mu - 0.2, 0), 0
         mus.append(mu)
 
-    assert fed.ledger.frames()["proximal"]["mu"].tolist() == pytest.approx(mus[1:])
+    assert fed.ledger.frame("proximal")["mu"].tolist() == pytest.approx(mus[1:])
     assert len({round(mu, 9) for mu in mus}) > 2
     assert w.double().numpy() == pytest.approx(loop(fed, mus)[0], abs=1e-5)
 
@@ -159,7 +159,7 @@ def test_everything_of_averaging_may_be_added() -> None:
 
 
 def done(fed: Federation) -> list[list[int]]:
-    frame = fed.ledger.frames()["partial_work"].sort_values(["round", "device"])
+    frame = fed.ledger.frame("partial_work").sort_values(["round", "device"])
     return [group["steps"].tolist() for _, group in frame.groupby("round")]
 
 
@@ -170,7 +170,7 @@ def test_devices_do_what_fits_before_the_deadline() -> None:
     """
     deadline = "deadline_s: 5.0e-3, mu: 0.1"
     fed = run_small(SPEEDS, fedprox(f"{deadline}, partial_work: {{kind: deadline, reserve: 4}}"), timing_only=True)
-    rounds = fed.ledger.frames()["rounds"]
+    rounds = fed.ledger.frame("rounds")
     full = run_small(SPEEDS, fedprox(deadline), timing_only=True)
 
     assert done(fed) == [[4, 2, 1, 1]] * 3
@@ -218,7 +218,7 @@ def test_random_parts_of_epochs_are_whole_epochs() -> None:
     fed = run_small(fedprox("mu: 0, partial_work: {kind: random, share: 1}", work), "stop.rounds=30", timing_only=True)
 
     assert {steps for row in done(fed) for steps in row} == {3, 6, 9}
-    assert set(fed.ledger.frames()["partial_work"]["of"]) == {9}
+    assert set(fed.ledger.frame("partial_work")["of"]) == {9}
 
 
 def test_more_time_is_more_work() -> None:

@@ -92,7 +92,7 @@ def test_it_ends_and_keeps_the_laws(algorithm: str, cell: str, condition: str) -
     settings = settings_of(algorithm, cell, condition)
     fed, deadlock = played(settings, timing_only=False)
     again, _ = played(settings, timing_only=False)
-    lost = set(fed.ledger.frames()["transfers"]["loss_reason"]) - {""}
+    lost = set(fed.ledger.frame("transfers")["loss_reason"]) - {""}
 
     assert not any(verify(fed.ledger, frozenset()).values())
     assert fed.ledger.event_digest() == again.ledger.event_digest()
@@ -222,7 +222,7 @@ def test_whom_a_rule_has_chosen_is_planned(selection: str) -> None:
     """Questions before a round go without a plan, and what devices tell counts in its sizes."""
     fed = run_small(*planned_settings("fedavg", "least-energy", f"algorithm.selection={selection}"))
     asked = [row["device"] for row in fed.ledger.series["plan"] if row["round"] == 1]
-    rounds = fed.ledger.frames()["rounds"]
+    rounds = fed.ledger.frame("rounds")
 
     assert len(asked) == rounds["invited"].iloc[0]
     assert rounds["arrived"].min() > 0

@@ -81,7 +81,7 @@ def test_runs_keep_the_laws_and_do_not_depend_on_how_training_is_run(algorithm: 
     settings = settings_of(algorithm, LOSSY)
     serial, batched = run_small(*settings), run_small(*settings, "training.engine=batched")
     timed = run_small(*settings, timing_only=True)
-    lost = serial.ledger.frames()["transfers"].query("direction == 'uplink'")["loss_reason"]
+    lost = serial.ledger.frame("transfers").query("direction == 'uplink'")["loss_reason"]
 
     assert serial.round == ROUNDS
     assert not any(verify(serial.ledger, frozenset({"downlink"})).values())
@@ -125,7 +125,7 @@ def test_who_is_late_is_left_out(algorithm: str) -> None:
     """A device that needs minutes, and a deadline of a second: rounds go on with the others, and end in time."""
     speed = "devices.speed={kind: list, flop_per_s: [1e6, 1e6, 1e6, 10]}"
     fed = run_small(*settings_of(algorithm, speed, "algorithm.deadline_s=1"), timing_only=True)
-    rounds = fed.ledger.frames()["rounds"]
+    rounds = fed.ledger.frame("rounds")
 
     assert 0 < rounds["arrived"].sum() < rounds["invited"].sum()
     assert (rounds["ended_s"] - rounds["started_s"]).max() <= 1.0 + 1e-8

@@ -222,7 +222,7 @@ def test_it_goes_on_from_a_checkpoint(kind: str, tmp_path: Path) -> None:
 
     assert torch.equal(last.read(w), expected)
     for name, frame in whole.ledger.frames().items():
-        pd.testing.assert_frame_equal(last.ledger.frames()[name], frame, check_exact=True)
+        pd.testing.assert_frame_equal(last.ledger.frame(name), frame, check_exact=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)

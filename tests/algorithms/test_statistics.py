@@ -105,7 +105,7 @@ def test_no_compression_acts_on_them(plain: Tensor, scheme: str) -> None:
     bits = small_scenario(*both).network.uplink.compression.bit(fed.task.model.n_trainable) + 32 * 18
 
     assert torch.allclose(found, plain, rtol=1e-4, atol=1e-6)
-    sent = fed.ledger.frames()["transfers"]
+    sent = fed.ledger.frame("transfers")
     assert set(sent[sent["sender"] >= 0]["size_bit"]) == {bits}
 
 
@@ -113,7 +113,7 @@ def test_only_the_shared_ones_are_sent_beside_a_compressed_base() -> None:
     """FedPer, which keeps the last layer: 18 parameters of the norm layer by one bit each, and 18 statistics whole."""
     setting = averaging("fedper"), "network.uplink.compression={kind: sign}"
     fed, found = statistics(*EQUAL, *setting)
-    sent = fed.ledger.frames()["transfers"]
+    sent = fed.ledger.frame("transfers")
 
     assert set(sent[sent["sender"] >= 0]["size_bit"]) == {18 + 32 + 18 * 32}
     assert found[:, 9:].min() > 0.04
@@ -124,7 +124,7 @@ def test_secure_sums_carry_them_as_masked_entries(plain: Tensor) -> None:
     secure = "network.uplink.secure_aggregation={kind: bonawitz, clip: 8}"
     fed, found = statistics(*EQUAL, averaging(weighting="uniform"), secure)
     rule = small_scenario(secure).network.uplink.secure_aggregation
-    sent = fed.ledger.frames()["transfers"]
+    sent = fed.ledger.frame("transfers")
 
     assert rule is not None
     assert fed.task.model.size * rule.entry_bit(4) in set(sent[sent["sender"] >= 0]["size_bit"])

@@ -120,7 +120,7 @@ def test_tables_that_cannot_be_read_are_named(tmp_path, write_run):
 def test_the_ledger_writes_the_columns_that_figures_read(tmp_path, table, columns):
     """Every column that a figure asks for is one that a run's ledger has, and survives Parquet even when empty."""
     path = tmp_path / "table.parquet"
-    Ledger().frames()[table].to_parquet(path)
+    Ledger().frame(table).to_parquet(path)
     assert list(pd.read_parquet(path, columns=list(columns)).columns) == list(columns)
 
 

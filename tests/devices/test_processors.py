@@ -45,7 +45,7 @@ class Bench:
     def table(self) -> pd.DataFrame:
         """The records of all computations after everything has been played."""
         self.clock.run()
-        return self.ledger.frames()["computes"]
+        return self.ledger.frame("computes")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_closing_stops_everything_for_the_reason_end() -> None:
 
     bench.clock.run(until=400_000)
     bench.processors.close()
-    table = bench.ledger.frames()["computes"]
+    table = bench.ledger.frame("computes")
 
     assert table[["device", "flop", "stopped"]].values.tolist() == [[0, 400.0, "end"], [1, 400.0, "end"]]
 
@@ -230,4 +230,4 @@ def test_work_too_long_for_the_clock_leaves_the_processor_free() -> None:
         bench.compute(0, 1e18)
     bench.processors.close()
 
-    assert bench.ledger.frames()["computes"]["ended_s"].tolist() == [2.0]
+    assert bench.ledger.frame("computes")["ended_s"].tolist() == [2.0]

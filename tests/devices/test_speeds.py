@@ -298,7 +298,7 @@ def test_a_list_must_give_every_device_its_speed(given: int) -> None:
 def test_a_listed_speed_is_the_device_of_that_place() -> None:
     """Compute times in a run follow the list: 720 FLOP at 1, 2, 4 and 8 MFLOP/s."""
     fed = run_small("devices.speed={kind: list, flop_per_s: [1e6, 2e6, 4e6, 8e6]}", "stop.rounds=1")
-    computes = fed.ledger.frames()["computes"].set_index("device")
+    computes = fed.ledger.frame("computes").set_index("device")
 
     assert (computes["ended_s"] - computes["started_s"]).sort_index().tolist() == pytest.approx(
         [720e-6, 360e-6, 180e-6, 90e-6], abs=1e-12

@@ -355,7 +355,7 @@ def test_batteries_of_a_mixture_draw_the_powers_of_each_device():
         run_small(MIXED, "devices.speed=null", "stop.rounds=1", *more)
         for more in ((), ("devices.battery={capacity_j: 1000}",))
     )
-    last = powered.ledger.frames()["batteries"].groupby("device").last()
+    last = powered.ledger.frame("batteries").groupby("device").last()
     drawn_j = last[["computing_j", "sending_j", "receiving_j", "idle_j"]].to_numpy().sum()
     stations = plain.ledger.transfers.column("sender") < 0
 

@@ -295,7 +295,7 @@ def test_power_control_saves_the_power_of_the_amplifier():
     scenario = small_scenario(MIXED, control, "stop.rounds=1")
     ended, hard = ended_of(scenario), hardware(scenario, Streams(scenario.seed))
     links = small_federation(MIXED, control).network.up_links
-    sent = ended.ledger.frames()["transfers"].query("direction == 'uplink'")
+    sent = ended.ledger.frame("transfers").query("direction == 'uplink'")
 
     assert set(hard.which) == {0, 1}
     for row in sent.itertuples():
@@ -457,7 +457,7 @@ def test_a_slowdown_multiplies_the_time_of_a_computation(laws: list[str]) -> Non
     """Device 0 takes ten times and device 2 half as long as without it, overhead included; the others are the same."""
     plain, slowed = (
         run_small(*laws, *more, "stop.rounds=2", timing_only=True)
-        .ledger.frames()["computes"]
+        .ledger.frame("computes")
         .sort_values(["device", "started_s"])
         for more in ([], ["devices.slowdown={0: 10, dev-2: 0.5}"])
     )

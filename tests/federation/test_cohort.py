@@ -172,7 +172,7 @@ def test_running_twice_gives_the_same_events_and_models(digest: str) -> None:
 
     assert first.ledger.event_digest() == second.ledger.event_digest() == digest
     assert first.ledger.evaluations.digest() == second.ledger.evaluations.digest()
-    assert first.ledger.frames()["evaluations"].equals(second.ledger.frames()["evaluations"])
+    assert first.ledger.frame("evaluations").equals(second.ledger.frame("evaluations"))
 
 
 @pytest.mark.usefixtures("_threads")

@@ -29,7 +29,7 @@ def exchanged(fed: Federation, message: Any, client: Any, *args: Any, **how: Any
 
 
 def uplinks(fed: Federation) -> Any:
-    transfers = fed.ledger.frames()["transfers"]
+    transfers = fed.ledger.frame("transfers")
     return transfers[transfers["direction"] == "uplink"]
 
 
@@ -60,7 +60,7 @@ def test_the_parts_of_a_message_are_arguments() -> None:
 
     assert seen == [(k, 10, 0.5, 7, "own") for k in range(4)]
     assert arrived.part(1) == [1] * 4
-    assert fed.ledger.frames()["transfers"]["size_bit"].tolist() == [384] + [352] * 4
+    assert fed.ledger.frame("transfers")["size_bit"].tolist() == [384] + [352] * 4
 
 
 def test_each_device_may_be_sent_another_message() -> None:
@@ -140,7 +140,7 @@ def test_an_exchange_that_is_cancelled_at_once_sends_nothing() -> None:
 
     fed.clock.run_process(cancels())
 
-    rows = fed.ledger.frames()["transfers"]
+    rows = fed.ledger.frame("transfers")
     assert (rows["loss_reason"].unique().tolist(), rows["started_s"].notna().sum()) == (["deadline"], 0)
     assert len(rows) == fed.n_devices
 
@@ -166,7 +166,7 @@ def test_messages_are_sent_again_in_both_directions_while_patience_lasts() -> No
             return None
 
         exchanged(fed, None, client, patience_s=3.0001e-3)
-        transfers = fed.ledger.frames()["transfers"]
+        transfers = fed.ledger.frame("transfers")
         begun_s = transfers[transfers["direction"] == kind]["requested_s"].to_numpy()
         assert begun_s == pytest.approx([0, 1e-3, 3e-3], abs=1e-9)
 
@@ -189,7 +189,7 @@ def test_a_round_knows_who_was_invited_and_who_arrived() -> None:
         fed.end_of_round(w, arrived=1)
 
     fed.clock.run_process(server())
-    rounds = fed.ledger.frames()["rounds"]
+    rounds = fed.ledger.frame("rounds")
 
     assert rounds["invited"].tolist() == [7, 3]
     assert rounds["arrived"].tolist() == [4, 1]
@@ -275,7 +275,7 @@ def test_evaluation_is_a_forward_pass_over_all_samples(count: int) -> None:
 
     scores = fed.clock.run_process(server())
 
-    assert fed.ledger.frames()["computes"]["flop"].tolist() == [18 * 20 * count]
+    assert fed.ledger.frame("computes")["flop"].tolist() == [18 * 20 * count]
     assert fed.now_s == pytest.approx(count * STEP_S / 2)
     rows = fed.task.slice_of(1)
     x, y = fed.task.data.x[rows].double(), fed.task.data.y[rows].double().reshape(20)

@@ -207,7 +207,7 @@ def test_what_is_cancelled_is_a_lost_delivery() -> None:
         return outcome, fed.now_s
 
     (outcome, now_s), fed = play(flow)
-    [stopped] = fed.ledger.frames()["computes"].itertuples()
+    [stopped] = fed.ledger.frame("computes").itertuples()
 
     assert (outcome.lost, outcome.payload, outcome.ended_s) == ("deadline", None, 0.001)
     assert (stopped.ended_s, stopped.stopped, now_s) == (0.001, "deadline", 0.001)
@@ -234,7 +234,7 @@ def test_after_a_deadline_the_next_round_starts_unhindered() -> None:
     """A device that was cut off while it computed starts the next round's work as soon as it has the model."""
     fed = run_small("devices.speed={kind: list, flop_per_s: [1e6, 1e6, 1e6, 1e5]}",
                     "algorithm.deadline_s=1.5e-3", "stop.rounds=2")  # fmt: skip
-    starts_s = fed.ledger.frames()["computes"].query("device == 3")["started_s"].tolist()
+    starts_s = fed.ledger.frame("computes").query("device == 3")["started_s"].tolist()
 
     assert starts_s == [0.32e-3, pytest.approx(1.82e-3)]
 
@@ -382,7 +382,7 @@ def test_a_shared_payload_and_a_model_are_two_broadcasts() -> None:
     number, fed = play(flow, "network.downlink.mode=broadcast")
 
     assert number == 1
-    assert fed.ledger.frames()["transfers"]["receivers"].tolist() == [1, 1]
+    assert fed.ledger.frame("transfers")["receivers"].tolist() == [1, 1]
 
 
 def test_threads_of_training_end_with_the_run():
@@ -391,4 +391,4 @@ def test_threads_of_training_end_with_the_run():
     fed = run_small("training={engine: by-rule, threads: 2}", "evaluation={every_rounds: 100}")
 
     assert set(threading.enumerate()) <= before
-    assert fed.ledger.frames()["evaluations"]["round"].tolist()[-1] == 3
+    assert fed.ledger.frame("evaluations")["round"].tolist()[-1] == 3

@@ -29,6 +29,7 @@ from fednet_emu.learning.models.flat import FlatModel
 from fednet_emu.testing import small_federation, small_scenario
 from tests.federation.texts import TWO_DEVICES, loss_of, plain_loop, two_owners
 from tests.learning.models.gpt import DigitReader, Gpt
+from tests.quick import crossed
 
 OWNERS = {"in order": [0, 0, 1, 1], "mixed": [1, 0, 1, 0], "one is nobody's": [0, 0, 1, -1]}
 
@@ -234,7 +235,7 @@ def told(*scores: tuple[float | None, float | None]) -> tuple[Reports, Federatio
 def test_what_is_told_is_recorded_at_its_time() -> None:
     """Rounds, times, losses and accuracies are those told; what is unknown is not a number."""
     reports, fed = told((2.0, 0.25), (None, 0.5), (1.0, None))
-    rows = fed.ledger.frames()["evaluations"]
+    rows = fed.ledger.frame("evaluations")
 
     assert rows["round"].tolist() == [1, 2, 3]
     assert rows["simulated_s"].tolist() == [1.0, 2.0, 3.0]
@@ -253,7 +254,8 @@ def test_a_loss_that_is_no_number_shows_divergence_and_its_accuracy_counts_for_n
 @pytest.mark.parametrize("timing_only", [False, True])
 def test_batches_of_one_are_refused_where_the_model_has_batch_norm(timing_only):
     """Before any device trains, with or without training, all devices with such a batch are named."""
-    settings = ("devices.count=5", "data=digits", "model=digit-model", "algorithm.batch_size=2")
+    model = "model={kind: digit-model, channels: [4, 4, 4], units: [8, 8]}"
+    settings = ("devices.count=5", "data=digits", model, "algorithm.batch_size=2")
     fed = small_federation(*settings, timing_only=timing_only)
     odd = [f"dev-{device}" for device, n in enumerate(fed.task.n_samples) if n % 2]
     algorithm = small_scenario(*settings, "algorithm.local_epochs=1", "algorithm.local_steps=null").algorithm
@@ -333,8 +335,7 @@ def test_only_adapters_and_the_head_travel(algorithm, sent):
     assert timed.summary["event_digest"] == run.summary["event_digest"]
 
 
-@pytest.mark.parametrize("engine", ["serial", "batched"])
-@pytest.mark.parametrize("freeze", [None, "A"])
+@pytest.mark.parametrize(("engine", "freeze"), crossed(["serial", "batched"], [None, "A"]))
 def test_federated_adapters_are_a_plain_loop(engine, freeze):
     """FedIT averages A and B, FFA-LoRA B alone: two rounds of two full-batch steps on the mean loss over positions."""
     samples, start = two_owners(), adapted(freeze)

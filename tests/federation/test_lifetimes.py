@@ -122,7 +122,7 @@ def test_what_a_deadline_cuts_is_not_trained() -> None:
     slow = "devices.speed={kind: list, flop_per_s: [1e6, 1e6, 1e6, 1e2]}"
     fed = run_small(slow, "algorithm.deadline_s=0.5", "stop.rounds=10")
 
-    assert fed.ledger.frames()["rounds"]["arrived"].tolist() == [3] * 10
+    assert fed.ledger.frame("rounds")["arrived"].tolist() == [3] * 10
     assert fed.graph.statistics.jobs == 30
 
 

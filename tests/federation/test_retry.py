@@ -45,7 +45,7 @@ def play(flow: Callable[[Federation], Process], *settings: str) -> tuple[Any, Fe
 
 
 def requested_s(fed: Federation) -> list[float]:
-    times: list[float] = fed.ledger.frames()["transfers"]["requested_s"].tolist()
+    times: list[float] = fed.ledger.frame("transfers")["requested_s"].tolist()
     return times
 
 

@@ -45,7 +45,7 @@ def test_simulated_time_ends_the_run_in_mid_round() -> None:
 def test_simulated_time_cuts_computations() -> None:
     """A computation that is under way at the end is recorded with the part that was done."""
     fed = run_small("stop={simulated_s: 0.5e-3}")
-    computes = fed.ledger.frames()["computes"]
+    computes = fed.ledger.frame("computes")
 
     assert set(computes["stopped"]) == {"end"}
     assert computes["flop"].tolist() == pytest.approx([180.0] * 4)
@@ -106,7 +106,7 @@ LEARNING = (*CLASSES, "stop.rounds=6", "algorithm.lr=0.01")
 def test_a_run_that_misses_a_milestone_ends_there() -> None:
     """It ends at the end of the first round after the milestone at which it has less, as an uninterrupted run tells."""
     whole = run_small(*LEARNING)
-    evaluations = whole.ledger.frames()["evaluations"]
+    evaluations = whole.ledger.frame("evaluations")
     accuracies, times_s = evaluations["accuracy"].tolist(), evaluations["simulated_s"].tolist()
     assert len(accuracies) == 7
     assert max(accuracies) < 1
@@ -142,14 +142,14 @@ WAITING = (*CLASSES, "stop.rounds=60", "server.validation_samples=50", "algorith
 def test_a_run_ends_when_its_validation_loss_has_not_fallen_for_so_long() -> None:
     """At the first row at which the least loss is three evaluations old, as the uninterrupted run tells."""
     whole = run_small(*WAITING, "algorithm.lr=20", "stop.patience={evaluations: 60}")
-    losses = whole.ledger.frames()["validation"]["loss"].tolist()
+    losses = whole.ledger.frame("validation")["loss"].tolist()
     best = [losses.index(min(losses[: n + 1])) for n in range(len(losses))]
     ends = next(n for n in range(len(losses)) if n - best[n] >= 3)
 
     fed = run_small(*WAITING, "algorithm.lr=20", "stop.patience={evaluations: 3}")
 
     assert fed.round == ends < 60
-    assert fed.ledger.frames()["validation"]["without_gain"].tolist()[-1] == 3
+    assert fed.ledger.frame("validation")["without_gain"].tolist()[-1] == 3
     assert whole.task.n_validation == 50
     assert len(whole.task.data.y) == 150
 
@@ -160,7 +160,7 @@ def test_the_test_set_decides_nothing() -> None:
     seen = []
     fed.observers.append(lambda its: seen.append(1 - its.task.validation_error(its.read(its.latest))))
     fed.run(small_scenario(*WAITING).algorithm)
-    found = fed.ledger.frames()["validation"]["accuracy"].tolist()
+    found = fed.ledger.frame("validation")["accuracy"].tolist()
 
     assert found[1:] == pytest.approx(seen)
     best, without = found[0], 0
@@ -193,7 +193,7 @@ def test_models_of_devices_count_by_their_mean() -> None:
     models = [fed.read(model) for model in fed.latest]  # type: ignore[union-attr]
     mean = sum(1 - fed.task.validation_error(model) for model in models) / 4
 
-    assert fed.ledger.frames()["validation"]["accuracy"].tolist()[-1] == pytest.approx(mean)
+    assert fed.ledger.frame("validation")["accuracy"].tolist()[-1] == pytest.approx(mean)
 
 
 STEADY = (
@@ -261,7 +261,7 @@ def test_each_upload_ends_when_the_plan_says(planner, asked, where):
 def test_least_energy_spends_what_clocks_and_powers_say():
     """Time goes by 1/x and energy by x^2 of a clock, power times time is what an upload takes."""
     plan, up, frames = plan_and_uploads(run_small(*planned("{kind: least-energy, stretch: 1.7}")))
-    full = run_small(*planned("least-time")).ledger.frames()["computes"]
+    full = run_small(*planned("least-time")).ledger.frame("computes")
     computes = frames["computes"]
     clock = plan["clock_part"].to_numpy()
     order = np.argsort(computes["device"].to_numpy(), kind="stable")
@@ -287,7 +287,7 @@ def test_clocks_of_an_earlier_plan_are_forgotten():
     cmos = "devices.compute_energy={kind: cmos, clock_hz: 1e9, flop_per_cycle: 8}"
     rows = run_small(*planned("{kind: least-energy, stretch: 5}", ask, cmos, "stop.rounds=2"), timing_only=True)
     forward = rows.task.model.forward_flop_per_sample * 20
-    computes = rows.ledger.frames()["computes"].query(f"flop < {1.5 * forward}")
+    computes = rows.ledger.frame("computes").query(f"flop < {1.5 * forward}")
     took_s = (computes["ended_s"] - computes["started_s"]).to_numpy()
 
     assert min(row["clock_part"] for row in rows.ledger.series["plan"]) < 0.5
@@ -300,11 +300,11 @@ def test_less_energy_for_more_time():
     quick, slow = (run_small(*planned(planner)).ledger for planner in ("least-time", "least-energy"))
 
     def spent_j(ledger):
-        up = ledger.frames()["transfers"].query("direction == 'uplink'")["energy_j"].sum()
-        return up + ledger.frames()["computes"]["energy_j"].sum()
+        up = ledger.frame("transfers").query("direction == 'uplink'")["energy_j"].sum()
+        return up + ledger.frame("computes")["energy_j"].sum()
 
     assert spent_j(slow) < 0.5 * spent_j(quick)
-    assert slow.frames()["rounds"]["ended_s"].max() == pytest.approx(2 * quick.frames()["rounds"]["ended_s"].max())
+    assert slow.frame("rounds")["ended_s"].max() == pytest.approx(2 * quick.frame("rounds")["ended_s"].max())
     assert not any(verify(slow, frozenset({"downlink"})).values())
 
 
@@ -342,7 +342,7 @@ def test_a_plan_that_nobody_fits_into_is_told_once():
     with pytest.warns(UserWarning, match="the planner resource-blocks lets none of the 4 devices of round 1") as told:
         fed = run_small(*planned("{kind: resource-blocks, upload_s: 1.0e-9}"))
 
-    assert fed.ledger.frames()["rounds"]["invited"].tolist() == [0, 0, 0]
+    assert fed.ledger.frame("rounds")["invited"].tolist() == [0, 0, 0]
     assert len(told) == 1
 
 
@@ -363,7 +363,7 @@ SPARE = "network.uplink.access.unused_bandwidth"
 
 def test_clocks_scale_time_and_energy():
     """Half the clock takes twice the time and a quarter of the energy of every computation."""
-    full, half = (run_small(f"devices.frequency.part={part}").ledger.frames()["computes"] for part in (1.0, 0.5))
+    full, half = (run_small(f"devices.frequency.part={part}").ledger.frame("computes") for part in (1.0, 0.5))
 
     assert (half["ended_s"] - half["started_s"]).to_numpy() == pytest.approx(
         2 * (full["ended_s"] - full["started_s"]).to_numpy()
@@ -380,9 +380,9 @@ def expected_s(setting):
 
 def test_the_slowest_clock_in_time_is_chosen():
     """720 us of work within 1.8 ms runs at f = C D / T, 0.4 of the clock; within 1 s at the lowest."""
-    full = run_small().ledger.frames()["computes"]["energy_j"].to_numpy()
+    full = run_small().ledger.frame("computes")["energy_j"].to_numpy()
     for within_s, part in ((0.0018, 0.4), (1.0, 0.1), (0.0001, 1.0)):
-        computes = run_small(f"devices.frequency.within_s={within_s}").ledger.frames()["computes"]
+        computes = run_small(f"devices.frequency.within_s={within_s}").ledger.frame("computes")
 
         assert (computes["ended_s"] - computes["started_s"]).to_numpy() == pytest.approx(720e-6 / part)
         assert expected_s(f"devices.frequency.within_s={within_s}") == pytest.approx(720e-6 / part)

@@ -142,7 +142,7 @@ def test_rounding_never_lets_an_update_grow_and_errs_by_a_step_at_most(seed, bit
 def test_a_round_by_hand():
     """Four devices, ten entries, 1 Mbit/s in turns: 25,296 bit and as many us, beside the model's way and a step."""
     fed = run_small(FEDAVG, SECURE, "network.downlink.mode=unicast", "stop.rounds=1")
-    sizes = fed.ledger.frames()["transfers"].groupby("direction", observed=True)["size_bit"]
+    sizes = fed.ledger.frame("transfers").groupby("direction", observed=True)["size_bit"]
     up, down = sizes.get_group("uplink").tolist(), sizes.get_group("downlink").tolist()
 
     assert up == [512] * 4 + [1536] * 4 + [180] * 4 + [1024] * 4
@@ -160,7 +160,7 @@ def test_keys_are_broadcast_once():
     """With a broadcast downlink: 2 n keys for all together; the clock without training is the same."""
     settings_ = (FEDAVG, SECURE, "stop.rounds=2")
     fed, timed = run_small(*settings_), run_small(*settings_, timing_only=True)
-    down = fed.ledger.frames()["transfers"].query("direction == 'downlink'")["size_bit"].tolist()
+    down = fed.ledger.frame("transfers").query("direction == 'downlink'")["size_bit"].tolist()
     assert down[:5] == [2048, 1536, 1536, 1536, 1536]
     assert timed.ledger.event_digest() == fed.ledger.event_digest()
 
@@ -201,7 +201,7 @@ def test_drop_outs_leave_the_sum_of_the_others(rule, fault):
     widths = vectors["round"].map(shared).map(Bonawitz().entry_bit)
     assert (vectors["arrived_bit"] == vectors["arrived"] * 10 * widths).all()
     assert (vectors["arrived"] < vectors["asked"]).any() or fault == "departures"
-    arrived = fed.ledger.frames()["rounds"]["arrived"]
+    arrived = fed.ledger.frame("rounds")["arrived"]
     assert arrived.max() > 0
     assert ((arrived == 0) | (arrived >= 2)).all()
 
@@ -211,7 +211,7 @@ def test_who_leaves_before_its_keys_have_come_is_left_out_of_all_that_follows(mo
     """Three of four go on: keys of three, two shares each way, entries of 18 bit, shares of three secrets; by hand."""
     leaves = "devices.availability={kind: windows, devices: {3: [[0, 0.001]]}}"
     fed = run_small(FEDAVG, SECURE, leaves, f"network.downlink.mode={mode}", "stop.rounds=1")
-    sent = fed.ledger.frames()["transfers"]
+    sent = fed.ledger.frame("transfers")
     up, down = sent[sent["direction"] == "uplink"], sent[sent["direction"] == "downlink"]
     model = [320] * (1 if mode == "broadcast" else 3)
 
@@ -255,7 +255,7 @@ def test_each_attempt_has_its_own_graph_and_secrets(monkeypatch):
 def test_a_deadline_in_any_step_ends_the_round(deadline_s, more, rule):
     """In keys or shares, on their way up or down; for all devices or one of four: the next round begins at once."""
     fed = run_small(FEDAVG, rule, f"algorithm.deadline_s={deadline_s}", "stop.rounds=3", *more)
-    rounds = fed.ledger.frames()["rounds"]
+    rounds = fed.ledger.frame("rounds")
 
     assert rounds["arrived"].tolist() == [0, 0, 0]
     assert rounds["started_s"].tolist() == pytest.approx([0, deadline_s, 2 * deadline_s])
@@ -267,7 +267,7 @@ def test_every_round_has_its_deadline():
     """With a device that is late, the last step begins a second after each round, not later."""
     fed = run_small(FEDAVG, SECURE, *FAULTS["a deadline"], "stop.rounds=3")
     began_s = [row["started_s"] for row in fed.ledger.series["secure_aggregation"] if row["step"] == "unmask"]
-    assert began_s == pytest.approx(fed.ledger.frames()["rounds"]["started_s"].to_numpy() + 1)
+    assert began_s == pytest.approx(fed.ledger.frame("rounds")["started_s"].to_numpy() + 1)
 
 
 def test_too_few_end_the_attempt_and_leave_the_model():
@@ -296,7 +296,7 @@ def test_it_goes_on_from_a_checkpoint_file():
     whole = run_small(*settings_)
     last, _ = resumed_every_round(4, *settings_)
     for name, frame in whole.ledger.frames().items():
-        pd.testing.assert_frame_equal(last.ledger.frames()[name], frame, check_exact=True)
+        pd.testing.assert_frame_equal(last.ledger.frame(name), frame, check_exact=True)
     assert torch.equal(whole.read(whole.latest), last.read(last.latest))
 
 
@@ -337,7 +337,7 @@ DOWN_S = 320e-6
 
 def uplinks(fed: Federation):
     assert not any(verify(fed.ledger, frozenset({"downlink"})).values())
-    transfers = fed.ledger.frames()["transfers"]
+    transfers = fed.ledger.frame("transfers")
     return transfers[transfers["direction"] == "uplink"].reset_index(drop=True)
 
 
@@ -364,7 +364,7 @@ def test_all_send_in_one_burst_when_the_last_is_ready(timing_only) -> None:
 def test_who_is_not_ready_at_the_last_moment_is_left_out() -> None:
     """With 5 ms for the round the burst starts at 2 ms, without the slow device, and ends with the deadline."""
     fed = run_small(AIR, DIFFERENT, "stop.rounds=1", "algorithm.deadline_s=0.005")
-    rows, rounds = uplinks(fed), fed.ledger.frames()["rounds"]
+    rows, rounds = uplinks(fed), fed.ledger.frame("rounds")
 
     assert rows["sender"].tolist() == [0, 1, 2]
     assert rows["started_s"].to_numpy() == pytest.approx(np.full(3, 2e-3))

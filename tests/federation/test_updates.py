@@ -95,7 +95,7 @@ def test_a_run_is_the_hand_written_loop(scheme: str) -> None:
 def test_bits_are_those_of_the_scheme() -> None:
     """Ten parameters: the first model goes whole, then signs; uploads are three entries of 32 + 4 bits, and headers."""
     fed = run_small(UP + SCHEMES["top-k"], DOWN + "sign", "network.overhead={kind: header, header_bit: 8}")
-    sizes = fed.ledger.frames()["transfers"].groupby("direction")["size_bit"].apply(list)
+    sizes = fed.ledger.frame("transfers").groupby("direction")["size_bit"].apply(list)
 
     assert sizes["uplink"] == [3 * 36 + 8] * 12
     assert sizes["downlink"] == [320 + 8, 10 + 32 + 8, 10 + 32 + 8]
@@ -131,7 +131,7 @@ def test_a_message_sent_again_is_the_same() -> None:
 def test_what_was_left_out_survives_a_loss() -> None:
     """A device is told of no loss: its memory goes on from what it compressed, and what was lost is lost."""
     fed, [w] = finals(UP + "{kind: top-k, share: 0.3}", "stop.rounds=1", "algorithm.cohort=1", LOSSY, "seed=2")
-    sender = fed.ledger.frames()["transfers"].query("direction == 'uplink'").iloc[0]
+    sender = fed.ledger.frame("transfers").query("direction == 'uplink'").iloc[0]
     left = fed.links._uploads._compressor._left[int(sender["sender"]), 0]
     initial = fed.task.model.initial()
     p = -0.1 * gradient(fed, initial, int(sender["sender"]))
@@ -198,7 +198,7 @@ def test_it_goes_on_from_a_checkpoint_file(scheme: str) -> None:
     last, final = resumed_every_round(whole.round, *settings)
 
     for name, frame in last.ledger.frames().items():
-        pd.testing.assert_frame_equal(frame, whole.ledger.frames()[name], check_exact=True)
+        pd.testing.assert_frame_equal(frame, whole.ledger.frame(name), check_exact=True)
     assert torch.equal(last.read(final), expected[0])
 
 
@@ -206,13 +206,13 @@ def test_elias_codes_are_counted_and_bounded() -> None:
     """Each message takes what its values need; without training it takes the bound, and the scenario says so."""
     settings = (UP + "{kind: qsgd, levels: 1, coding: elias}", "stop.rounds=6")
     full, timed = run_small(*settings), run_small(*settings, timing_only=True)
-    bits = full.ledger.frames()["transfers"].query("direction == 'uplink'")["size_bit"]
+    bits = full.ledger.frame("transfers").query("direction == 'uplink'")["size_bit"]
 
     assert small_scenario(*settings).events_depend_on_learning
     assert not small_scenario().events_depend_on_learning
     assert bits.nunique() > 1
     assert bits.max() <= 1 + 32 + 10 * 2
-    assert set(timed.ledger.frames()["transfers"].query("direction == 'uplink'")["size_bit"]) == {1 + 32 + 10 * 2}
+    assert set(timed.ledger.frame("transfers").query("direction == 'uplink'")["size_bit"]) == {1 + 32 + 10 * 2}
     assert timed.learner.nominal
 
 
@@ -220,7 +220,7 @@ def test_elias_codes_are_counted_and_bounded() -> None:
 def test_the_cost_counts_bits(kind: str) -> None:
     """A model's upload, as the run then sends it."""
     fed = run_small(UP + kind, "data.features=19")
-    uploads = fed.ledger.frames()["transfers"].query("direction == 'uplink'")["size_bit"]
+    uploads = fed.ledger.frame("transfers").query("direction == 'uplink'")["size_bit"]
 
     assert set(uploads) == {Outlook(small_scenario(UP + kind, "data.features=19")).cost.upload_bit}
 
@@ -257,7 +257,7 @@ CLASSES = (
 def test_the_initial_and_the_last_model_are_evaluated_in_any_case() -> None:
     """With one evaluation every 2 rounds, a run of 5 rounds has rounds 0, 2, 4 and 5, each at its own end."""
     fed = run_small("evaluation.every_rounds=2", "stop.rounds=5")
-    evaluations = fed.ledger.frames()["evaluations"]
+    evaluations = fed.ledger.frame("evaluations")
 
     assert evaluations["round"].tolist() == [0, 2, 4, 5]
     assert evaluations["simulated_s"].tolist() == pytest.approx([0, 4.64e-3, 9.28e-3, 11.6e-3], abs=1e-12)
@@ -303,7 +303,7 @@ def test_metrics_are_those_of_a_second_implementation() -> None:
     losses = np.log(np.exp(scores).sum(1)) - scores[np.arange(len(labels)), labels]
     hits = scores.argmax(1) == labels
     by_device = [hits[test.of(device)].mean() for device in range(4) if len(test.of(device))]
-    last = fed.ledger.frames()["evaluations"].iloc[-1]
+    last = fed.ledger.frame("evaluations").iloc[-1]
 
     assert last["loss"] == pytest.approx(losses.mean(), rel=1e-5)
     assert last["accuracy"] == pytest.approx(hits.mean())
@@ -315,7 +315,7 @@ def test_metrics_are_those_of_a_second_implementation() -> None:
 def test_a_regression_has_a_loss_and_no_accuracy() -> None:
     """What does not apply is not a number, also per device."""
     fed = run_small("evaluation.per_device=true")
-    last = fed.ledger.frames()["evaluations"].iloc[-1]
+    last = fed.ledger.frame("evaluations").iloc[-1]
 
     assert last["loss"] > 0
     assert all(math.isnan(last[name]) for name in ("accuracy", "worst_accuracy", "std_accuracy"))
@@ -360,13 +360,13 @@ EVERY_MS = "evaluation={every_rounds: null, every_s: 0.001, per_device: true}"
 def test_evaluation_every_so_many_seconds() -> None:
     """Rounds end at 2.32, 4.64 and 6.96 ms: each millisecond has the model that was the global one then."""
     timed, by_round = run_small(EVERY_MS), run_small("evaluation.per_device=true")
-    rows, rounds = timed.ledger.frames()["evaluations"], by_round.ledger.frames()["evaluations"].set_index("round")
+    rows, rounds = timed.ledger.frame("evaluations"), by_round.ledger.frame("evaluations").set_index("round")
 
     assert rows["simulated_s"].tolist() == pytest.approx([0, 1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 6e-3, 6.96e-3], abs=1e-12)
     assert rows["round"].tolist() == [0, 0, 0, 1, 1, 2, 2, 3]
     assert rows["loss"].tolist() == rounds.loc[rows["round"], "loss"].tolist()
     assert rows["uplink_bit"].tolist() == [0, 0, 3 * 320, 1280, 1280 + 2 * 320, 2560, 2560 + 320, 3840]
-    assert timed.ledger.frames()["device_evaluations"]["round"].tolist() == [t for t in range(4) for _ in range(4)]
+    assert timed.ledger.frame("device_evaluations")["round"].tolist() == [t for t in range(4) for _ in range(4)]
 
 
 def test_what_ends_at_an_instant_is_in_its_evaluation() -> None:

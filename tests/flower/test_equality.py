@@ -100,7 +100,7 @@ def test_fedavg_through_flower_is_our_fedavg(write_app, tmp_path):
         ("transfers", ["direction", "sender", "receiver", "size_bit", "requested_s", "started_s", "ended_s"]),
         ("computes", ["device", "started_s", "ended_s", "flop", "energy_j"]),
     ):
-        first, second = ours.ledger.frames()[name][columns], run.table(name)[columns]
+        first, second = ours.ledger.frame(name)[columns], run.table(name)[columns]
         order = columns[:3]
         assert first.sort_values(order).to_numpy().tolist() == second.sort_values(order).to_numpy().tolist()
     assert run.summary["event_digest"]

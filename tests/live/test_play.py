@@ -154,7 +154,7 @@ def test_the_energy_of_a_message_follows_the_share_of_the_power() -> None:
     one = replace(message(0, 1000, 0, NS_PER_S // 2), power_ns=NS_PER_S / 8)
     write_messages(fed, [one], predicted(scenario, [one], None))
     watts = fed.network.uplink.radios.drawn_w(0, fed.network.uplink.links.now().power_w(0), 1.0)
-    assert fed.ledger.frames()["transfers"]["energy_j"].tolist() == [pytest.approx(watts / 8)]
+    assert fed.ledger.frame("transfers")["energy_j"].tolist() == [pytest.approx(watts / 8)]
 
 
 def test_a_download_is_predicted_on_the_downlink() -> None:
@@ -166,7 +166,7 @@ def test_a_download_is_predicted_on_the_downlink() -> None:
     end_ns = band.alone(*links.link(SERVER, 1), size_bit, 1000)[0]
     got = replace(message(1, 100_000, 1000, end_ns), upwards=False)
     assert write_messages(fed, [got], predicted(scenario, [got], None)) == [pytest.approx(0.0, abs=1e-9)]
-    row = fed.ledger.frames()["transfers"].iloc[0]
+    row = fed.ledger.frame("transfers").iloc[0]
     assert (row["direction"], row["sender"], row["receiver"]) == ("downlink", SERVER, 1)
     assert row["rx_energy_j"] == pytest.approx(0.75 * (end_ns - 1000) / NS_PER_S)
 
@@ -177,7 +177,7 @@ def test_a_lost_message_delivers_nothing_and_makes_no_claim() -> None:
     gone = replace(message(0, 50_000, 0, NS_PER_S), lost="left")
     both = [gone, message(1, 1000, NS_PER_S // 4, NS_PER_S // 2)]
     assert len(write_messages(fed, both, predicted(scenario, both, None))) == 1
-    rows = fed.ledger.frames()["transfers"]
+    rows = fed.ledger.frame("transfers")
     assert rows["sender"].tolist() == [1, 0]
     row = rows.iloc[1]
     assert (row["loss_reason"], row["delivered_bit"], row["size_bit"]) == ("left", 0, 8 * gone.air_byte)
@@ -189,7 +189,7 @@ def test_time_away_is_that_of_the_device_while_its_message_is_under_way() -> Non
     fed, scenario = world("tdma", availability=windows), cell("tdma", availability=windows)
     halves = [message(0, 10**8, NS_PER_S // 2, 11 * NS_PER_S // 2), message(1, 1000, 0, NS_PER_S)]
     errors = write_messages(fed, halves, predicted(scenario, halves, None))
-    assert fed.ledger.frames()["live_messages"]["away_s"].tolist() == [0.0, pytest.approx(1.0 + 2.0)]
+    assert fed.ledger.frame("live_messages")["away_s"].tolist() == [0.0, pytest.approx(1.0 + 2.0)]
     assert len(errors) == 1, "the simulator loses the transfer of a device that leaves"
 
 
@@ -198,7 +198,7 @@ def test_a_starved_message_makes_no_claim() -> None:
     fed, scenario = world("tdma"), cell("tdma")
     messages = [message(0, 50_000, 0, NS_PER_S, starved_ns=NS_PER_S // 49)]
     assert write_messages(fed, messages, predicted(scenario, messages, None)) == []
-    assert fed.ledger.frames()["live_messages"]["starved_s"].tolist() == [pytest.approx(1 / 49)]
+    assert fed.ledger.frame("live_messages")["starved_s"].tolist() == [pytest.approx(1 / 49)]
 
 
 def test_a_run_is_doubtful_where_packets_are_late_or_programs_starve() -> None:
@@ -258,7 +258,7 @@ def test_a_transport_predicts_slow_start_of_a_connection_that_stands() -> None:
     fed = build(beneath(scenario), learning=False)
     longer = replace(starved, starved_ns=starved.starved_ns + NS_PER_S // 40)
     assert write_messages(fed, [longer], [prediction]) == [], "beyond the gaps of TCP its queue was empty"
-    assert len(fed.ledger.frames()["transfers"]) == 1
+    assert len(fed.ledger.frame("transfers")) == 1
 
 
 def test_the_way_beside_the_air_is_that_of_the_transport() -> None:

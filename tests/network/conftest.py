@@ -102,7 +102,7 @@ class Cell:
 
     @property
     def rows(self) -> pd.DataFrame:
-        return self.ledger.frames()["transfers"]
+        return self.ledger.frame("transfers")
 
 
 @pytest.fixture(scope="session")

@@ -185,7 +185,7 @@ def test_within_a_cell_parts_of_the_band_are_orthogonal_and_other_cells_are_nois
         world.medium.send(device, SERVER, Message(None, MBIT, 0))
     world.clock.run(until=1_000_000)
     world.medium.close()
-    sent_bit = world.ledger.frames()["transfers"].sort_values("sender")["transmitted_bit"].tolist()
+    sent_bit = world.ledger.frame("transfers").sort_values("sender")["transmitted_bit"].tolist()
 
     expected_bps = [
         0.5 * capacity_bps(2 * 30 / 2.0),
@@ -200,7 +200,7 @@ def test_a_broadcast_is_one_transmission_of_each_station():
     world = World(Tdma(), downlink=True)
     transfers = [world.medium.send(SERVER, device, Message("model", MBIT, 0, 0)) for device in range(4)]
     world.clock.run()
-    rows = world.ledger.frames()["transfers"]
+    rows = world.ledger.frame("transfers")
 
     assert rows["receivers"].tolist() == [2, 2]
     assert rows["energy_j"].tolist() == pytest.approx(rows["ended_s"].tolist())
@@ -236,7 +236,7 @@ def test_bits_are_conserved_in_several_cells(requests, access, coherence_s):
     fading = Rayleigh(coherence_s=coherence_s)
     world = World(access, fading=fading)
     deliveries = world.play(*requests)
-    rows = world.ledger.frames()["transfers"]
+    rows = world.ledger.frame("transfers")
 
     assert all(delivery.lost == "" for delivery in deliveries)
     assert rows["transmitted_bit"].to_numpy() == pytest.approx(rows["size_bit"].to_numpy(), rel=1e-9, abs=0)
@@ -284,7 +284,7 @@ def test_two_stations_and_two_devices_agree_with_ns_3(direction, own_m, other_m,
         (network.downlink if direction == "down" else network.uplink).send(*ends, Message(object(), MBIT, 0))
     clock.run()
 
-    ended_s = ledger.frames()["transfers"]["ended_s"]
+    ended_s = ledger.frame("transfers")["ended_s"]
     sinr = 2 ** (MBIT / 4.5e6 / ended_s) - 1
     assert sinr.to_numpy() == pytest.approx(np.full(2, {"down": down, "up": up}[direction]), rel=2e-3)
 
@@ -314,7 +314,7 @@ class WorldBackhaul:
         return [process.value for process in started if not process.is_alive]
 
     def column(self, name: str) -> list[Any]:
-        return list(self.ledger.frames()["backhaul"][name])
+        return list(self.ledger.frame("backhaul")[name])
 
 
 def test_a_line_is_first_come_first_served_and_free_during_the_delay() -> None:

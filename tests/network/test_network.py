@@ -19,6 +19,7 @@ from fednet_emu.radio.rates.shannon import CQI_1_BPS_HZ
 from fednet_emu.records.laws import verify
 from fednet_emu.records.ledger import SERVER, Ledger, device_label
 from fednet_emu.testing import run_small
+from tests.quick import crossed
 
 DEVICE = {"tx_power_dbm": 20, "noise_figure_db": 9, "height_m": 1.5, "amplifier_efficiency": 0.5, "circuit_w": 0.05}
 BASE = {"tx_power_dbm": 30, "noise_figure_db": 5, "height_m": 10}
@@ -52,7 +53,7 @@ def finish(network):
     network.uplink.clock.run()
     network.close()
     assert not any(verify(ledger, frozenset({"uplink", "downlink", "sidelink"})).values())
-    return ledger.frames()["transfers"]
+    return ledger.frame("transfers")
 
 
 def test_up_down_and_side_do_not_wait_for_each_other():
@@ -127,7 +128,7 @@ def test_closing_closes_every_medium():
     network.uplink.clock.run(until=500_000_000)
     network.close()
 
-    rows = network.uplink.ledger.frames()["transfers"]
+    rows = network.uplink.ledger.frame("transfers")
     assert rows["loss_reason"].tolist() == ["end"] * 3
     assert rows["transmitted_bit"].tolist() == pytest.approx([MBIT / 2] * 3)
 
@@ -177,7 +178,7 @@ def test_columns_of_transfers_follow_moving_devices(tmp_path):
     np.savez(tmp_path / "walk.npz", away=np.array([[0.0, 10.0, 0.0], [100.0, 1010.0, 0.0]]))
     walk = f"devices.mobility={{kind: trace, path: '{tmp_path / 'walk.npz'}', start: beginning}}"
     slow = ("devices.count=1", "devices.speed.flop_per_s=1000", "stop.rounds=6", "algorithm.cohort=1")
-    frame = run_small(*HEARD[1:3], walk, *slow, timing_only=True).ledger.frames()["transfers"]
+    frame = run_small(*HEARD[1:3], walk, *slow, timing_only=True).ledger.frame("transfers")
     up = frame.query("direction == 'uplink'")
 
     expected_m = 10 + 10 * np.floor(up["started_s"].to_numpy())
@@ -191,7 +192,7 @@ def test_columns_of_transfers_follow_moving_devices(tmp_path):
 )
 def test_wired_and_recorded_links_have_no_snr_and_no_distance(link):
     """They have a mean rate; a broadcast on the air beside them has all three."""
-    frame = run_small(*HEARD, f"network.uplink.{link}", timing_only=True).ledger.frames()["transfers"]
+    frame = run_small(*HEARD, f"network.uplink.{link}", timing_only=True).ledger.frame("transfers")
     up, down = (frame.query(f"direction == '{kind}'") for kind in ("uplink", "downlink"))
 
     assert up[["snr_db", "distance_m"]].isna().all(axis=None)
@@ -206,7 +207,7 @@ def test_sidelinks_have_the_distance_of_two_devices():
     network.sidelink.send(1, 3, Message("z", MBIT, 0))
     network.uplink.clock.run(until=1_500_000_000)
     network.sidelink.close()
-    first, second = network.uplink.ledger.frames()["transfers"].to_dict("records")
+    first, second = network.uplink.ledger.frame("transfers").to_dict("records")
 
     noise_dbm = -174 + 60 + 9
     assert (first["distance_m"], first["mean_rate_bps"]) == pytest.approx((100.0, 1e6))
@@ -244,7 +245,7 @@ def took_s(network, medium, *ends):
     medium.send(*ends, Message("x", 100_000, 0))
     network.uplink.clock.run()
     network.close()
-    (row,) = network.uplink.ledger.frames()["transfers"].to_dict("records")
+    (row,) = network.uplink.ledger.frame("transfers").to_dict("records")
     return row["ended_s"] - row["started_s"], row["loss_reason"]
 
 
@@ -270,7 +271,7 @@ def test_a_downlink_narrows():
     network.downlink.send_all(SERVER, [0, 1], Message("x", 100_000, 0, 0))
     network.uplink.clock.run()
     network.close()
-    (row,) = network.uplink.ledger.frames()["transfers"].to_dict("records")
+    (row,) = network.uplink.ledger.frame("transfers").to_dict("records")
     assert (row["ended_s"], row["loss_reason"]) == (pytest.approx(100_000 / TENTH_BPS), "")
 
 
@@ -305,7 +306,7 @@ def test_two_at_once_each_narrow_within_their_halves():
         network.uplink.send(device, SERVER, Message("x", 100_000, 0))
     network.uplink.clock.run()
 
-    assert network.uplink.ledger.frames()["transfers"]["ended_s"].tolist() == pytest.approx([1e5 / TENTH_BPS] * 2)
+    assert network.uplink.ledger.frame("transfers")["ended_s"].tolist() == pytest.approx([1e5 / TENTH_BPS] * 2)
 
 
 def test_the_mean_over_fading_is_narrowed_too():
@@ -351,18 +352,17 @@ def lone_s(way, access, law, *, width_hz=2e7, more_db=0.0, fading="none", others
     medium.send(*ends, Message("x", 100_000, 0))
     wired.uplink.clock.run()
     wired.close()
-    rows = wired.uplink.ledger.frames()["transfers"]
+    rows = wired.uplink.ledger.frame("transfers")
     (row,) = rows[(rows["sender"] == first) & (rows["loss_reason"] == "")].to_dict("records") or [{"ended_s": math.inf}]
     return row["ended_s"]
 
 
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize(("way", "access"), WAYS)
-def test_more_bandwidth_never_slows_a_lone_transfer(way, access, law):
+@pytest.mark.parametrize(("way", "law"), crossed(WAYS, LAWS))
+def test_more_bandwidth_never_slows_a_lone_transfer(way, law):
     """Of the same power, from one block to 40 MHz, with and without fading; all of them arrive."""
     for fading in ("none", "rayleigh"):
         took = [
-            lone_s(way, access, law, width_hz=blocks * BLOCK_HZ, more_db=-6.0, fading=fading)
+            lone_s(*way, law, width_hz=blocks * BLOCK_HZ, more_db=-6.0, fading=fading)
             for blocks in (1, 2, 3, 6, 28, 111, 222)
         ]
 
@@ -370,21 +370,19 @@ def test_more_bandwidth_never_slows_a_lone_transfer(way, access, law):
         assert all(wide <= narrow * (1 + 1e-9) + 2e-9 for narrow, wide in pairwise(took))
 
 
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize(("way", "access"), WAYS)
-def test_more_power_never_slows_a_lone_transfer(way, access, law):
+@pytest.mark.parametrize(("way", "law"), crossed(WAYS, LAWS))
+def test_more_power_never_slows_a_lone_transfer(way, law):
     """From 17 dB below the least SINR to 30 dB above it."""
-    took = [lone_s(way, access, law, more_db=more_db) for more_db in (-7, -3, 0, 3, 9, 10, 11, 20, 40)]
+    took = [lone_s(*way, law, more_db=more_db) for more_db in (-7, -3, 0, 3, 9, 10, 11, 20, 40)]
 
     assert math.isfinite(took[0])
     assert took == sorted(took, reverse=True)
 
 
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize(("way", "access"), [each for each in WAYS if each[0] == "uplink"])
-def test_fewer_interferers_never_slow_a_transfer(way, access, law):
+@pytest.mark.parametrize(("way", "law"), crossed([each for each in WAYS if each[0] == "uplink"], LAWS))
+def test_fewer_interferers_never_slow_a_transfer(way, law):
     """Beside four, three, two, one and no other device, at 6 dB: each arrives, the sooner the fewer they are."""
-    took = [lone_s(way, access, law, more_db=24.0, others=others) for others in (4, 3, 2, 1, 0)]
+    took = [lone_s(*way, law, more_db=24.0, others=others) for others in (4, 3, 2, 1, 0)]
 
     assert math.isfinite(took[0])
     assert all(alone <= disturbed * (1 + 1e-9) for disturbed, alone in pairwise(took))

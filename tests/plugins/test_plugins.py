@@ -255,7 +255,7 @@ UPLOAD_S = 320e-6
 
 def uploads(*settings):
     """The uploads of a round of the small federation with these settings, in the order of their ends."""
-    sent = run_small(*settings, "stop.rounds=1").ledger.frames()["transfers"]
+    sent = run_small(*settings, "stop.rounds=1").ledger.frame("transfers")
     return sent[sent["direction"] == "uplink"].sort_values("ended_s")
 
 
@@ -285,7 +285,7 @@ def test_a_transport_is_a_file_and_an_entry_point():
         "network.transport={kind: sctp, rtt_s: 0.01}", "network.downlink.mode=unicast", "stop.rounds=1",
         "devices.count=1", "algorithm.cohort=1",
     )  # fmt: skip
-    sent = fed.ledger.frames()["transfers"]
+    sent = fed.ledger.frame("transfers")
 
     assert sent["connection_setup_s"].tolist() == pytest.approx([0.02, 0.0])
     assert sent["wire_bit"].tolist() == [320 + 8 * 48] * 2
@@ -324,7 +324,7 @@ import record_tables
 from fednet_emu.testing import run_small
 
 ledger = run_small().ledger
-computes = ledger.frames()["computes"]
+computes = ledger.frame("computes")
 found = [list(computes), computes["clock_part"].tolist(), ledger.event_digest(), record_tables.page()]
 print(json.dumps(found))
 """

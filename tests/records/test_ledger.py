@@ -31,9 +31,11 @@ from tests.quick import examples
 
 def test_tables_are_in_seconds_and_words(rows, make_ledger):
     """Every column says its unit; what never went on the air has no start."""
-    frames = make_ledger(rows).frames()
+    ledger = make_ledger(rows)
+    frames = ledger.frames()
     transfers = frames["transfers"]
 
+    assert all(ledger.frame(name).equals(its) for name, its in frames.items())
     assert [*frames, "batteries", "handovers", "energies", "traffic"] == list(TABLES)  # there are none
     assert list(transfers) == [
         *(
@@ -61,15 +63,15 @@ def test_tables_are_in_seconds_and_words(rows, make_ledger):
 
 def test_lost_bits_are_what_was_offered_and_not_delivered(rows, make_ledger):
     """A broadcast to two that reaches one has lost one copy."""
-    transfers = make_ledger(rows).frames()["transfers"]
+    transfers = make_ledger(rows).frame("transfers")
 
     assert transfers["lost_bit"].tolist() == [100, 0, 0, 100]
 
 
 def test_receptions_point_at_their_transfer(rows, make_ledger):
     """The column `transfer` joins the two tables."""
-    frames = make_ledger(rows).frames()
-    joined = frames["receptions"].merge(frames["transfers"], on="transfer", suffixes=("", "_sent"))
+    ledger = make_ledger(rows)
+    joined = ledger.frame("receptions").merge(ledger.frame("transfers"), on="transfer", suffixes=("", "_sent"))
 
     assert joined[["receiver", "loss_reason", "value_id"]].values.tolist() == [[0, "", 1], [1, "erased", 1]]
 
@@ -80,7 +82,7 @@ def test_a_series_of_an_algorithm_is_a_table_beside_the_others():
     ledger.record("staleness", step=1, staleness=0)
     ledger.record("staleness", step=2, staleness=3)
 
-    assert ledger.frames()["staleness"].to_dict("list") == {"step": [1, 2], "staleness": [0, 3]}
+    assert ledger.frame("staleness").to_dict("list") == {"step": [1, 2], "staleness": [0, 3]}
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -38,7 +38,7 @@ def law(fed: Federation) -> str:
 
 
 def times(fed: Federation, table: str, *columns: str) -> list[tuple[Any, ...]]:
-    frame = fed.ledger.frames()[table]
+    frame = fed.ledger.frame(table)
     return [
         tuple(round(value * 1e6, 3) if name.endswith("_s") else value for name, value in zip(columns, row, strict=True))
         for row in frame[list(columns)].itertuples(index=False)
@@ -48,7 +48,7 @@ def times(fed: Federation, table: str, *columns: str) -> list[tuple[Any, ...]]:
 def test_a_battery_that_lasts_changes_nothing() -> None:
     """The event log is that of a run without batteries, and the charge is what was not drawn."""
     plain, powered = run_small(*WATT), run_small(*WATT, battery(1.0))
-    last = powered.ledger.frames()["batteries"].groupby("device").last()
+    last = powered.ledger.frame("batteries").groupby("device").last()
 
     assert powered.ledger.event_digest() == plain.ledger.event_digest()
     assert "batteries" not in plain.ledger.frames()
@@ -64,7 +64,7 @@ def test_a_device_dies_in_the_middle_of_its_upload() -> None:
         ("downlink", 0.0, 320.0, 320.0, ""),
         ("uplink", 1040.0, 1200.0, 160.0, "empty"),
     ]
-    assert fed.ledger.frames()["transfers"]["energy_j"].iloc[1] == pytest.approx(160e-6, rel=1e-12)
+    assert fed.ledger.frame("transfers")["energy_j"].iloc[1] == pytest.approx(160e-6, rel=1e-12)
     assert times(fed, "batteries", "simulated_s", "state")[-2:] == [(1200.0, "empty"), (1200.0, "empty")]
     assert fed.ledger.rounds.column("arrived").tolist() == [0]
     assert law(fed) == ""
@@ -98,7 +98,7 @@ def test_a_computation_stops_and_goes_on() -> None:
         (1670.0, 1895.0, "empty"),
         (2795.0, 2840.0, ""),
     ]
-    computes = fed.ledger.frames()["computes"]
+    computes = fed.ledger.frame("computes")
     assert computes["flop"].sum() == pytest.approx(720.0, rel=1e-12)
     assert computes["energy_j"].to_numpy() == pytest.approx([450e-6, 225e-6, 45e-6], rel=1e-12)
     assert (computes["result"] >= 0).tolist() == [False, False, True]
@@ -204,14 +204,14 @@ def test_one_receiver_of_a_broadcast_dies_alone() -> None:
         battery(1e-3, initial_share=0.5, initial_spread=0.5),
         "algorithm.cohort=3",
     )
-    first = fed.ledger.frames()["batteries"].groupby("device").first()["charge_j"].to_numpy()
+    first = fed.ledger.frame("batteries").groupby("device").first()["charge_j"].to_numpy()
     died = np.flatnonzero(first < 320e-6)
-    lost = fed.ledger.frames()["receptions"].set_index("receiver")["loss_reason"]
+    lost = fed.ledger.frame("receptions").set_index("receiver")["loss_reason"]
 
     assert 0 < len(died) < 3
     assert [lost[device] for device in range(3)] == ["empty" if device in died else "" for device in range(3)]
     received_j = np.where(first < 320e-6, first, 320e-6).sum()
-    assert fed.ledger.frames()["transfers"]["rx_energy_j"].iloc[0] == pytest.approx(received_j, rel=1e-6)
+    assert fed.ledger.frame("transfers")["rx_energy_j"].iloc[0] == pytest.approx(received_j, rel=1e-6)
     assert law(fed) == ""
 
 
@@ -219,13 +219,13 @@ def test_idle_power_is_drawn_once_under_everything_else() -> None:
     """1360 us at 0.1 W, 720 us of computing that add 0.9 W to it, and 320 us of sending that add 1 W: 1104 uJ."""
     settings = ("channel.device.idle_w=0.1", battery(1200e-6))
     fed = run_small(*ONE, *settings)
-    last = fed.ledger.frames()["batteries"].iloc[-1]
+    last = fed.ledger.frame("batteries").iloc[-1]
 
     assert last["idle_j"] == pytest.approx(136e-6, rel=1e-9)
     assert last["charge_j"] == pytest.approx(1200e-6 - 1104e-6, rel=1e-9)
     assert fed.ledger.spent_j(fed.clock.now) == pytest.approx(1104e-6 + 320e-6, rel=1e-9)  # the station sends with 1 W
     assert law(fed) == ""
-    crowd = run_small(*WATT, "channel.device.idle_w=0.1", battery(1.0), "stop.rounds=1").ledger.frames()["batteries"]
+    crowd = run_small(*WATT, "channel.device.idle_w=0.1", battery(1.0), "stop.rounds=1").ledger.frame("batteries")
     assert crowd.groupby("device").last()["idle_j"].to_numpy() == pytest.approx([232e-6] * 4, rel=1e-9)
 
 
@@ -324,8 +324,8 @@ def test_the_server_sees_the_charge_of_those_that_are_there() -> None:
         "stop.rounds=2",
         battery(8e-3, initial_spread=0.5),
     )
-    asked = fed.ledger.frames()["selection"].groupby("round")["device"].apply(sorted)
-    first = fed.ledger.frames()["batteries"].groupby("device").first()["charge_j"]
+    asked = fed.ledger.frame("selection").groupby("round")["device"].apply(sorted)
+    first = fed.ledger.frame("batteries").groupby("device").first()["charge_j"]
 
     assert asked[1] == sorted(first.nlargest(2).index)
     left = first - [1040e-6 if device in asked[1] else 0.0 for device in range(4)]
@@ -358,7 +358,7 @@ def test_energies_of_devices_are_those_of_their_batteries(seed: int) -> None:
     slow = ("channel.rate.bit_rate_bps=2000", "channel.device.idle_w=0.2", "channel.device.receive_w=0.5")
     scenario = small_scenario(*WATT, *slow, more, f"seed={seed}")
     run = play(scenario, "empty", None, timing_only=True)
-    energies, batteries = (run.ledger.frames()[name] for name in ("energies", "batteries"))
+    energies, batteries = (run.ledger.frame(name) for name in ("energies", "batteries"))
     last = batteries.groupby("device").last()
 
     assert run.summary["verified"]

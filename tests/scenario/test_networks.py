@@ -79,7 +79,7 @@ def test_learning_runs_over_every_scheme_in_one_cell_and_in_several(access, cell
 
     assert fed.round == 3
     assert not any(verify(fed.ledger, frozenset()).values())
-    assert set(fed.ledger.frames()["transfers"]["loss_reason"]) == {""}
+    assert set(fed.ledger.frame("transfers")["loss_reason"]) == {""}
 
 
 def test_an_access_scheme_that_serves_both_directions_is_judged_on_the_uplink() -> None:
@@ -140,7 +140,7 @@ def test_it_goes_on_from_a_checkpoint_file(reception: str, access: str) -> None:
     whole, (last, _) = run_small(*settings), resumed_every_round(2, *settings)
 
     for name, frame in whole.ledger.frames().items():
-        pd.testing.assert_frame_equal(last.ledger.frames()[name], frame, check_exact=True)
+        pd.testing.assert_frame_equal(last.ledger.frame(name), frame, check_exact=True)
 
 
 @pytest.mark.parametrize(("access", "kind"), crossed(ACCESSES, ["mrc", "zf"]))
@@ -158,7 +158,7 @@ def test_uploads_take_the_time_of_the_array_and_downloads_that_of_one_antenna(an
     """Size over B log2(1 + N snr) without fading, as the server expects it."""
     fed = run_small(CAPACITY, FAINT, f"network.reception={{kind: mrc, antennas: {antennas}}}", "stop.rounds=1")
     one = small_federation(CAPACITY, FAINT)
-    rows = fed.ledger.frames()["transfers"]
+    rows = fed.ledger.frame("transfers")
 
     for row in rows[rows["direction"] == "uplink"].itertuples():
         rate_bps = 20e6 * math.log2(1 + antennas * one.network.up_links.mean_snr[row.sender])
@@ -171,11 +171,11 @@ def test_planned_uploads_end_when_they_were_planned_to() -> None:
     """Planners know the gain: without fading all uploads of a round end together."""
     fed = run_small(CAPACITY, FAINT, MRC, "network.uplink.access=planned", "stop.rounds=1")
     one = run_small(CAPACITY, FAINT, "network.uplink.access=planned", "stop.rounds=1")
-    rows = fed.ledger.frames()["transfers"]
+    rows = fed.ledger.frame("transfers")
     ends_s = rows.loc[rows["direction"] == "uplink", "ended_s"]
 
     assert ends_s.max() - ends_s.min() < 1e-6
-    assert ends_s.max() < one.ledger.frames()["transfers"]["ended_s"].max()
+    assert ends_s.max() < one.ledger.frame("transfers")["ended_s"].max()
 
 
 def test_controlled_powers_are_lower_by_the_gain() -> None:
@@ -233,7 +233,7 @@ def test_ergodic_rates_take_maximum_ratio() -> None:
     )
     lasted = []
     for fading_model in ("per-block", "ergodic"):
-        rows = run_small(*settings, f"channel.fading_model={fading_model}").ledger.frames()["transfers"]
+        rows = run_small(*settings, f"channel.fading_model={fading_model}").ledger.frame("transfers")
         up = rows[rows["direction"] == "uplink"]
         lasted.append((up["ended_s"] - up["started_s"]).sum())
 
@@ -345,7 +345,7 @@ def transfers(*settings):
     fed = run_small(*settings, timing_only=True)
     fed.close()
     assert not any(verify(fed.ledger, frozenset()).values())
-    return fed.ledger.frames()["transfers"]
+    return fed.ledger.frame("transfers")
 
 
 @pytest.mark.parametrize(("standard", "width_mhz", "name"), [("a", 20, "a54"), ("n", 20, "n20"), ("ac", 80, "ac80")])

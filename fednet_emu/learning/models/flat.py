@@ -190,7 +190,7 @@ class FlatModel:
         with self._trial(self._module) as tried:
             self.draws, changed = self._try_training(tried)
             self._separable = not (self.draws or changed or self._mixes_samples(tried))
-            self.min_batch = 1 if passes(tried.train(), self._ramp(1)) else 2
+            self.min_batch = 1 if self._separable or passes(tried.train(), self._ramp(1)) else 2
         self._statistics = tuple(name for name, buffer in changed.items() if buffer.is_floating_point())
         self._counters = tuple(name for name in changed if name not in self._statistics)
         parts = {**trainable, **{name: changed[name] for name in self._statistics}}
@@ -363,9 +363,6 @@ class FlatModel:
     @cached_property
     def activation_byte_per_sample(self) -> int:
         """Memory in bytes per sample that a forward pass keeps for the backward pass, without the parameters."""
-        return max(self._saved_byte(2) - self._saved_byte(1), 1) if self._separable else self._saved_byte(2)
-
-    def _saved_byte(self, n_samples: int) -> int:
         saved: list[int] = []
 
         def pack(tensor: Tensor) -> None:  # keeping the tensor would also keep its graph alive
@@ -373,8 +370,12 @@ class FlatModel:
 
         hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda nothing: nothing)
         with self._trial(self._module) as module, hooks:
-            module(self._ramp(n_samples))
-        return sum(saved)
+            module(self._ramp(2))
+            of_two = sum(saved)
+            if not self._separable:
+                return of_two
+            module(self._ramp(1))
+        return max(2 * of_two - sum(saved), 1)
 
     def _ramp(self, n_samples: int) -> Tensor:
         """Return deterministic, varying samples for trial calls; those of tokens include the first and last id."""

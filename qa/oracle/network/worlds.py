@@ -37,7 +37,7 @@ THRESHOLDS_DB = [0.0, None, 10.0, -10.0, 20.0]
 Draw = Callable[[Any], Any]
 ALL = frozenset({"fading", "rayleigh", "movement", "power", "windows", "cancel", "broadcast", "cells", "handover"})
 SLICES = ALL | {"slices"}
-"""Bands that are divided equally may have slices."""
+"""Only bands that are divided equally, and have slices."""
 WEAK = ALL | {"weak"}
 """Only laws with a lowest efficiency, that is repeated and narrowed."""
 
@@ -46,7 +46,7 @@ WEAK = ALL | {"weak"}
 def worlds(draw: Draw, features: frozenset[str] = ALL) -> World:
     """A band, its access scheme and its links."""
     weak = "weak" in features
-    access = draw(st.sampled_from(sorted(KINDS, reverse=True)))
+    access = draw(st.sampled_from(["ofdma"] if "slices" in features else sorted(KINDS, reverse=True)))
     kind = draw(st.sampled_from(KINDS[access]))
     devices = draw(st.integers(2 if kind == "sidelink" else 1, 6))
     cells = draw(st.integers(1, 3)) if kind != "sidelink" and "cells" in features else 1
@@ -96,18 +96,20 @@ def _slices(draw: Draw) -> SliceRule:
     return SliceRule(draw(st.sampled_from([0, 1])), weight, min(kept, least), least, most)
 
 
-def _with_scheme(draw: Draw, world: World, features: frozenset[str]) -> World:
+_SLICES = st.lists(_slices(), min_size=1, max_size=3).filter(lambda its: sum(max(s.kept, s.least) for s in its) <= 1)
+
+
+def _with_scheme(draw: Draw, world: World, features: frozenset[str]) -> World:  # noqa: PLR0911
     places = st.sampled_from([None, 1, 2, 3])
     match world.access:
         case "tdma":
             return replace(world, places=1)
+        case "ofdma" if "slices" in features:
+            return replace(world, scheduler="equal", slices=tuple(draw(_SLICES)))
         case "ofdma":
             scheduler = draw(st.sampled_from(["equal", "proportional-fair", "equal-finish"]))
             law = Law("root") if scheduler == "equal-finish" and world.law.kind == "shannon" else world.law
             parts = draw(places) if scheduler == "equal" else None
-            whole = scheduler == "equal" and parts is None
-            slices = draw(st.lists(_slices(), max_size=3)) if whole and "slices" in features else []
-            world = replace(world, slices=tuple(slices) if sum(max(s.kept, s.least) for s in slices) <= 1 else ())
             return replace(world, scheduler=scheduler, law=law, places=parts, fixed_parts=parts is not None)
         case "noma":
             residual = draw(st.sampled_from([0.0, 0.25, 0.0625]))

@@ -131,7 +131,7 @@ ONE_BY_ONE = "network.downlink.mode=unicast"
 
 def messages(fed: Federation) -> list[list[Any]]:
     """The transfers of each round, in the order of their ends, which no two of these settings have in common."""
-    transfers, rounds = fed.ledger.frames()["transfers"], fed.ledger.frames()["rounds"]
+    transfers, rounds = fed.ledger.frame("transfers"), fed.ledger.frame("rounds")
     of_round = np.searchsorted(rounds["ended_s"].to_numpy(), transfers["ended_s"].to_numpy())
     in_order = transfers.assign(of=of_round).sort_values("ended_s")
     return [list(in_order[in_order["of"] == t].itertuples()) for t in range(len(rounds))]
@@ -148,7 +148,7 @@ def test_everybody_is_sent_the_stack_of_the_round_before() -> None:
 
 def test_a_broadcast_is_one_transmission_to_all_that_lack_the_same() -> None:
     """Three transmissions to four devices, in as many rounds."""
-    table = run_small(*ALL_FOUR, "network.downlink.mode=broadcast").ledger.frames()["transfers"]
+    table = run_small(*ALL_FOUR, "network.downlink.mode=broadcast").ledger.frame("transfers")
     assert table.loc[table["sender"] < 0, "size_bit"].tolist() == [32 * 3, 32 * 30, 32 * 30]
 
 
@@ -191,7 +191,7 @@ def test_a_compressed_upload_is_a_change_since_the_new_adapters() -> None:
     fed = run_small(
         *ALL_FOUR, "network.uplink.compression={kind: top-k, share: 0.01, error_feedback: false}", "algorithm.lr=0"
     )
-    scheme, table = fed.network.settings.uplink.compression, fed.ledger.frames()["transfers"]
+    scheme, table = fed.network.settings.uplink.compression, fed.ledger.frame("transfers")
 
     assert set(table.loc[table["sender"] >= 0, "size_bit"]) == {scheme.bit(15), scheme.bit(27)}
     model, w = fed.task.model, fed.read(fed.latest)

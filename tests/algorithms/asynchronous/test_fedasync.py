@@ -77,7 +77,7 @@ def test_one_at_a_time_with_alpha_1_is_sequential_training() -> None:
     """With concurrency 1 each device goes on from where the one before it ended."""
     w, fed = trained(*IDEAL, fedasync(alpha=1, concurrency=1), "stop.rounds=12")
     expected, asked = fed.task.model.initial().double(), [0] * 4
-    order = fed.ledger.frames()["computes"]["device"].tolist()
+    order = fed.ledger.frame("computes")["device"].tolist()
     for k in order:
         expected = descended(fed, k, asked[k], expected)
         asked[k] += 1
@@ -154,7 +154,7 @@ def test_who_is_late_makes_room_for_another() -> None:
 def test_as_many_devices_as_asked_for_are_in_flight(concurrency: int) -> None:
     """At any time so many computations are under way, of different devices, once the links take no time."""
     fed = run_small(*IDEAL, fedasync(alpha=0.5, concurrency=concurrency), "stop.rounds=60", timing_only=True)
-    computes = fed.ledger.frames()["computes"]
+    computes = fed.ledger.frame("computes")
     instants = computes["ended_s"] - 1e-6
     under_way = [((computes["started_s"] < at) & (at < computes["ended_s"])).sum() for at in instants]
 
@@ -239,7 +239,7 @@ def test_one_update_at_a_time_is_a_step_along_it() -> None:
     """With K = 1 and concurrency 1 each device goes on from where the one before it ended."""
     w, fed = trained(*IDEAL, fedbuff(buffer_size=1, concurrency=1), "stop.rounds=8")
     expected, asked = fed.task.model.initial().double(), [0] * 4
-    for k in fed.ledger.frames()["computes"]["device"].tolist():
+    for k in fed.ledger.frame("computes")["device"].tolist():
         expected = descended(fed, k, asked[k], expected)
         asked[k] += 1
 
@@ -283,7 +283,7 @@ def test_what_is_lost_is_not_counted() -> None:
     """Half of the uploads are lost: every step still has its three updates, and those that were lost are told."""
     loss = "network.uplink.loss={kind: random, probability: 0.5}"
     fed = run_small(fedbuff(buffer_size=3), loss, "stop.rounds=20", timing_only=True)
-    rounds = fed.ledger.frames()["rounds"]
+    rounds = fed.ledger.frame("rounds")
 
     assert set(rounds["arrived"]) == {3}
     assert 100 <= rounds["invited"].sum() <= 150
@@ -320,7 +320,7 @@ def test_another_seed_asks_others() -> None:
 def test_more_in_flight_than_there_are_is_everybody() -> None:
     """With room for 50 all ten are asked at once, each once, by one broadcast."""
     fed = run_small(*TEN, dispatched(50), "stop.rounds=1", timing_only=True)
-    transfers = fed.ledger.frames()["transfers"]
+    transfers = fed.ledger.frame("transfers")
 
     assert transfers.query("direction == 'downlink' and started_s == 0")["receivers"].tolist() == [10]
     assert small_scenario(*TEN, dispatched(50)).algorithm.participants(10) == 10
@@ -330,7 +330,7 @@ def test_nobody_waits_while_somebody_is_idle_and_there() -> None:
     """Devices come and go: two are in flight whenever two of four are there, but for the time that answers take."""
     away = "devices.availability={kind: windows, devices: {0: [[0, 0.02]], 1: [[0, 0.01], [0.03, 1]], 2: [[0, 0.02]]}}"
     fed = run_small(dispatched(2), away, "stop.rounds=60", "stop.simulated_s=0.06", timing_only=True)
-    computes = fed.ledger.frames()["computes"]
+    computes = fed.ledger.frame("computes")
     late = computes.query("started_s > 0.0205")
 
     assert set(late["device"]) == {1, 3}

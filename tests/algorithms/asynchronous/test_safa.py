@@ -153,9 +153,9 @@ def test_the_story_of_a_deprecated_device() -> None:
     """Dev-1 needs minutes: after three rounds of 2 ms without it, it is cancelled, given W(3) and starts anew."""
     slow = "devices.speed={kind: list, flop_per_s: [1e6, 1]}"
     fed = run_small(*TWO, slow, "algorithm.deadline_s=0.002", "stop.rounds=7", timing_only=True)
-    computes = fed.ledger.frames()["computes"].query("device == 1")
+    computes = fed.ledger.frame("computes").query("device == 1")
     deprecated = [row["deprecated"] for row in fed.ledger.series["safa"]]
-    ended_s = fed.ledger.frames()["rounds"]["ended_s"].tolist()
+    ended_s = fed.ledger.frame("rounds")["ended_s"].tolist()
 
     assert deprecated == [0, 0, 0, 1, 0, 0, 1]
     assert computes["stopped"].tolist() == ["deadline", "deadline", "end"]
@@ -193,7 +193,7 @@ def test_a_deprecated_device_that_is_away_is_not_heard_until_it_has_a_new_model(
     away = "devices.availability={kind: windows, devices: {1: [[0, 0.0004], [0.003, 1]]}}"
     deadline = "algorithm.deadline_s=0.00136"
     fed = run_small(*TWO, away, deadline, "algorithm.lag_tolerance=1", "stop.rounds=6", timing_only=True)
-    uplinks = fed.ledger.frames()["transfers"].query("direction == 'uplink' and sender == 1")
+    uplinks = fed.ledger.frame("transfers").query("direction == 'uplink' and sender == 1")
 
     assert [row["deprecated"] for row in fed.ledger.series["safa"]] == [0, 1, 1, 1, 1, 1]
     assert uplinks[["ended_s", "loss_reason"]].values.tolist() == [[pytest.approx(3.52e-3), ""]]

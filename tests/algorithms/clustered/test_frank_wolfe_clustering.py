@@ -48,7 +48,7 @@ def models(*settings: str) -> tuple[Federation, list[torch.Tensor]]:
 
 
 def frame(fed: Federation, name: str) -> pd.DataFrame:
-    return fed.ledger.frames()[name]
+    return fed.ledger.frame(name)
 
 
 # ---- the known answer ------------------------------------------------------------------------------------------------

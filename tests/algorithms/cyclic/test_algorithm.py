@@ -61,7 +61,7 @@ def one_cycle(algorithm, turns, w):
     fed = build(small_scenario(*settings).model_copy(update=parts))
     final = fed.run(algorithm)
     assert final is not None
-    return fed.read(final).numpy(), fed.ledger.frames()["cyclic_groups"]
+    return fed.read(final).numpy(), fed.ledger.frame("cyclic_groups")
 
 
 def optimum():
@@ -161,7 +161,7 @@ def test_a_cycle_in_time():
     1040 us, 40 us after device 0 is through again, and through at 1360 and 1680 us.
     """
     fed = run_small(CYCLIC.format("scenario-2", ""), "stop.rounds=2")
-    turns, transfers = fed.ledger.frames()["cyclic_turns"], fed.ledger.frames()["transfers"]
+    turns, transfers = fed.ledger.frame("cyclic_turns"), fed.ledger.frame("transfers")
     ups = transfers[transfers["direction"] == "uplink"]
 
     assert (turns["ended_s"] - turns["started_s"]).tolist() == pytest.approx([1360e-6, 1680e-6])
@@ -216,7 +216,7 @@ def test_groups_are_formed_anew():
         "devices.count=16",
         "stop.rounds=24",
     )
-    seats, turns = fed.ledger.frames()["cyclic_groups"], fed.ledger.frames()["cyclic_turns"]
+    seats, turns = fed.ledger.frame("cyclic_groups"), fed.ledger.frame("cyclic_turns")
     formed = {cycle: rows.sort_values("device")["group"].tolist() for cycle, rows in seats.groupby("cycle")}
 
     assert list(formed) == [0, 2, 4]
@@ -253,7 +253,7 @@ def test_local_work_takes_its_time(work, steps):
     """20 samples in batches of 4: a step of 144 FLOP at 1 MFLOP/s takes 144 us, an epoch five of them."""
     fed = small_federation("stop.rounds=1")
     fed.run(CyclicFedAvg(structure={"kind": "list", "groups": [[0, 1]]}, lr=0.1, batch_size=4, **work))
-    computes = fed.ledger.frames()["computes"]
+    computes = fed.ledger.frame("computes")
 
     assert (computes["ended_s"] - computes["started_s"]).tolist() == pytest.approx([steps * 144e-6] * 2)
 

@@ -36,7 +36,7 @@ def test_the_rate_bound_is_never_violated(seed):
     structure = f"{{kind: {SCENARIOS[seed % 4]}, groups: 2}}"
     algorithm = f"algorithm={{kind: cyclic-fedavg, structure: {structure}, agg: sum, lr: 0.003, l2: 0.3, bounds: true}}"
     fed = run_small(*LOGISTIC, algorithm, f"seed={seed}", "stop.rounds=30", "evaluation.every_rounds=30")
-    rows = fed.ledger.frames()["cyclic_bound"]
+    rows = fed.ledger.frame("cyclic_bound")
 
     assert len(rows) == 30 / (2 if seed % 4 < 2 else 3)
     assert np.isfinite(rows["bound"]).all()
@@ -147,7 +147,7 @@ def test_losses_without_bounds_are_nobodys_business():
 def test_from_a_loss_that_nobody_foresaw_on_the_bound_is_infinite():
     """Uploads that all time out: the bound starts at the gap, and after the first cycle nothing is promised."""
     fed = run_small(*BOUNDED, "network.uplink.timeout_s=1e-4", "stop.rounds=6", "evaluation.every_rounds=6")
-    rows = fed.ledger.frames()["cyclic_bound"]
+    rows = fed.ledger.frame("cyclic_bound")
 
     assert np.isfinite(rows["bound"][0])
     assert rows["bound"][1:].tolist() == [np.inf, np.inf]

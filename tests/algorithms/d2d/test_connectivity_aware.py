@@ -85,7 +85,7 @@ def test_a_push_that_nobody_hears_is_a_push() -> None:
     """Twelve senders a round are counted at 60 % loss of the sidelink, as many as the ledger has broadcasts of."""
     fed = clusters_of("stop.rounds=5", "network.sidelink.loss={kind: random, probability: 0.6}")
     fed.run(algorithm())
-    transfers = fed.ledger.frames()["transfers"]
+    transfers = fed.ledger.frame("transfers")
 
     assert column(fed, "d2d_senders") == [12] * 5
     assert ((transfers["direction"] == "sidelink") & (transfers["value_id"] >= 0)).sum() == 60
@@ -232,7 +232,7 @@ def test_a_round_takes_the_closed_form() -> None:
     """
     fed = clusters_of("stop.rounds=1", count=4, clusters=2, degree=2)
     fed.run(algorithm(cohort=1))
-    transfers = fed.ledger.frames()["transfers"]
+    transfers = fed.ledger.frame("transfers")
 
     exchange_us = 2 * 320 + 64 + 64
     assert fed.clock.now == (320 + 720 + exchange_us + 2 * (128 + 320)) * 1000
@@ -245,7 +245,7 @@ def test_control_bits_are_those_of_the_messages() -> None:
     """Lists of in-neighbours, of which that of the access point is not sent, degrees and summaries; nothing is lost."""
     fed = clusters_of("stop.rounds=1")
     fed.run(algorithm())
-    transfers = fed.ledger.frames()["transfers"]
+    transfers = fed.ledger.frame("transfers")
 
     assert column(fed, "control_bit") == [transfers["size_bit"][transfers["value_id"] == -1].sum()]
 
@@ -280,7 +280,7 @@ def test_devices_without_samples_take_no_part() -> None:
     )
     empty = set(np.flatnonzero(fed.task.n_samples == 0).tolist())
     fed.run(algorithm())
-    transfers = fed.ledger.frames()["transfers"]
+    transfers = fed.ledger.frame("transfers")
 
     assert empty
     assert not empty & set(transfers["sender"])

@@ -117,9 +117,9 @@ def test_a_complete_graph_is_federated_averaging() -> None:
     models = models_of(fed, *own)
 
     np.testing.assert_allclose(models, np.tile(server.read(model).numpy(), (5, 1)), rtol=0, atol=1e-6)
-    losses = [run.ledger.frames()["evaluations"]["loss"].to_numpy() for run in (fed, server)]
+    losses = [run.ledger.frame("evaluations")["loss"].to_numpy() for run in (fed, server)]
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
-    assert fed.ledger.frames()["evaluations"]["consensus_distance"].max() < 1e-6
+    assert fed.ledger.frame("evaluations")["consensus_distance"].max() < 1e-6
 
 
 def test_ad_psgd_on_pairs_of_equal_speed_is_gossip() -> None:
@@ -165,7 +165,7 @@ def test_the_bias_of_d_psgd_is_known_to_the_digit(order: str, spread: float, fir
         fixed = np.linalg.solve(1.1 * np.eye(16) - w, 0.1 * c)
     else:
         fixed = np.linalg.solve(np.eye(16) - 0.9 * w, 0.1 * w @ c)
-    evaluations = fed.ledger.frames()["evaluations"]
+    evaluations = fed.ledger.frame("evaluations")
 
     np.testing.assert_allclose(found, fixed, rtol=0, atol=1e-6)
     assert found[0] == pytest.approx(first, abs=1e-6)
@@ -237,7 +237,7 @@ STEP_S, MODEL_S, PLUS_S, BIT_S = 720e-6, 320e-6, 352e-6, 1e-6
 def test_a_round_of_two_lasts_as_long_as_its_messages(method: str, round_s: float) -> None:
     """Both make a step at once and then take turns on the air; in the paper's order they send meanwhile."""
     fed = run_small(*TWO, f"algorithm={{kind: {method}, lr: 0.1, batch_size: null}}", "stop.rounds=2")
-    rounds = fed.ledger.frames()["rounds"]
+    rounds = fed.ledger.frame("rounds")
 
     assert rounds["ended_s"].tolist() == pytest.approx([round_s, 2 * round_s], abs=1e-12)
 
@@ -267,7 +267,7 @@ def test_a_slow_device_holds_up_nobody_in_ad_psgd() -> None:
     """One needs ten times as long as the others, whose updates fill the rounds; its own steps get stale."""
     speed = "devices.speed={kind: list, flop_per_s: [1e6, 1e6, 1e6, 1e5]}"
     fed = run_small(sidelink(ring(4)), speed, "algorithm={kind: ad-psgd, lr: 0.1, batch_size: null}", "stop.rounds=10")
-    computes = fed.ledger.frames()["computes"]["device"].value_counts()
+    computes = fed.ledger.frame("computes")["device"].value_counts()
     series = fed.ledger.series["averaging"]
 
     assert fed.ledger.rounds.column("ended_ns")[-1] < 10 * 7.2e6
@@ -280,7 +280,7 @@ def test_ad_psgd_uses_edges_between_an_even_and_an_odd_number() -> None:
     """Of four devices, all with all, those with both numbers even or both odd send each other nothing."""
     links = sidelink(complete(4))
     fed = run_small(links, "algorithm={kind: ad-psgd, lr: 0.1, batch_size: null}", "stop.rounds=20")
-    sent = fed.ledger.frames()["transfers"]
+    sent = fed.ledger.frame("transfers")
 
     assert set(zip(sent["sender"], sent["receiver"], strict=True)) == {
         (0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2), (0, 3), (3, 0)

@@ -203,7 +203,7 @@ def test_the_work_of_a_round() -> None:
 
     def works(*settings: str) -> tuple[Federation, dict[int, list[float]]]:
         fed = run_small(*settings, "stop.rounds=2", timing_only=True)
-        computes = fed.ledger.frames()["computes"].sort_values("started_s", kind="stable")
+        computes = fed.ledger.frame("computes").sort_values("started_s", kind="stable")
         return fed, computes.groupby("device")["flop"].apply(list).to_dict()
 
     fed, found = works(*PUBLIC, FEDMD.replace("cohort: 3", "cohort: 4"))

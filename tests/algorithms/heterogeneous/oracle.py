@@ -52,7 +52,7 @@ class Loop:
         self.y = [task.data.y[task.slice_of(k)].numpy() for k in range(self.devices)]
         self.n = [len(y) for y in self.y]
         self.w = task.model.initial().double().numpy()
-        receptions = fed.ledger.frames()["receptions"]
+        receptions = fed.ledger.frame("receptions")
         self.cohorts = [group["receiver"].tolist() for _, group in receptions.groupby("transfer")]
 
     def loss_and_gradient(

@@ -430,7 +430,7 @@ def test_q_ffl_draws_devices_by_their_samples() -> None:
     for sampling in ("samples", "uniform"):
         setting = algorithm("q-ffl", q=1.0, cohort=1, sampling=sampling)
         fed = run_small(*many, setting, timing_only=True)
-        uplinks = fed.ledger.frames()["transfers"].query("direction == 'uplink'")
+        uplinks = fed.ledger.frame("transfers").query("direction == 'uplink'")
         drawn = np.bincount(uplinks["sender"], minlength=6) / 200
         share = fed.task.n_samples / 300 if sampling == "samples" else np.full(6, 1 / 6)
         assert np.abs(drawn - share).max() < 0.11  # three standard deviations of 200 draws, at most

@@ -58,7 +58,7 @@ def events(fed: Federation) -> dict[str, pd.DataFrame]:
     """What happened on the air and on the devices, and when, in an order of its own."""
     told = {}
     for name in ("transfers", "receptions", "computes", "rounds"):
-        rows = fed.ledger.frames()[name].drop(columns=[*ADDED, "transfer"], errors="ignore")
+        rows = fed.ledger.frame(name).drop(columns=[*ADDED, "transfer"], errors="ignore")
         told[name] = rows.sort_values(list(rows), ignore_index=True)
     return told
 
@@ -203,14 +203,14 @@ def test_a_round_in_closed_form(k2: int, timing_only: bool) -> None:
     bits = MODEL_BIT + 80
     edge_round_s = bits / 1e6 + 2 * 720e-6 + 4 * bits / 1e6
     round_s = 2 * (bits / 1e5 + 0.01) + k2 * edge_round_s
-    rounds = fed.ledger.frames()["rounds"]
+    rounds = fed.ledger.frame("rounds")
 
     assert rounds["ended_s"].tolist() == pytest.approx([round_s, 2 * round_s, 3 * round_s], abs=1e-12)
     assert (rounds["invited"].tolist(), rounds["arrived"].tolist()) == ([4 * k2] * 3, [4 * k2] * 3)
     assert fed.ledger.sent_bit == [3 * k2 * 4 * bits, 3 * k2 * bits, 0]
     assert fed.ledger.backhaul_bit == 3 * 2 * bits
     assert fed.ledger.backhaul_j == pytest.approx(3 * 2 * bits * 1e-6)
-    parts_j = [fed.ledger.frames()[name][what].sum() for name, what in (("transfers", "energy_j"),
+    parts_j = [fed.ledger.frame(name)[what].sum() for name, what in (("transfers", "energy_j"),
                ("transfers", "rx_energy_j"), ("computes", "energy_j"))]  # fmt: skip
     assert fed.ledger.energy_j - fed.ledger.backhaul_j == pytest.approx(sum(parts_j))
 
@@ -218,7 +218,7 @@ def test_a_round_in_closed_form(k2: int, timing_only: bool) -> None:
 def test_an_edge_server_without_devices_gets_the_model_and_sends_nothing() -> None:
     """Of three stations the one far from all has rounds without anybody; two updates go up, three models down."""
     fed = trained(*THREE_STATIONS, hier("edge_rounds: 2"))[1]
-    messages, edge_rounds = fed.ledger.frames()["backhaul"], pd.DataFrame(fed.ledger.series["edge_rounds"])
+    messages, edge_rounds = fed.ledger.frame("backhaul"), pd.DataFrame(fed.ledger.series["edge_rounds"])
     alone = edge_rounds[edge_rounds["edge"] == 2]
 
     assert messages.groupby(["edge", "direction"], observed=True).size().to_dict() == {
@@ -240,7 +240,7 @@ def test_what_the_backhaul_loses_is_sent_again_so_often_and_no_more(retries: int
     assert torch.equal(ours, fed.task.model.initial())
     assert fed.ledger.rounds.column("invited").tolist() == [0, 0, 0]
     assert len(fed.ledger.backhaul) == 3 * (1 + retries)
-    assert fed.ledger.frames()["rounds"]["ended_s"].iloc[-1] == pytest.approx(3 * (1 + retries) * MODEL_BIT / 1e6)
+    assert fed.ledger.frame("rounds")["ended_s"].iloc[-1] == pytest.approx(3 * (1 + retries) * MODEL_BIT / 1e6)
 
 
 def test_a_lossy_backhaul_leaves_out_edge_servers_and_goes_on() -> None:
@@ -258,7 +258,7 @@ def test_a_deadline_is_that_of_an_edge_round() -> None:
     speed = "devices.speed={kind: list, flop_per_s: [1e6, 1e6, 1e6, 10]}"
     fed = run_small(speed, hier("edge_rounds: 2, deadline_s: 1"), timing_only=True)
 
-    assert fed.ledger.frames()["rounds"]["ended_s"].tolist() == pytest.approx([2.0, 4.0, 6.0])
+    assert fed.ledger.frame("rounds")["ended_s"].tolist() == pytest.approx([2.0, 4.0, 6.0])
     assert fed.ledger.rounds.column("arrived").tolist() == [6, 6, 6]
 
 
@@ -267,7 +267,7 @@ def test_a_deadline_is_that_of_an_edge_round() -> None:
 
 def downloads(fed: Federation) -> pd.DataFrame:
     """Every reception of a downlink: receiver, requested_s, cell, ended_s."""
-    transfers, receptions = fed.ledger.frames()["transfers"], fed.ledger.frames()["receptions"]
+    transfers, receptions = fed.ledger.frame("transfers"), fed.ledger.frame("receptions")
     several = receptions.merge(transfers.drop(columns=["receiver", "loss_reason"]), on="transfer")
     single = transfers[(transfers["direction"] == "downlink") & (transfers["receivers"] == 1)]
     return pd.concat([single, several])[["receiver", "requested_s", "cell", "ended_s"]]
@@ -275,7 +275,7 @@ def downloads(fed: Federation) -> pd.DataFrame:
 
 def detours(fed: Federation) -> list[tuple[int, int, float]]:
     """Uploads that arrive at another station than that of the device's last download: (station, home, ended_s)."""
-    transfers, downs, found = fed.ledger.frames()["transfers"], downloads(fed), []
+    transfers, downs, found = fed.ledger.frame("transfers"), downloads(fed), []
     for upload in transfers[(transfers["direction"] == "uplink") & (transfers["loss_reason"] == "")].itertuples():
         mine = downs[(downs["receiver"] == upload.sender) & (downs["ended_s"] <= upload.requested_s)]
         home = int(mine.sort_values("ended_s")["cell"].iloc[-1])
@@ -288,7 +288,7 @@ def test_an_upload_after_a_handover_takes_the_detour_over_the_cloud() -> None:
     """From the station that it reaches up to the cloud and down to the one that waits for it: two messages each."""
     delay = "network.edges.backhaul={delay_s: 0.25}"
     fed = trained(*ON_THE_MOVE, delay, hier("edge_rounds: 2"))[1]
-    messages, handed_over = fed.ledger.frames()["backhaul"], detours(fed)
+    messages, handed_over = fed.ledger.frame("backhaul"), detours(fed)
     sent = {(row.edge, row.direction, round(row.requested_s, 9)) for row in messages.itertuples()}
     per_round = (messages["direction"] == "down").sum() - len(handed_over)
 
@@ -303,7 +303,7 @@ def test_a_device_works_for_one_edge_server_at_a_time() -> None:
     """Edge servers do not wait for each other, and devices move: still each receives, computes and sends in turn."""
     speeds = "devices.speed={kind: list, flop_per_s: [2e3, 1e3, 5e2, 1e3]}"
     fed = trained(*ON_THE_MOVE, hier("edge_rounds: 3"), speeds)[1]
-    computes, transfers = fed.ledger.frames()["computes"], fed.ledger.frames()["transfers"]
+    computes, transfers = fed.ledger.frame("computes"), fed.ledger.frame("transfers")
     uploads = transfers[transfers["direction"] == "uplink"]
     spans = pd.concat([
         downloads(fed).set_axis(["device", "began_s", "cell", "ended_s"], axis=1),
@@ -321,7 +321,7 @@ def test_a_device_works_for_one_edge_server_at_a_time() -> None:
 def test_edge_servers_are_where_the_signal_is_strongest() -> None:
     """With these places two devices belong to each of the first two stations, and their transfers say so."""
     fed = run_small(*THREE_STATIONS, hier(), timing_only=True)
-    uploads = fed.ledger.frames()["transfers"].query("direction == 'uplink'")
+    uploads = fed.ledger.frame("transfers").query("direction == 'uplink'")
 
     assert [EdgeServers(fed).of(k) for k in fed.devices()] == [0, 0, 1, 1]
     assert dict(zip(uploads["sender"], uploads["cell"], strict=True)) == {0: 0, 1: 0, 2: 1, 3: 1}

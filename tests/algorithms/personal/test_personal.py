@@ -107,10 +107,10 @@ def test_work_and_bits(order: str, gradients: int) -> None:
     """A step of Per-FedAvg costs two or four gradients; 32 bit an entry each way, as for pFedMe."""
     fed = run_small(PER_FEDAVG.replace("ORDER", order), "stop.rounds=1")
     per_step = fed.task.model.flop_per_sample * 8
-    work = fed.ledger.frames()["computes"].groupby("device")["flop"].sum()
+    work = fed.ledger.frame("computes").groupby("device")["flop"].sum()
     assert work.tolist() == pytest.approx([3 * gradients * per_step] * 4)
     for run in (fed, run_small(PFEDME, "stop.rounds=1")):
-        sent = run.ledger.frames()["transfers"]
+        sent = run.ledger.frame("transfers")
         assert sent[sent["direction"] == "uplink"]["size_bit"].tolist() == [320] * 4
 
 
@@ -234,7 +234,7 @@ def test_sent_bits() -> None:
 def test_clusters_are_found(setting: str) -> None:
     """IFCA, from a start that suits it, and CFL recover the two groups of regressions, and fit both of them."""
     fed, found = models(*TOY, "stop.rounds=60", "seed=3", setting)
-    last = fed.ledger.frames()["agreement"].iloc[-1]
+    last = fed.ledger.frame("agreement").iloc[-1]
     rows = [fed.task.slice_of(d) for d in range(8)]
     losses = [
         float(fed.task.model.loss(w, fed.task.data.x[r], fed.task.data.y[r])) for w, r in zip(found, rows, strict=True)
@@ -259,7 +259,7 @@ def test_two_who_disagree_part() -> None:
     thresholds = {"stationary": 1e9, "split": 1e-9, "record_every": 1}
     fed = run_small(*TOY, "devices.count=2", "stop.rounds=2", algorithm("cfl", **thresholds, cohort=2))
 
-    assert fed.ledger.frames()["agreement"]["n_clusters"].tolist() == [2, 2]
+    assert fed.ledger.frame("agreement")["n_clusters"].tolist() == [2, 2]
 
 
 def test_ditto_stays_between_alone_and_global() -> None:

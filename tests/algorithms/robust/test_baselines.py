@@ -103,7 +103,7 @@ def test_drfa_invites_by_the_losses_it_is_told() -> None:
     invited = []
     for lr_lambda in (1e-9, 5.0):
         fed = run_small(DRFA, f"algorithm.lr_lambda={lr_lambda}", "algorithm.cohort=2", "stop.rounds=8")
-        invited.append(fed.ledger.frames()["computes"]["device"].tolist())
+        invited.append(fed.ledger.frame("computes")["device"].tolist())
 
     assert invited[0][:2] == invited[1][:2]
     assert invited[0] != invited[1]
@@ -112,7 +112,7 @@ def test_drfa_invites_by_the_losses_it_is_told() -> None:
 def test_a_snapshot_costs_no_extra_step() -> None:
     """All local steps together are those of the round, wherever the snapshot is taken."""
     fed = run_small(DRFA, "stop.rounds=6", timing_only=True)
-    computes = fed.ledger.frames()["computes"]
+    computes = fed.ledger.frame("computes")
     per_sample, forward = fed.task.model.flop_per_sample, fed.task.model.forward_flop_per_sample
     trained = fed.ledger.rounds.column("invited").sum()
 
@@ -163,7 +163,7 @@ OUT_OF_RANGE = (
 
 def attempts_s(fed: Federation, device: int) -> list[float]:
     """When transfers to or from a device were asked for."""
-    rows = fed.ledger.frames()["transfers"]
+    rows = fed.ledger.frame("transfers")
     return [float(asked_s) for asked_s in rows.loc[(rows[["sender", "receiver"]] == device).any(axis=1), "requested_s"]]
 
 
@@ -257,7 +257,7 @@ def test_one_device_goes_from_batch_to_batch(kind: str, more: str, steps: int) -
 def test_drfa_asks_everybody_for_a_loss_once() -> None:
     """With all four invited each of six rounds has four forward passes over batches of five, one for each device."""
     fed = run_small(DRFA, "algorithm.cohort=4", "stop.rounds=6", timing_only=True)
-    computes = fed.ledger.frames()["computes"]
+    computes = fed.ledger.frame("computes")
     asked = computes[computes["flop"] == 5 * fed.task.model.forward_flop_per_sample]["device"]
 
     assert np.sort(asked.to_numpy().reshape(6, 4), axis=1).tolist() == [[0, 1, 2, 3]] * 6

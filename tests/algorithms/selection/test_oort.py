@@ -76,7 +76,7 @@ def by_hand(fed, k: int, w: torch.Tensor) -> float:
 def test_two_numbers_travel_with_every_upload() -> None:
     """A model of 320 bit is 384 bit on the uplink, and takes 384 us; the downlink carries the model alone."""
     fed = run_small("algorithm.selection=oort", timing_only=True)
-    transfers = fed.ledger.frames()["transfers"]
+    transfers = fed.ledger.frame("transfers")
     up = transfers[transfers["direction"] == "uplink"]
 
     assert set(up["size_bit"]) == {384}
@@ -236,7 +236,7 @@ def test_estimates_are_the_times_of_an_undisturbed_run() -> None:
     fed = run_small(
         "algorithm.cohort=1", "algorithm.selection={kind: fedcs, round_s: 0.001361}", "stop.rounds=1", timing_only=True
     )
-    took_s = fed.ledger.frames()["selection"]["took_s"]
+    took_s = fed.ledger.frame("selection")["took_s"]
 
     assert took_s.tolist() == pytest.approx([0.00136])
 
@@ -323,14 +323,14 @@ def test_no_rule_sees_the_future(selection: str) -> None:
     """A device that slows down and goes away later changes no choice before that, and no record of it."""
     settings = settings_of("fedavg", selection, "ideal")[1:]  # without stragglers
     calm = run_small("stop.rounds=12", "devices.count=5", *settings, "stop.rounds=12")
-    rounds = calm.ledger.frames()["rounds"]
+    rounds = calm.ledger.frame("rounds")
     middle_s = float(rounds["ended_s"][5])
     slow = f"devices.straggler={{kind: slow-window, devices: [0, 1, 2, 3, 4], factor: 7, from_s: {middle_s}, to_s: 99}}"
     away = f"devices.availability={{kind: windows, devices: {{2: [[0, {middle_s + 0.005}]]}}}}"
     changed = run_small("devices.count=5", *settings, "stop.rounds=12", slow, away)
 
     def asked(fed: Federation) -> list[tuple[int, ...]]:
-        computes, own = fed.ledger.frames()["computes"], fed.ledger.frames()["rounds"]
+        computes, own = fed.ledger.frame("computes"), fed.ledger.frame("rounds")
         return [
             tuple(sorted(set(computes["device"][computes["ended_s"].between(a, b, "right")])))
             for a, b in zip(own["started_s"], own["ended_s"], strict=True)
@@ -340,7 +340,7 @@ def test_no_rule_sees_the_future(selection: str) -> None:
     assert before[:6] == after[:6]
     assert calm.ledger.event_digest() != changed.ledger.event_digest()
     if selection != "uniform":
-        early = [fed.ledger.frames()["selection"].query("round <= 6") for fed in (calm, changed)]
+        early = [fed.ledger.frame("selection").query("round <= 6") for fed in (calm, changed)]
         pd.testing.assert_frame_equal(*early, check_exact=True)
 
 
@@ -370,7 +370,7 @@ def test_what_was_seen_is_recorded() -> None:
         "stop.rounds=2",
         timing_only=True,
     )
-    asked = fed.ledger.frames()["selection"]
+    asked = fed.ledger.frame("selection")
 
     assert asked["round"].tolist() == [1] * 4 + [2] * 4
     assert asked["device"].tolist() == [0, 1, 2, 3] * 2
@@ -385,7 +385,7 @@ def test_losses_and_reports_of_lost_uploads_are_not_known() -> None:
     fed = run_small("algorithm.cohort=2", "algorithm.selection=oort", lossy, "stop.rounds=5", timing_only=True)
 
     assert not fed.learner.nominal  # nothing was read
-    assert not fed.ledger.frames()["selection"]["arrived"].any()
+    assert not fed.ledger.frame("selection")["arrived"].any()
 
 
 def test_round_robin_is_fair_and_best_channel_is_not() -> None:

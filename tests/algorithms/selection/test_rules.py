@@ -101,7 +101,7 @@ def test_round_robin_goes_around() -> None:
         "devices.count=10", "algorithm={kind: fedavg, cohort: 3, lr: 0.1, batch_size: null, local_steps: 1}",
         "algorithm.selection=round-robin", "stop.rounds=10", timing_only=True,
     )  # fmt: skip
-    asked = fed.ledger.frames()["selection"]
+    asked = fed.ledger.frame("selection")
 
     expected = [sorted(number % 10 for number in range(3 * t, 3 * t + 3)) for t in range(10)]
     assert [sorted(own) for _, own in asked.groupby("round")["device"]] == expected
@@ -118,7 +118,7 @@ def test_everybody_is_everybody() -> None:
 def test_uniform_draws_what_it_always_has() -> None:
     """The slot's default asks whom the stream of the cohort has always drawn."""
     fed = run_small("devices.count=9", "algorithm.cohort=4", "stop.rounds=8", timing_only=True)
-    rounds, computes = fed.ledger.frames()["rounds"], fed.ledger.frames()["computes"]
+    rounds, computes = fed.ledger.frame("rounds"), fed.ledger.frame("computes")
     for t in range(8):
         here = computes["started_s"].between(rounds["started_s"][t], rounds["ended_s"][t])
         assert sorted(computes["device"][here]) == sorted(fed.streams("cohort", t).choice(9, 4, replace=False))

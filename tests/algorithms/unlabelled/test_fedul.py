@@ -53,7 +53,7 @@ def trained(*changes: str) -> tuple[torch.Tensor, Federation]:
 
 
 def series(fed: Federation, name: str) -> list[float]:
-    return fed.ledger.frames()["fedul"][name].tolist()
+    return fed.ledger.frame("fedul")[name].tolist()
 
 
 # ---- limits ----------------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def test_looking_at_validation_samples_costs_nothing() -> None:
     """Evaluation of three models is no event: more samples to look at, the same events."""
     one, other = (trained(f"server.validation_samples={n}", "partition.samples_per_device=80")[1] for n in (1, 60))
 
-    ends = [fed.ledger.frames()["transfers"]["ended_s"].tolist() for fed in (one, other)]
+    ends = [fed.ledger.frame("transfers")["ended_s"].tolist() for fed in (one, other)]
     assert ends[0] == ends[1]
 
 

@@ -36,6 +36,7 @@ from fednet_emu.learning.graph.jobs import SgdPlan, TrainData, TrainJob
 from fednet_emu.learning.models.base import seeded_module
 from fednet_emu.learning.models.flat import FlatModel
 from tests.learning.results import results_of
+from tests.quick import crossed
 
 EDGES = [0, 20, 45, 60, 80, 110, 125, 140, 165, 200, 220, 240]
 MODULES = {
@@ -90,14 +91,13 @@ def equal(found, expected):
     return all(torch.equal(a.params, b.params) and a.loss == b.loss for a, b in zip(found, expected, strict=True))
 
 
-@pytest.mark.parametrize(("make", "name"), [(RuleEngine, "by-rule"), (BatchedEngine, "batched")])
-@pytest.mark.parametrize("kind", MODULES)
-def test_the_number_of_workers_changes_no_bit(kind, make, name):
+@pytest.mark.parametrize(("kind", "its"), crossed(MODULES, [(RuleEngine, "by-rule"), (BatchedEngine, "batched")]))
+def test_the_number_of_workers_changes_no_bit(kind, its):
     """Models and losses of 1, 2 and 4 workers are those of this process, over several rounds.
 
     Here, too, an operation has one thread: the order in which several add up changes the last bits.
     """
-    jobs = wavefront(kind)
+    jobs, (make, name) = wavefront(kind), its
     expected = results_of(SpreadEngine([make()]), jobs)
     for count in (1, 2, 4):
         engine = engine_of(count, make, name)

@@ -91,8 +91,8 @@ def test_engines_agree_and_timing_only_takes_the_same_time() -> None:
         fed.run(Sound())
     timed = small_federation(timing_only=True)
     timed.run(Sound())
-    losses = [list(fed.ledger.frames()["evaluations"]["loss"]) for fed in runs.values()]
+    losses = [list(fed.ledger.frame("evaluations")["loss"]) for fed in runs.values()]
 
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
-    assert losses[0] == pytest.approx(list(run_small().ledger.frames()["evaluations"]["loss"]), rel=1e-6)
+    assert losses[0] == pytest.approx(list(run_small().ledger.frame("evaluations")["loss"]), rel=1e-6)
     assert len({fed.ledger.event_digest() for fed in (*runs.values(), timed)}) == 1

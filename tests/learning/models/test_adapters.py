@@ -273,7 +273,7 @@ WEIGHTS, MODEL = 32 * 27, 32 * 27
 
 def downlinks(fed: Federation) -> list[Any]:
     """The messages of the server, in the order of their requests."""
-    table = fed.ledger.frames()["transfers"]
+    table = fed.ledger.frame("transfers")
     return list(table[table["sender"] < 0].sort_values(["requested_s", "ended_s"], kind="stable").itertuples())
 
 
@@ -289,7 +289,7 @@ def test_each_device_is_sent_the_base_once():
             has.add(message.receiver)
     assert has == {0, 1, 2, 3}
     assert whole > 4
-    table = fed.ledger.frames()["transfers"]
+    table = fed.ledger.frame("transfers")
     assert set(table.loc[table["sender"] >= 0, "size_bit"]) == {MODEL}
 
 

@@ -144,7 +144,7 @@ def test_rounds_over_a_wire_take_the_bits_over_the_speed_of_the_port():
     bits = "channel.device.transmit_j_per_bit=1e-6"
     fed = run_small(*BOTH, bits, OUTAGE, "channel.device.circuit_w=5", "stop.rounds=2", timing_only=True)
     fed.close()
-    found = fed.ledger.frames()["transfers"]
+    found = fed.ledger.frame("transfers")
 
     assert not any(verify(fed.ledger, frozenset()).values())
     assert found["ended_s"].max() == pytest.approx(2 * 736e-6, abs=1e-9)
@@ -198,7 +198,7 @@ SLOW = "devices.speed={kind: fixed, flop_per_s: 1000}"
 def test_both_directions_count():
     """Each device pays once at the start, for its download, and once in each round, after it has trained."""
     fed = run_small("network.downlink.mode=unicast", IDLE, SLOW, timing_only=True)
-    rows = fed.ledger.frames()["transfers"]
+    rows = fed.ledger.frame("transfers")
     up, down = rows[rows["direction"] == "uplink"], rows[rows["direction"] == "downlink"]
     first = down["requested_s"] == 0
 
@@ -209,7 +209,7 @@ def test_both_directions_count():
 
 def test_broadcasts_reach_idle_devices():
     """They do not wait, and keep nobody connected."""
-    rows = run_small(IDLE, SLOW, timing_only=True).ledger.frames()["transfers"]
+    rows = run_small(IDLE, SLOW, timing_only=True).ledger.frame("transfers")
 
     assert rows[rows["direction"] == "downlink"]["grant_delay_s"].max() == 0.0
     assert rows[rows["direction"] == "uplink"]["grant_delay_s"].min() == pytest.approx(0.3)

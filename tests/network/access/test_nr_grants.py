@@ -189,7 +189,7 @@ def test_a_download_waits_for_a_downlink_slot():
     its.clock.call_at(1_600_000, lambda _event: its.send(SERVER, 0, Message(None, 600_000, 0)))
     its.clock.run()
 
-    (row,) = its.ledger.frames()["transfers"].to_dict("records")
+    (row,) = its.ledger.frame("transfers").to_dict("records")
     assert (row["requested_s"], row["started_s"]) == (0.0016, 0.0025)
     assert row["ended_s"] == pytest.approx(1.0025 + 0.001)
 

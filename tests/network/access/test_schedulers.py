@@ -263,7 +263,7 @@ def test_rounds_over_lora_need_a_narrow_band_and_patience():
 
     fed = run_small(*ways, "channel.bandwidth_hz=125e3", "stop.rounds=2", timing_only=True)
     fed.close()
-    found = fed.ledger.frames()["transfers"]
+    found = fed.ledger.frame("transfers")
     down = found.query("direction == 'downlink'")
 
     assert not any(verify(fed.ledger, frozenset()).values())

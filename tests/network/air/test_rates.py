@@ -183,7 +183,7 @@ def test_bits_follow_the_recording(trace):
     (delivery,) = play(fed, upload(fed, 0, 1_750_000))
 
     assert delivery.ended_s == pytest.approx(2.125, abs=2e-9)
-    assert fed.ledger.frames()["transfers"]["transmitted_bit"].tolist() == [1_750_000]
+    assert fed.ledger.frame("transfers")["transmitted_bit"].tolist() == [1_750_000]
 
 
 def test_devices_do_not_share_recorded_links(trace):
@@ -198,7 +198,7 @@ def test_a_timeout_cuts_what_is_under_way(trace):
     """After 1.5 s 1.25 Mbit have flowed; the ledger says so, and the reason."""
     fed = small_federation(trace, "network.uplink.timeout_s=1.5")
     (delivery,) = play(fed, upload(fed, 0, 5_000_000))
-    row = fed.ledger.frames()["transfers"].iloc[0]
+    row = fed.ledger.frame("transfers").iloc[0]
 
     assert (delivery.lost, delivery.ended_s) == ("timeout", 1.5)
     assert row["transmitted_bit"] == pytest.approx(1_250_000)
@@ -210,7 +210,7 @@ def test_a_federation_runs_over_recorded_links(trace):
     fed.run(small_scenario().algorithm)
 
     assert fed.round == 2
-    assert np.isfinite(fed.ledger.frames()["transfers"]["ended_s"]).all()
+    assert np.isfinite(fed.ledger.frame("transfers")["ended_s"]).all()
     assert Streams(0).seed == 0
 
 

@@ -372,7 +372,7 @@ def test_power_control_is_paid_for_as_chosen():
     """Full compensation to -100 dBm per block: near devices send, and pay, less than far ones, up to the cap."""
     network = wire(Straight([[10.0, 0.0], [100.0, 0.0]]), power_control=OpenLoop(target_dbm=-100.0))
     deliveries = [upload(network, device, 0.0) for device in (0, 1)]
-    rows = network.uplink.ledger.frames()["transfers"]
+    rows = network.uplink.ledger.frame("transfers")
     blocks_db = 10 * np.log10(1e6 / 180e3)
     wanted_w = [10 ** ((-100 + blocks_db + 40 + 20 * np.log10(distance_m) - 30) / 10) for distance_m in (10.0, 100.0)]
     airtime_s = [delivery.ended_s - delivery.started_s for delivery in deliveries]

@@ -57,7 +57,7 @@ def test_a_broadcast_ends_with_its_slowest_receiver(cell, access):
     assert row["transmitted_bit"] == pytest.approx(MBIT, rel=1e-9)
     assert row["energy_j"] == pytest.approx(0.2 * end_s)
     assert world.ledger.sent_bit == [0, MBIT, 0]
-    heard = world.ledger.frames()["receptions"]
+    heard = world.ledger.frame("receptions")
     assert heard[["transfer", "receiver", "loss_reason"]].values.tolist() == [[0, device, ""] for device in range(4)]
     assert row["snr_db"] == pytest.approx(heard["snr_db"].min())
 
@@ -123,7 +123,7 @@ def test_requests_made_together_are_requests_made_one_by_one(cell, multicast):
             for receiver in (2, 0, 1):
                 world.medium.send(SERVER, receiver, Message("model", MBIT, 7, 7))
         world.play((0.0, 3, 1000), (0.1, 0, 1000))
-        books.append((world.rows.to_csv(), world.ledger.frames()["receptions"].to_csv(),
+        books.append((world.rows.to_csv(), world.ledger.frame("receptions").to_csv(),
                       world.ledger.offered_bit, world.ledger.energy_j))  # fmt: skip
 
     assert books[0] == books[1]
@@ -227,7 +227,7 @@ def test_a_broadcast_goes_on_until_the_last_receiver_gives_up(cell, access):
     (row,) = world.rows.to_dict("records")
     assert (row["ended_s"], row["delivered_bit"]) == (0.6, 0)
     assert row["transmitted_bit"] == pytest.approx(0.6 * MBIT)
-    assert world.ledger.frames()["receptions"]["loss_reason"].tolist() == ["deadline"] * 3
+    assert world.ledger.frame("receptions")["loss_reason"].tolist() == ["deadline"] * 3
 
 
 @examples(60)
@@ -352,7 +352,7 @@ def test_nobody_waits_for_a_receiver_that_is_gone(cell, access, way):
     world.close()
 
     assert (fast.value.lost, fast.value.ended_s) == ("", 0.5)
-    assert world.ledger.frames()["receptions"]["loss_reason"].tolist() == [
+    assert world.ledger.frame("receptions")["loss_reason"].tolist() == [
         "",
         "deadline" if way == "cancelled" else "left",
     ]

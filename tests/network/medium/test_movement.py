@@ -64,7 +64,7 @@ def test_an_upload_on_the_way_past_a_station_is_the_sum_over_periods(access: Any
 
     assert delivery.ended_s == pytest.approx(end_s(SIZE_BIT, period_s), rel=0, abs=2e-9)
     assert 25.0 < delivery.ended_s < 60.0
-    row = network.uplink.ledger.frames()["transfers"].iloc[0]
+    row = network.uplink.ledger.frame("transfers").iloc[0]
     assert row["energy_j"] == pytest.approx(0.1 * delivery.ended_s)
 
 
@@ -93,7 +93,7 @@ def test_a_broadcast_is_as_slow_as_its_worst_receiver_is_now(access: Any) -> Non
     medium.clock.run_process(broadcast())
     medium.close()
     still_bps = HERTZ * math.log2(1.0 + snr_at(math.sqrt(200.0**2 - ASIDE_M**2)))
-    (row,) = medium.ledger.frames()["transfers"].to_dict("records")
+    (row,) = medium.ledger.frame("transfers").to_dict("records")
     assert row["receivers"] == 2
     assert row["ended_s"] == pytest.approx(max(end_s(SIZE_BIT, 1.0), SIZE_BIT / still_bps), rel=0, abs=2e-9)
 
@@ -111,7 +111,7 @@ def test_who_stays_has_the_same_row_beside_moving_devices(access: Any, way: str)
         network = network_of(paths, 2, channel, uplink={"access": access}, downlink=down)
         medium = getattr(network, way)
         played(medium, *((1, SERVER) if way == "uplink" else (SERVER, 1)), 50_000_000)
-        table = medium.ledger.frames()["transfers"]
+        table = medium.ledger.frame("transfers")
         rows.append(table.drop(columns="energy_j").to_dict("records"))
         energies_j.append(float(table["energy_j"].iloc[0]))
 
@@ -234,7 +234,7 @@ def test_who_does_not_come_back_has_the_timeout() -> None:
     delivery = played(medium, 0, SERVER, 3_000_000)
 
     assert (delivery.lost, delivery.ended_s) == ("timeout", 5.0)
-    assert medium.ledger.frames()["transfers"]["transmitted_bit"].tolist() == [1_000_000]
+    assert medium.ledger.frame("transfers")["transmitted_bit"].tolist() == [1_000_000]
 
 
 def test_a_timeout_that_is_left_open_judges_the_place_of_the_start() -> None:
@@ -253,7 +253,7 @@ def test_energy_follows_the_power_of_each_period() -> None:
     medium = medium_on([1.0], Ofdma(), law, powers_w=[0.1, 0.2, 0.4], radios=radios)
     played(medium, 0, SERVER, 3_000_000)
 
-    assert medium.ledger.frames()["transfers"]["energy_j"].tolist() == pytest.approx([0.2 + 0.4 + 0.8 + 3 * 0.25])
+    assert medium.ledger.frame("transfers")["energy_j"].tolist() == pytest.approx([0.2 + 0.4 + 0.8 + 3 * 0.25])
     assert medium.ledger.energy_j == pytest.approx(2.15)
 
 
@@ -266,7 +266,7 @@ def test_energy_follows_the_power_where_bits_are_released_in_bursts() -> None:
     )  # fmt: skip
     played(medium, 0, SERVER, 7 * 8 * 1448)
 
-    (row,) = medium.ledger.frames()["transfers"].to_dict("records")
+    (row,) = medium.ledger.frame("transfers").to_dict("records")
     assert row["started_s"] == 1.0
     assert row["energy_j"] == pytest.approx(0.1 * 0.2 + 0.2 * 0.4 + 0.4 * 0.8 + 0.7 * 0.25)
 
@@ -358,7 +358,7 @@ def test_a_run_with_handovers_says_so() -> None:
     """Its table has them, and all laws hold."""
     fed = run_small(*TWO_CELLS, "network.handover=during", "network.uplink.access=ofdma")
 
-    handovers = fed.ledger.frames()["handovers"]
+    handovers = fed.ledger.frame("handovers")
     assert len(handovers) > 0
     assert (handovers["from_cell"] != handovers["to_cell"]).all()
     assert {law: text for law, text in verify(fed.ledger, frozenset()).items() if text} == {}

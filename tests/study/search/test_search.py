@@ -44,18 +44,21 @@ def content(out):
 def test_a_search_of_the_whole_space_finds_the_best_of_the_grid(study_file, tmp_path):
     """With as many trials as settings, all seeds and no cap, it ranks as the grid does, at the grid's costs."""
     settings = SETTINGS.replace("seeds: 3", "seeds: 2")
-    path = study_file(f"{settings}search: {{space: {{{GRID}}}, trials: 50, trial_seeds: 2, finalists: 8, cap: null}}\n")
+    space = "algorithm.local_steps: [1, 4], algorithm.lr: [0.05, 0.1]"
+    path = study_file(
+        f"{settings}search: {{space: {{{space}}}, trials: 50, trial_seeds: 2, finalists: 4, cap: null}}\n"
+    )
     view = searched(path, tmp_path / "search")
-    grid = study_file(f"{settings}grid: {{{GRID}}}\n")
+    grid = study_file(f"{settings}grid: {{{space}}}\n")
     sweep(runs_of(grid), tmp_path / "grid", run_here)
     rows = StudyRecords.opened(tmp_path / "grid").cells
-    keys = ["algorithm.local_steps", "algorithm.lr", "algorithm.cohort"]
+    keys = ["algorithm.local_steps", "algorithm.lr"]
     times = rows.groupby(keys)["time_to_target_s"]
     means = times.mean()[times.count() == 2]
 
-    assert len(view.trials) == 8
+    assert len(view.trials) == 4
     found = view.trials.set_index(keys)["time"].dropna()
-    assert len(found) == len(means) > 3
+    assert len(found) == len(means) > 2
     assert found.sort_index().tolist() == pytest.approx(means.sort_index().tolist(), rel=1e-8)
     best = view.trials.set_index("trial").loc[view.finalists[0]]
     assert tuple(best[keys]) == means.idxmin()
@@ -96,7 +99,15 @@ def test_two_searches_do_not_share_a_folder(searching, tmp_path):
         assert not list(tmp_path.rglob("cells"))
 
 
-def test_an_interrupted_search_goes_on_as_if_nothing_had_been(searching, whole, tmp_path):
+@pytest.fixture(scope="module")
+def shorter(searching):
+    """The folder of the first four trials of that search; tests only look at it."""
+    out = searching.parent / "shorter"
+    searched(searching, out, trials=4)
+    return out
+
+
+def test_an_interrupted_search_goes_on_as_if_nothing_had_been(searching, shorter, tmp_path):
     """Stopped after every fifth run, again and again, it runs nothing twice and ends with the same bytes."""
     begun = []
 
@@ -108,23 +119,15 @@ def test_an_interrupted_search_goes_on_as_if_nothing_had_been(searching, whole, 
             if place == 9:
                 raise KeyboardInterrupt
 
-    loaded = load_search(StudyFile.read(searching))
+    loaded = load_search(StudyFile.read(searching), trials=4)
     for _ in range(40):
         try:
             search(loaded, tmp_path / "parts", five)
             break
         except KeyboardInterrupt:
             assert SearchRecords.opened(tmp_path / "parts").trials is not None
-    assert content(tmp_path / "parts") == content(whole)
-    assert len(begun) == len(set(begun)) == len(list((whole / "cells").iterdir()))
-
-
-@pytest.fixture(scope="module")
-def shorter(searching):
-    """The folder of the first four trials of that search; tests only look at it."""
-    out = searching.parent / "shorter"
-    searched(searching, out, trials=4)
-    return out
+    assert content(tmp_path / "parts") == content(shorter)
+    assert len(begun) == len(set(begun)) == len(list((shorter / "cells").iterdir()))
 
 
 def test_the_result_is_the_same_with_any_number_of_workers(searching, shorter, tmp_path):

@@ -241,7 +241,7 @@ COSTS = ("time", "bits", "energy", "device-energy", "rounds")
 def run_of(scenario):
     """The evaluations and the summary of a run in memory."""
     ended = play(scenario, "run", None)
-    return ended.ledger.frames()["evaluations"], ended.summary
+    return ended.ledger.frame("evaluations"), ended.summary
 
 
 def worth(aim, scenario):

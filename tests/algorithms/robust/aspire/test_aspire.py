@@ -39,7 +39,7 @@ def test_events_that_do_not_depend_on_planes_are_those_without_training(form: tu
     """When messages do not grow with the planes, a timing-only run has the full run's events."""
     settings = (ASPIRE, *TWO_PACES, *(f"algorithm.{setting}" for setting in form))
     trained, timed = run_small(*settings), run_small(*settings, timing_only=True)
-    n_planes = trained.ledger.frames()["aspire"]["planes"].max()
+    n_planes = trained.ledger.frame("aspire")["planes"].max()
 
     assert not small_scenario(*settings).events_depend_on_learning
     assert (n_planes > 1) == ("planes=fixed" not in form)
@@ -251,7 +251,7 @@ def test_bits_of_a_refresh_by_hand() -> None:
 
 def test_the_gap_is_measured_every_so_many_iterations() -> None:
     """Every third of seven iterations: after the third and the sixth, above 0 and finite."""
-    gaps = run_small(ASPIRE, "algorithm.gap_every=3", "stop.rounds=7").ledger.frames()["stationarity"]
+    gaps = run_small(ASPIRE, "algorithm.gap_every=3", "stop.rounds=7").ledger.frame("stationarity")
 
     assert gaps["step"].tolist() == [3, 6]
     assert ((gaps["squared_gap"] > 0) & np.isfinite(gaps["squared_gap"])).all()
