@@ -68,8 +68,10 @@ class Control:
 
     Attributes:
         budget: budget R, in s or J; `spent` is the part of the budget used so far.
+        lr: step size eta.
         phi: control parameter of the convergence bound.
         growth: maximum ratio of tau to the tau of the previous round.
+        tau_max: maximum of tau.
         tau: number of local steps in the current round.
         cost: costs in the previous round; None in the first round.
         ending: number of rounds since tau was first reduced to fit the remaining budget; 0 until then.
@@ -100,7 +102,10 @@ class Control:
         return min(int(np.argmin(np.where(np.isnan(gap), np.inf, gap))) + 1, self.tau_max)
 
     def end_of_round(self, cost: Cost, found: Estimates | None, spent: float | None = None) -> bool:
-        """Update the budget `spent`, by default by the round's costs, and set `tau`; False if no round follows."""
+        """Update `spent` after a round, and set `tau` for the next round; return False if no round follows.
+
+        The argument `spent` is the budget used so far; by default, the costs of the round are added to the old value.
+        """
         following = self.searched(found)
         self.spent = self.spent + cost.step * self.tau + cost.aggregation if spent is None else spent
         self.cost = cost

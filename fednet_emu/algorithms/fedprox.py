@@ -38,7 +38,10 @@ class PartialWork(Component):
 
     @abstractmethod
     def steps(self, fed: Federation, k: Device, plan: SgdPlan, t: int, upload_bit: int) -> int:
-        """Steps (1 or more) that the invited device `k` takes by `plan` from now on; `upload_bit` has no headers."""
+        """Number of steps, at least 1, that device `k` takes if it starts training by `plan` in round `t` now.
+
+        The device is invited and has samples. `upload_bit` is the size of the device's upload in bits, without headers.
+        """
 
     def plan(self, fed: Federation, k: Device, plan: SgdPlan, t: int, upload_bit: int) -> SgdPlan:
         """Return `plan`, shortened to the number of steps that device `k` takes."""

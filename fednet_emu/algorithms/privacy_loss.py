@@ -97,7 +97,12 @@ def _centred(own: Losses) -> tuple[int, Array]:
 
 
 def _reach(own: Losses, rounds: int, tail: float) -> tuple[int, int]:
-    """Grid points above and below the mean that summed losses exceed with probability `tail` (Chernoff bound)."""
+    """Distances above and below the mean, in grid points, that the sum exceeds with probability at most `tail`.
+
+    The sum is over the losses of all rounds.
+
+    The distances follow from the Chernoff bound, minimised over some orders.
+    """
     _, value = _centred(own)
     with np.errstate(divide="ignore"):
         log_mass = np.log(own.mass)
@@ -109,7 +114,11 @@ def _reach(own: Losses, rounds: int, tail: float) -> tuple[int, int]:
 
 
 def _of(own: Losses, rounds: int, delta: float, above: int, below: int) -> float:
-    """Epsilon of the summed losses, taken to stay within `above` and `below` grid points of the mean."""
+    """Return the epsilon for the sum of the losses of `rounds` rounds.
+
+    Except with probability `_BEYOND` * `delta`, the sum is at most `above` grid points above its mean and at most
+    `below` points below its mean.
+    """
     from scipy.optimize import brentq
 
     middle, _ = _centred(own)

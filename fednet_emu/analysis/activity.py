@@ -89,6 +89,8 @@ def state_shares(bars: pd.DataFrame, devices: int, edges_s: Array) -> dict[str, 
     A device with simultaneous activities counts once in each of these activities.
 
     Args:
+        bars: the activities; see `activity_bars`.
+        devices: number of devices, including idle devices.
         edges_s: edges of the intervals [intervals + 1], in simulated seconds.
 
     Returns:
@@ -147,6 +149,8 @@ def time_split(bars: pd.DataFrame, devices: int, simulated_s: float) -> dict[str
 
     Args:
         bars: the activities within the run; see `activity_bars`. Activities of the server are ignored.
+        devices: number of devices.
+        simulated_s: duration of the run in simulated seconds.
     """
     bars = bars[bars["device"] >= 0]
     rank = bars["activity"].map({name: place for place, name in enumerate(SPENT)}).to_numpy(np.int64)
@@ -261,7 +265,12 @@ class Window:
         return cls(from_s or 0.0, until_s, None if devices is None else tuple(sorted(set(devices))), sort)
 
     def check(self, runs: Sequence[RunRecords]) -> None:
-        """Check that the window is not empty, and that its sort order and devices exist."""
+        """Check that the window is not empty, and that its sort order and devices exist.
+
+        Raises:
+            FednetError: the window ends before it begins, no device is selected, or a sort order or device does not
+                exist.
+        """
         if not self.from_s >= 0:
             raise FednetError(f"from_s: must be at least 0, got {self.from_s:g} s; leave it out to begin with the run")
         if self.until_s is not None and not self.until_s > self.from_s:

@@ -263,7 +263,13 @@ def side_by_side(
     loss: float | None = None,
     within: Within = (),
 ) -> Comparison:
-    """Compare two studies, or parts of studies, which get the given names; see `Study.compare`."""
+    """Compare two studies, or parts of studies, which get the given names.
+
+    See `Study.compare` for the other arguments.
+
+    Raises:
+        FednetError: a cost does not exist, or there are no pairs.
+    """
     first, second = (side.aiming_at(accuracy, loss) for side in sides)
     for cost, amount in limits_of(within):
         first, second = first.within(cost, amount), second.within(cost, amount)

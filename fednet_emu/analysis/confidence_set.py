@@ -124,6 +124,9 @@ def seeds_needed(differences: Array) -> float:
     The number follows Guenther, "Sample Size Formulas for Normal Theory t Tests", The American Statistician 35(4),
     1981, but is at least the minimum for the test. It is infinite if the mean difference is zero or if more than 1000
     seeds are needed, and NaN for a single seed, which does not show the spread.
+
+    Args:
+        differences: the cost differences of the two settings [seeds].
     """
     if len(differences) < 2:
         return math.nan

@@ -104,7 +104,12 @@ class DataSplit:
 
     @classmethod
     def of(cls, run: RunRecords) -> DataSplit:
-        """Return the split that a run recorded as `data_split`."""
+        """Return the split that a run recorded as `data_split`.
+
+        Raises:
+            DataError: the run has no such table, because its algorithm brings its own data or the run is of an older
+                version.
+        """
         rows = run.table(DATA_SPLIT)
         train, test = (
             Part.read(rows[rows["part"] == part].dropna(axis="columns", how="all"), run.devices) for part in PARTS

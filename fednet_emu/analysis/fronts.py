@@ -107,7 +107,11 @@ def on_front(first: Array, second: Array) -> Mask:
 
 
 def front(study: StudyRecords, one: str = "time", other: str = "accuracy") -> pd.DataFrame:
-    """Return the points of a study on the Pareto front of two quantities; see `Study.front`."""
+    """Return the points of a study on the Pareto front of two quantities; see `Study.front`.
+
+    Raises:
+        FednetError: a quantity does not exist, or both quantities are the same.
+    """
     columns = {**{name: cost.column for name, cost in TRADED.items()}, "accuracy": "accuracy"}
     for name in (one, other):
         if name not in columns:

@@ -14,7 +14,10 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit for display: a quantity in SI units (or bits) is divided by `size`, and followed by `symbol`."""
+    """A unit for display.
+
+    A quantity in SI units (or bits) is divided by `size`, and the result is followed by `symbol`.
+    """
 
     size: float
     symbol: str
@@ -58,7 +61,10 @@ def fitting_unit(largest: float, units: tuple[Unit, ...], *, at_least: float = 1
 
 
 def axis_unit(largest: float, units: tuple[Unit, ...]) -> Unit:
-    """Return the unit of an axis that ends at `largest`; minutes, hours or days if it spans at least 5 of them."""
+    """Return the unit of an axis that ends at `largest`.
+
+    Minutes, hours or days are used only if the axis spans at least 5 of them.
+    """
     if units is LONG_TIMES:
         return fitting_unit(largest, SHORT_TIMES) if largest < 1.0 else fitting_unit(largest, LONG_TIMES, at_least=5.0)
     return fitting_unit(largest, units)

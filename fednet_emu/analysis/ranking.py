@@ -50,7 +50,12 @@ class Course:
 
 
 def rank(view: StudyRecords, minimised: str = "time", limits: Mapping[str, float] | None = None) -> RankedSettings:
-    """Rank the settings of a study by the cost `minimised`, one of `COSTS`, to reach its target within limits."""
+    """Rank the settings of a study by the cost `minimised`, one of `COSTS`, to reach its target within limits of costs.
+
+    Raises:
+        FednetError: the cost or the target does not exist, settings learn different data or have no common seed, no run
+            reaches the target within the limits, or the untrained model meets the target.
+    """
     limits = limits or {}
     spent = {cost: view.spent(cost) for cost in dict.fromkeys([minimised, *limits])}
     measure, level = _target(view)
@@ -221,7 +226,11 @@ def _target(view: StudyRecords) -> tuple[str, float]:
 
 
 def _common_seeds(view: StudyRecords, settings: Sequence[Setting]) -> list[int]:
-    """Return the seeds that all settings have, in ascending order."""
+    """Return the seeds that all settings have, in ascending order.
+
+    Raises:
+        FednetError: there is no common seed, or settings learn different data.
+    """
     if not settings:
         raise FednetError(f"{view.name}: best: needs finished runs, got none; sweep it first")
     kinds = dict.fromkeys(setting.data_set for setting in settings)
@@ -272,7 +281,11 @@ def best(
     minimise: str = "time",
     where: Condition | None = None,
 ) -> RankedSettings:
-    """Rank the settings of a study; see `Study.best` for the arguments."""
+    """Rank the settings of a study; see `Study.best` for the arguments.
+
+    Raises:
+        FednetError: a limit is not a positive number or is given twice; see also `rank` and `StudyRecords.aiming_at`.
+    """
     limits: dict[str, float] = {}
     for cost, most in limits_of(within):
         if cost in limits:

@@ -121,7 +121,10 @@ class RunRecords:
 
 
 def distinct_labels(runs: Sequence[RunRecords]) -> list[str]:
-    """Return a label for each run: its name; if names are equal, with the seed, or else with the folder."""
+    """Return a label for each run.
+
+    A label is the name of the run. If names are equal, the seed is added, or the folder if seeds are also equal.
+    """
     labels = [run.name for run in runs]
     seeds = (f"seed {run.summary.get('seed')}" for run in runs)
     for detail in (seeds, (run.folder.name if run.folder else "" for run in runs)):

@@ -196,8 +196,10 @@ def first_reached(
 
     Args:
         evaluations: the evaluations of runs, in order of time per run, with the columns `cell` and `total_bit`.
+        cells: the names of the runs.
         measure: `accuracy`, which must be at least `level`, or `loss`, which must be at most `level`. None for no
             target.
+        level: the value that the score must reach.
 
     Returns:
         The columns `TO_TARGET`, with one row for each name in order. Runs that missed the target have NaN.

@@ -48,7 +48,11 @@ class Scene:
 
     @classmethod
     def of(cls, run: RunRecords) -> Scene:
-        """Return the scene that a run recorded."""
+        """Return the scene that a run recorded.
+
+        Raises:
+            DataError: the run did not record its scene, or the table is unreadable.
+        """
         table = run.table(SCENE)
         later = {"there": True, "overhead_s": 0.0}  # columns that runs of earlier versions lack
         table = table.assign(**{name: value for name, value in later.items() if name not in table})
@@ -74,7 +78,10 @@ class Scene:
         return np.asarray(np.where(device > SERVER, fixed_s, 0.0), np.float64)
 
     def frame(self) -> pd.DataFrame:
-        """Return the table `scene`: a row for each station (device -1), then a row for each time and device."""
+        """Return the table `scene`.
+
+        It has a row for each station, with device -1, followed by a row for each time and device.
+        """
         times, devices = self.x_m.shape
         rows = {
             "simulated_s": np.repeat(self.times_s, devices),

@@ -85,7 +85,11 @@ class Names:
 
     @staticmethod
     def of(axes: Mapping[str, Sequence[Any]], given: Mapping[str, str] | None = None) -> Names:
-        """Return the names for a study with the axes `axes` and with the names `given` by the user."""
+        """Return the names for a study with the axes `axes` and with the names `given` by the user.
+
+        Raises:
+            FednetError: a name is given for an unknown axis, level or metric.
+        """
         pairs = [(axis, level) for axis, levels in axes.items() for level in levels]
         known = [*axes, *METRICS, *(text for axis, level in pairs for text in (level_text(level), axis))]
         for name in given or {}:
@@ -99,7 +103,10 @@ class Names:
         return self.given.get(name, METRICS[name])
 
     def axis(self, name: str) -> str:
-        """Return the name of an axis in figures; by default the last two parts of the key, without unit."""
+        """Return the name of an axis in figures.
+
+        By default, this is the key without section and unit, shortened to the last two parts.
+        """
         return self.given.get(name) or self._short[name]
 
     def level(self, axis: str, level: Any) -> str:
@@ -127,7 +134,10 @@ class Names:
         )
 
     def legend(self, settings: Sequence[Levels]) -> tuple[str, list[str]]:
-        """Return the heading of a legend, and a label for each setting."""
+        """Return the heading of a legend, and a label for each setting.
+
+        With many settings, the heading contains the names of the axes.
+        """
         named = any(self._needs_axis(axis, level) for levels in settings for axis, level in levels.items())
         if len(settings) < MANY or not named:
             return "", [self.text(levels) for levels in settings]
@@ -191,7 +201,10 @@ def _is_number(level: Any) -> bool:
 
 
 def data_set_names(data: Sequence[Mapping[str, Any] | None]) -> list[str]:
-    """Return a unique name for each data set: its kind, with its settings in brackets if kinds are equal."""
+    """Return a unique name for each data set.
+
+    The name is the kind of the data set. If several data sets have the same kind, their settings follow in brackets.
+    """
     named = [
         (str(its.get("kind", "")), ", ".join(f"{key}: {value}" for key, value in its.items() if key != "kind"))
         for its in (each or {} for each in data)

@@ -98,7 +98,10 @@ def gaps(first: Array, second: Array) -> Array:
 
 
 def paired_difference(first: Array, second: Array) -> Paired:
-    """Return the mean, interval and p-value of the differences second - first of values [n] paired by seed."""
+    """Return the mean, interval and p-value of the differences second - first.
+
+    Values [n] at the same index belong to the same seed.
+    """
     return sign_test(gaps(first, second))
 
 

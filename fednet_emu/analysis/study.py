@@ -288,7 +288,11 @@ def is_study(folder: Path) -> bool:
 
 
 def is_one_study(folders: Sequence[Path], command: str = "plot") -> bool:
-    """Return True if the folders given to a command are a single study, or False if they are runs."""
+    """Return True if the folders given to a command are a single study, or False if they are runs.
+
+    Raises:
+        FednetError: a study is among several folders.
+    """
     studies = [folder for folder in folders if is_study(folder)]
     if studies and len(folders) > 1:
         raise FednetError(
@@ -331,7 +335,11 @@ def target_text(target: Mapping[str, float]) -> str:
 
 
 def conditions(given: Condition, option: str) -> Mapping[str, Any]:
-    """Return conditions as a mapping from axes to levels, or to levels as text."""
+    """Return conditions as a mapping from axes to levels, or to levels as text.
+
+    Raises:
+        FednetError: a condition is malformed; the error names `option`.
+    """
     if isinstance(given, Mapping):
         return given
     pairs = [part.partition("=") for part in CONDITION.split(given)]
@@ -341,7 +349,11 @@ def conditions(given: Condition, option: str) -> Mapping[str, Any]:
 
 
 def limits_of(within: Within) -> list[tuple[str, float]]:
-    """Return upper limits as pairs of a cost and an amount."""
+    """Return upper limits as pairs of a cost and an amount.
+
+    Raises:
+        FednetError: a text does not have the form `cost=amount`.
+    """
     return list(within.items()) if isinstance(within, Mapping) else [_limit(text) for text in within]
 
 

@@ -27,7 +27,10 @@ def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _neighbours(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield rows about the files and delays of each class of other users."""
+    """Yield rows about the files and delays of each class of other users.
+
+    Delays are also given for the time during which the federation was sending.
+    """
     for name, its in summary.get("traffic", {}).items():
         files = f"{its['files']:,} files, {its['unfinished']:,} unfinished, {its['lost']:,} lost"
         yield f"other users: {name}", f"{files}; {delays_text(its)}"
@@ -38,7 +41,10 @@ def _neighbours(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def delays_text(its: Mapping[str, Any]) -> str:
-    """Describe the mean and the 95 % quantile of delays; `at least` marks lower bounds due to unfinished files."""
+    """Describe the mean and the 95 % quantile of delays.
+
+    The words `at least` mark lower bounds, which are due to unfinished files.
+    """
     if not its["counted"]:
         return "no files"
     mean, high = (

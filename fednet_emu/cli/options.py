@@ -171,7 +171,11 @@ def print_rows(rows: Collection[tuple[str, str]]) -> None:
 
 
 def device_numbers(text: str) -> list[int]:
-    """Return the device indices in a list of indices and ranges, such as `0,3,10-19`."""
+    """Return the device indices in a list of indices and ranges, such as `0,3,10-19`.
+
+    Raises:
+        FednetError: the list is malformed.
+    """
     numbers: list[int] = []
     for item in text.split(","):
         first, dash, last = (part.strip() for part in item.partition("-"))
@@ -184,7 +188,11 @@ def device_numbers(text: str) -> list[int]:
 
 
 def renamed(texts: list[str] | None) -> dict[str, str]:
-    """Parse options `--rename KEY=TEXT`, and return new names by old names; KEY may have the form `axis=level`."""
+    """Parse options `--rename KEY=TEXT`, and return each new name by the old name; KEY may have the form `axis=level`.
+
+    Raises:
+        FednetError: an option is malformed.
+    """
     pairs = [text.rpartition("=") for text in texts or ()]
     for key, _, text in pairs:
         if not key or not text:

@@ -48,7 +48,10 @@ def offers() -> Mapping[str, Mapping[str, tuple[EntryPoint, ...]]]:
 
 
 def offered(slot: str, kind: str) -> Any:
-    """Import the class of a kind from the one package that offers it."""
+    """Import the class of a kind from the package that offers it.
+
+    A `ScenarioError` is raised if the import fails, or if several packages offer the kind.
+    """
     points = offers()[slot][kind]
     if len(points) > 1:
         told = " and ".join(f"{_package(point)} ({point.value})" for point in points)
@@ -64,7 +67,10 @@ def offered(slot: str, kind: str) -> Any:
 
 
 def imported(path: str) -> Any:
-    """Import the object at an import path."""
+    """Import the object at an import path.
+
+    A `ScenarioError` is raised if the import fails, or if the module is found only in the current folder.
+    """
     module_name, _, name = path.partition(":")
     if module_name not in sys.modules:
         _refuse_current_folder(path)
@@ -119,7 +125,10 @@ def _place(top: str, folders: list[str]) -> tuple[str | None, list[str]] | None:
 
 
 def _deliberate_folders() -> Iterator[str]:
-    """Yield the folders of `sys.path`; the current folder only if PYTHONPATH or the running script adds it."""
+    """Yield the folders of `sys.path`.
+
+    The current folder is included only if PYTHONPATH or the running script adds it.
+    """
     current = Path.cwd()
     asked = {Path(folder).resolve() for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder}
     main = sys.modules.get("__main__")

@@ -52,7 +52,11 @@ class Slot(Choice):
             return None
 
     def find(self, kind: str) -> type[Component] | None:
-        """Return the class of a kind, from the table, a package or an import path; None for an unknown kind."""
+        """Return the class of a kind, from the table, a package or an import path; None for an unknown kind.
+
+        Raises:
+            ScenarioError: The class cannot be imported, or is not a component for this slot.
+        """
         if kind in self.table:
             return self.table[kind]
         if kind in self._given:

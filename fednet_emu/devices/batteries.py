@@ -265,7 +265,10 @@ class Batteries:
         return charge
 
     def _plan(self, device: int) -> None:
-        """Set a timer for when the battery is empty or charged enough; in the background if it wakes no process."""
+        """Set a timer for the time at which the battery becomes empty, or is charged enough for the device to return.
+
+        The timer runs in the background if there are no loads and callbacks, because it then wakes no process.
+        """
         timer, self._timers[device], self._due_ns[device] = self._timers[device], None, FOREVER_NS
         if timer is not None:
             timer.cancel()

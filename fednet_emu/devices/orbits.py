@@ -70,7 +70,10 @@ def metres_per_degree(lat_deg: float) -> tuple[float, float]:
 
 
 def sidereal_rad(julian_day: float, time_s: Array) -> Array:
-    """Greenwich mean sidereal time (IAU 1982) in rad at times [T] in s after a Julian day in UT1, taken as UTC."""
+    """Greenwich mean sidereal time (IAU 1982) in radians at times [T] in s after a Julian day in UT1.
+
+    Ignored here: the difference between UT1 and UTC, less than a second.
+    """
     centuries = (julian_day - _J2000 + time_s / _DAY_S) / 36_525.0
     whole_s = 67_310.54841 + (0.093104 - 6.2e-6 * centuries) * centuries**2
     # the large term is split into two parts for precision: one rotation per day, and the excess over this rotation

@@ -159,7 +159,10 @@ class Processors:
         return full_s / self._frequency.chosen(full_s)
 
     def nominal(self, device: int, flop: float) -> tuple[float, float, float]:
-        """Duration in s and energy in J at full clock, and the minimum relative clock; 1 if less saves nothing."""
+        """Return the duration in s and the energy in J at maximum clock frequency, and the minimum relative frequency.
+
+        The minimum relative frequency is 1 if the minimum frequency does not save energy.
+        """
         least, full_s = self._frequency.least, self._full_s(device, flop)
         full_j = self.energy_j(device, flop, full_s)
         saves = self.energy_j(device, flop, full_s / least, least) < full_j
@@ -199,7 +202,10 @@ class Processors:
         return self._batteries is None and not self.granted and not self._running
 
     def durations_ns(self, devices: IntArray, flop: Array, began_ns: int, earlier: int = 0) -> IntArray:
-        """Durations [n] in ns of `flop` [n] on n idle devices, after `earlier` computations not yet added."""
+        """Durations [n] in ns, as in `run`, of computations with `flop` [n] operations on n different idle devices.
+
+        `earlier` is the number of previous computations of each device that neither `run` nor `add` has counted yet.
+        """
         duration_s = flop / self._speeds[devices]
         if self._overhead_s is not None:
             overhead_s = self._overhead_s.of(devices)
@@ -222,7 +228,10 @@ class Processors:
         inputs: IntArray,
         outputs: IntArray,
     ) -> Array:
-        """Record n ended computations in the order of their ends; return their energies [n] in J for the total."""
+        """Record n ended computations in the order of their ends, and return their energies [n] in J.
+
+        The caller adds the energies to the total of the ledger. `inputs` and `outputs` are indices of deferred values.
+        """
         np.add.at(self._counts, devices, 1)
         parts: Iterable[float] = repeat(1.0)
         energy_j = np.zeros(len(devices))

@@ -125,7 +125,10 @@ def finish_axes(axes: Axes, *, grid: bool = True) -> None:
 
 
 def line_style(index: int) -> dict[str, Any]:
-    """Return the colour, dash pattern and marker of line `index`; 360 lines differ."""
+    """Return the colour, dash pattern and marker of line `index`.
+
+    Colours repeat after 9 lines, dash patterns after 5, and markers after 8, so 360 lines differ.
+    """
     return {
         "color": LINE_COLOURS[index % len(LINE_COLOURS)],
         "linestyle": _DASHES[index % len(_DASHES)],
@@ -145,8 +148,11 @@ def add_legend(
     """Add a legend above the axes, where it covers no data, and increase the height of the figure.
 
     Args:
+        figure: the figure.
+        handles: the line or patch of each label.
         labels: one label for each handle, by default the label that the handle has. Long labels are broken into lines.
         handle_em: width of the handles, as a multiple of the font size.
+        heading: text above the entries.
     """
     width_in = figure.get_figwidth()
     labels = labels or [str(handle.get_label()) for handle in handles]
@@ -173,7 +179,10 @@ def add_line_legend(figure: Figure, axes: Axes) -> None:
 
 
 def _legend_columns(texts: Sequence[str], handle_em: float, width_in: float) -> int:
-    """Return a number of legend columns that fits the width of the figure and gives rows of nearly equal length."""
+    """Return a number of legend columns that fits the width of the figure and gives rows of nearly equal length.
+
+    Matplotlib fills columns one after another. Two entries in the first row and a single one in the second are avoided.
+    """
     widths_in = [
         max(map(_width_in, text.splitlines())) + (handle_em + 1.8) * SMALL_PT / POINTS_PER_IN for text in texts
     ]

@@ -70,7 +70,12 @@ def _split(train_y: Tensor, test_y: Tensor, splits: Sequence[Partitioned], class
 
 
 def deal(scenario: Scenario, streams: Streams, data_dir: Path | None) -> Dealt:
-    """Load the dataset, hold out the server's samples, split the other samples, and apply attack, groups and noise."""
+    """Load the dataset, hold out the server's samples, split the other samples, and apply attack, groups and noise.
+
+    Raises:
+        ScenarioError: parts of the scenario are incompatible, or the algorithm has its own data.
+        DataError: the data cannot be read.
+    """
     (data, partition, _), server = scenario.learning(), scenario.server
     everything = data.limited(data.load(data_dir, streams("data")), streams("limit"))
     samples, *held = hold_out(everything, server.samples, server.validation_samples, streams("hold out"))
@@ -169,7 +174,11 @@ def build_processors(
 
 
 def build_engine(training: Training, threads: int, host: HostTime | None) -> Engine:
-    """Build the engine that trains; with Ray, this call starts or joins the cluster."""
+    """Build the engine that trains; with Ray, this call starts or joins the cluster.
+
+    Raises:
+        FednetError: Ray is missing, or the cluster cannot be reached or has no capacity.
+    """
     if training.engine != "ray":
         return _local_engine(training, threads, host)
     own = training

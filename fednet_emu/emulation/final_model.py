@@ -76,7 +76,11 @@ def save_model(model: FinalModel, folder: RunFolder) -> None:
 
 
 def load_model(folder: Path) -> FinalModel:
-    """Load the model of a run folder, without running any code in the file."""
+    """Load the model of a run folder, without running any code in the file.
+
+    Raises:
+        DataError: the folder has no model, or the file cannot be read.
+    """
     path = folder / NAME
     if not path.is_file():
         remedy = "run the scenario alone, with training; if each device has its own model, in memory (out=None)"

@@ -84,6 +84,9 @@ def scenario_of(
 
     An unchanged `Scenario` object is already valid, so only the compatibility of its parts is checked. `given` are the
     arguments `seed`, `algorithm`, `model` and `data` of `changes`.
+
+    Raises:
+        ScenarioError: all problems of the scenario.
     """
     changed = list(changes(settings, **given))
     if isinstance(scenario, Scenario) and not changed:
@@ -139,6 +142,9 @@ def app_in(app: str, scenario: ScenarioLike | None) -> tuple[ScenarioLike, str, 
 
     The app replaces data, partition, model and algorithm of a given scenario. The attack, groups, server, edge servers
     and sidelink of the scenario are removed.
+
+    Raises:
+        ScenarioError: the folder `app` has no app.
     """
     try:
         folder = AppFolder.read(app)

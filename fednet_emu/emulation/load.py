@@ -30,7 +30,11 @@ UNNAMED = "scenario"
 
 
 def load_scenario(name: str | Path, overrides: Iterable[str] = ()) -> Scenario:
-    """Read a scenario by its path, or by its name in scenarios/, apply `overrides` (`key.path=value`), and check it."""
+    """Read a scenario by its path, or by its name in scenarios/, apply `overrides` (`key.path=value`), and check it.
+
+    Raises:
+        ScenarioError: all problems of the scenario file, with line numbers.
+    """
     return checked(apply_overrides(filled(load(name)), overrides))
 
 
@@ -40,7 +44,11 @@ def checked(document: Document) -> Scenario:
 
 
 def examined(outlook: Outlook, document: Document | None = None) -> Outlook:
-    """Check that the parts of a scenario are compatible and that its links work, and return `outlook`."""
+    """Check that the parts of a scenario are compatible and that its links work, and return `outlook`.
+
+    Raises:
+        ScenarioError: all problems, with their lines in `document` unless it is None.
+    """
     refuse_contradictions(outlook, document)
     refuse(unreachable(outlook), document)
     return outlook

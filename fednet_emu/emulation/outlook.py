@@ -49,6 +49,7 @@ class Cost:
     """An estimate of the size of a run.
 
     Attributes:
+        devices: number of devices.
         rounds: maximum number of rounds; None if another limit ends the run.
         participants: maximum number of devices whose updates are in memory at the same time.
         answers: number of devices that receive, compute and send in a round.

@@ -39,6 +39,8 @@ class Ended(NamedTuple):
     """The results of a run that has ended.
 
     Attributes:
+        summary: totals and final scores, as in summary.json.
+        ledger: all records of the run.
         model: the final model; None if it was not requested or does not exist, as in a timing-only run.
     """
 
@@ -69,11 +71,14 @@ def play(
     values.
 
     Args:
+        name: the scenario's name, for the records.
         out: the run folder; None writes nothing.
+        timing_only: whether to skip training and evaluation.
         force: whether to replace an existing run in the folder, once the new run is done or has diverged; until then
             the new run is in the sub-folder `unfinished`.
         keep_model: whether to return the final model, and to save a global model as `model.pt` in the folder.
         on_round: function that is called with the federation at the end of every round.
+        track: the trackers of the run.
         study: name and folder of the study that the run belongs to, for trackers.
         store: the folder of learned values that runs share; None for the folder in the user's cache.
     """
@@ -146,6 +151,9 @@ def tried(outlook: Outlook) -> str:
     Returns:
         The reason why the scenario was not tried; empty if it was. Large scenarios, external algorithms and apps, and
         scenarios with missing files are not tried.
+
+    Raises:
+        FednetError: the error with which the run would end.
     """
     scenario = outlook.scenario
     if any(scenario.untimed()) or not is_ours(type(scenario.algorithm)):

@@ -62,6 +62,9 @@ def recorded(
     `savers` store learned values; the caller may extend the list inside the block. `measured` is True for a run of real
     programs. Such a run has no event digest and no check for divergence. Nor is it checked that only one sender
     transmits at a time, because an interrupted message loses its turn.
+
+    Raises:
+        DataError: not all records of the ended run can be written; the status is then `failed`.
     """
     summary, status, reason = dict(facts), "failed", ""
     with _log_file(folder), Signals(fed.clock) as signals:

@@ -127,7 +127,11 @@ class Reader:
         self._made: dict[str, Any] = {}
 
     def value(self, plain: Any) -> Any:
-        """Return the value whose JSON form is `plain`."""
+        """Return the value whose JSON form is `plain`.
+
+        Raises:
+            ValueError: the kind of the value is unknown, or the class of a record is not loaded.
+        """
         if not isinstance(plain, list):
             return plain
         kind, *rest = plain

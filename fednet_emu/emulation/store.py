@@ -131,6 +131,7 @@ class Shelf:
     Args:
         own: the folder of the run's own entries, which is used until the run is finished; None for no such folder.
         shared: the folder whose entries all runs read and write; None for no such folder.
+        head: the inputs of the run's learning.
 
     Attributes:
         passed: rolling digests of the wavefronts that earlier runs have passed.
@@ -238,7 +239,11 @@ class Shelf:
             self.write()
 
     def write(self) -> None:
-        """Write all values and digests recorded since the latest write."""
+        """Write all values and digests recorded since the latest write.
+
+        Raises:
+            DataError: the folder of the run cannot be written to.
+        """
         self._written_s = time.monotonic()
         noted, read, self._noted, self._read = self._noted, self._read, [], []
         if not self.is_open:
@@ -368,6 +373,9 @@ class Saver:
 
         No snapshot is saved during a computation or a sum. Before the end of the run, snapshots are saved only if an
         interval (`every_s`) is given and the graph has no postponed values.
+
+        Raises:
+            DataError: values or snapshot cannot be written.
         """
         program = fed.graph.program
         if program is None:

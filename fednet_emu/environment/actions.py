@@ -26,7 +26,10 @@ LEAST = 1e-9  # minimum value of an act that is a fraction, such as a share of t
 
 
 class Answer(NamedTuple):
-    """The decisions that follow from an action; the run asks a question whenever it needs one of them."""
+    """The decisions that follow from an action.
+
+    The run asks a question whenever it needs one of these decisions.
+    """
 
     invited: list[int] = []  # noqa: RUF012  (never modified)
     dropped: int = 0  # number of devices in the action that cannot be invited
@@ -35,7 +38,10 @@ class Answer(NamedTuple):
     grants: Mapping[str, Array] = {}  # fractions [devices] of the band, power or clock frequency, by act
 
     def to(self, planner: Planner, question: Question) -> Any:
-        """Return the answer to a question of the run."""
+        """Return the answer to a question of the run.
+
+        If the action does not divide a resource (band, power or clock frequency), the planner divides it.
+        """
         if question.name != "grants":
             return self.invited[0] if question.name == "dispatch" else self.invited
         numbers, round_ = question.known
@@ -74,7 +80,12 @@ class Actions(NamedTuple):
         return spaces.Box(-1.0 if act == "scores" else 0.0, 1.0, (n,), np.float32)
 
     def read(self, action: Any, view: ServerView) -> Answer:
-        """Return the decisions that follow from `action`, if the server has the knowledge `view`."""
+        """Return the decisions that follow from `action`, if the server has the knowledge `view`.
+
+        Raises:
+            FednetError: the action has a wrong shape, contains nan, or names a subset out of range; with `strict`, also
+                if the action chooses a device that cannot be invited.
+        """
         given = {self.acts[0]: action} if self.alone else action
         if not isinstance(given, Mapping) or set(given) != set(self.acts):
             got = ", ".join(map(str, given)) if isinstance(given, Mapping) else type(given).__name__

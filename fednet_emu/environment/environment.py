@@ -404,6 +404,9 @@ def play(env: Environment, *rules: Selection | Planner, seed: int | None = None)
     """Run an episode with a selection rule, a planner, or both, by default as in the scenario; return the rewards.
 
     The episode has the same event digest as a normal run of the scenario with this rule and planner.
+
+    Raises:
+        FednetError: the rule needs reports or polls of devices that the scenario's own rule does not request.
     """
     inner: Environment = env.unwrapped
     rule, own = next((its for its in rules if isinstance(its, Selection)), inner.rule), inner.rule

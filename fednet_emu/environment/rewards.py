@@ -111,7 +111,11 @@ class Curve(NamedTuple):
 
     @classmethod
     def of(cls, run: Any) -> Curve:
-        """Return the curve that an `fe.Run` with training has measured."""
+        """Return the curve that an `fe.Run` with training has measured.
+
+        Raises:
+            FednetError: the run has no accuracies.
+        """
         scores = run.evaluations.dropna(subset=["accuracy"])
         if not len(scores):
             raise FednetError(f"proxy: needs a run with accuracies, got {run.name}; run it with training")

@@ -98,6 +98,9 @@ def export(model: Any, env: Any, path: str | Path) -> Trained:
             observation space.
         env: the environment in which the agent was trained, with or without `scaled`.
         path: the path of the file.
+
+    Raises:
+        FednetError: the agent reads oracle keys or running statistics, or has random outputs or unsupported layers.
     """
     inner, policy = env.unwrapped, getattr(model, "policy", None)
     layers = list(model) if policy is None else [*policy.mlp_extractor.policy_net, policy.action_net]

@@ -40,6 +40,9 @@ class Upload(NamedTuple):
     """An upload: the reply of a device, followed by the device's training statistics.
 
     Attributes:
+        payload: the content: the parts of the reply, then the statistics.
+        since: the model that the device started from, as for `Federation.uplink`.
+        power_part: share of the device's transmit power that is used for the upload.
         n_statistics: number of training statistics at the end of the payload.
         several: whether the reply has several parts.
     """

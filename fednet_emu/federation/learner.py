@@ -192,7 +192,11 @@ class Learner:
         return Evaluated(metrics.part("loss", 1), metrics.part("accuracy", 1))
 
     def check(self, models: Models | None, verb: str) -> None:
-        """Raise an `AlgorithmError` unless `models`, passed to the operation `verb`, is a model or a list of models."""
+        """Check that `models`, which an algorithm passes to the operation `verb`, is a model or a sequence of models.
+
+        Raises:
+            AlgorithmError: a model is no deferred value, or has the wrong number of parameters.
+        """
         if models is None:
             return
         size = self._task.model.size

@@ -54,12 +54,15 @@ class LearningTask:
     """A model and the samples of all devices; the samples of each device are consecutive rows.
 
     Attributes:
+        model: the model to train.
         data: training samples of all devices, then of the server; without inputs in a timing-only run.
         offsets: int64 [n_devices + 2], first row of each device and of the server, and the total number of rows.
         n_samples: int64 [n_devices], number of training samples of each device.
         sets: int64 [n_rows], for each row the index of its set among the sets of its device (-1 for the server's rows);
             None if devices have no sets.
+        outputs: number of outputs of the model.
         test_shares: float64 [classes], frequency of each class in the test set; empty if there are no classes.
+        files: the files of the dataset that have been read.
         groups: int64 [n_devices], true group of each device; None if all devices have the same view of the data.
         split: function that returns the table of the number of samples per device and label, for the records.
     """
@@ -170,6 +173,9 @@ class LearningTask:
         """Metrics of each device's own model on its own share of the test set, pooled over the samples of all devices.
 
         The success of an attack is not measured, because it is defined only for a common model.
+
+        Raises:
+            ScenarioError: no device has a test sample.
         """
         rows = [self._test_order[start:end] for start, end in pairwise(self._test_offsets)]
         scored = [

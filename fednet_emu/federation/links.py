@@ -83,7 +83,10 @@ class Links:
         return Shared(payload, self._shared)
 
     def downlink(self, device: int, payload: Any, size_bit: int | None) -> Transfer:
-        """Send to a device; a published model as an update if the device has the previously published model."""
+        """Send from the server to a device.
+
+        A published model is sent as an update if the device has the previously published model.
+        """
         published = None if size_bit is not None else self._publications
         if published is not None:
             size_bit = published.bit(device, payload.payload if isinstance(payload, Shared) else payload)
@@ -113,7 +116,13 @@ class Links:
         since: Since,
         kept: float | None = None,
     ) -> Transfer:
-        """Send to the server, as an update since `since` if the uplink compresses, with the share `kept` of entries."""
+        """Send from a device to the server, as an update if the uplink compresses and `since` is given.
+
+        `kept` is the share of entries that a sparse update keeps; None means the share in the scenario.
+
+        Raises:
+            ScenarioError: the uplink carries only over-the-air sums.
+        """
         if self._network.superposition is not None:
             raise ScenarioError(
                 "network.uplink.access: carries sums only, got a single upload; choose another kind than "

@@ -62,6 +62,7 @@ class LocalStep:
     parts of the message, followed by the arguments of the exchange. The first integer in `more` is the round.
 
     Attributes:
+        plan: steps and batches.
         terms: further terms of the objective that all devices share, as for `Device.training`.
         own: `own(fed, k, w, *more)` returns the terms of device k only: `linear`, `drift` or `anchor`.
         reply: `reply(fed, k, params, w, *more)` returns the reply of device k; with None, the reply is the trained
@@ -91,6 +92,7 @@ class Computed(NamedTuple):
 
     Attributes:
         place: [computations] index of the device in the cohort.
+        flop: [computations] work in FLOP.
         started_ns, ended_ns: [computations] start and end times in ns.
         input, output: [computations] identification numbers of the deferred input and output values.
     """
@@ -117,6 +119,7 @@ class Answers(NamedTuple):
     Attributes:
         payloads: [devices] the content of each upload.
         size_bit: [devices] size of each upload in bits, with headers.
+        number: [devices] number that identifies each payload in the records.
         ready_ns: [devices] times in ns at which the uploads are ready.
         uploads: [devices] the upload objects; None if every reply is the trained parameters alone.
     """
@@ -133,11 +136,15 @@ class LocalRounds:
     """Decides which exchanges can be simulated with arrays, and runs them.
 
     Attributes:
+        alone: whether nothing else happens during an exchange: the algorithm is a single process, and no evaluation at
+            a regular simulated time reads the records within a round.
         played: number of exchanges that can be simulated with arrays.
         refused: for each reason, the number of exchanges that cannot be simulated with arrays.
 
     Args:
+        fed: the federation.
         until_s: simulated time in s at which the run ends at the latest; None for no limit.
+        alone: initial value of the attribute `alone`.
     """
 
     def __init__(self, fed: Fed, until_s: float | None, *, alone: bool) -> None:

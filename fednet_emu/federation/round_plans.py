@@ -66,10 +66,12 @@ class RoundPlans:
         """Process that grants band shares, powers and clock frequencies; its value is the participating devices.
 
         Args:
+            devices: indices of the chosen devices, at least one.
             flop: nominal work [N] in FLOP of every device of the federation.
             n_samples: number of samples [N] of every device.
             down_bit: size in bits of the download of each device, without headers.
             up_bit: size in bits of the upload of each device, without headers.
+            t: index of the round, from 0.
         """
         self.clear()
         planner, overhead = self._planner, self._network.settings.overhead
@@ -132,7 +134,10 @@ class RoundPlans:
             return np.asarray(down_bit / self._network.expected_bps(numbers, down=True))
 
     def _after_download(self, round_: Round, there: Mask) -> Round:
-        """Download times if only devices in `there` get the model: a broadcast lasts as long as the slowest needs."""
+        """Return the round with the download times that result if only the devices in `there` get the model.
+
+        A broadcast then lasts as long as the slowest link to these devices.
+        """
         download_s = round_.ready_s
         if not self._network.downlink.settings.broadcasts:
             return round_

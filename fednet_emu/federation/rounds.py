@@ -34,6 +34,7 @@ class Rounds:
     """Counts and records rounds.
 
     Attributes:
+        ended: number of completed rounds.
         deadline_s: deadline of the latest round in s, for error messages; None without a deadline.
         requests: number of transfers and computations since the end of the latest round.
         most: maximum number of requests before the end of the round; each wait lowers this number.

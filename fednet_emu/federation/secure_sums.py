@@ -149,7 +149,10 @@ class SecureMean:
 
 
 def levels(update: Tensor, rule: SecureAggregation) -> Words:
-    """Quantise a vector [P]: level 0 for the value -`rule.clip`, and 2 `rule.largest` for `rule.clip`."""
+    """Quantise a vector [P] to integer levels before masking.
+
+    The level is 0 for the value -`rule.clip`, and 2 `rule.largest` for the value `rule.clip`.
+    """
     cut = update.double().clamp(-rule.clip, rule.clip) * (rule.largest / rule.clip)
     found: Words = (cut.trunc().long() + rule.largest).cpu().numpy().astype(np.uint64)
     return found
@@ -168,7 +171,13 @@ class SecureSums:
         self._fed, self._rule, self._attempts = fed, rule, 0
 
     def of(self, size: int, pairs: Iterable[tuple[Device, Process]], deadline_s: float | None) -> Process:
-        """Process whose value is the deliveries of the vectors, and the function of their mean; see `Sums.of`."""
+        """Process whose value is the deliveries of the vectors, and the function that computes their mean.
+
+        Args:
+            size: number of entries of a vector.
+            pairs: devices, and processes that return a device and its vector, or a lost `Delivery`.
+            deadline_s: time in s from now until which vectors may arrive; None for no deadline.
+        """
         fed, rule, pairs = self._fed, self._rule, list(pairs)
         self._attempts += 1
         if not pairs:
@@ -228,7 +237,10 @@ class _Steps:
         return (yield from self._sent_down(self.shared, lambda i: 2 * share_bit * len(self._graph[i] & self.shared)))
 
     def vectors(self, clients: dict[int, Process], bit: int, replies: list[Delivery]) -> Process:
-        """Step 3: train and send masked vectors, stored in `replies`; return the devices whose vectors have arrived."""
+        """Step 3: train and send masked vectors; return the devices whose vectors have arrived.
+
+        The deliveries of the vectors are stored in `replies`.
+        """
         started_ns = self._fed.clock.now
         got = yield self._fed.gather((self._vector(client, bit) for client in clients.values()), self._left_s())
         for i, delivery in zip(clients, got, strict=True):

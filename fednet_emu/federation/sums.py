@@ -125,6 +125,9 @@ class Sums:
             size: number of entries of an upload.
             pairs: devices, and processes that return a device and its upload, or a lost `Delivery`.
             deadline_s: time in s from now until the end of the round; None for no deadline.
+
+        Raises:
+            ScenarioError: a burst takes longer than `deadline_s`.
         """
         burst_s = self._air.burst_s(size)
         patience_s = None if deadline_s is None else (to_ns(deadline_s) - to_ns(burst_s)) / NS_PER_S

@@ -97,9 +97,12 @@ def sent(
     """Compress the update [n] (`x` - `base`) plus the compression error of earlier messages.
 
     Args:
+        scheme: the compression.
         x: the model [n] of the sender, or an update [n].
         base: the model [n] that sender and receiver know; None if `x` is an update.
         left: compression error of earlier messages [n]; None for no error.
+        streams: random streams of the run.
+        name: name of the random stream of the message.
         statistics: number of running statistics at the end of `x`, which are not compressed.
     """
     if statistics:
@@ -184,7 +187,13 @@ class Uploads:
         self._senders: dict[int, _Sender] = {}
 
     def message(self, device: int, payload: Any, since: Since, kept: float | None = None) -> tuple[Any, int]:
-        """Payload that the server reads and its size in bits; the same one until it has arrived."""
+        """Return the payload that the server reads and its size in bits.
+
+        Until a message arrives, further calls with the same payload and `since` return the same message.
+
+        Raises:
+            ValueError: `since` does not have one entry for each part of the payload.
+        """
         alone = not isinstance(payload, tuple)
         parts, bases = (payload,) if alone else payload, since if isinstance(since, tuple) else (since,)
         if len(parts) != len(bases):

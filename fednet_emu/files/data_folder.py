@@ -40,7 +40,11 @@ def expanded(path: Path) -> Path | None:
 
 
 def folder_to_write(path: Path | str, option: str) -> Path:
-    """Return the folder for results that a user names, with a home folder in place of `~`."""
+    """Return the folder for results that a user names, with a home folder in place of `~`.
+
+    Raises:
+        FednetError: no folder can have this name; the message begins with `option`.
+    """
     found = expanded(Path(path))
     if found is None:
         raise FednetError(f"{option}: no such user, got '{path}'; write the path of the folder")
@@ -67,7 +71,11 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def data_folder(data_dir: Path | str | None) -> Path | None:
-    """Return the folder of data files: `data_dir`, or else the value of FEDNET_DATA, or None if neither is given."""
+    """Return the folder of data files: `data_dir`, or else the value of FEDNET_DATA, or None if neither is given.
+
+    Raises:
+        DataError: the folder begins with the `~user` of an unknown user.
+    """
     named = data_dir or os.environ.get(DATA_VARIABLE)
     if not named:
         return None
@@ -81,6 +89,9 @@ def locate(name: str, data_dir: Path | None) -> Path:
     """Return the path of the file or folder called `name`, in the data folder or else in the current folder.
 
     Names that begin with `channels/` are also looked up in the library of the package and in the source checkout.
+
+    Raises:
+        DataError: the file or folder exists in none of these folders.
     """
     folder = data_folder(data_dir)
     wanted = expanded(Path(name)) or Path(name)
@@ -129,7 +140,10 @@ Content = TypeVar("Content")
 
 
 def remembered(read: Callable[[Path], Content]) -> Callable[[Path], Content]:
-    """Cache the result of `read`, which nobody may modify, for the last file that was read, until the file changes."""
+    """Cache the result of `read` for the last file that was read, until this file changes.
+
+    Callers must not modify the result.
+    """
 
     @lru_cache(maxsize=1)
     def kept(path: Path, _size_byte: int, _changed_ns: int) -> Content:

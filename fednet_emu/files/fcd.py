@@ -52,7 +52,11 @@ class Recording(NamedTuple):
 
 @remembered
 def read_fcd(path: Path) -> Recording:
-    """Read floating car data from a file with the suffix .xml, .csv, .xml.gz, .csv.gz or .parquet."""
+    """Read floating car data from a file with the suffix .xml, .csv, .xml.gz, .csv.gz or .parquet.
+
+    Raises:
+        DataError: The file has another format, or the positions are not in metres.
+    """
     name = path.name.removesuffix(".gz")
     read = next((read for ending, read in _FORMATS.items() if name.endswith(ending)), None)
     if read is None:
@@ -177,6 +181,9 @@ def _columns(table: pd.DataFrame, chosen: dict[str, str]) -> Columns:
 
     A row with a lane is a vehicle, and a row with an edge is a person or container. Column names do not tell them
     apart, because all types share one prefix. In a table without lanes and edges, all rows are vehicles.
+
+    Raises:
+        ValueError: A value is not a number, or vehicles cannot be distinguished from persons.
     """
     import pandas as pd
 

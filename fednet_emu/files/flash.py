@@ -51,7 +51,11 @@ class LinkSpeeds:
 
 
 def link_speeds(folder: Path) -> LinkSpeeds:
-    """Return the link speeds in `speed_distri.json`, converted from FLASH's kb/s (1024 bytes per second) to bit/s."""
+    """Return the link speeds in `speed_distri.json`, converted from FLASH's kb/s (1024 bytes per second) to bit/s.
+
+    Raises:
+        DataError: The file is missing or has another format.
+    """
     path = folder / "speed_distri.json"
     laws = _object(path)
     columns = []
@@ -64,7 +68,11 @@ def link_speeds(folder: Path) -> LinkSpeeds:
 
 
 def benchmark_scores(folder: Path) -> dict[str, float]:
-    """Return the AI-Benchmark score of each phone in `benchmark2score.json`, fastest first."""
+    """Return the AI-Benchmark score of each phone in `benchmark2score.json`, fastest first.
+
+    Raises:
+        DataError: The file is missing or has another format.
+    """
     path = folder / "benchmark2score.json"
     scores = _object(path)
     if not all(isinstance(score, int | float) and score > 0 for score in scores.values()):
@@ -73,7 +81,11 @@ def benchmark_scores(folder: Path) -> dict[str, float]:
 
 
 def user_scores(folder: Path) -> dict[str, float]:
-    """Return the AI-Benchmark score of each user phone model that `real2benchmark.json` maps to a benchmarked phone."""
+    """Return the AI-Benchmark score of each user phone model that `real2benchmark.json` maps to a benchmarked phone.
+
+    Raises:
+        DataError: A file is missing or has another format.
+    """
     scores = benchmark_scores(folder)
     names = _object(folder / "real2benchmark.json")
     return {model: scores[phone] for model, phone in names.items() if phone != _UNKNOWN and phone in scores}
@@ -94,6 +106,9 @@ def batch_times_s(
         rule: "nearest" takes the time of the measured phone with the nearest score, as FLASH does. "interpolated"
             interpolates linearly between the three phones on logarithmic scales of score and time; scores outside get
             the time of the slowest or fastest phone.
+
+    Raises:
+        DataError: A measured phone has no score.
     """
     missing = [phone for phone in FEMNIST_BATCH_S if phone not in reference_scores]
     if missing:

@@ -53,7 +53,11 @@ class Gains(NamedTuple):
 
 @remembered
 def read_gains(path: Path) -> Gains:
-    """Read an .npz file of gains, or a folder of DeepMIMO."""
+    """Read an .npz file of gains, or a folder of DeepMIMO.
+
+    Raises:
+        DataError: The file has another format, gains that are not numbers, or points that do not form a full grid.
+    """
     return _from_deepmimo(path) if path.is_dir() else _from_npz(path)
 
 
@@ -118,7 +122,11 @@ def _lines(values_m: Array) -> tuple[Array, IntArray]:
 
 
 def _from_deepmimo(path: Path) -> Gains:
-    """Read from a DeepMIMO folder the gains between all transmitters and the receiver set with the most points."""
+    """Read from a DeepMIMO folder the gains between all transmitters and the receiver set with the most points.
+
+    Raises:
+        DataError: Arrays are missing or have other shapes, or the receivers do not form a full grid.
+    """
     found = [(match, file) for file in sorted(path.iterdir()) if (match := _FILE.fullmatch(file.name))]
     if not found:
         raise DataError(str(path), "has no file power_t..._tx..._r....npz", _HOW_DEEPMIMO)

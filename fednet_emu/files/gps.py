@@ -39,6 +39,9 @@ def read_tracks(path: Path, select: str = "*") -> dict[str, Array]:
 
     If several fixes of an owner have the same time, the first is taken. A track with a single fix gets a second one at
     the same position, 1 s later.
+
+    Raises:
+        DataError: A file cannot be read, or a fix is malformed or out of order; the error names the file or fix.
     """
     tracks: dict[str, Array] = {}
     for name, text in read_texts(path, select):

@@ -31,7 +31,11 @@ no number"."""
 
 
 def number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
-    """Parse a finite decimal number within the bounds; `nan`, decimal commas and underscores are not allowed."""
+    """Parse a finite decimal number within the bounds; `nan`, decimal commas and underscores are not allowed.
+
+    Raises:
+        ValueError: The text is not such a number; the message states the problem.
+    """
     if not _NUMBER.fullmatch(text):
         raise ValueError("is no number")
     value = float(text)
@@ -94,7 +98,11 @@ def refused(where: str, count: int, problem: str, got: str, how: str) -> DataErr
 
 
 def parsed(where: str, count: int, fields: Mapping[str, Grammar], cells: Sequence[str], how: str) -> list[Any]:
-    """Parse the cells of line `count` by the grammars in `fields`, and return their values."""
+    """Parse the cells of line `count` by the grammars in `fields`, and return their values.
+
+    Raises:
+        DataError: A cell does not match the grammar of its field; the error names the field.
+    """
     values = []
     for (name, field), cell in zip(fields.items(), cells, strict=True):
         try:
@@ -115,6 +123,9 @@ def rows(
         fields: The grammar of each field, by name, in the order of the line.
         how: The remedy in error messages.
         more: True to allow further fields in a line, which are ignored.
+
+    Raises:
+        DataError: A line does not match the grammar of the fields.
     """
     for count, line in lines(text):
         cells = line.split()
@@ -124,7 +135,13 @@ def rows(
 
 
 def records(where: str, text: str, needed: Iterable[str], how: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield number and cells by column name of each line of a table; commas, semicolons or tabs separate cells."""
+    """Yield the number and the cells, by column name, of each line of a table; the first line has the column names.
+
+    Cells are separated by commas, semicolons or tabs.
+
+    Raises:
+        DataError: A required column is missing or duplicated, or a line has another number of fields.
+    """
     found = lines(text)
     first, header = next(found, (1, ""))
     separator = max(",;\t", key=header.count)
@@ -152,7 +169,11 @@ def _cells(line: str, separator: str) -> list[str]:
 
 
 def in_time(where: str, found: Iterator[tuple[int, list[Any]]], how: str) -> Array:
-    """Return an array [columns, rows] with the values of all rows, whose first value is a time."""
+    """Return an array [columns, rows] with the values of all rows, whose first value is a time.
+
+    Raises:
+        DataError: There are no rows, or the time decreases; in this case, the error names the line.
+    """
     table: list[list[Any]] = []
     for count, values in found:
         if table and values[0] < table[-1][0]:

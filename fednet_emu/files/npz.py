@@ -62,8 +62,13 @@ def read_arrays(
     """Return the arrays of an .npz, .npz.gz or .npz.xz file by name, as writable arrays in the order of the file.
 
     Args:
+        path: the file.
+        how: the remedy in error messages.
         names: the names of the requested arrays; None for all arrays. Names that the file lacks are ignored.
         limited: True to limit the unpacked size of the file, as for recordings.
+
+    Raises:
+        DataError: the file is damaged, or contains other data than arrays of plain types (for example Python objects).
     """
     with _archive(path, how) as archive:
         members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}

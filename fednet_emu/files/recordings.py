@@ -24,7 +24,11 @@ _UNPACKS: Mapping[str, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {".
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of a file; gzip content is unpacked, and so are files whose names end in .gz or .xz."""
+    """Return the content of a file; gzip content is unpacked, and so are files whose names end in .gz or .xz.
+
+    Raises:
+        DataError: The file cannot be read or unpacked, or is too large.
+    """
     try:
         with path.open("rb") as stream:
             return _Reader(path).read(path.name, stream)
@@ -38,6 +42,9 @@ def read_texts(path: Path, select: str = "*") -> Iterator[tuple[str, str]]:
     `select` is a pattern for the names inside the folder or archive, with / between folders; `*` matches any
     characters, including /. If `path` is a single file (plain, gzip or .xz), this file is read, and `select` is
     ignored. See also `decoded`.
+
+    Raises:
+        DataError: A file cannot be read, is not text or is too large, or no file is selected.
     """
     found = False
     for name, content in _contents(path, select):
@@ -48,12 +55,20 @@ def read_texts(path: Path, select: str = "*") -> Iterator[tuple[str, str]]:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file (plain, gzip or .xz); see `decoded`."""
+    """Return the text of a file (plain, gzip or .xz); see `decoded`.
+
+    Raises:
+        DataError: The file cannot be read, is not text, or is too large.
+    """
     return decoded(str(path), read_bytes(path))
 
 
 def decoded(where: str, content: bytes) -> str:
-    r"""Decode UTF-8, or UTF-16 with a byte order mark; remove the mark, and convert the ends of lines to `\n`."""
+    r"""Decode UTF-8, or UTF-16 with a byte order mark; remove the mark, and convert the ends of lines to `\n`.
+
+    Raises:
+        DataError: The content is not text in these encodings.
+    """
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
         text = content.decode("utf-16" if wide else "utf-8-sig")
@@ -63,7 +78,11 @@ def decoded(where: str, content: bytes) -> str:
 
 
 def check_size(path: Path, size_byte: int) -> None:
-    """Check the unpacked size of a file or archive against a limit; a few kilobytes can unpack to a huge size."""
+    """Check the unpacked size of a file or archive against a limit; a few kilobytes can unpack to a huge size.
+
+    Raises:
+        DataError: The unpacked size exceeds the limit.
+    """
     if size_byte > MAX_RECORDING_BYTE:
         problem = f"holds more than {MAX_RECORDING_BYTE / 2**30:g} GiB when unpacked"
         raise DataError(str(path), problem, "keep only the recordings that the scenario uses")

@@ -45,7 +45,11 @@ class Elements(NamedTuple):
 
 
 def read_elements(path: Path) -> list[Elements]:
-    """Return the elements of the satellites in a file, in order; the format is recognised from the content."""
+    """Return the elements of the satellites in a file, in order; the format is recognised from the content.
+
+    Raises:
+        DataError: The file cannot be read, or is malformed; the error names the malformed line or satellite.
+    """
     text = read_text(path).rstrip()
     if text.lstrip()[:1] in ("{", "[", "<"):
         found = [_from_omm(f"{path}: satellite {k}", its) for k, its in enumerate(_messages(path, text), 1)]

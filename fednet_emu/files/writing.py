@@ -90,7 +90,11 @@ def _is_number(text: str) -> bool:
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file atomically: after a crash at any time, `path` has either the complete new content or the old one."""
+    """Write a file atomically: after a crash at any time, `path` has either the complete new content or the old one.
+
+    Raises:
+        DataError: the file cannot be written, for example because the disk is full.
+    """
     part = path.with_name(f".{path.name}{PART}")
     with file_errors(path, "written"):
         try:
@@ -107,7 +111,11 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 @contextmanager
 def file_errors(path: Path, what: str) -> Iterator[None]:
-    """Convert an error of the operating system inside the `with` block to a `DataError` with a sentence on `path`."""
+    """Convert an error of the operating system inside the `with` block to a `DataError` with one sentence about `path`.
+
+    Raises:
+        DataError: the file cannot be `what`, a participle such as `written`.
+    """
     try:
         yield
     except OSError as error:
@@ -115,7 +123,10 @@ def file_errors(path: Path, what: str) -> Iterator[None]:
 
 
 def flaw(path: Path, expected: str | None) -> str:
-    """Return the problem of a missing or changed file; empty if it is intact, or if only its existence is asked."""
+    """Return the problem of a missing or changed file; empty if the file is intact.
+
+    `expected` is the checksum of the intact file. If it is None, any existing file is intact.
+    """
     if not path.is_file():
         return "no such file"
     if expected is None:

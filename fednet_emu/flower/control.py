@@ -111,7 +111,10 @@ class Loops:
         self._free_ns[device] = self._fed.clock.now
 
     def unnoticed_s(self, announced_ns: int | None) -> float:
-        """Return the time in s until the server notices a loss; `announced_ns` is None if no reply was announced."""
+        """Return the time in s until the server notices a loss.
+
+        `announced_ns` is the time at which the lost reply was announced; it is None if no reply was announced.
+        """
         if announced_ns is None:
             return OFFLINE_S
         return PUSH_SESSION_S - (self._fed.clock.now - announced_ns) / NS_PER_S

@@ -41,7 +41,12 @@ class Task(NamedTuple):
     Attributes:
         where: names of the device and the message, for error messages.
         node: Flower's node ID of the device.
+        seed: the 64-bit seed of the global random generators.
         now_ns: simulated time in ns at which the message arrives.
+        message: the message.
+        content: the records of the message.
+        node_config: the configuration of the device.
+        run_config: the configuration of the run.
         state: the state of the device, in the format of `records`.
         counts: True if PyTorch counts the floating-point operations.
     """
@@ -79,7 +84,11 @@ Result = Callable[[], Done]
 
 
 def done(app: ClientApp, task: Task) -> Done:
-    """Run the `ClientApp` on the message of a task, and return the result; `AppFailed` if it fails."""
+    """Run the `ClientApp` on the message of a task, and return the result.
+
+    Raises:
+        AppFailed: the `ClientApp` fails.
+    """
     slept_s: list[float] = []
     own, state = copy(task.message), content_of(task.state)
     own.content = deepcopy(task.content)  # the app may modify the records of the message
@@ -165,7 +174,11 @@ def _restored(value: Any) -> Any:
 
 @final
 class InProcess:
-    """Runs the `ClientApp` on each task in this process, before `start` returns."""
+    """Runs the `ClientApp` on each task in this process, before `start` returns.
+
+    Attributes:
+        app: the `ClientApp`, set after its import.
+    """
 
     app: ClientApp
 
@@ -193,6 +206,13 @@ class WorkerProcesses:
     """Worker processes that have imported the app; each task goes to the process with the fewest awaited results.
 
     The assignment of tasks to processes therefore depends on their order in simulated time, not on the host's speed.
+
+    Args:
+        source: the app.
+        count: number of processes.
+
+    Raises:
+        ScenarioError: the app is given as Python objects, and this process cannot be forked.
     """
 
     def __init__(self, source: App, count: int) -> None:
@@ -217,7 +237,12 @@ class WorkerProcesses:
 
 @final
 class _Worker:
-    """Handle of a worker process that has imported the app; `awaited` counts tasks with unrequested results."""
+    """Handle of the main process for a worker process that has imported the app.
+
+    Attributes:
+        awaited: number of tasks whose results have not been requested yet.
+        connection: the connection to the worker process.
+    """
 
     def __init__(self, context: ForkContext | ForkServerContext | SpawnContext, source: App) -> None:
         self._process = Beside(context, _serve, source, _threads())
@@ -298,7 +323,11 @@ def _receive(workers: list[_Worker]) -> None:
 
 
 def _context(source: App) -> ForkContext | ForkServerContext | SpawnContext:
-    """Return the multiprocessing context with which worker processes are started."""
+    """Return the multiprocessing context with which worker processes are started.
+
+    Raises:
+        ScenarioError: the app is given as Python objects, and this process cannot be forked.
+    """
     if source.movable:
         return clean_context(__name__)
     remedy = "give the app as a folder, or leave training.workers out"

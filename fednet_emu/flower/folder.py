@@ -27,8 +27,10 @@ class AppFolder(NamedTuple):
     """What the folder of a Flower app states about the app.
 
     Attributes:
+        path: the folder of the app.
         server: the location of the `ServerApp`, as `package.module:name`.
         client: the location of the `ClientApp`, as `package.module:name`.
+        config: the default run configuration.
         nodes: the number of nodes that the app states for its simulation with Flower; None if not stated.
     """
 
@@ -40,7 +42,11 @@ class AppFolder(NamedTuple):
 
     @classmethod
     def read(cls, name: str) -> AppFolder:
-        """Read the file `pyproject.toml` in the folder `name`; `NoApp` if the folder contains no Flower app."""
+        """Read the file `pyproject.toml` in the folder `name`.
+
+        Raises:
+            NoApp: the folder contains no Flower app.
+        """
         path = Path(name).expanduser()
         remedy = f"give the folder of a Flower app, in which {PROJECT} lies"
         if not path.is_dir():

@@ -89,6 +89,7 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
     """Flower's `Grid` with the available devices as nodes; sending and waiting take simulated time.
 
     Attributes:
+        scores: recorder of the metrics of clients and strategies.
         program: the program of the server app, set before the app runs.
         together: function that replaces `send_and_receive` while messages of several callers are collected; None
             otherwise.

@@ -47,7 +47,11 @@ def importable(folder: Path) -> Iterator[None]:
 
 
 def part_of(folder: AppFolder, part: Literal["server", "client"]) -> Any:
-    """Import the `ServerApp` or the `ClientApp` of an app."""
+    """Import the `ServerApp` or the `ClientApp` of an app.
+
+    Raises:
+        ScenarioError: the object is no `ServerApp` or `ClientApp`.
+    """
     reference, wanted = (folder.server, ServerApp) if part == "server" else (folder.client, ClientApp)
     module_name, _, name = reference.partition(":")
     LOG.info("imports %s for '%sapp' of the app in %s", module_name, part, folder.path)

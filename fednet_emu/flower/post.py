@@ -125,7 +125,11 @@ class Over(Exception):  # noqa: N818  (an event)
 
 @final
 class Turns:
-    """Counts the rounds of an app and records them."""
+    """Counts the rounds of an app and records them.
+
+    Attributes:
+        going_on: True while a round is in progress.
+    """
 
     def __init__(self, fed: Federation) -> None:
         self._fed = fed
@@ -184,9 +188,13 @@ class Post:
     """Carries messages between the server and the devices.
 
     Args:
+        fed: the federation.
+        clients: the devices of the app.
+        turns: the rounds of the app.
         lost: the effect of a lost message on the server app, as in `FlowerApp.lost`.
         deadline_s: maximum time in s that the server waits for replies, in addition to time limits of the app; None for
             no maximum.
+        loops: the polling loops; None without polling.
     """
 
     def __init__(
@@ -206,7 +214,11 @@ class Post:
         self.under_way = 0
 
     def letters(self, messages: Sequence[Message]) -> list[Letter]:
-        """Give messages IDs, and copy their records; messages with equal records get one payload, for a broadcast."""
+        """Give IDs to messages, and copy their records; messages with equal records get one payload, for a broadcast.
+
+        Raises:
+            ValueError: a message is addressed to a node that does not exist.
+        """
         before = copied = mark = None
         groups: dict[tuple[bytes | None, int], Shared] = {}
         seen: Counter[tuple[bytes | None, int]] = Counter()  # equal messages to one receiver do not share a payload
@@ -367,7 +379,10 @@ def size_bit(message: Message) -> int:
 
 
 def _byte(record: Any) -> int:
-    """Return the size of a record in bytes; of empty values, which Flower cannot count, only that of the name."""
+    """Return the size of a record in bytes.
+
+    Flower cannot count empty values, so that only their names are counted.
+    """
     try:
         return int(record.count_bytes())
     except (ValueError, IndexError):

@@ -67,7 +67,11 @@ class Toll:
         return None if self._per_example(kind) else 0.0
 
     def flop(self, device: Device, kind: str, content: RecordDict, reply: Message) -> float:
-        """Return the number of operations for the reply to a message of type `kind` with the records `content`."""
+        """Return the number of operations for the reply to a message of type `kind` with the records `content`.
+
+        Raises:
+            ScenarioError: the number of operations or of examples is unknown.
+        """
         per_example = self._per_example(kind)
         if per_example is None:
             counted = self._counted[device.index, kind]

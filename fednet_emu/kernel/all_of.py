@@ -15,9 +15,10 @@ from fednet_emu.kernel.events import Completion, cancel, several
 class AllOf(Completion):
     """Event that triggers when all given events have triggered.
 
-    The callbacks of the given events must not have run yet. The value of this event is the list of the given
-    events' values, in order. Events that are still pending at the end of the instant `deadline_s` seconds from now are
-    cancelled and get the value `late()`. If an event fails, this event fails with the same exception.
+    The callbacks of the given events must not have run yet. The value of this event is the result of the function `of`,
+    called with the list of the given events' values, in order. Events that are still pending at the end of the instant
+    `deadline_s` seconds from now are cancelled and get the value `late()`. If an event fails, this event fails with the
+    same exception.
     """
 
     def __init__(

@@ -217,7 +217,11 @@ class Clock(simpy.Environment):
         return self.asked
 
     def answer(self, value: Any) -> None:
-        """Answer the open question: the process that asked it continues up to its next `yield`; errors as for `ask`."""
+        """Answer the open question: the process that asked it continues up to its next `yield`.
+
+        Raises:
+            AlgorithmError: the resumed process makes another process ask a question; see `ask`.
+        """
         decision, self.asked = self.asked, None
         assert decision is not None, "a question is open"
         decision._value = value

@@ -87,7 +87,10 @@ class Backhaul:
         self._under_way: dict[Message, None] = {}
 
     def send(self, edge: int, *, up: bool, payload: Any, number: int, size_bit: int) -> Message:
-        """Send a message to the cloud (`up`) or from it when its line is free; the event triggers when it has ended."""
+        """Send a message from an edge server to the cloud (`up`), or from the cloud to the edge server.
+
+        The message waits until its line is free. The returned event triggers when the message arrives or is lost.
+        """
         message = Message(self, edge, up=up, payload=payload, number=number, size_bit=size_bit)
         self._under_way[message] = None
         line = self._lines.setdefault((edge, up), deque())

@@ -181,7 +181,10 @@ class Serving:
         self._under_way[max(transfer.sender, transfer.receiver)].pop(transfer, None)
 
     def hand_over(self, on_air: Mapping[Transfer, Burst], now_ns: int) -> None:
-        """Move transfers on the air to the cells that now serve their devices, except receivers of broadcasts."""
+        """Move each transfer on the air to the cell that now serves its device.
+
+        A device that takes part in a broadcast stays in its cell.
+        """
         if not self._during:
             return
         links, held = self._links.now(), {leg.receiver for leg, burst in on_air.items() if len(burst) > 1}

@@ -32,6 +32,7 @@ class Frames(NamedTuple):
 
     Attributes:
         group: collision group; only frames of the same group collide with each other.
+        number: number of frames.
         frame_ns: airtime in ns of each frame except the last.
         last_ns: airtime in ns of the last frame.
     """
@@ -47,6 +48,8 @@ class _Sending:
     """A burst on the air.
 
     Attributes:
+        burst: the burst.
+        frames: the frames of the burst.
         begins_ns: time in ns at which the sender may start the burst.
         done: expected number of frames that have arrived so far.
         arrives: probability that a frame arrives.

@@ -172,7 +172,10 @@ class Network:
         return self._paths.positions_m(self._everybody, self._clock.now_s)
 
     def expected_uplink_bps(self, device: int) -> float:
-        """Present uplink rate of a device in bit/s: recorded, or alone in the band at the mean SNR."""
+        """Return the present uplink rate of a device in bit/s.
+
+        The rate is the recorded rate, or the rate of a transfer that is alone in the band, at the mean SNR.
+        """
         return float(self.expected_bps(np.array([device]), down=False)[0])
 
     def expected_downlink_bps(self, device: int) -> float:
@@ -224,7 +227,13 @@ class Network:
         return np.where(rates_bps > 0, rates_bps, faded_bps)
 
     def digraph(self, *name: int) -> Digraph:
-        """Return the present device-to-device graph, drawn with the key `name`, which starts with the round."""
+        """Return the present device-to-device graph.
+
+        `name` is the key of the graph's random draws; it starts with the round number.
+
+        Raises:
+            ScenarioError: the scenario has no topology, or the topology cannot be built.
+        """
         if self._graphs is None:
             raise ScenarioError(
                 "network.sidelink.topology: is missing, but the algorithm needs the network's graph; add one"
@@ -288,7 +297,10 @@ class Network:
     def _after_ns(
         self, grant_delay_ns: DelayNs | None, delay: Delay, channel: Channel, transfer: Transfer, now_ns: int
     ) -> int:
-        """Time in ns from a transfer's last bit on the air to its reception: propagation and the scheme's delay."""
+        """Return the time in ns from the transmission of a transfer's last bit to its reception.
+
+        This time consists of the propagation delay and of the access scheme's delay.
+        """
 
         def place_m(end: int) -> Array:
             at_s = transfer.started_ns / NS_PER_S
@@ -302,7 +314,10 @@ class Network:
         return way_ns + (0 if grant_delay_ns is None else grant_delay_ns(transfer, now_ns))
 
     def _beside_others(self, use: Use, access: Access, links: LinksOverTime, cells: int) -> Use:
-        """Return `use` for a band with other users, without default timeouts, which need expected durations."""
+        """Return `use` for a band with other users, without default timeouts.
+
+        Default timeouts need expected durations, which are unknown if other users share the band.
+        """
         slices, places = self._slices, use.turns.places
         divides = places is None and not access.overlapping
         turns = SharedTurns(places, cells, self._clock, divides=divides, slices=slices)
@@ -360,9 +375,11 @@ class NetworkState(NamedTuple):
 
     Attributes:
         xy_m: [devices, 2] coordinates on the ground in m.
+        cell: [devices] index of the serving cell.
         up_snr: [devices] mean SNR (linear) of the uplink alone in the band.
         up_bps: [devices] recorded rate of the uplink in bit/s, or its rate alone in the band at the mean SNR.
         down_bps: [devices] rate of the downlink in bit/s, defined as in `up_bps`.
+        there: [devices] True if the device is present, even if its battery is empty.
     """
 
     xy_m: Array
@@ -380,8 +397,11 @@ class Distances:
     Ignored here: movement within a movement period, as in the links.
 
     Args:
+        paths: the paths of the devices.
+        stations_m: coordinates of the base stations, [stations, 3] in m.
         heights_m: for each kind of link, the antenna height in m of devices whose paths have no height; None for wired
             links and links with recorded rates.
+        period_ns: length of a movement period in ns.
     """
 
     def __init__(self, paths: Paths, stations_m: Array, heights_m: Sequence[float | None], period_ns: int) -> None:
@@ -389,7 +409,10 @@ class Distances:
         self._heights_m = np.array([np.nan if height_m is None else height_m for height_m in heights_m])
 
     def __call__(self, transfers: Rows, receivers: IntArray) -> Array:
-        """Distances in m of started transfers [n] with one receiver each; NaN for wired links and recorded rates."""
+        """Return the distances in m of transfers [n] that have started, each of which has one receiver.
+
+        The distance is NaN for wired links and for recorded rates.
+        """
         height_m, moves = self._heights_m[transfers["direction"]], self._paths.speed_m_s > 0
         at_ns = transfers["started_ns"] // self._period_ns * self._period_ns * moves
         ends_m = []

@@ -73,12 +73,18 @@ def misalignment(gain: Array, csi_error: float, normal: Array) -> Array:
     Args:
         gain: [K] measured gains |h'_k|^2.
         csi_error: e in [0, 1), the part of the channel's power that has changed since the measurement.
+        normal: [K] standard normal random numbers.
     """
     return np.asarray(math.sqrt(1.0 - csi_error) + np.sqrt(csi_error / (2.0 * gain)) * normal)
 
 
 def relative_error(snr: float, devices: int) -> float:
-    """Mean square error, per entry, of the mean of K vectors with unit power: sigma^2 / (eta K^2)."""
+    """Mean square error, per entry, of the mean of K vectors with unit power: sigma^2 / (eta K^2).
+
+    Args:
+        snr: eta / sigma^2, linear.
+        devices: K, the number of devices that send.
+    """
     return 1.0 / (snr * devices**2)
 
 
@@ -173,7 +179,11 @@ class Sending(NamedTuple):
 
 @final
 class Superposition:
-    """The uplink of one cell in which the signals add up; a `ScenarioError` if no link can reach the cutoff."""
+    """The uplink of one cell in which the signals of all devices add up.
+
+    Raises:
+        ScenarioError: no link can reach the fading gain `cutoff`.
+    """
 
     def __init__(self, access: OverTheAir, channel: Channel, links: LinksOverTime, streams: Streams) -> None:
         self._access, self._links, self._streams = access, links, streams

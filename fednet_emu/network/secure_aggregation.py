@@ -71,7 +71,10 @@ class SecureAggregation(Component):
         """Return the number of neighbours per device (k) and the threshold (t) for n devices."""
 
     def graph(self, n: int, rng: np.random.Generator) -> Graph:
-        """Return the neighbours of each of n devices: the nearest on a ring in random order, or all others."""
+        """Return the neighbours of each of n devices.
+
+        They are the nearest devices on a ring in random order, or all other devices if k is n - 1.
+        """
         k, _ = self.sized(n)
         if k == n - 1:
             return [frozenset(range(n)) - {i} for i in range(n)]

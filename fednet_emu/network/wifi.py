@@ -83,6 +83,7 @@ class Coding(NamedTuple):
     """A modulation and a code rate.
 
     Attributes:
+        bit: number of bits per subcarrier.
         rate: numerator and denominator of the code rate.
         snr_db: SNR in dB at which 10 % of frames with 1458 bytes fail in Gaussian noise.
         control_mbps: rate of control frames in Mbit/s: the fastest of the mandatory rates 6, 12 and 24 that is not
@@ -130,6 +131,7 @@ def schemes(standard: WifiStandard, width_mhz: int, streams: int = 1) -> tuple[S
     802.11ac excludes schemes with a fractional number of data bits per symbol.
 
     Args:
+        standard: the version of IEEE 802.11.
         width_mhz: width of the channel in MHz, which the standard must support.
         streams: number of spatial streams; `snr_db` is the SNR of each stream.
     """
@@ -207,6 +209,7 @@ def slots(stations: int, *, requests: bool) -> Slots:
     """Return the probabilities of events in a slot.
 
     Args:
+        stations: number of stations, at least one.
         requests: True if a station sends block-ack requests after a collision, until a request is answered.
     """
     sends, collides = fixed_point(stations)
@@ -243,9 +246,13 @@ class Mode:
     """The transmission mode of all stations on a channel.
 
     Attributes:
+        standard: the version of IEEE 802.11.
         width_mhz: width of the channel in MHz, which the standard must support.
+        streams: number of spatial streams.
+        aggregates: True if frames are aggregated.
         rts: True if RTS and CTS precede each frame.
         requests: True if a block-ack request follows an aggregate that has collided.
+        ampdu_byte: maximum size of an aggregate in bytes.
     """
 
     standard: WifiStandard
@@ -347,6 +354,7 @@ def contend(mode: Mode, scheme: IntArray, station: IntArray) -> Shares:
     assumed to have the mean duration of these frames.
 
     Args:
+        mode: the transmission mode of the stations.
         scheme: [bursts, blocks] index of each burst's scheme; -1 for a burst that is silent in the block.
         station: [bursts] index of each burst's station; all indices from 0 on occur.
     """

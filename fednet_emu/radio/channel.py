@@ -279,7 +279,11 @@ class Channel(Component):
         return independent_parts(self.usable_hz, spread_s)
 
     def on_site(self, stations_m: Array, data_dir: Path | None) -> Channel:
-        """Channel for stations at `stations_m` [stations, 2 or 3]; a `DataError` if a file of path loss is unusable."""
+        """Return the channel for stations at `stations_m` [stations, 2 or 3], after reading files of path loss.
+
+        Raises:
+            DataError: a file cannot be used, or belongs to other stations.
+        """
         heights_m = self.device.height_m, self.base_station.height_m
         path_loss = self.path_loss.on_site(self.carrier_hz, heights_m, stations_m, data_dir)
         return self if path_loss is self.path_loss else self.model_copy(update={"path_loss": path_loss})
@@ -312,7 +316,10 @@ class Channel(Component):
         return narrowed(law, self.narrowest_hz or SUBCARRIERS_PER_BLOCK * subcarrier_spacing_khz * 1e3)
 
     def medium_rate(self, branches: int = 1) -> RateLaw:
-        """Rate model for transmissions: `block_rate`, or its mean over a band or over fading of `branches` antennas."""
+        """Return the rate model for transmissions: `block_rate`, or its mean over a selective band or over fading.
+
+        `branches` is the number of antennas whose fading is combined in a mean.
+        """
         if self.fading_model == "per-block" or isinstance(self.fading, NoFading):
             law, parts = self.block_rate, self.parts
             if parts == 1.0 or not isinstance(self.fading, BlockFading):

@@ -85,6 +85,7 @@ class LiveAir:
     rates, so that a late call of `departures` returns the same times.
 
     Args:
+        pace: the source of the rates of links.
         places: maximum number of links of a cell that are active at once; None for no limit.
         queue_byte: capacity in bytes of the queue of each link; further packets are dropped.
         hold_ns: time for which a link stays active after its queue became empty, if `places` is None.
@@ -154,7 +155,10 @@ class LiveAir:
             self.awaited_ns = FOREVER_NS
 
     def _begin(self, link: _Link, now_ns: int, done: int) -> None:
-        """Start to transmit the packet at the head of a queue, whose transmission work `done` is already complete."""
+        """Start to transmit the packet at the head of a queue.
+
+        `done` is the transmission work, in the unit of `kernel.work`, that is already complete.
+        """
         link.left = len(link.queue[0][0]) * 8 * BIT - done
         link.since_ns = link.started_ns = now_ns
         link.dry_ns, link.power_ns = FOREVER_NS, 0.0

@@ -39,7 +39,12 @@ class FlowerPrograms:
     """The programs of a Flower app: SuperLink and `flwr run` on the server, and a SuperNode on each device.
 
     Args:
+        fed: the federation, which provides the ledger and the speeds of devices.
+        scenario: the scenario, whose algorithm must be the app.
         folder: the run folder; it contains a folder for files of Flower until `close` is called.
+
+    Raises:
+        ScenarioError: the app cannot be run live.
     """
 
     def __init__(self, fed: Federation, scenario: Scenario, folder: Path) -> None:

@@ -28,11 +28,14 @@ class Hub:
         clock: function that returns the scenario time in ns, which runs with the host's clock.
         ports: the file descriptor of each node, from and to which single packets can be read and written without
             blocking.
+        uplink: the emulated air from devices to the server.
+        downlink: the emulated air from the server to devices.
         latency_ns: one-way delay of each packet, in addition to the time for queueing and transmission.
         is_there: function of a device and a time that returns True if the device is available. Packets to and from
             absent devices are dropped. None if all devices are always available.
 
     Attributes:
+        traffic: record of the packets that have been transmitted.
         vanished: numbers of packets dropped on uplink and downlink because the device was absent.
         strays: number of packets that were discarded, because they have no receiver or go from device to device, or
             because the receiver's interface is full.

@@ -59,7 +59,11 @@ def _keep(control: socket.socket) -> None:
 
 
 def _heard(control: socket.socket) -> dict[str, Any]:
-    """Return the next request of the command; `ConnectionError` if the command has ended."""
+    """Return the next request of the command.
+
+    Raises:
+        ConnectionError: the command has ended.
+    """
     message = control.recv(_MOST_BYTE)
     if not message:
         raise ConnectionResetError
@@ -72,7 +76,13 @@ def _say(control: socket.socket, **what: Any) -> None:
 
 
 class _Keeper:
-    """The first process of the PID namespace, which makes the nodes and starts the programs."""
+    """The first process of the PID namespace, which makes the nodes and starts the programs.
+
+    Args:
+        control: the socket to the command.
+        plan: the addresses of the nodes, the congestion control of TCP, and the user and group of the programs.
+        host_net: the network namespace of the host.
+    """
 
     def __init__(self, control: socket.socket, plan: dict[str, Any], host_net: str) -> None:
         self._control, self._plan, self._host_net = control, plan, host_net

@@ -115,7 +115,11 @@ def open_tun() -> int:
 
 
 def configure(address: str, congestion: str | None) -> str:
-    """Configure the TUN device (address in a /16 network) and TCP in this namespace; return the congestion control."""
+    """Configure the TUN device (address in a /16 network) and TCP in this namespace; return TCP's congestion control.
+
+    Raises:
+        OSError: the host does not allow the congestion control `congestion` in namespaces.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for number, host in ((_SET_ADDRESS, address), (_SET_MASK, "255.255.0.0")):
             of_host = struct.pack("16sHH4s16x", INTERFACE.encode(), socket.AF_INET, 0, socket.inet_aton(host))

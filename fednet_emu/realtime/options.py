@@ -39,7 +39,11 @@ class Commands:
 
     @classmethod
     def of(cls, server: str | None, client: Sequence[str]) -> Commands:
-        """Parse commands; if `server` is None, the command of the clients is also the command of the server."""
+        """Parse commands; if `server` is None, the command of the clients is also the command of the server.
+
+        Raises:
+            FednetError: the command of the clients is missing, or the command of the server cannot be parsed.
+        """
         if not client:
             raise FednetError("live: takes the command of the clients, got none; add -- COMMAND at the end")
         if server is None:

@@ -29,6 +29,9 @@ class Segment(NamedTuple):
     """What live mode reads from the TCP segment of a packet.
 
     Attributes:
+        ports: the ports of the sender and of the receiver.
+        sequence: TCP sequence number of the first byte of the payload.
+        size_byte: size of the payload in bytes.
         opens: True if the segment opens a connection.
         http: True if the payload begins like an HTTP/1 message.
     """

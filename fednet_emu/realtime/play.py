@@ -54,7 +54,11 @@ def play_live(
     """Run a scenario live, write records to a run folder, and return the summary of the run, as in summary.json.
 
     Args:
+        outlook: the scenario and the location of its data.
+        name: the name of the run in the records.
+        out: the run folder.
         commands: the commands that start the programs; None to run the Flower app that is the scenario's algorithm.
+        options: options of the live run.
         force: True to replace an existing run in the folder as soon as the new run has ended.
         on_start: function that receives progress messages while the run starts.
 
@@ -91,7 +95,11 @@ def play_live(
 
 
 def able() -> list[str]:
-    """Return sentences about how well this machine can run scenarios live; `Missing` if it cannot."""
+    """Return sentences about how well this machine can run scenarios live.
+
+    Raises:
+        Missing: this machine cannot run scenarios live.
+    """
     with Programs(2) as programs, exactly() as first:
         before = "runs before all other processes" if first else "has no priority here, root would give it"
         return [

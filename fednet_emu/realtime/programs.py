@@ -27,7 +27,10 @@ class Missing(FednetError):  # noqa: N818  (a property of the machine)
 
 
 class Ended(NamedTuple):
-    """A program that has ended, with its index and exit code (minus the number of the signal that killed it)."""
+    """A program that has ended, with its index and exit code.
+
+    If a signal killed the program, `code` is minus the number of the signal.
+    """
 
     program: int
     code: int
@@ -40,6 +43,7 @@ class Programs:
 
     Attributes:
         ports: the file descriptor of the TUN device of each node.
+        congestion: the congestion control of TCP in the namespaces.
         listening: the watched nodes in which a program listens.
         waited_ns: time in ns for which each program has waited for a processor.
     """
@@ -110,7 +114,11 @@ class Programs:
         self._tell(program=program, node=where, command=list(command), more=more, output=str(output), watch=watch)
 
     def news(self) -> list[Ended]:
-        """Process the reports of the keeper; return the programs that have ended."""
+        """Process the reports of the keeper; return the programs that have ended.
+
+        Raises:
+            FednetError: the process that keeps the namespaces has ended.
+        """
         ended: list[Ended] = []
         self._control.setblocking(False)
         try:

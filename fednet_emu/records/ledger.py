@@ -270,7 +270,10 @@ def _whole(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _mean_rates_bps(rows: Rows) -> NDArray[np.float32]:
-    """Return bits divided by airtime without gaps and tail, in bit/s [transfers]; NaN without airtime."""
+    """Return the mean rate of each transfer in bit/s [transfers]; NaN without airtime.
+
+    It is the number of transmitted bits divided by the airtime without gaps and tail.
+    """
     air_ns = np.where(rows["started_ns"] == NEVER_NS, 0, rows["ended_ns"] - rows["started_ns"])
     if "ack_wait_ns" in (rows.dtype.names or ()):
         air_ns = air_ns - rows["ack_wait_ns"] - rows["reception_delay_ns"]

@@ -45,7 +45,11 @@ SPEEDS = ("flop_per_s", "median_flop_per_s")
 
 
 def explained(run: RunRecords, scenario: Callable[[], Scenario], *, replay: bool = True) -> Explanation:
-    """Explain a run; see `Run.explain`. `scenario` is called only for a replay."""
+    """Explain a run; see `Run.explain`. `scenario` is called only for a replay.
+
+    Raises:
+        DataError: the run has no rounds, or a table is missing or unreadable.
+    """
     path = Explanation.of(run)
     if not replay:
         return path
@@ -163,7 +167,11 @@ class Replay:
 
     @classmethod
     def of(cls, scenario: Scenario, name: str) -> Self:
-        """Run a scenario without training."""
+        """Run a scenario without training.
+
+        Raises:
+            FednetError: the scenario cannot be run.
+        """
         return cls(play(scenario, name, None, timing_only=True).ledger.frames())
 
     @cached_property
@@ -256,7 +264,10 @@ replay."""
 
 
 def weighed(remedy: Remedy, same: Replay, then: Replay, weak: str = "") -> Remedy:
-    """Return the remedy with the time until as many updates have arrived as without the remedy."""
+    """Return the remedy with the time until as many updates have arrived as without the remedy.
+
+    If this time is longer, `problem` names the kind of activity that takes longer.
+    """
     rounds, enough = len(same.rounds), then.rounds["so_far"] >= same.arrived
     if not enough.any():
         few = f"{then.arrived:,} updates arrive in {counted(len(then.rounds), 'round')}, no more"
@@ -273,7 +284,10 @@ def weighed(remedy: Remedy, same: Replay, then: Replay, weak: str = "") -> Remed
 
 
 def weaker(before: Outlook, after: Outlook) -> str:
-    """Describe how many devices have an initial mean SNR below the minimum of a link."""
+    """Describe how many devices have an initial mean SNR below the minimum of a link.
+
+    The text is empty if a remedy has not increased this number.
+    """
     for place, way in enumerate(("uplink", "downlink")):
         needed = [Needed.by(its.scenario, getattr(its.scenario.network, way)).sinr for its in (before, after)]
         snrs = [its.links[place].mean_snr for its in (before, after)]

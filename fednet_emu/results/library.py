@@ -198,7 +198,11 @@ def schema(*, study: bool = False) -> dict[str, Any]:
 
 
 def channel_rows(wanted: list[str] | None) -> list[str]:
-    """Return a heading and a line per environment with its name, carrier, bandwidth, median rates and title."""
+    """Return a heading, and for each environment a line of text with name, carrier, bandwidth, median rates and title.
+
+    Args:
+        wanted: names of environments; None for all environments of the library.
+    """
     heads = ("channel", "carrier", "bandwidth", *(f"{distance_m:.0f} m" for distance_m in LISTED_M), "title")
     return _table([heads, *(_channel_row(name, channel) for name, channel in environments(wanted).items())])
 
@@ -228,7 +232,11 @@ def environments(wanted: Sequence[str] | None) -> dict[str, Channel]:
 
 
 def profile_rows(wanted: list[str] | None) -> list[str]:
-    """Return tables of devices, radios and stations as lines of text, and a legend of source qualities."""
+    """Return tables of devices, radios and stations as lines of text, and a legend of the letters for source quality.
+
+    Args:
+        wanted: names of profiles; None for all profiles of the library.
+    """
     tables = {its: [head] for its, head in HEADS.items()}
     for name, profile in known(wanted).items():
         numbers = (_text(profile, number) for number in profile.numbers)
@@ -260,6 +268,10 @@ def data_split(scenario: Scenario, data_dir: Path | str | None = None) -> DataSp
     """Split the data of a scenario as a run does, and count the samples of each device.
 
     Samples are counted by their labels or targets after an attack and the transformations of groups have changed these.
+
+    Raises:
+        FednetError: the algorithm brings its own data.
+        DataError: the data cannot be read.
     """
     if scenario.algorithm.own_learning:
         kind = scenario.algorithm.kind

@@ -29,13 +29,20 @@ _NOISE = 1e-9
 
 
 class Sources(NamedTuple):
-    """Folders with the inputs of a comparison: the user's clone of a repository, and the data folder."""
+    """Folders with the inputs of a comparison: the user's clone of a repository, and the data folder.
+
+    If the data folder is None, the environment variable FEDNET_DATA names it.
+    """
 
     clone: Path | None = None
     data_dir: Path | None = None
 
     def need(self, repository: str) -> Path:
-        """Return the folder of the clone."""
+        """Return the folder of the clone.
+
+        Raises:
+            FednetError: no clone of the repository is given.
+        """
         if self.clone is None or not self.clone.is_dir():
             what = f"needs a clone of https://github.com/{repository}, whose files have no licence, got {self.clone}"
             raise FednetError(f"reproduce: {what}; give its folder by --clone")
@@ -43,7 +50,11 @@ class Sources(NamedTuple):
 
 
 def compared(paper: str, sources: Sources = Sources()) -> pd.DataFrame:  # noqa: B008  # a constant
-    """Return a table with the columns `COLUMNS` and one row for each published number or claim of a paper."""
+    """Return a table with the columns `COLUMNS` and one row for each published number or claim of a paper.
+
+    Raises:
+        FednetError: the paper is unknown, or an input of the paper's program is missing.
+    """
     if paper not in PAPERS:
         what = f"no such paper, got {paper}; known are {', '.join(PAPERS)}{did_you_mean(paper, PAPERS)}"
         raise FednetError(f"reproduce: {what}")
@@ -105,7 +116,10 @@ def judged(check: str, published: str, ours: float, tolerance: str) -> tuple[str
 
 
 def number(value: float) -> str:
-    """Return a number as text with five digits; values below 1e-9 depend on the host, and become `below 1e-9`."""
+    """Return a number as text with five significant digits.
+
+    Smaller numbers than 1e-9 become `below 1e-9`, because their values depend on the host.
+    """
     if math.isnan(value):
         return "none"
     if value and abs(value) < _NOISE:

@@ -310,7 +310,11 @@ class Run(RunRecords):
 
 
 def opened(runs: Sequence[Run | str | Path], labels: Sequence[str] = ()) -> list[RunRecords]:
-    """Return the records of `runs`, which are run objects or folders. If `labels` are given, they replace the names."""
+    """Return the records of `runs`, which are run objects or folders. If `labels` are given, they replace the names.
+
+    Raises:
+        FednetError: the number of labels differs from the number of runs.
+    """
     if labels and len(labels) != len(runs):
         raise FednetError(f"labels: one per run is needed, got {len(labels)} for {len(runs)} runs; give each a label")
     found = [run if isinstance(run, Run) else RunRecords.opened(Path(run)) for run in runs]

@@ -173,7 +173,12 @@ def sweep(
 
 
 def study_of(command: str, study: ScenarioLike, varied: Mapping[str, Any] | None, keys: Mapping[str, Any]) -> StudyFile:
-    """Return the study in a study file, or a new study that varies a scenario. `keys` are the keys of the new study."""
+    """Return the study in a study file, or a new study that varies a scenario. `keys` are the keys of the new study.
+
+    Raises:
+        ScenarioError: lists every problem of the study, or of its base scenario.
+        FednetError: keys are given for a study file, or a search has no search space.
+    """
     found = opened(study) if isinstance(study, str | Path) and varied is None else study
     given = {key: value for key, value in keys.items() if value is not None}
     if isinstance(found, StudyFile):

@@ -342,7 +342,11 @@ class Search(SearchRecords):
 
 
 def opened(path: str | Path) -> Run | Study:
-    """Open the folder of a run or of a study, as written by `fednet run` or `fednet sweep`."""
+    """Open the folder of a run or of a study, as written by `fednet run` or `fednet sweep`.
+
+    Raises:
+        DataError: the folder contains neither a run nor a study, or cannot be read.
+    """
     folder = Path(path)
     return Study.opened(folder) if is_study(folder) else Run.opened(folder)
 
@@ -355,7 +359,12 @@ def compared(
     loss: float | None = None,
     within: Within = (),
 ) -> Comparison:
-    """Compare two runs or studies by their differences, paired by seed; see `Study.compare`."""
+    """Compare two runs or studies by their differences, paired by seed; see `Study.compare`.
+
+    Raises:
+        FednetError: the two have no seed in common, so that no runs can be paired.
+        DataError: a folder contains neither a run nor a study.
+    """
     (name_a, a), (name_b, b) = _side(first), _side(second)
     return side_by_side((a, b), (name_a, name_b), accuracy=accuracy, loss=loss, within=within)
 
@@ -371,6 +380,10 @@ def report(paths: Sequence[str | Path], out: str | Path | None = None) -> Path:
     Args:
         paths: the folder of a run or of a study, or the folders of several runs.
         out: the file; None for `report.html` in the folder, or in the current folder for several runs.
+
+    Raises:
+        FednetError: a study is among several folders, or a folder contains neither a run nor a study.
+        DataError: a table is missing or unreadable, or the file cannot be written.
     """
     folders = [Path(each) for each in paths]
     for folder in folders:

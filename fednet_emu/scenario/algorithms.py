@@ -95,7 +95,10 @@ AnyAlgorithm = Annotated[Algorithm, _SLOT]
 
 
 def brings_own_learning(algorithm: Any) -> bool:
-    """Return True if an algorithm (an object, a kind, or a mapping of settings) brings its own data and model."""
+    """Return True if an algorithm brings its own data and model.
+
+    The algorithm is given as an object, by its kind, or as a mapping of settings.
+    """
     kind = algorithm.get("kind") if isinstance(algorithm, Mapping) else algorithm
     found = _SLOT.get(kind) if isinstance(kind, str | type) else type(kind)
     return bool(getattr(found, "own_learning", False))

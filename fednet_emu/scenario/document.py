@@ -60,7 +60,10 @@ class Document:
         return dict(self.root.walk())
 
     def place(self, path: KeyPath) -> Place:
-        """Return the file and line of a setting, or if it is omitted, of the nearest enclosing mapping or list."""
+        """Return the file and line of a setting.
+
+        If the setting is omitted, return the place of the nearest enclosing mapping or list.
+        """
         while path not in self.places:
             path = path[:-1]
         return self.places[path]
@@ -80,7 +83,11 @@ def load(name: str | Path, folder: Folder = "scenarios", short_forms: ShortForms
 
 
 def with_includes(root: Node, path: Path | None = None, short_forms: ShortForms = SHORT_FORMS) -> Document:
-    """Return the document of a tree, merged with the files it includes; `path` is the file of the tree, if any."""
+    """Return the document of a tree, merged with the files it includes; `path` is the file of the tree, if any.
+
+    Raises:
+        ScenarioError: an included file is invalid; all problems are listed.
+    """
     reader = Reader(short_forms, [], () if path is None else (path,))
     whole = reader.expand(root, ())
     if reader.problems:
@@ -97,12 +104,20 @@ def from_text(text: str, source: str = "scenario", short_forms: ShortForms = SHO
 
 
 def from_mapping(settings: Mapping[str, Any], source: str, short_forms: ShortForms = SHORT_FORMS) -> Document:
-    """Read a scenario from a mapping with the keys of a scenario file; values may be component objects."""
+    """Read a scenario from a mapping with the keys of a scenario file; values may be component objects.
+
+    Raises:
+        ScenarioError: a key is not text, or an included file is invalid.
+    """
     return with_includes(node_of(settings, Place(source, 0)), None, short_forms)
 
 
 def apply_overrides(document: Document, overrides: Iterable[str | Setting]) -> Document:
-    """Return a document with some settings changed. Each change is a string `key.path=value`, as in `--set`."""
+    """Return a document with some settings changed. Each change is a string `key.path=value`, as in `--set`.
+
+    Raises:
+        ScenarioError: an override is malformed, or does not fit the document; one line for each such override.
+    """
     return replace(document, root=overridden(document.root, document.short_forms, overrides))
 
 

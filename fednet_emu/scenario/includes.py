@@ -42,7 +42,11 @@ def read_tree(path: Path, problems: list[str], *, quoted: bool = True) -> Node |
 
 
 def read_text(path: Path, *, quoted: bool = True) -> str:
-    """Return the text of a settings file."""
+    """Return the text of a settings file.
+
+    Raises:
+        ScenarioError: the file cannot be read, is too large, or is not UTF-8 text.
+    """
     source = file_text(path)
     try:
         with path.open("rb") as stream:
@@ -71,6 +75,8 @@ class Reader:
     """Reads one file and all its includes.
 
     Attributes:
+        short_forms: keys whose value may be a file name.
+        problems: the list to which problems are appended.
         files: the chain of including files, innermost last.
         spent: number of includes and values so far, shared by the readers of all files of a scenario.
     """
@@ -88,7 +94,11 @@ class Reader:
         return Reader(self.short_forms, self.problems, (*self.files, path), self.spent).expand(tree, at)
 
     def expand(self, node: Node, at: KeyPath) -> Node:
-        """Return a tree merged with the files it includes; `at` is the key path of the tree within the scenario."""
+        """Return a tree merged with the files it includes; `at` is the key path of the tree within the scenario.
+
+        Raises:
+            ScenarioError: the scenario exceeds a limit together with its includes.
+        """
         self.spent.values += 1
         if self.spent.values > MAX_VALUES:
             raise ScenarioError(

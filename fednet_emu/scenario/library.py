@@ -39,6 +39,9 @@ def find(name: str, folder: Folder = "scenarios", beside: Path | None = None) ->
     The name is first tried as a path, relative to the folder of the file `beside`, or to the working folder if `beside`
     is not given. It is then looked up in `./<folder>`, in the library inside the package, and in the source checkout
     around the package.
+
+    Raises:
+        ScenarioError: no file has this name; the message suggests similar names.
     """
     path = locate(name, folder, beside)
     if path is None:
@@ -98,7 +101,10 @@ def no_such(name: str, folder: Folder, beside: Path | None = None) -> str:
 
 
 def another_kind(name: str, what: str) -> str:
-    """Return the error for a study given instead of a scenario, or the reverse; `what` was given."""
+    """Return the error message for a study given instead of a scenario, or the reverse.
+
+    `what` is the type of the file that was given, "study" or "scenario".
+    """
     file = shortened(name)
     if what == "study":
         remedy = f"fednet sweep {file}, or fe.sweep; for one of its runs, fednet run {file} --where AXIS=LEVEL"

@@ -41,7 +41,10 @@ from fednet_emu.scenario.yaml_text import parse_value
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A change of one setting: its key path as a string, and the new value with its file and line."""
+    """A change of one setting.
+
+    It consists of the key path as a string, and of the new value with its file and line for error messages.
+    """
 
     name: str
     value: Node
@@ -49,7 +52,11 @@ class Setting:
     @staticmethod
     @lru_cache(maxsize=256)
     def parse(text: str) -> Setting:
-        """Parse an override `key.path=value`. Error messages give `--set key.path` as the place of the value."""
+        """Parse an override `key.path=value`. Error messages give `--set key.path` as the place of the value.
+
+        Raises:
+            ScenarioError: the text has no key, or the value is not valid YAML.
+        """
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not all(_keys(name)):
             raise ScenarioError(f"--set: expected key.path=value, got {show(text)}; for example algorithm.lr=0.05")
@@ -57,7 +64,11 @@ class Setting:
 
 
 def overridden(root: Node, short_forms: ShortForms, overrides: Iterable[str | Setting]) -> Node:
-    """Return a tree with some settings changed. Each change is a string `key.path=value` or a `Setting`."""
+    """Return a tree with some settings changed. Each change is a string `key.path=value` or a `Setting`.
+
+    Raises:
+        ScenarioError: an override is malformed, or does not fit the tree; one line for each such override.
+    """
     problems: list[str] = []
     for override in overrides:
         try:

@@ -32,10 +32,15 @@ def validate(model_class: type[Model], document: Document, tell: Callable[[str],
     """Return the validated model of a document.
 
     Args:
+        model_class: the class of the model.
         document: the settings. If the kind of a component was changed, the settings of the old kind are kept if they
             fit the new kind.
         tell: function that receives a line for each component whose kind was changed and some of whose settings were
             dropped, because they do not fit the new kind.
+
+    Raises:
+            ScenarioError: the document is invalid. The message has one line for each problem, and explains the first
+                hundred.
     """
     document, left_out = settled(model_class, document)
     for line in left_out:

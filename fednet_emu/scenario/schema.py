@@ -34,7 +34,10 @@ from fednet_emu.units import unit_of
 
 
 def documented_fields(model_class: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return the fields of a class by name, each with its docstring, or with that of the field it overrides."""
+    """Return the fields of a class by name, with their docstrings.
+
+    A field without docstring gets the docstring of the field that it overrides.
+    """
     texts: dict[str, str] = {}
     for owner in reversed(model_class.__mro__):
         if issubclass(owner, BaseModel):
@@ -156,7 +159,10 @@ class _Builder:
         return {**choice[1], **({"description": text} if text else {}), **default}
 
     def _value(self, shape: Shape, *, partial: bool, filled: bool = False) -> Choice:
-        """Return JSON types and the schema of a shape; with `filled`, the library supplies omitted required keys."""
+        """Return the JSON types and the schema of the values of a shape.
+
+        If `filled` is True, the value may omit required keys, because the library supplies them.
+        """
         if shape.members:
             members = (replace(member, default=shape.default) for member in shape.members)
             choices = [self._value(member, partial=partial, filled=filled) for member in members]
@@ -251,7 +257,10 @@ class _Builder:
         return {"if": only, "then": {"allOf": chosen}, "else": {"maxProperties": 0} if kind else required}
 
     def _of_any_kind(self, kinds: Iterable[type[BaseModel]]) -> Schema:
-        """Return the schema of a mapping whose kind is stated in an included file: all settings are allowed."""
+        """Return the schema of a mapping whose kind is stated in an included file.
+
+        The schema allows the settings of all kinds.
+        """
         found: dict[str, list[Schema]] = {}
         for its in kinds:
             for name, setting in self._mapping(its, partial=True)["properties"].items():
@@ -263,7 +272,10 @@ class _Builder:
 
 
 def _required(names: Sequence[str], nullable: Sequence[str], waived: Mapping[str, Sequence[str]]) -> Schema:
-    """Return the schema that requires `names`, except those in `nullable` if another setting has a kind in `waived`."""
+    """Return the schema that requires the settings `names`.
+
+    Settings in `nullable` are not required if another setting has a kind in `waived`.
+    """
     if not (names and waived):
         return {"required": list(names)} if names else {}
     ((by, kinds),) = waived.items()

@@ -31,6 +31,7 @@ class Place:
     """A slot, and the keys of a scenario at which it is used.
 
     Attributes:
+        slot: the slot.
         keys: the key paths of the settings that hold a component of the slot, such as `network.uplink.access`.
     """
 
@@ -52,7 +53,11 @@ def slots() -> Mapping[str, Place]:
 
 
 def slot_of(name: str) -> Place:
-    """Return the slot with the given name, or the slot at the given key of a scenario."""
+    """Return the slot with the given name, or the slot at the given key of a scenario.
+
+    Raises:
+        ScenarioError: the slot or key does not exist.
+    """
     place = _called(name)
     if place is None:
         known = sorted({key.rpartition(".")[2] for its in slots().values() for key in its.keys})
@@ -75,6 +80,9 @@ def described(name: str) -> tuple[str, dict[str, str]]:
 
     Returns:
         A heading, and a text for each kind or setting.
+
+    Raises:
+        ScenarioError: the slot, kind or key does not exist.
     """
     head, _, kind = name.rpartition(".")
     place, shapes = _called(head), [Shape.of(Scenario)]

@@ -54,6 +54,8 @@ class Node:
     The keys of a mapping are strings.
 
     Attributes:
+        value: the value.
+        place: where the value was written.
         written_for: the kind for which a setting was written, if the kind of its component has changed since; else
             None.
     """
@@ -80,7 +82,13 @@ class Node:
 
 
 def node_of(value: Any, place: Place, path: KeyPath = ()) -> Node:
-    """Convert nested Python values to a tree in which all nodes have the same place."""
+    """Convert nested Python values to a tree in which all nodes have the same place.
+
+    Objects of other types, such as components, are kept unchanged.
+
+    Raises:
+        ScenarioError: a key is not text, or a value exceeds a limit.
+    """
     if len(path) > MAX_NESTING:
         raise ScenarioError(f"{place}: is nested deeper than {MAX_NESTING} levels; write it flatter")
     if isinstance(value, Mapping):

@@ -38,6 +38,10 @@ def parse(text: str, source: str, *, quoted: bool = True) -> Node:
     """Parse the text of a whole file, whose top level must be a mapping. Error messages call the file `source`.
 
     If the text is not a scenario, error messages quote it only if `quoted` is True.
+
+    Raises:
+        ScenarioError: The text is not valid YAML (only the first problem is listed), or breaks the rules above (all
+            problems are listed).
     """
     root = _compose(text, lambda line: Place(source, line), quoted=quoted)
     if root is None:

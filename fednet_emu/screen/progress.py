@@ -96,7 +96,14 @@ def _now_and_then(progress: bool | None) -> Iterator[Callable[[Callable[[], tupl
 
 @contextmanager
 def run_shown(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federation], None] | None]:
-    """Context manager with an observer that shows a run's progress after each round; None if nothing is displayed."""
+    """Context manager with an observer that shows the progress of a run at the end of each round.
+
+    The value is None if nothing is displayed.
+
+    Args:
+        stop: the conditions that end the run.
+        progress: True to show progress, False to hide it; see `bar`.
+    """
     begun: list[tuple[float, float]] = []  # host time and completed share at the first update, after data were read
 
     def state(fed: Federation) -> tuple[str, float]:
@@ -115,7 +122,10 @@ def run_shown(stop: Stop, progress: bool | None) -> Iterator[Callable[[Federatio
 
 
 def _run_state(fed: Federation, stop: Stop) -> tuple[str, float]:
-    """Return round, time, bits and accuracy as text, and how nearly the closest stop condition is met."""
+    """Return the round, simulated time, bits and accuracy as text, and the completed share of the run.
+
+    The completed share refers to the stop condition that is closest to being met.
+    """
     accuracy = "" if fed.accuracy is None else f"  accuracy {fed.accuracy:.3f}"
     sent_bit, now_s = sum(fed.ledger.sent_bit), fed.clock.now_s
     limits = (

@@ -169,7 +169,11 @@ class StudyFile(Component):
 
     @classmethod
     def read(cls, name: str | Path) -> Self:
-        """Read a study by path, or by the name of a file in scenarios/studies/."""
+        """Read a study by path, or by the name of a file in scenarios/studies/.
+
+        Raises:
+            ScenarioError: the study file is invalid (all problems are listed), or the base scenario does not exist.
+        """
         path = find(str(name), STUDIES)
         text = read_text(path)
         return cls._parsed(path, text, parse(text, file_text(path)))
@@ -188,7 +192,11 @@ class StudyFile(Component):
 
     @classmethod
     def of(cls, name: str, scenario: Document, keys: Mapping[str, Any]) -> Self:
-        """Create a study from the keys of a study file, with `scenario` as its base scenario."""
+        """Create a study from the keys of a study file, with `scenario` as its base scenario.
+
+        Raises:
+            ScenarioError: the keys are invalid; all problems are listed.
+        """
         root = node_of(keys, Place("study", 0))
         study = validate(cls, Document(root, None, {}))
         return study._from(name, dump(study), scenario, root)
@@ -224,7 +232,11 @@ class StudyFile(Component):
 
     @property
     def axes(self) -> list[Axis]:
-        """The axes of the grid, in the order of the file."""
+        """The axes of the grid, in the order of the file.
+
+        Raises:
+            ScenarioError: an axis is malformed; all such axes are listed, with their lines.
+        """
         return axes_of(self.root.value.get("grid"))
 
     def unfit_aims(self, scenario: Scenario) -> Iterator[Problem]:
@@ -252,7 +264,11 @@ class StudyFile(Component):
 
 
 def opened(name: str | Path) -> Document | StudyFile:
-    """Read a scenario or a study by path or name; if both have the same name, the scenario is read."""
+    """Read a scenario or a study by path or name; if both have the same name, the scenario is read.
+
+    Raises:
+        ScenarioError: the file does not exist, or the file or an included file is invalid; all problems are listed.
+    """
     path = locate(str(name), "scenarios") or locate(str(name), STUDIES) or find(str(name))
     text = read_text(path)
     root = parse(text, file_text(path))

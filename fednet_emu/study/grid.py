@@ -48,7 +48,11 @@ def settings_of(node: Node) -> tuple[Setting, ...]:
 
 
 def axes_of(grid: Node | None) -> list[Axis]:
-    """Return the axes of a grid, in the order of the file."""
+    """Return the axes of a grid, in the order of the file.
+
+    Raises:
+        ScenarioError: an axis is malformed; all such axes are listed, with their lines.
+    """
     axes: list[Axis] = []
     problems: list[str] = []
     for name, node in (grid.value or {}).items() if grid else ():
@@ -130,7 +134,10 @@ def column_of(values: list[Any]) -> list[Any]:
 
 
 def _labels(given: list[Any], column: list[Any]) -> list[str]:
-    """Return the labels of levels; numbers have six significant digits, unless two labels would be equal."""
+    """Return the labels of levels.
+
+    Numbers are rounded to six significant digits, unless two labels would then be equal.
+    """
     short = [level_label(value if _is_number(value) else entry) for value, entry in zip(given, column, strict=True)]
     if len({*short}) == len({*map(repr, given)}):
         return short
@@ -174,7 +181,10 @@ def _varied_twice(axes: list[Axis]) -> Iterator[str]:
 
 
 def as_option(node: Node) -> Node:
-    """Mark a value of a study file as an override; errors about it still name its line in the study file."""
+    """Mark a value of a study file as an override, which takes precedence over files.
+
+    Errors about the value still name its line in the study file.
+    """
     value = node.value
     if isinstance(value, dict):
         value = {key: as_option(child) for key, child in value.items()}

@@ -27,6 +27,9 @@ def fitting_studies(minutes: float) -> dict[str, float]:
 
     Returns:
         The host time of each chosen study, in minutes, by the name of the study; at least one study.
+
+    Raises:
+        FednetError: no study fits into `minutes`.
     """
     studies = {name: StudyFile.read(name) for name in names(STUDIES)}
     swept = {name: study.minutes for name, study in studies.items() if study.search is None}

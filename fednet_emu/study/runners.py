@@ -278,7 +278,10 @@ Runner = Callable[[Sequence[Job]], Generator[Event, None, None]]
 
 
 def runner_of(scenarios: Iterable[Scenario | None], workers: int | None, ray: bool | str) -> Runner:
-    """Return the function that executes jobs: on Ray, in separate processes, or in this process."""
+    """Return the function that executes jobs: on Ray, in separate processes, or in this process.
+
+    Jobs are executed in this process if other processes cannot import the classes of a scenario.
+    """
     if ray:
         return lambda jobs: run_on_ray(jobs, ray if isinstance(ray, str) else None, workers)
     if any(map(_lives_here, scenarios)):
@@ -355,6 +358,9 @@ def run_on_ray(jobs: Sequence[Job], address: str | None, workers: int | None) ->
         jobs: the jobs; their folders must be on a file system that the whole cluster shares.
         address: address of an existing cluster, `auto` for the cluster on this machine; None starts a cluster here.
         workers: number of CPUs of a cluster that is started here; None for all CPUs.
+
+    Raises:
+        FednetError: Ray is not installed, or the cluster cannot be reached.
     """
     ray = connected("--ray", address, workers)
     try:

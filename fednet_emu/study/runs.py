@@ -103,8 +103,14 @@ def runs_of(
     """Make and check all runs of a study with a grid, in the order of the file.
 
     Args:
+        study: the study, the path of a study file, or the name of a file in scenarios/studies/.
         overrides: settings that apply to every run, for example as `key.path=value`; they replace settings under `set`
             in the study, and the grid must not vary them.
+        data_dir: the folder of data sets and stored models.
+        timing_only: True for runs without training.
+
+    Raises:
+        ScenarioError: the study or one of its scenarios is invalid; all problems are listed, with their lines.
     """
     study, axes = _swept(study)
     seeds, maker = study.all_seeds, RunMaker(study, overrides, axes, data_dir=data_dir, timing_only=timing_only)
@@ -179,10 +185,16 @@ def run_of(
     """Make one run of a study with a grid.
 
     Args:
+        study: the study, the path of a study file, or the name of a file in scenarios/studies/.
         levels: the label of the chosen level, by the name of the axis; upper and lower case are equivalent. Axes with a
             single level may be left out.
         overrides: settings of the run, which take precedence over settings of the study and of the levels.
         seed: the seed of the run, not necessarily a seed of the study; None for the first seed of the study.
+        data_dir: as in `runs_of`.
+        timing_only: True for a run without training.
+
+    Raises:
+        ScenarioError: an axis or level does not exist, a level is missing, or the scenario has problems.
     """
     study, axes = _swept(study)
     names = [axis.name for axis in axes]
@@ -233,6 +245,19 @@ class RunMaker:
 
     All runs have the settings under `set` in the study, the overrides, and a fixed number of threads, so that results
     are repeatable.
+
+    Args:
+        study: the study.
+        overrides: settings of all runs, for example as `key.path=value`.
+        axes: the varied quantities.
+        data_dir: the folder of data sets and stored models.
+        timing_only: True for runs without training.
+
+    Attributes:
+        example: the scenario of the first run; None before the first run is made.
+
+    Raises:
+        ScenarioError: the study or an override sets `seed`, or overrides a setting that the axes vary.
     """
 
     def __init__(
@@ -259,7 +284,11 @@ class RunMaker:
     def runs(
         self, label: str, columns: Mapping[str, Any], settings: Iterable[Setting], seeds: Sequence[int]
     ) -> Iterator[StudyRun]:
-        """Yield one run with the given settings for each seed; `columns` identifies the runs in tables."""
+        """Yield one run with the given settings for each seed; `columns` identifies the runs in tables.
+
+        Raises:
+            ScenarioError: the scenario is invalid; all problems are listed.
+        """
         changed = (*self._common, *settings)
         document = apply_overrides(self.study.scenario, changed)
         for scenario in self._seeded(document, seeds):

@@ -53,6 +53,7 @@ class Slurm:
 
     Args:
         out: the folder of the study, on a file system that all nodes share.
+        collect: the command that the last job executes.
 
     Attributes:
         jobs: the scripts of the job array; None before the runner is called, or if there are no jobs.
@@ -95,6 +96,9 @@ def submit(jobs: Jobs) -> tuple[str, str] | None:
 
     Returns:
         The job IDs of the array and of the last job; None if the command `sbatch` does not exist.
+
+    Raises:
+        FednetError: SLURM refuses a job.
     """
     if shutil.which("sbatch") is None:
         return None
@@ -103,7 +107,10 @@ def submit(jobs: Jobs) -> tuple[str, str] | None:
 
 
 def collected(tasks: Sequence[Job], out: Path) -> Generator[Event, None, None]:
-    """Yield an event for each failed job of a job array; the folders of finished runs show that they are finished."""
+    """Yield an event for each failed job, as read from the files of a job array.
+
+    There are no events for finished runs, because their folders show that they are finished.
+    """
     for place, task in enumerate(tasks):
         with suppress(OSError, ValueError, TypeError):
             text = (out / "slurm" / OUTCOMES / f"{task.folder.name}.json").read_text(encoding="utf-8")

@@ -310,7 +310,10 @@ def describe(
 
 @contextmanager
 def study_folder(out: Path, what: str = "sweep or search") -> Iterator[None]:
-    """Lock the folder of a study inside the `with` block; if it is locked, the error calls the other process `what`."""
+    """Lock the folder of a study inside the `with` block.
+
+    If another process has the lock, the error calls this process `what`.
+    """
     if not any((out / name).is_file() for name in (STUDY, *TABLES)):
         require_free(out, "the folder of a study")
     lock = locked(out, what)

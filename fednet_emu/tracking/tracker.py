@@ -114,6 +114,9 @@ def trackers_of(chosen: str | Tracker | Iterable[str | Tracker]) -> list[Tracker
     """Create a tracker for each name, import path or entry point. Objects are returned unchanged.
 
     The library of a tracker is imported here, so that a missing library is reported before the run.
+
+    Raises:
+        FednetError: the tracker does not exist, the library of a tracker is missing, or an object is not a tracker.
     """
     if not isinstance(chosen, Iterable) and not hasattr(chosen, "start"):
         raise FednetError(f"track: expected a tracker or several, got {chosen!r}; see docs/guides/trackers.md")

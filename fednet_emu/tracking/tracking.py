@@ -107,6 +107,9 @@ class Tracking:
         """Start all trackers, and begin to log the records that are added to the ledger. The ledger must be empty.
 
         `settings` returns the settings of the scenario as a mapping. `summary` is filled in at the end of the run.
+
+        Raises:
+            FednetError: a tracker cannot start.
         """
         if not self._given:
             return

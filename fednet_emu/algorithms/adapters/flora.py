@@ -96,7 +96,10 @@ class Flora(Ranks):
 def grown(
     adapters: Adapters, base: Tensor, parts: Sequence[Part], models: Sequence[Tensor], weights: Sequence[int]
 ) -> Tensor:
-    """Weights `base` [base_size] plus the sum of the products B A of all adapters, by normalised `weights`."""
+    """Return the weights `base` [base_size] plus the weighted sum of the products B A of all devices' adapters.
+
+    `models` holds the values of the `parts`. The `weights` are normalised to a sum of 1.
+    """
     whole = (part.padded(model, len(adapters.others)) for part, model in zip(parts, models, strict=True))
     share = [weight / sum(weights) for weight in weights]
     layers = zip(*map(adapters.factors, whole), strict=True)

@@ -37,7 +37,10 @@ class Concurrent(LocalTraining):
         return min(self.concurrency, count)
 
     def next(self, fed: Federation, t: int, w: Deferred, client: Client) -> Process:
-        """Keep devices busy with `client(fed, k, w, n)` at invitation n until one replies; return the `Arrival`."""
+        """Keep devices busy with model `w` of version `t` until a device replies; return the reply as an `Arrival`.
+
+        At its invitation number n, counted from 0, device `k` runs `client(fed, k, w, n)`.
+        """
         dispatcher = fed.state(Dispatcher, lambda: Dispatcher(fed, self.concurrency, self.deadline_s, self.plan))
         arrival: Arrival = yield from dispatcher.next(t, w, client)
         fed.answered(arrival.tries, 1)

@@ -88,7 +88,10 @@ def mean_of(w: Tensor, arrived: Sequence[Tensor], weights: Sequence[float]) -> T
 def lengths(
     w: Tensor, arrived: Sequence[Tensor], weights: Sequence[float], n: int | None = None
 ) -> tuple[float, float]:
-    """Norm of the weighted mean of updates `arrived` - `w` [P], and their maximum norm, over the first `n` entries."""
+    """Return the norm of the weighted mean of the updates `arrived` - `w`, each [P], and the maximum norm of an update.
+
+    Only the first `n` entries of an update are used, which excludes running statistics; None uses all entries.
+    """
     w, arrived = w[:n], [w_k[:n] for w_k in arrived]
     return float((mean_of(w, arrived, weights) - w).norm()), max(float((w_k - w).norm()) for w_k in arrived)
 

@@ -75,7 +75,10 @@ def turns(fed: Federation, structure: GroupStructure, use: Use, reform_cycles: i
 
 
 def members(fed: Federation, seats: Sequence[Mapping[int, float]], use: Use) -> list[list[Member]]:
-    """Members of each group with their samples, from `seats`; devices and groups without samples are left out."""
+    """Return the members of each group with their samples; `seats` holds the devices of each group and their powers.
+
+    Devices without samples are left out, as are groups in which no device has samples.
+    """
     groups: list[list[Member]] = [[] for _ in seats]
     for device, mine in seats_of(seats).items():
         n = fed.device(device).n_samples

@@ -128,7 +128,10 @@ def coloured_groups(rivals: CandidateSenders, candidates: Iterable[int], most: i
 def with_further_seats(
     rivals: CandidateSenders, groups: Sequence[Sequence[int]], seats: int, most: int | None = None
 ) -> list[list[int]]:
-    """Add devices to up to `seats` groups, best links first, smallest groups first, while all are decoded."""
+    """Add devices to more groups, up to `seats` groups per device, as long as all members are still decoded.
+
+    Devices are added in descending order of link quality, and each device joins the smallest groups first.
+    """
     formed = [list(group) for group in groups]
     own = np.diagonal(rivals.snr)
     for device in sorted({i for group in formed for i in group}, key=lambda i: -own[i]):
@@ -150,7 +153,10 @@ def separate(devices: int, groups: int) -> Groups:
 
 
 def at_random(devices: int, groups: int, seats: int, rng: np.random.Generator) -> Groups:
-    """Random groups; each device, in random order, is put into the `seats` smallest ones."""
+    """Return random groups; every device is in `seats` different groups.
+
+    Devices are assigned one at a time, in random order, each to the smallest group that it is not yet in.
+    """
     formed: Groups = [[] for _ in range(groups)]
     for _ in range(seats):
         for device in rng.permutation(devices).tolist():

@@ -235,7 +235,10 @@ class Theory:
 
 
 def _eigenvalues(sets: Sequence[Tensor]) -> list[float]:
-    """Ascending eigenvalues of the second-moment matrix of samples with a constant 1, averaged over `sets`."""
+    """Ascending eigenvalues of the second-moment matrix of samples, averaged over the `sets`.
+
+    A constant feature 1 is added to each sample.
+    """
     designs = [torch.cat([x.flatten(1), torch.ones(len(x), 1).to(x)], 1) for x in sets]
     moments = torch.stack([design.T @ design / len(design) for design in designs]).mean(0)
     values: list[float] = torch.linalg.eigvalsh(moments).tolist()

@@ -121,14 +121,20 @@ class ClusterRounds:
         return ClusterRound(edges, uploads, not told.lost, models, senders, control_bit, imbalance(shares))
 
     def push_all(self, members: Sequence[int]) -> Process:
-        """Let all devices train and send to neighbours; return the models and the pairs that arrived."""
+        """Let all devices of a cluster train and send their models to neighbours.
+
+        Return the trained models, and the pair (sender, receiver) of each model that arrived.
+        """
         pushes = yield self.fed.gather(self.push(self.fed.device(k)) for k in members)
         models = {k: model for k, (model, _) in zip(members, pushes, strict=True) if model is not None}
         heard = [(j, i) for j, (_, reached) in zip(members, pushes, strict=True) for i in reached if i in models]
         return models, heard
 
     def push(self, k: Device) -> Process:
-        """Receive the model, train, and send to neighbours; return the model (None if not got) and its receivers."""
+        """Process of device `k`: receive the model, train, and send the trained model to neighbours.
+
+        Return the trained model and its receivers. The trained model is None if the device received no model.
+        """
         got = yield self.fed.downlink(k, self.model)
         if got.lost:
             return None, ()
@@ -196,7 +202,10 @@ def imbalance(shares: Mapping[int, Sequence[tuple[int, float]]]) -> float:
 
 
 def mixed_update(x: Tensor, models: Sequence[Tensor], shares: Array, statistics: int = 0) -> Tensor:
-    """Sum over j of share_j (x_j - x), for model `x` [P] and received x_j; statistics by their weighted mean."""
+    """The mixed update of a device: sum over j of share_j (x_j - x), for model `x` [P] and the received models x_j.
+
+    The last `statistics` entries (running statistics) are the weighted mean of x_j - x.
+    """
     updates = torch.stack(list(models)) - x
     update = torch.as_tensor(shares, dtype=x.dtype, device=x.device) @ updates
     if statistics:

@@ -56,7 +56,11 @@ class Peers:
         self._asked = self._staleness = self._before = 0
 
     def counted(self) -> dict[str, Any]:
-        """Numbers of exchanges and averages, and most averages during local steps, since the last call."""
+        """Return the columns of one row of records, and reset the counts.
+
+        The columns are the numbers of exchanges and of averages since the last call, and the maximum number of averages
+        in which a device took part during its local steps.
+        """
         made, self._before = sum(self._averaged) // 2 - self._before, sum(self._averaged) // 2
         told = {"exchanges": self._asked, "averages": made, "staleness": self._staleness}
         self._asked = self._staleness = 0
@@ -102,7 +106,10 @@ class Peers:
 
 
 def added(x: Tensor, trained: Tensor, start: Tensor, statistics: int = 0) -> Tensor:
-    """Model `x` [P] plus the change `trained` - `start` by local steps; statistics are taken from `trained`."""
+    """Return model `x` [P] plus the change `trained` - `start` by local steps from `start`, an earlier value of `x`.
+
+    The last `statistics` entries (running statistics) are taken from `trained`.
+    """
     n = len(x) - statistics
     return x + torch.cat([trained[:n] - start[:n], trained[n:] - x[n:]])
 

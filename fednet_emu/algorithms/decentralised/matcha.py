@@ -59,7 +59,10 @@ class Matcha(Mixing):
 
 
 def matchings(graph: Digraph) -> IntArray:
-    """Colour [edges] of each edge, from 0, equal for both directions: the first that its devices do not use."""
+    """Colour [edges] of each edge, from 0, in a bidirectional graph; both directions of an edge have one colour.
+
+    Each edge, in order, gets the first colour that no other edge of its two devices has.
+    """
     taken: list[set[int]] = [set() for _ in range(graph.n_devices)]
     colour: dict[tuple[int, int], int] = {}
     for i, j in zip(graph.sender.tolist(), graph.receiver.tolist(), strict=True):
@@ -104,7 +107,10 @@ def activation(laplacians: Array, budget: float) -> Array:
 
 
 def on_budget(p: Array, total: float) -> Array:
-    """Point nearest to `p` [matchings] in [0, 1] with a sum of at most `total`: clip(p - shift), linear in pieces."""
+    """The point nearest to `p` [matchings] with entries from 0 to 1 and a sum of at most `total`: clip(p - shift).
+
+    The sum falls as the shift grows, linearly between the shifts at which an entry becomes 0 or 1.
+    """
     inside = np.clip(p, 0, 1)
     if inside.sum() <= total:
         return inside

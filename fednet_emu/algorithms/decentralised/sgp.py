@@ -43,7 +43,10 @@ class Sgp(Mixing):
         return heard
 
     def step(self, fed: Federation, k: Device, x: Deferred, trained: Deferred) -> Deferred:
-        """The ratio z = x / omega after local steps, which change x, and thus z by the change divided by omega."""
+        """Return the ratio z = x / omega after local steps.
+
+        The steps change x, so z changes by the change of x divided by omega.
+        """
         return fed.defer(moved_part, x, trained, float(1.0 / omega_of(fed)[k.index]), fed.n_statistics)
 
     def weights(self, fed: Federation, graph: Digraph, used: Digraph) -> tuple[Array, Mapping[str, float]]:

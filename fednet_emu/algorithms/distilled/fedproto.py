@@ -120,7 +120,11 @@ class PrototypeLoss:
 
 
 def targets(prototypes: Tensor, classes: Sequence[int], y: Tensor, outputs: int) -> Tensor:
-    """For each sample, its class and the class prototype [n, 1 + d]; nan where `prototypes` has none."""
+    """Return, for each sample, its class and the prototype of this class [n, 1 + d]; nan for an unknown prototype.
+
+    `prototypes` [classes, d] holds the prototypes of `classes`, `y` [n] the class of each sample, and `outputs` is the
+    total number of classes.
+    """
     table = prototypes.new_full((outputs, prototypes.shape[1]), torch.nan)
     table[list(classes)] = prototypes
     return torch.cat([y[:, None].to(table), table[y]], 1)

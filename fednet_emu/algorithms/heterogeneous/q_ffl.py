@@ -81,7 +81,10 @@ class QFfl(Synchronous):
 
 
 def fair_step(w: Tensor, count: int, q: float, lr: float, statistics: int = 0) -> Accumulation:
-    """Model after a step of q-FedAvg from `w` [P] and pairs of loss and model; both sums are times `lr`, for lr = 0."""
+    """Return the model after a step of q-FedAvg from `w` [P]; the loss and then the model of each device are received.
+
+    Both sums of the paper are multiplied by `lr`, so that they stay finite if `lr` is 0.
+    """
     update, total, weights, n = torch.zeros_like(w), 0.0, 0.0, len(w) - statistics
     for _ in range(count):
         loss = max(float((yield)), _LEAST_LOSS)

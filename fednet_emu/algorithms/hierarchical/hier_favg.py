@@ -156,6 +156,9 @@ class Interval:
 
 
 def moved_further(w_e: Tensor, update: Tensor | None, weights: Sequence[float]) -> Accumulation:
-    """Change of the cloud's model after one more edge round from `w_e` [P]; `update` is that before it."""
+    """Return the edge server's total change of the cloud's model after one more edge round from `w_e` [P].
+
+    `update` is the total change before this edge round. The models of the devices are received one by one.
+    """
     further = yield from mean_update(w_e, weights)
     return further if update is None else update + further

@@ -48,7 +48,10 @@ class UncertaintySet(Component):
 
 
 def relative(losses: Array) -> Array:
-    """Losses [N] scaled to -1 (smallest) to 0 (largest), without offset and unit; all 0 if equal up to rounding."""
+    """Return the losses [N] scaled to the range from -1 (smallest) to 0 (largest); all 0 if equal up to rounding.
+
+    The scaling removes the offset and the unit of the losses, which do not affect the worst case.
+    """
     below = losses - losses.max()
     spread = -float(below.min())
     if spread <= RESOLUTION * float(np.abs(losses).max()):
@@ -119,7 +122,10 @@ class CdNorm(UncertaintySet):
 
 
 def _best_moves(f: Array, reach: Array, prior: Array, budget: float) -> Array:
-    """Worst u = (p - q) / reach in [-min(1, q / reach), 1] with sum |u| <= `budget` and sum(reach u) = 0."""
+    """Return the u = (p - q) / reach for the worst case, in [-min(1, q / reach), 1].
+
+    The constraints are sum |u| <= `budget` and sum(reach u) = 0. The losses `f` are relative, in [-1, 0].
+    """
     down = np.minimum(1.0, prior / reach)
     low, high = (_knapsack(f - nu, reach, down, budget) for nu in (f.min() - 1.0, f.max() + 1.0))
     for _ in range(_MAX_TANGENTS):

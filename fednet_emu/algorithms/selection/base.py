@@ -207,7 +207,10 @@ def chosen(numbers: Sequence[int], there: Sequence[Device]) -> list[Device]:
 
 
 def highest(values: Array, view: ServerView, among: IntArray | None = None) -> list[int]:
-    """The `view.size` devices in `among` (all present by default) with highest values [N]; ties at random, nan last."""
+    """Return the `view.size` devices in `among` (by default, all present devices) with the highest values [N].
+
+    Ties are broken at random, and nan ranks last.
+    """
     shuffled = view.rng.permutation(view.there if among is None else among)
     chosen: list[int] = shuffled[np.argsort(-values[shuffled], kind="stable")[: view.size]].tolist()
     return chosen

@@ -49,7 +49,10 @@ class FedCs(Selection):
 
 
 def greedy(download_s: Array, compute_s: Array, upload_s: Array, round_s: float, size: int) -> list[int]:
-    """Indices of at most `size` devices in the order of choice, from times [n]; the lowest index wins ties."""
+    """Return the indices of at most `size` chosen devices, in the order of choice, from their estimated times [n].
+
+    If several devices add the same time to the round, the lowest index is chosen.
+    """
     left, chosen = np.arange(len(upload_s)), list[int]()
     sent_s, ends_s = 0.0, 0.0  # T^d and Theta
     while len(left) and len(chosen) < size:

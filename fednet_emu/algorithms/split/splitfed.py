@@ -77,7 +77,10 @@ class Served(NamedTuple):
 
 @final
 class JointSteps:
-    """Takes steps of a model without running statistics whose first `n_device` parameters are on devices."""
+    """Takes training steps of a model whose first `n_device` parameters are on devices.
+
+    The model must not have running statistics.
+    """
 
     def __init__(self, model: FlatModel, data: TrainData, n_device: int, streams: Streams) -> None:
         self._model, self._data, self._cut, self._streams = model, data, n_device, streams

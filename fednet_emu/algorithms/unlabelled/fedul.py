@@ -98,7 +98,10 @@ class SurrogateLoss:
 
 
 def ce_on_probs(z: Tensor, y: Tensor) -> Tensor:
-    """Cross-entropy [B] on softmax(`z`) [B, K] as scores, as in the authors' code; at least log(e + K - 1) - 1."""
+    """The supervised loss [B] of the authors' public code: cross-entropy that takes softmax(`z`) [B, K] as scores.
+
+    The minimum of this loss is log(e + K - 1) - 1, which is 1.46115 for ten classes.
+    """
     return cross_entropy(z.softmax(1), y, reduction="none")
 
 

@@ -53,7 +53,10 @@ class Polylines:
 
 
 class Paths(Protocol):
-    """Positions of all devices over time, independent of the order of calls and of other devices."""
+    """Positions of all devices over time.
+
+    A position depends only on the device and the time, not on the order of calls or on other devices.
+    """
 
     speed_m_s: float
     """Typical speed of moving devices, in m/s, which determines the coherence time of the channel; 0 without movement.
@@ -86,7 +89,9 @@ class Mobility(Component):
         """Return the paths of all devices.
 
         Args:
+            initial_xy_m: initial coordinates [devices, 2] in m, from the placement.
             region: region in which devices stay; static devices and recorded paths ignore the region.
+            streams: random numbers, keyed by device, so that additional devices do not change the paths of others.
             data_dir: folder of recorded paths; None for the folder in the environment variable FEDNET_DATA.
 
         Raises:

@@ -30,6 +30,9 @@ def fit_to_page(figure: Figure, size: str | None = None, title: str | None = Non
         figure: the figure, which is changed.
         size: a key of `SIZES`; None keeps the width.
         title: the title; None for no title.
+
+    Raises:
+        FednetError: the size does not exist.
     """
     if size is not None and size not in SIZES:
         hint = did_you_mean(size, SIZES) or f"; choose from {', '.join(SIZES)}"
@@ -90,7 +93,10 @@ def latex_text(numbers: pd.DataFrame) -> str:
 
 
 def _row(cells: Iterable[str]) -> str:
-    r"""Return a row of a LaTeX table; a leading `[` or `*` is put in braces, because it would begin an option."""
+    r"""Return a row of a LaTeX table.
+
+    A leading `[` or `*` is put in braces, because LaTeX would read it as an option.
+    """
     return re.sub(r"^[\[*]", r"{\g<0>}", " & ".join(cells)) + r" \\"
 
 

@@ -31,7 +31,9 @@ class RateCurve:
     """Quantiles of the uplink rate over distance; all arrays have the shape [distances].
 
     Attributes:
+        distance_m: distances in metres.
         low_bps: 10 % quantile of the rates in bit/s; NaN at distances out of range.
+        median_bps: median of the rates in bit/s.
         high_bps: 90 % quantile of the rates in bit/s.
     """
 

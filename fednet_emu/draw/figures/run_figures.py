@@ -59,6 +59,10 @@ def progress_figures(evaluations: Labelled, target: float | None = None) -> dict
 
     If a run has no accuracy, only the loss is plotted.
 
+    Args:
+        evaluations: the evaluations of each run.
+        target: an accuracy, marked by a horizontal line.
+
     Returns:
         The figures by name. A cost that is zero in all runs has no figure. If no run has evaluations, there are no
         figures.
@@ -99,7 +103,11 @@ def progress_figure(curves: Labelled, measure: str, cost: Cost, title: str = "",
     """Plot a score against a cost, one line per run. Several lines are distinguished by markers.
 
     Args:
+        curves: the evaluations of each run.
+        measure: a column of the evaluations.
+        cost: the cost on the horizontal axis.
         title: label of the vertical axis; by default the capitalized `measure`.
+        target: a value of the score, marked by a horizontal line.
     """
     unit = cost.unit(max(float(cost.of(rows).max()) for _, rows in curves if len(rows)))
     figure = new_figure(CURVE_HEIGHT_IN)
@@ -140,7 +148,15 @@ def figures(runs: Sequence[RunRecords], shown: Window = WHOLE) -> dict[str, Figu
     The learning curves `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `loss-time` have a line at the target
     accuracy. If a run has no accuracy, all of them show the loss. The figure `round-latency` is the cumulative
     distribution of round durations, and `timeline` shows the activities of devices. Each figure of a recorded series
-    has the name of the series. A run has the same line style in all figures.
+    has the name of the series.
+
+    Args:
+        runs: the runs. A run has the same line style in all figures.
+        shown: time window and devices of the timeline.
+
+    Raises:
+        FednetError: the timeline would be empty.
+        DataError: a table of a run is missing or unreadable.
     """
     shown.check(runs)
     labels = distinct_labels(runs)
@@ -160,7 +176,19 @@ def figures(runs: Sequence[RunRecords], shown: Window = WHOLE) -> dict[str, Figu
 def one_figure(
     runs: Sequence[RunRecords], what: str | None = None, *, against: str | None = None, shown: Window = WHOLE
 ) -> Figure:
-    """Plot a score against a cost, or plot one of the figures of `figures` by its name; see `Run.plot`."""
+    """Plot a score against a cost, or plot one of the figures of `figures` by its name.
+
+    Args:
+        runs: the runs, which are overlaid.
+        what: a score (`accuracy`, `loss`, `worst_accuracy`, ...) or a figure (`timeline`, `round-latency`, or the name
+            of a series). The default is the accuracy, or the loss if no accuracy was measured.
+        against: the cost on the horizontal axis if `what` is a score: `time` (the default), `bits`, `energy` or
+            `rounds`.
+        shown: time window and devices of the timeline.
+
+    Raises:
+        FednetError: the figure does not exist, or the runs did not measure the quantity.
+    """
     tables = [run.table("evaluations") for run in runs]
     known = measured(tables)
     what = what or next(iter(known), "accuracy")
@@ -199,8 +227,19 @@ def save(
     """Write each figure atomically to the file `<name>.<format>`. The same figure always gives the same file.
 
     Args:
+        figures: figures by name, as `figures()` returns them.
+        folder: the folder for the files; created if it does not exist.
         formats: any of `png` (300 dpi), `pdf`, `svg` and `pgf`. All formats except `png` store text as text, not as
             shapes.
+        csv: True to write the plotted numbers of each figure as `<name>.csv`.
+        latex: True to write the plotted numbers of each figure as a LaTeX table, `<name>.tex`.
+
+    Returns:
+        The written files.
+
+    Raises:
+        FednetError: the format does not exist, or PGF is requested without LaTeX.
+        DataError: the folder cannot be written.
     """
     settings = _settings(formats)
     as_csv = partial(csv_text, digits=DIGITS)

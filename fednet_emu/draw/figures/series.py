@@ -74,7 +74,12 @@ def weights_figure(weights: Tables) -> Figure:
 
 
 def write_weights_animation(weights: pd.DataFrame, path: Path) -> None:
-    """Write an animated GIF of the weights, one frame per recorded round."""
+    """Write an animated GIF of the weights, one frame per recorded round.
+
+    Args:
+        weights: series `weights` of one run.
+        path: the GIF file, whose name ends in .gif.
+    """
     rounds, matrices = weight_matrices(weights)
     with paper_style():
         figure = new_figure(WIDTH_IN)
@@ -115,7 +120,10 @@ PANEL_IN, SPAN = 1.7, 10.0
 
 
 def cycle_figure(tables: Tables) -> Figure:
-    """Plot the mean cycle time over runs against the number of groups, one line per grouping and access scheme."""
+    """Plot the mean cycle time against the number of groups, one line per grouping and access scheme.
+
+    Runs with the same grouping, access scheme and number of groups are averaged, such as runs that differ in the seed.
+    """
     runs = cycle_times([table for _, table in tables])
     unit = axis_unit(float(runs["cycle_s"].max()), LONG_TIMES)
     figure = new_figure(CURVE_HEIGHT_IN)
@@ -210,7 +218,11 @@ LIMIT: dict[str, Any] = {"color": BLACK, "linewidth": 0.5}
 
 
 def connectivity_figure(tables: Tables) -> Figure:
-    """Plot the number of requested uploads over rounds, and below it the connectivity factor."""
+    """Plot the number of requested uploads over rounds, and below it the connectivity factor.
+
+    The measured connectivity factor is drawn as a solid line, its theoretical bound as a dotted line, and its upper
+    limit as a horizontal line.
+    """
     figure = new_figure(1.7 * CURVE_HEIGHT_IN)
     above, below = figure.subplots(2, 1, sharex=True)
     for index, (label, rows) in enumerate(tables):
@@ -238,7 +250,10 @@ def connectivity_figure(tables: Tables) -> Figure:
 
 
 def clusters_figure(tables: Tables) -> Figure:
-    """Plot the clusters of the first run in the first, middle and last recorded round."""
+    """Plot the clusters of the first run in the first, middle and last recorded round.
+
+    All rounds have the same axes. The axes are in metres if devices are plotted at their positions.
+    """
     rows = tables[0][1]
     rounds = rows["round"].unique()
     shown = rounds[np.unique(np.linspace(0, len(rounds) - 1, PANELS).round().astype(np.int64))]
@@ -255,7 +270,12 @@ def clusters_figure(tables: Tables) -> Figure:
 
 
 def write_clusters_animation(rows: pd.DataFrame, path: Path) -> None:
-    """Write the recorded rounds as a looping GIF, one frame per round; all frames have the same axes."""
+    """Write the recorded rounds as a looping GIF, one frame per round; all frames have the same axes.
+
+    Args:
+        rows: series `d2d_clusters` of one run.
+        path: the GIF file, whose name ends in .gif.
+    """
     with paper_style():
         figure = new_figure(WIDTH_IN)
         add_legend(figure, *_entries(), handle_em=1.6)
@@ -437,7 +457,10 @@ def fedul_figure(tables: Tables) -> Figure:
 
 
 def charge_figure(tables: Tables) -> Figure:
-    """Plot the charge of each battery over time (linear between records), one panel per run."""
+    """Plot the charge of each battery over time, one panel per run.
+
+    Between records, charges are interpolated linearly.
+    """
     end_s = max(float(rows["simulated_s"].max()) for _, rows in tables)
     max_j = max(float(rows["charge_j"].max()) for _, rows in tables)
     time, energy = axis_unit(end_s, LONG_TIMES), axis_unit(max_j, ENERGIES)
@@ -500,7 +523,11 @@ SERIES_ANIMATIONS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
 def series_figures(
     runs: Sequence[RunRecords], labels: Sequence[str], drawings: Mapping[str, Drawing]
 ) -> dict[str, Figure]:
-    """Plot the recorded series of one or more runs, and return the figures by the name of the series."""
+    """Plot the recorded series of one or more runs, and return the figures by the name of the series.
+
+    Raises:
+        DataError: a table of a run is unreadable.
+    """
     drawn = {}
     for name, draw in drawings.items():
         tables = [(label, run.table(name)) for label, run in zip(labels, runs, strict=True) if run.has(name)]
@@ -513,6 +540,9 @@ def save_animations(runs: Sequence[RunRecords], folder: Path) -> list[Path]:
     """Write an animated GIF of each series in `SERIES_ANIMATIONS`, and return the files.
 
     With several runs, each file name ends with the position of the run, counted from 1.
+
+    Raises:
+        DataError: a table of a run is unreadable.
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = []

@@ -57,6 +57,7 @@ class Layout:
     Attributes:
         lines: the levels of each line (or bar). Every panel has all lines.
         panels: the levels of each panel, by row and column of the grid.
+        names: display names of axes and levels.
     """
 
     lines: Sequence[Levels]
@@ -71,8 +72,12 @@ class Layout:
         combination of levels of the other axes.
 
         Args:
+            view: the study.
             panel_axes: at most two axes. None takes the second and third axis of the study.
             rename: display names of axes, levels and metrics; see `Names`.
+
+        Raises:
+            FednetError: an axis, level or metric does not exist, or more than two axes are given.
         """
         names, called = list(view.axes), Names.of(view.axes, rename)
         chosen = names[1:3] if panel_axes is None else list(dict.fromkeys(panel_axes))
@@ -99,6 +104,12 @@ def curve_figure(view: StudyRecords, metric: str, against: str, layout: Layout) 
     continue to the end of the longest run. A line becomes thin where the first of its runs ends, and the number of
     remaining runs is written beside the line. The vertical axis shows possible values only, and its range ignores the
     first part of each line. The legend mentions clipped bands. A note marks panels whose lines coincide.
+
+    Args:
+        view: the study.
+        metric: a key of `METRICS`.
+        against: a key of `RECORDED`.
+        layout: the settings that lines and panels represent.
 
     Returns:
         The figure, or None if no run has this metric, or if the cost is zero in all runs.
@@ -202,7 +213,12 @@ def _falls(its: Band) -> list[int]:
 
 
 def _number_falls(axes: Axes, bands: Sequence[tuple[str, Band]]) -> None:
-    """Write the number of runs that have not ended at each point where it decreases, as far as space permits."""
+    """Write the number of runs that have not ended at each point where this number decreases, as far as space permits.
+
+    Args:
+        axes: the panel, whose axis limits are already set.
+        bands: colour and band of each line.
+    """
     taken: list[Array] = []
     for colour, its in bands:
         for place in _falls(its):

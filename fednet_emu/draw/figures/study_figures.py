@@ -34,9 +34,18 @@ def study_figures(
     The curves are `accuracy-time`, `accuracy-bits`, `accuracy-energy` and `accuracy-rounds`, or the same with another
     metric. The bar charts are `time-to-target`, `bits-to-target` and `energy-to-target`. The figure `differences`
     compares each setting with the first one, and `pareto` and `front-energy-time` show Pareto fronts. If devices were
-    evaluated individually, `final` shows their scores. The figure `cycle-groups` is for cyclic participation. Without
-    `against`, the metric is plotted against all four costs unless a panel would have more than `MOST_LINES` lines. The
-    other arguments are those of `Study.plot`.
+    evaluated individually, `final` shows their scores. The figure `cycle-groups` is for cyclic participation.
+
+    Args:
+        view: the study.
+        metric: the metric to plot; by default the metric of the target, else the accuracy, else the loss.
+        against: plot only the metric against this cost. By default all figures are plotted, with the metric against all
+            four costs unless a panel would have more than 8 lines.
+        panels: the axes whose levels have a panel each, at most two; by default the second and third axis.
+        rename: display names for axes, levels (`level` or `axis=level`) and metrics.
+
+    Raises:
+        FednetError: a metric, cost, axis or level does not exist, or the metric was not measured.
     """
     _choice("--against", against, RECORDED)
     layout, measure = Layout.of(view, panels, rename), _metric(view, metric)

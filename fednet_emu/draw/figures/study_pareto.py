@@ -111,7 +111,10 @@ def cost_front_figure(view: StudyRecords, names: Names | None = None) -> Figure 
 
 
 def _mark(axes: Axes, spots: Array, members: pd.Series[int]) -> None:
-    """Plot points [points, 2] in the styles of their settings; coinciding points become larger rings."""
+    """Plot points [points, 2] in the styles of their settings.
+
+    A point that coincides with others becomes a larger ring.
+    """
     largest = np.maximum(np.abs(spots).max(axis=0, initial=0.0), 1e-300)
     taken: Counter[tuple[float, ...]] = Counter()
     for spot, setting in zip(spots, members, strict=True):

@@ -98,6 +98,8 @@ def difference_figure(view: StudyRecords, metric: str, layout: Layout) -> Figure
     cancel in the difference. Intervals are computed as in `compare`; with fewer than six seeds there is no interval.
 
     Args:
+        view: the study.
+        metric: a key of `METRICS`.
         layout: the settings of rows and panels. The first row is the reference.
 
     Returns:
@@ -131,6 +133,9 @@ def best_figure(ranking: RankedSettings, rename: Mapping[str, str] | None = None
     Settings that may be the best are blue. Settings that are not the best, or that are not ranked, are grey. A run that
     missed the target is a cross at its final cost. The row of a setting with such runs shows the number of successful
     runs instead of a mean.
+
+    Raises:
+        FednetError: `rename` contains an unknown axis or level.
     """
     settings = ranking.settings
     unit = ranking.cost.unit(max(float(its.costs.max()) for its in settings))
@@ -188,6 +193,10 @@ def draw_runs(
     Return True if the interval was clipped.
 
     Args:
+        axes: the axes of the plot.
+        values: the values [runs].
+        row: vertical position of the row.
+        colour: colour of the points and the mean.
         interval: mean and interval; by default computed from the values.
         least: minimum possible value, at which the interval is clipped.
         most: maximum possible value, at which the interval is clipped.
@@ -252,7 +261,10 @@ def write_beside(axes: Axes, text: str, place: tuple[float, float], **options: A
 def finish_rows(
     axes: Axes, lines: Sequence[Levels], names: Names, panel: Levels | None = None, *, grid: bool = True
 ) -> None:
-    """Label the rows of a chart with the names of settings, and title the panel if there are several."""
+    """Label the rows of a chart with the names of settings.
+
+    If there are several panels, the title of the panel is added.
+    """
     name_rows(axes, lines, names)
     if panel:
         axes.set_title(names.text(panel), loc="left", pad=2.0)
@@ -262,7 +274,10 @@ def finish_rows(
 
 
 def name_rows(axes: Axes, lines: Sequence[Levels], names: Names) -> None:
-    """Label the rows of a chart with the names of settings."""
+    """Label the rows of a chart with the names of settings.
+
+    If the study has a single axis with numeric levels, the name of the axis appears once, next to all rows.
+    """
     alone = {name for levels in lines for name in levels}
     numbers = all(is_bare_number(level) for levels in lines for level in levels.values())
     if len(alone) == 1 and numbers and len(lines) > 1:
@@ -289,6 +304,11 @@ def bar_figure(view: StudyRecords, cost: Cost, layout: Layout) -> Figure | None:
     The mean is over the runs that reached the target. Each run that missed the target is a cross at the right, and text
     beside the bar states the number of successful runs. Bars have the colours of the curves if there are enough
     colours.
+
+    Args:
+        view: the study.
+        cost: the cost.
+        layout: the settings that bars and panels represent.
 
     Returns:
         The figure, or None if the study has no target, or no run reached the target.

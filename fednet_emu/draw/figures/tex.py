@@ -40,7 +40,10 @@ _END = r"""\end{pgfpicture}%
 
 
 def escaped(text: str) -> str:
-    r"""Return text as TeX source that prints every character; non-printing ones as escapes such as `\x1b`."""
+    r"""Return text as TeX source that prints every character.
+
+    Non-printing characters are shown as escapes such as `\x1b`.
+    """
     return re.sub(r"[\\&%$#_{}~^µ<>|]|-(?=-)", lambda found: _SPECIAL[found[0]], visible(text))
 
 
@@ -55,7 +58,11 @@ def label_text(text: str, *, formulas: bool) -> str:
 
 @contextmanager
 def measured(name: str) -> Iterator[None]:
-    """Context manager that reports a failure of LaTeX to measure a figure's text as an error that names the figure."""
+    """Context manager that reports a failure of LaTeX to measure a figure's text as an error that names the figure.
+
+    Raises:
+        FednetError: LaTeX does not run, or lacks a character.
+    """
     try:
         yield
     except (LatexError, ValueError, RuntimeError) as error:

@@ -45,6 +45,7 @@ class Look:
     Bars of failed activities are white and hatched.
 
     Attributes:
+        colour: colour of the bars.
         height: height of the bars relative to a row.
         layer: plotting order; bars with a higher value cover bars with a lower value.
         hollow: colour of the hatching of failed activities. If empty, the hatching has the colour of the bars.
@@ -73,6 +74,8 @@ class Panel:
     """The data of one run in the figure.
 
     Attributes:
+        label: name of the run.
+        bars: the activities of the devices; see `activity_bars`.
         round_ends_s: ends of the rounds [rounds], in simulated seconds.
         until_s: end of the time axis, in simulated seconds.
         from_s: start of the time axis, in simulated seconds.
@@ -155,7 +158,10 @@ def timeline_figure(panels: Sequence[Panel]) -> Figure | None:
 
 
 def _draw_areas(axes: Axes, panel: Panel, unit: Unit) -> None:
-    """Plot the share of devices in each activity as stacked areas; the background is the share of idle devices."""
+    """Plot the share of devices in each activity as stacked areas.
+
+    The remaining background is the share of idle devices.
+    """
     edges_s = np.linspace(panel.from_s, panel.until_s, BINS + 1)
     shares = state_shares(panel.bars, max(panel.devices, panel.bars["device"].nunique()), edges_s)
     known = [(look, shares[name]) for name, look in LOOKS.items() if name in shares]

@@ -58,6 +58,9 @@ class Packer:
         Args:
             content: mappings, sequences, strings, numbers, None, and one-dimensional NumPy arrays and series of
                 numbers, truth values or strings.
+
+        Raises:
+            TypeError: the content has another type.
         """
         if isinstance(content, pd.Series):
             content = content.to_numpy()
@@ -101,6 +104,9 @@ def _narrow(numbers: NDArray[np.int64]) -> tuple[NDArray[Any], int]:
     """Return integers in the smallest type that can hold them, and 0.
 
     If the differences of successive integers need much less space, return these differences and 1.
+
+    Raises:
+        ValueError: a browser cannot represent the numbers exactly.
     """
     if not len(numbers):
         return numbers.astype(np.uint8), 0
@@ -135,6 +141,7 @@ def page(title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> str
     """Return a page as HTML.
 
     Args:
+        title: the title of the page and its first heading.
         document: the content that the scripts receive; see `Packer.plain` for allowed types.
         scripts: file names of the page's own scripts in `browser/`, in order.
     """
@@ -155,7 +162,13 @@ def page(title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> str
 
 
 def write_page(path: Path, title: str, document: Mapping[str, Any], scripts: Sequence[str]) -> Path:
-    """Write a page to a file atomically, and return the file. See `page` for the other arguments."""
+    """Write a page to a file atomically, and return the file. See `page` for the other arguments.
+
+    Parent folders are created.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
     with file_errors(path.parent, "made"):
         path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, page(title, document, scripts))

@@ -46,7 +46,16 @@ DISTURBING = {
 
 
 def write_run_page(run: RunRecords, path: Path, scenario_text: str) -> Path:
-    """Write the page of a run to a file and return the file."""
+    """Write the page of a run to a file and return the file.
+
+    Args:
+        run: the run.
+        path: the file.
+        scenario_text: the scenario of the run, as YAML.
+
+    Raises:
+        DataError: a table of the run is missing or unreadable, or the file cannot be written.
+    """
     return write_page(path, run.name, run_document(run, scenario_text), SCRIPTS)
 
 
@@ -352,14 +361,22 @@ TITLE_LENGTH = 60
 
 
 def write_overlay_page(runs: Sequence[RunRecords], path: Path) -> Path:
-    """Write the page of several runs to a file and return the file."""
+    """Write the page of several runs to a file and return the file.
+
+    Raises:
+        DataError: the evaluations of a run are missing or unreadable, or the file cannot be written.
+    """
     names = ", ".join(dict.fromkeys(run.name for run in runs))
     title = names if len(names) <= TITLE_LENGTH else counted(len(runs), "run")
     return write_page(path, title, overlay_document(runs), ("lines.js", "overlay.js"))
 
 
 def overlay_document(runs: Sequence[RunRecords]) -> dict[str, Any]:
-    """Return the document of several runs. Values are in seconds, bits and joules, and unknown values are NaN."""
+    """Return the document of several runs. Values are in seconds, bits and joules, and unknown values are NaN.
+
+    Raises:
+        DataError: the evaluations of a run are missing or unreadable.
+    """
     labels = distinct_labels(runs)
     tables = [run.table("evaluations") for run in runs]
     metrics = measured(tables)

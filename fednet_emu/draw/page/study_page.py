@@ -47,7 +47,11 @@ TRIALS = {
 
 
 def write_study_page(view: StudyRecords, path: Path, search: SearchRecords | None = None) -> Path:
-    """Write the page of a study, and of its search if there is one, to a file and return the file."""
+    """Write the page of a study, and of its search if there is one, to a file and return the file.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
     return write_page(path, view.name, study_document(view, search), SCRIPTS)
 
 

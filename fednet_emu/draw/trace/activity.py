@@ -38,6 +38,8 @@ class Activity:
     """Writer of the slices of devices and media.
 
     Args:
+        file: the trace file.
+        tracks: the tracks of the trace.
         cuts_ns: times in ns at which rounds end; slices that meet at such a time are in different turns.
         named: function that returns the names of turns that begin at given times.
     """
@@ -50,7 +52,13 @@ class Activity:
         self.slices = 0
 
     def write(self, rows: Rows, sent: Rows, receivers: Mapping[int, IntArray]) -> None:
-        """Write slices of devices and media in order of time. No slice may start before a slice of an earlier call."""
+        """Write slices of devices and media in order of time. No slice may start before a slice of an earlier call.
+
+        Args:
+            rows: device slices, of type `ROW`.
+            sent: transmissions, of type `ON_MEDIUM`.
+            receivers: the receivers of each transmission with several receivers, by transfer number.
+        """
         medium = track_number(ON_AIR, sent["cell"] * len(KINDS) + sent["direction"])
         track = np.append(track_number(DEVICE, rows["device"]), medium)
         sequence = np.argsort(np.append(_moment(rows), _moment(sent)), kind="stable")
@@ -70,7 +78,10 @@ class Activity:
         self._file.write(packets.ends().filled(ended_ns, track).tobytes())
 
     def _of_devices(self, rows: Rows, track: IntArray, place: IntArray) -> Iterator[Batch]:
-        """Yield the slices of devices, with a BEGIN before and an END after the slices of each turn."""
+        """Yield the slices of devices.
+
+        A BEGIN precedes the first slice of each turn, and an END follows its last slice.
+        """
         device, started_ns, ended_ns = rows["device"], rows["started_ns"], rows["ended_ns"]
         own = track_number(DEVICE, device, self._lanes.of(track, started_ns, ended_ns))
         self._tracks.describe(own)
@@ -105,7 +116,10 @@ class Activity:
 
 
 def _moment(rows: Rows) -> IntArray:
-    """Return the keys by which slices are sorted in the file: by start time, and then by rank (0 to 2)."""
+    """Return the keys by which slices are sorted in the file.
+
+    Slices are sorted by start time, and slices with the same start time by rank (0 to 2).
+    """
     return np.asarray(rows["started_ns"] << 2 | rows["rank"], np.int64)
 
 
@@ -164,7 +178,10 @@ class Reach:
 
 
 class _Packed(NamedTuple):
-    """The lanes of a track with overlapping slices; `busy` has pairs of an end time and the lane busy until then."""
+    """The lanes of a track with overlapping slices.
+
+    `busy` contains pairs of an end time and the lane that is occupied until then.
+    """
 
     busy: list[tuple[int, int]]
     free: list[int]

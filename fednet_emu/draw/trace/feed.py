@@ -132,7 +132,12 @@ def _codes(values: pd.Series[Any], words: Sequence[str]) -> IntArray:
 
 
 class Held:
-    """Buffer that receives rows in recorded order, and releases all rows whose time is not after a given time."""
+    """Buffer that receives rows in recorded order, and releases all rows whose time is not after a given time.
+
+    Args:
+        row: data type of the rows.
+        by: name of the column with the time, in ns.
+    """
 
     def __init__(self, row: np.dtype[np.void], by: str) -> None:
         self._rows, self._new, self._by = np.empty(0, row), [np.empty(0, row)], by
@@ -238,7 +243,10 @@ def _on_air(sent: Columns, place: IntArray, device: IntArray, receives: Mask, lo
 
 
 def _waiting(sent: Columns, place: IntArray, device: IntArray, receives: Mask, lost: IntArray) -> Rows:
-    """Return the slices of waits for the channel, of the sender, or of the receivers if the server sends."""
+    """Return the slices of waits for the channel.
+
+    A wait belongs to the sender, or to the receivers if the server sends.
+    """
     never = sent["started_ns"] == NEVER_NS
     until_ns = np.where(never, sent["ended_ns"], sent["started_ns"])
     keep = (receives == (sent["sender"][place] == SERVER)) & (until_ns > sent["requested_ns"])[place]

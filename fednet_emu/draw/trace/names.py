@@ -21,7 +21,10 @@ _KIND_BITS, _INDEX_BITS = 4, 28
 
 
 def track_number(kind: int, index: IntArray | int = 0, lane: IntArray | int = 0) -> IntArray:
-    """Return the number of a track (below 2^49) for `index` from -1 (the server) and `lane` below 2^17."""
+    """Return the number of a track, which is below 2^49.
+
+    `index` is from -1 (the server) to 2^28 - 2, and `lane` is below 2^17.
+    """
     lanes, indices = np.asarray(lane, np.int64), np.asarray(index, np.int64)
     return np.asarray((lanes << _INDEX_BITS | indices + 1) << _KIND_BITS | kind)
 
@@ -67,7 +70,10 @@ ROUND_NAME, DEVICE_NAME = 1 << 8, (1 << 27) + 1
 
 
 def transfer_name(kind: IntArray, receives: IntArray, lost: IntArray) -> IntArray:
-    """Return the number of the name of a transfer's slice, at its receiver if `receives` is 1, else at its sender."""
+    """Return the number of the name of a transfer's slice.
+
+    The slice is that of the receiver if `receives` is 1, and otherwise that of the sender.
+    """
     return np.asarray(1 + (receives * len(KINDS) + kind) * _REASONS + lost)
 
 
@@ -108,7 +114,9 @@ class Tracks:
     """Writes the descriptions and names of tracks to a trace, each of them once.
 
     Args:
+        file: the trace file.
         cell_of: cell of each device [devices]; any other device is in cell 0.
+        title: name of the run.
     """
 
     def __init__(self, file: BinaryIO, cell_of: IntArray, title: str) -> None:

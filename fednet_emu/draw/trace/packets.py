@@ -62,6 +62,7 @@ class Blank:
     """A part of a message whose value differs between messages of the same form.
 
     Args:
+        width: length of the part in bytes.
         fixed: True for a little-endian value of 8 bytes, False for a varint of `width` bytes.
     """
 

@@ -50,6 +50,15 @@ def write_trace(run: RunRecords, path: Path, window: Window = WHOLE, show: Show 
 
     The required memory does not grow with the length of the run. Tables are read in parts, and rows are kept only for
     the duration of the longest transfer or computation.
+
+    Args:
+        run: the run.
+        path: the file; parent folders are created.
+        window: time window and devices.
+        show: callback for progress.
+
+    Raises:
+        DataError: a table of the run is missing or unreadable, or the file cannot be written.
     """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

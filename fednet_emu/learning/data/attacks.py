@@ -37,7 +37,11 @@ class Attack(Component):
 
     @abstractmethod
     def poisoned(self, x: Tensor, y: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
-        """Poisoned inputs and labels for a device's samples `x` [n, ...], `y` [n]; a `ScenarioError` if unsupported."""
+        """Return poisoned inputs and labels, which replace the training samples `x` [n, ...], `y` [n] of a device.
+
+        Raises:
+            ScenarioError: The attack does not support such samples.
+        """
 
     @abstractmethod
     def trial(self, samples: Samples) -> Tensor:

@@ -58,7 +58,10 @@ class Table(NamedTuple):
 
 
 def numbers(table: Table, columns: Sequence[str], *, single: bool) -> tuple[NDArray[Any], list[str]]:
-    """Columns of numbers or of equally long lists as one array, [n, ...] or [n, features], and feature names."""
+    """Return columns of numbers or of equally long lists as one array, and the names of the features.
+
+    The array has the shape [n, ...] or [n, features].
+    """
     parts = [_numbers(table, column, single=single) for column in columns]
     widths = [1 if part.ndim == 1 else part.shape[1] if len(parts) == 1 else part[0].size for part in parts]
     names = [

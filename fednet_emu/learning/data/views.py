@@ -33,7 +33,11 @@ class Groups(Component):
 
     @abstractmethod
     def views(self, samples: Samples, rng: np.random.Generator) -> list[View]:
-        """Transformation of each group for samples of this shape; a `ScenarioError` if the rule has none."""
+        """Return the transformation of each group, for samples of the same shape as `samples`.
+
+        Raises:
+            ScenarioError: the rule cannot transform such samples.
+        """
 
     def members(self, n_devices: int) -> IntArray:
         return np.arange(n_devices) % self.count

@@ -45,7 +45,10 @@ _MANY = 25
 
 
 def best_form(model: FlatModel) -> Form:
-    """Fastest step for a model: hand-written for chains of dense layers, on a GPU for all chains; else `vmap`."""
+    """Return the fastest implementation of a training step for a model.
+
+    Chains of dense layers use hand-written gradients, and on a GPU all chains do. Other models use `vmap`.
+    """
     chain = chain_form(model)
     return chain if chain is not None and (chain.is_dense or model.device.type == "cuda") else VmapForm(model)
 
@@ -79,7 +82,10 @@ class BatchedEngine(Engine):
         return [stack for shape, group in group_by_shape(jobs).items() for stack in self.stacks(shape, group)]
 
     def stacks(self, shape: JobShape, jobs: Sequence[ResolvedJob]) -> list[list[ResolvedJob]]:
-        """Divide jobs of one shape into about equal stacks that fit in memory, sorted by falling number of steps."""
+        """Divide jobs of one shape into stacks of about equal size that fit in memory.
+
+        Jobs are sorted by descending number of steps, then by the first row of their data.
+        """
         form = self.form_of(shape) if shape.batchable else None
         if form is None or (isinstance(form, VmapForm) and len(jobs) > 1 and not form.works):
             return [[resolved] for resolved in jobs]
@@ -88,7 +94,10 @@ class BatchedEngine(Engine):
         return [ordered[a:b] for a, b in pairwise(bounds)]
 
     def _bounds(self, form: Form, shape: JobShape, n: int, flop: float) -> list[int]:
-        """Indices at which n jobs of one shape, with `flop` operations in total, are divided into stacks."""
+        """Return the indices at which n jobs of one shape are divided into stacks.
+
+        `flop` is the total operation count of the jobs.
+        """
         count = -(-n // jobs_per_stack(form, shape, self._memory_limit_byte))
         if shape.data.x.device.type == "cpu" and is_worth_dividing(flop):
             least = STACK_PAYS if isinstance(form, VmapForm) else _FEW
@@ -133,7 +142,10 @@ class BatchedEngine(Engine):
         return None if isinstance(form, VmapForm) and n == 1 else form
 
     def form_of(self, shape: JobShape) -> Form:
-        """Return the implementation of a step for jobs of one shape; `vmap` to limit gradients of single samples."""
+        """Return the implementation of a step for jobs of one shape.
+
+        If the gradients of single samples are limited, it is `vmap`.
+        """
         return self.form_for(shape.model, shape.private)
 
     def form_for(self, model: FlatModel, private: PrivateSgd | None) -> Form:
@@ -252,7 +264,10 @@ def _counts(batch: Batch) -> Tensor:
 
 
 def _advance(rule: Rule, w: Tensor) -> Callable[[Tensor, Tensor | None], None]:
-    """Return the function that changes `w` [J, P] by gradients [A, P] of the first A jobs, and zeroes these."""
+    """Return the function that changes the parameters `w` [J, P] by one step.
+
+    The function receives the gradients [A, P] of the first A jobs, and sets them to zero afterwards.
+    """
     move = rule.optimizer.start(w, rule.lr)
 
     def advance(gradient: Tensor, mask: Tensor | None) -> None:
@@ -265,7 +280,10 @@ def _advance(rule: Rule, w: Tensor) -> Callable[[Tensor, Tensor | None], None]:
 
 
 def _stack(vectors: list[Tensor], scratch: Scratch, out: Tensor | None = None) -> Tensor:
-    """Copy J vectors [P] to the rows of a matrix [J, P], in `out` or scratch memory, each aligned to a cache line."""
+    """Copy J vectors [P] to the rows of a matrix [J, P], which is `out` or else scratch memory.
+
+    Each row is aligned to a cache line.
+    """
     w = _rows("parameters", len(vectors), vectors[0], scratch) if out is None else out
     if all(vector is vectors[0] for vector in vectors):
         return w.copy_(vectors[0])
@@ -332,7 +350,10 @@ class _Terms(NamedTuple):
 
 
 def _mean_losses(jobs: Sequence[ResolvedJob], steps: np.ndarray, losses: Tensor, w: Tensor) -> list[float]:
-    """Mean loss of each job, from losses [S, J] that are zero after its last step; an error if one is not finite."""
+    """Return the mean loss of each job from the losses [S, J] of S steps. Raise an error if one is not finite.
+
+    Losses after the last step of a job are zero.
+    """
     total = losses.sum(0, dtype=torch.float64)
     *totals, finite = torch.cat([total, (total.sum() + w.sum())[None]]).tolist()
     if not np.isfinite(finite):
@@ -342,7 +363,10 @@ def _mean_losses(jobs: Sequence[ResolvedJob], steps: np.ndarray, losses: Tensor,
 
 
 def _mean_squares(jobs: Sequence[ResolvedJob], squares: Tensor) -> list[float]:
-    """Mean squared loss of each job, from sums [S, 1, J] of squared losses; nan for sums [S, 0, J]."""
+    """Return the mean squared loss of each job, from sums [S, 1, J] of squared losses in S steps.
+
+    If no sums were requested, their shape is [S, 0, J], and the result is nan.
+    """
     if not squares.shape[1]:
         return [math.nan] * len(jobs)
     totals = squares.sum((0, 1), dtype=torch.float64).tolist()

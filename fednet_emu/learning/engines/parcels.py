@@ -91,7 +91,10 @@ def with_constants(text: bytes, constants: Sequence[Tensor]) -> FlatModel:
 
 
 def packed(jobs: Sequence[ResolvedJob], pickler: Callable[[io.BytesIO], Any]) -> Parcel:
-    """Pack jobs with `pickler`; values that jobs share are written once, so that a hundred jobs take a millisecond."""
+    """Pack jobs with the pickler class `pickler`, which may support more objects than `pickle`, such as lambdas.
+
+    Values that several jobs share are written only once, so that packing a hundred jobs takes a millisecond.
+    """
     parcel, places, shared = Parcel(b"", [], []), dict[int, int](), list[tuple[str, Any]]()
 
     def place(item: Any) -> int:

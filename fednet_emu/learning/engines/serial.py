@@ -83,7 +83,10 @@ def _step(
     x: Tensor,
     y: Tensor,
 ) -> Tensor:
-    """Take one step in place; return the loss before it, or the loss and the sum of squared losses on request."""
+    """Take one step in place, and return the loss before the step. No reference to the gradient is kept.
+
+    If the job requests squares, the result [2] is the loss and the sum of the squared losses of the samples.
+    """
     job = resolved.job
     losses = (job.loss or job.model.sample_losses)(live.module(live.model.laid_out(x)), y)
     gradient, loss = gradient_of(losses, live.parameters)
@@ -112,7 +115,10 @@ def _gradient(losses: Tensor, parameters: Sequence[Tensor]) -> tuple[tuple[Tenso
 def _private_gradient(
     rule: PrivateSgd, rng: np.random.Generator, losses: Tensor, parameters: Sequence[Tensor]
 ) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Gradient of DP-SGD: the sum of the samples' clipped gradients plus noise, divided by the batch size."""
+    """Return the gradient of DP-SGD as one tensor.
+
+    It is the sum of the samples' clipped gradients plus noise, divided by the batch size.
+    """
     total = torch.zeros_like(torch.cat([p.detach().reshape(-1) for p in parameters]))
     for loss in losses:
         own = torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)
@@ -135,7 +141,10 @@ def _direction(w: Tensor, gradient: Tensor, resolved: ResolvedJob) -> Tensor:
 
 
 def _augmented(resolved: ResolvedJob) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the augmented samples of each step; all random numbers are moved to the torch device in one copy."""
+    """Yield the augmented samples of each step.
+
+    The random numbers of all steps are moved to the torch device in one copy.
+    """
     job = resolved.job
     if job.augment is None:
         yield from _batches(job, resolved.targets)

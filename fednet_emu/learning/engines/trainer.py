@@ -26,7 +26,10 @@ class TrainReport(NamedTuple):
 
 @final
 class Trainer:
-    """Trains jobs from parcels, and stores their models and data; `get` fetches a stored value by its reference."""
+    """Trains the jobs that arrive in parcels, and stores their models and data.
+
+    The function `get` fetches a stored value by its reference.
+    """
 
     def __init__(self, device: str, get: Callable[[Any], Any]) -> None:
         self._device, self._get = device, get

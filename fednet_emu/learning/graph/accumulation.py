@@ -77,7 +77,10 @@ class AsMean(NamedTuple):
 
 @final
 class Accumulate:
-    """The computation of a Deferred by an accumulation: a part is added once it and all earlier parts are known."""
+    """The computation of a Deferred by an accumulation.
+
+    Parts are added in order. A part is added as soon as it and all earlier parts are known.
+    """
 
     def __init__(self, function: Callable[..., Accumulation], args: tuple[Any, ...], parts: Sequence[Deferred]) -> None:
         self.function, self.args, self.parts = function, args, deque(parts)
@@ -93,7 +96,10 @@ class Accumulate:
         return self.parts[0]
 
     def as_mean(self) -> AsMean | None:
-        """Return the parts if groups of them may become their weighted mean; None, e.g., if a part has another use."""
+        """Return the parts if groups of them may be replaced by their weighted mean, or else None.
+
+        For example, the method returns None if a part has another use, or if the model `w` is not known yet.
+        """
         functions = [self.function, *filter(callable, self.args)]
         if self.has_begun or not self.parts or any(all(own is not one for one in _OF_MEANS) for own in functions):
             return None

@@ -17,7 +17,10 @@ from fednet_emu.component.slot import Slot, kinds
 
 
 class Augmentation(Component):
-    """Random changes of samples; numbers are drawn for all steps first, to be copied to a GPU together."""
+    """Base class of random changes of samples.
+
+    Random numbers are drawn for all steps first, so that they can be copied to a GPU together.
+    """
 
     def unfit(self, input_shape: tuple[int, ...]) -> str | None:
         """Return the reason why the augmentation cannot be applied to samples of this shape; None if it can."""
@@ -53,7 +56,10 @@ class Rotation(Augmentation):
         return torch.from_numpy(np.stack([cos, -sin, sin, cos], axis=-1).reshape(*shape, 2, 2))
 
     def apply(self, x: Tensor, drawn: Tensor) -> Tensor:
-        """The matrices `drawn` [B, 2, 2] map positions in the output images to positions in the input images."""
+        """Rotate the images `x` [B, channels, height, width].
+
+        The matrices `drawn` [B, 2, 2] map positions in the output to positions in the input.
+        """
         height, width = x.shape[-2:]
         aspect = x.new_tensor([[1.0, height / width], [width / height, 1.0]]) if height != width else 1.0
         theta = torch.cat([drawn * aspect, drawn.new_zeros(len(x), 2, 1)], dim=2)

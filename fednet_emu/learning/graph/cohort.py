@@ -34,7 +34,10 @@ class Columns:
     Attributes:
         model, data, plan, streams: as in `TrainJob`; the same for all devices.
         key: end of the name of each device's random stream, which begins with ("batch", device).
+        t: index of the round, for error messages.
+        device: [n] indices of the devices.
         first: [n] first row of each device in the data.
+        n_samples: [n] number of rows of each device, from the first row on.
         params: [P] parameters from which all jobs start; empty as long as they are unknown.
         terms: additional terms of the gradient that are the same for all devices; the keys are in `SHARED`.
         own: additional terms that differ between devices, as columns [n]; the keys are in `OWN`.
@@ -109,7 +112,12 @@ class Begun(NamedTuple):
 @final
 @dataclass(slots=True, eq=False)
 class CohortJob:
-    """The computation of a graph node that trains n devices from the same model; values of `terms` may be Deferreds."""
+    """The computation of a graph node that trains n devices from the same model.
+
+    Attributes:
+        terms: additional terms of the gradient that are the same for all devices; the keys are in `SHARED`, and values
+            may be Deferreds.
+    """
 
     columns: Columns  # the jobs, without unknown parameters and terms
     params: Deferred  # the model that all devices start from
@@ -135,7 +143,10 @@ class CohortJob:
         return bool((np.diff(self.columns.device) > 0).all())
 
     def single(self, place: int) -> TrainJob:
-        """Return the training of the device at index `place` as a single job, with a bit-identical result."""
+        """Return the training of the device at index `place` as a single job.
+
+        The result of the job is bit-identical.
+        """
         shared, first = self.columns, int(self.columns.first[place])
         terms: dict[str, Any] = {**self.terms, **{name: column[place] for name, column in self.own.items()}}
         return TrainJob(

@@ -40,7 +40,10 @@ Ended = Iterator[tuple[int, float, float]]
 
 
 class Group(NamedTuple):
-    """A group of jobs of which only the weighted mean [size] of the models is known; `told` are their losses."""
+    """A group of jobs whose trained parameters are known only as their weighted mean.
+
+    The weighted mean has the shape [size]. `told` holds the mean loss and the mean squared loss of each job.
+    """
 
     places: list[int]
     mean: Tensor
@@ -90,7 +93,10 @@ class Engine(ABC):
             yield place, result.loss, result.square
 
     def begin(self, job: TrainJob) -> None:  # noqa: B027
-        """Start a job whose inputs are known, without waiting for its end; by default, `run` trains the job."""
+        """Start a job whose inputs are known, without waiting for its end.
+
+        By default, this method does nothing, and the job is trained by `run`.
+        """
 
     def begin_all(self, jobs: Sequence[ResolvedJob]) -> None:  # noqa: B027
         """Start all jobs of a wavefront before `run` is called for them, and drop all other started jobs.
@@ -112,7 +118,11 @@ class Engine(ABC):
         """Start training a cohort that forms a whole wavefront, before `run_cohort` is called."""
 
     def run_cohort(self, columns: Columns) -> CohortResults:
-        """Train a cohort that forms a whole wavefront, by default as single jobs; see `run` for errors."""
+        """Train a cohort that forms a whole wavefront. By default, its jobs are trained as single jobs.
+
+        Raises:
+            Diverged: a loss or a parameter is no longer finite. The message names the job and the step.
+        """
         jobs = columns.jobs()
         place_of = {resolved: place for place, resolved in enumerate(jobs)}
         for resolved, result in self.run(jobs):
@@ -127,7 +137,10 @@ class Engine(ABC):
         return []
 
     def close(self) -> None:  # noqa: B027
-        """Stop the training threads; a later call of `run` starts them again, except with a Ray cluster."""
+        """Stop the training threads.
+
+        A later call of `run` starts them again. A Ray cluster, however, cannot be used again.
+        """
 
     @property
     def choices(self) -> Sequence[str]:

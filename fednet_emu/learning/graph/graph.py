@@ -120,7 +120,10 @@ class Graph:
         return {node._digest: node._value for node in self._reachable() if node.done}
 
     def at_rest(self) -> bool:
-        """True if the known values are a complete state, which can be stored: nothing postponed or half-computed."""
+        """Return True if the known values are a complete state of the graph, which can be stored.
+
+        This requires that no value is postponed or being computed, and that no sum has released parts.
+        """
         return (
             not self._computing
             and self._later is None
@@ -199,7 +202,10 @@ class Graph:
         return node
 
     def train(self, job: TrainJob) -> Trained | Measured:
-        """Return Deferreds for a job's results: parameters, mean loss and, on request, mean squared loss."""
+        """Return Deferreds for the results of a training job.
+
+        The results are the parameters, the mean loss and, on request, the mean squared loss.
+        """
         if self.engine is None:
             return self.untrained(job.model.size, squares=job.squares)
         loss = self._node(1, job, job.inputs(), digest := b"" if self.program is None else self.program.job(job))
@@ -250,7 +256,10 @@ class Graph:
         return self.train(job.single(place))
 
     def untrained(self, size: int, *, squares: bool = False) -> Trained | Measured:
-        """Return the result of a job in a timing-only graph, numbered as in a run with training."""
+        """Return the result of a job in a timing-only graph.
+
+        The Deferreds have the same numbers as in a run with training.
+        """
         self._created += 2
         number = self._created
         trained = _new(Trained, (Deferred(number, size, None, self), Deferred(number - 1, 1, None, self)))
@@ -280,7 +289,10 @@ class Graph:
         return deferred.value
 
     def recall(self, what: Any, nodes: Sequence[Deferred], compute: Callable[[], Any]) -> Any:
-        """Cached result of `compute`, which reads `nodes` in this order; `what` identifies it in the cache."""
+        """Return the cached result of `compute`, or else call `compute`, which reads the `nodes` in this order.
+
+        The value of `what` identifies the computation in the cache.
+        """
         program = self.program
         if program is None:
             return compute()
@@ -328,7 +340,10 @@ class Graph:
                 self._put_off_nothing(self._later)
 
     def _put_off_nothing(self, later: Later) -> None:
-        """Compute the postponed values, and postpone no more: this program is no longer that of an earlier run."""
+        """Compute the postponed values, and postpone nothing from now on.
+
+        This is necessary when the program no longer equals the program of an earlier run.
+        """
         nodes = self._reachable()
         sums = [node._work for node in nodes if type(node._work) is Accumulate]
         wanted = [part for work in sums for part in work.known]
@@ -497,7 +512,12 @@ class Graph:
         self._run_wavefront()
 
     def _run_wavefront(self) -> bool:
-        """Train the started jobs, or else the ready jobs, and run the calls that become ready; False without jobs."""
+        """Train the started jobs or, if there are none, the ready jobs.
+
+        Calls that become ready are run afterwards, but no further jobs.
+
+        Return False if there are no jobs.
+        """
         if self.engine is None:
             return False
         if not self._begun and self._cohort is None:
@@ -582,7 +602,10 @@ class Graph:
             self.program.over()
 
     def _settle(self, node: Deferred, value: Any) -> None:
-        """Set the values of a node and of its parts, and mark nodes as ready; for a job, `value` is a `TrainResult`."""
+        """Set the values of a node and of its parts. Mark the nodes as ready whose inputs are now all known.
+
+        For a job, `value` is the whole `TrainResult`, of which the node of the job stores only the loss.
+        """
         known = [(node, value)]
         while known:
             node, result = known.pop()

@@ -24,7 +24,10 @@ class Rule(NamedTuple):
 
 
 class JobShape(NamedTuple):
-    """The properties that all jobs in a stack have in common; objects are compared by identity."""
+    """The properties that all jobs in a stack must have in common.
+
+    Models, data and random streams are compared by identity.
+    """
 
     model: FlatModel  # the model to train
     data: TrainData  # the data with the samples

@@ -22,7 +22,10 @@ class Spent(NamedTuple):
 
 @final
 class HostTime:
-    """Clock of the host seconds that each part of the program has taken; time counts for the innermost part."""
+    """Clock that measures how many host seconds each part of the program has taken so far.
+
+    If parts are nested, time counts for the innermost one.
+    """
 
     def __init__(self) -> None:
         self._host_s: dict[str, float] = {REST: 0.0}
@@ -35,7 +38,10 @@ class HostTime:
         return _Part(self, name)
 
     def brief_part(self, name: str) -> _BriefPart:
-        """Like `part`, for microseconds of code that never waits; a nested part interrupts the measurement."""
+        """Like `part`, for code that never waits and may take only microseconds.
+
+        A nested part interrupts the measurement.
+        """
         return _BriefPart(self, name)
 
     def parts(self) -> dict[str, Spent]:
@@ -75,7 +81,10 @@ class HostTime:
 
 @final
 class _Part:
-    """Context manager of `HostTime.part`; a generator would take longer, which matters with many training jobs."""
+    """Context manager that `HostTime.part` returns.
+
+    It is a class, because a generator would take longer, which matters with many training jobs.
+    """
 
     __slots__ = ("_host", "_name")
 
@@ -91,7 +100,10 @@ class _Part:
 
 @final
 class _BriefPart:
-    """Context manager of `HostTime.brief_part`; it reads only the wall clock, in a tenth of the time of `part`."""
+    """Context manager that `HostTime.brief_part` returns.
+
+    It reads only the wall clock, so that it takes a tenth of the time of `part`.
+    """
 
     __slots__ = ("_host", "_name", "_since_s")
 

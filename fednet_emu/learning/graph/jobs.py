@@ -162,6 +162,7 @@ class TrainJob:
             slice; None uses the targets in the data.
         base: weights under adapters [base_size], which are not copied; None uses those of the model. Jobs are trained
             together only if they have the same base.
+        flop: number of floating-point operations of all steps, as `FlatModel.flop_per_sample` counts them.
     """
 
     model: FlatModel  # the model and its loss
@@ -209,7 +210,10 @@ class TrainJob:
 
     @property
     def batchable(self) -> bool:
-        """Whether model, optimizer and loss allow that the job shares a vectorised call with other jobs."""
+        """Whether the job may share a vectorised call with other jobs.
+
+        This requires that the model and the optimizer allow it, and that the loss is that of the model.
+        """
         own = not self.l1 and self.loss is None and self.augment is None and self.targets is None
         return own and type(self.plan.optimizer) in STACKED and self.model.batchable
 
@@ -243,7 +247,10 @@ class TrainJob:
         return np.asarray(self.indices, dtype=np.int64)
 
     def batches(self, rng: np.random.Generator | None = None) -> Batches:
-        """Draw the batches of all steps from `rng`, or the job's own stream; for full batches, engines use `rows`."""
+        """Draw the batches of all steps from `rng`, or from the job's own random stream if `rng` is None.
+
+        For full-batch jobs, engines use `rows` instead, because every batch consists of all rows.
+        """
         rows, plan, n_samples = self.rows(), self.plan, self.n_samples
         steps, width = plan.n_steps(n_samples), plan.batch_width(n_samples)
         if width == n_samples:
@@ -264,7 +271,10 @@ class TrainJob:
 @final
 @dataclass(slots=True, eq=False)  # like `TrainJob`
 class ResolvedJob:
-    """A job whose inputs are known, so that an engine can run it; `anchor` is None without a proximal term."""
+    """A job whose inputs are known, so that an engine can run it.
+
+    `anchor` is None if there is no proximal term.
+    """
 
     job: TrainJob
     params: Tensor

@@ -45,7 +45,10 @@ class Step(NamedTuple):
 
 @final
 class Later:
-    """The postponed computations of a run: nodes of `graph`, counterparts of nodes in the run's own graph."""
+    """The postponed computations of a run.
+
+    Each of them is a node of `graph`, and is called the counterpart of a node in the run's own graph.
+    """
 
     def __init__(self, graph: Computes, memo: Memo) -> None:
         self._graph, self._memo = graph, memo

@@ -77,6 +77,7 @@ class Program:
             serialised.
 
     Attributes:
+        rolling: the current digest of the program.
         passed: the rolling digest at the end of the last wavefront.
         ended: name of the value or function that could not be serialised; empty if all could.
     """

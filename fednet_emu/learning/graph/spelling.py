@@ -213,7 +213,11 @@ def _native(value: Any) -> bytes:
 
 
 def _path_of(what: Any) -> str:
-    """Return `module:qualname` of a function or class, followed by the version if it is from another package."""
+    """Return `module:qualname` of a function or class, followed by the version if it is from another package.
+
+    Raises:
+        Unwritable: the function or class belongs to no installed package, or is defined inside a function.
+    """
     module, name = what.__module__, what.__qualname__
     top = module.partition(".")[0]
     if "<" in name or module == "__main__":

@@ -99,7 +99,10 @@ class Measured(NamedTuple):
 
 
 def evaluated(node: Deferred) -> Any:
-    """Compute a node whose inputs are known; the result is `PENDING` if an accumulation waits for its next part."""
+    """Compute the value of a node whose inputs are known.
+
+    The result is `PENDING` if an accumulation waits for its next part.
+    """
     work = node._work
     try:
         return work.advance() if type(work) is Accumulate else work.function(*values_of(work.args))

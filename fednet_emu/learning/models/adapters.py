@@ -56,6 +56,7 @@ class Base(Component):
         """Quantise the frozen weights of a module in place, and set the attribute `shipped_bit` of the module.
 
         Args:
+            module: the module, before adapters are added.
             dense: the weights of dense layers, except weights that another layer shares.
         """
         chosen, bit = {id(weight) for weight in dense}, 0
@@ -136,7 +137,10 @@ def levels() -> np.ndarray:
 
 
 def _even_steps(scale: Tensor) -> Tensor:
-    """Quantise scales [n] to 8 bits, in groups of 256, evenly from zero to the largest scale of the group."""
+    """Quantise scales [n] to 8 bits, in groups of 256 scales.
+
+    A scale is rounded to one of the evenly spaced values from zero to the largest scale in its group.
+    """
     groups = pad(scale, (0, -len(scale) % BLOCKS)).view(-1, BLOCKS)
     top = groups.amax(1, keepdim=True)
     steps = (groups / torch.where(top > 0, top, 1) * _STEPS).round()
@@ -249,7 +253,10 @@ def _of_one_layer(module: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def product(layer: Any, b: Tensor, a: Tensor) -> Tensor:
-    """The term [m, n] that the factors B [m, rank] and A [rank, n] add to the weights of a layer."""
+    """Return the term that the factors B [m, rank] and A [rank, n] add to a layer's weights.
+
+    The term has the shape of the weights.
+    """
     added: Tensor = layer.lora_scale * (b @ a)
     return added.T if _is_transposed(layer) else added
 
@@ -266,7 +273,10 @@ def _with_adapter(layer: Any, inputs: tuple[Tensor, ...], output: Tensor) -> Ten
 
 
 def _is_dense(layer: nn.Module) -> bool:
-    """True for a dense layer that can have an adapter; multi-head attention uses weights without calling its layer."""
+    """Return True for a dense layer that can have an adapter.
+
+    The result is False in multi-head attention, which uses the weights without calling the layer.
+    """
     return type(layer) is nn.Linear or _is_transposed(layer)
 
 

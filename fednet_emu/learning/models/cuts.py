@@ -20,7 +20,10 @@ from fednet_emu.learning.models.layers import Layers
 @final
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """A model in two parts, one on the device and one on the server; their operations add up to `flop_per_sample`."""
+    """A model that is split into two parts; the first part runs on the device, and the second on the server.
+
+    The operations of both parts for one sample add up to `FlatModel.flop_per_sample`.
+    """
 
     device: Layers  # which entries of the flat vector belong to the device
     width: int  # number of activations per sample that cross the cut; equally many gradients return
@@ -30,7 +33,10 @@ class Cut:
 
 
 def cuts_of(model: FlatModel) -> list[Cut]:
-    """Return all cuts of a model, each after a layer with parameters and the layers without that follow it."""
+    """Return all possible cuts of a model: after the first layer with parameters, after the second, and so on.
+
+    Layers without parameters, such as pooling, belong to the same part as the layer before them.
+    """
     with torch_seed(0):  # dropout draws random numbers
         layers = [copy.deepcopy(layer).cpu() for layer in model.layers]
         places = [place for place, layer in enumerate(layers) if _trained(layer)]
@@ -64,7 +70,10 @@ def _statistics(layer: nn.Module) -> list[Tensor]:
 
 
 def _names(model: FlatModel, front: Sequence[nn.Module], back: Sequence[nn.Module]) -> list[str]:
-    """Names of the server's parameters, then of its running statistics, each in the order of the layers."""
+    """Return the names of the server's parameters, followed by those of its running statistics.
+
+    Both are in the order of the layers.
+    """
     in_layers = sum(parameter.numel() for layer in (*front, *back) for parameter in _trained(layer))
     if in_layers > model.n_trainable:
         what = f"layers share parameters, got {in_layers} of them in its layers for {model.n_trainable} that are sent"

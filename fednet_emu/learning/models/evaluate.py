@@ -51,7 +51,10 @@ class DeviceMetrics:
 
 
 class SampleScores(NamedTuple):
-    """Loss [N] and accuracy [N] (None for a regression) of each sample, and values `measured` for further metrics."""
+    """Loss [N] and accuracy [N] of each sample. For a regression, the accuracy is None.
+
+    `measured` holds the values that further metrics keep of each sample.
+    """
 
     losses: Tensor
     hits: Tensor | None
@@ -123,7 +126,10 @@ def outputs_of(model: FlatModel, vector: Tensor, x: Tensor) -> Tensor:
 
 
 def gradient_norm(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor) -> float:
-    """Norm of the gradient of the mean loss over `x` [N, ...], `y` [N] at `vector`, with constant statistics."""
+    """Return the norm of the gradient of the mean loss over samples `x` [N, ...], `y` [N], at `vector` [size].
+
+    The running statistics, which are the last part of the vector, are held constant.
+    """
     at = vector.detach().requires_grad_()
     with torch.enable_grad():
         (gradient,) = torch.autograd.grad(model.sample_losses(model.forward(at, x), y).mean(), at)

@@ -34,7 +34,11 @@ def passes(module: nn.Module, x: Tensor) -> bool:
 
 @torch.no_grad()
 def mixes(module: nn.Module, pair: Tensor) -> bool:
-    """True if the output for the first of two samples is not that for it alone, or if a single sample fails."""
+    """Return True if the output for a sample depends on other samples of the batch.
+
+    The output for the first of two samples is compared with that for the first sample alone. If the call with a single
+    sample fails, the result is True.
+    """
     try:
         alone = module(pair[:1])
     except (RuntimeError, ValueError):
@@ -156,12 +160,18 @@ class FlatModel:
 
     Args:
         module: a floating-point module, which maps a batch [B, *input_shape] to outputs.
+        loss: name of the loss in `LOSSES`.
+        input_shape: the shape of one sample.
         vocabulary: number of different tokens, if inputs are token ids; None if inputs are real-valued.
 
     Attributes:
         size: number of scalars in the vector.
+        n_trainable: number of trainable parameters, which are the first part of the vector.
+        n_statistics: number of running statistics, which are the last part of the vector.
+        base_size: number of scalars in the base.
         shipped_bit: size in bits of the frozen weights that are sent to each device once; 0 if devices have them from
             the start.
+        loss_name: the name of the loss in `LOSSES`.
         draws: whether training uses torch's random generator, as dropout does.
         is_classifier: whether each sample has exactly one right class.
         min_batch: minimum number of samples in a training batch: 1, or 2 if a layer needs batch statistics.
@@ -227,7 +237,10 @@ class FlatModel:
         return _sequence(self._module)
 
     def laid_out(self, x: Tensor) -> Tensor:
-        """Return `x` [B, ...] in the fastest memory layout: on a CPU, convolutions want channels last."""
+        """Return the samples `x` [B, ...] in the memory layout that is fastest for the model, with unchanged values.
+
+        On a CPU, convolutions and pooling are faster if the channels of a pixel are adjacent in memory.
+        """
         if x.ndim != 4 or x.device.type != "cpu" or not self._takes_channels_last:
             return x
         if x.shape[1] > 1:
@@ -245,7 +258,10 @@ class FlatModel:
         return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
     def unflatten(self, vector: Tensor, base: Tensor | None = None) -> dict[str, Tensor]:
-        """Return views of the parts of a flat vector by name, and of the base if it is given."""
+        """Return views of the parts of a flat vector by name.
+
+        If a base is passed or appended to the vector, its parts are included.
+        """
         if base is None and len(vector) > self.size:
             vector, base = vector[: self.size], vector[self.size :]
         parts = dict(zip(self._names, self.pieces(vector), strict=True))
@@ -286,7 +302,10 @@ class FlatModel:
     def loss(
         self, vector: Tensor, x: Tensor, y: Tensor, weight: Tensor | None = None, *, base: Tensor | None = None
     ) -> Tensor:
-        """Weighted mean of the losses of a training batch; all samples have the same weight if `weight` [B] is None."""
+        """Return the weighted mean sum(weight * loss) / sum(weight) of the losses of a training batch.
+
+        If `weight` [B] is None, all samples have the same weight.
+        """
         losses = self._loss(self.forward(vector, x, training=True, base=base), y)
         if weight is None:
             return losses.mean()
@@ -314,7 +333,10 @@ class FlatModel:
         return copy.deepcopy(self, {id(tensor): tensor for tensor in self.constants})
 
     def live(self) -> Live:
-        """Return a new module to train in place, as views of a flat vector; constants are shared with this model."""
+        """Return a new module for training in place, whose parameters and statistics are views into one flat vector.
+
+        Frozen parameters, and buffers that training does not change, are shared with this model.
+        """
         base = {name: nn.Parameter(weight, requires_grad=False) for name, weight in self.base_weights().items()}
         own = {id(self._module.get_parameter(name)): weight for name, weight in base.items()}
         module = copy.deepcopy(self._module, {id(tensor): tensor for tensor in self.constants} | own)
@@ -328,7 +350,10 @@ class FlatModel:
         return live
 
     def vectorises(self) -> bool:
-        """Whether PyTorch can vectorise the gradient over models; the first check takes seconds, to load modules."""
+        """Return True if PyTorch can vectorise the gradient over models; False if code branches on tensor values.
+
+        The first check takes seconds, because PyTorch has to load its modules for vectorised calls.
+        """
         vectors, x = self.initial().cpu().expand(2, -1), self._ramp(4).view(2, 2, *self.input_shape)
         with self._trial(self._module) as module:
 
@@ -378,7 +403,10 @@ class FlatModel:
         return max(2 * of_two - sum(saved), 1)
 
     def _ramp(self, n_samples: int) -> Tensor:
-        """Return deterministic, varying samples for trial calls; those of tokens include the first and last id."""
+        """Return deterministic samples, which are not constant, for trial calls.
+
+        Samples of tokens include the first and the last token id.
+        """
         shape = (n_samples, *self.input_shape)
         if self.vocabulary is not None:
             return torch.linspace(0, self.vocabulary - 1, math.prod(shape)).round().long().reshape(shape)

@@ -24,9 +24,11 @@ class Layers:
     The layers or parameters listed in `private` stay on the device. All others are shared.
 
     Attributes:
+        size: number of scalars in the whole vector.
         n_shared: number of shared scalars, which devices send and receive.
         n_statistics: number of running statistics among the shared scalars, at their end.
         shared: mask [size], 1 for a shared scalar, 0 for a private one.
+        private: mask [size], 1 for a private scalar, 0 for a shared one.
     """
 
     def __init__(self, model: FlatModel, private: Sequence[LayerName]) -> None:

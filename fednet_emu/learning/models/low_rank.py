@@ -52,6 +52,7 @@ class Adapters:
     Methods split vectors into adapters, and add adapters to the weights under them.
 
     Attributes:
+        rank: rank of the adapters in the model.
         others: mask [size], True for a parameter that belongs to no adapter.
     """
 
@@ -69,7 +70,11 @@ class Adapters:
             self.others[its.a], self.others[its.b] = False, False
 
     def part(self, rank: int) -> Part:
-        """Part of the vector for a device of this rank: first rows of each A, columns of each B, and all the rest."""
+        """Return the part of the vector for a device of this rank.
+
+        It consists of the first rows of each A, the first columns of each B, and all parameters that belong to no
+        adapter.
+        """
         has = torch.ones_like(self.others)
         for its in self._places:
             has[its.a[rank:]], has[its.b[:, rank:]] = False, False
@@ -80,7 +85,10 @@ class Adapters:
         return [Factors(vector[its.b].double(), vector[its.a].double()) for its in self._places]
 
     def drawn(self, vector: Tensor, streams: Streams, *name: Any) -> Tensor:
-        """Return a copy of a vector [size] with new adapters: B zero, and A from the random stream `name`."""
+        """Return a copy of a vector [size] with new adapters.
+
+        B is zero, and A is drawn from the random stream `name`.
+        """
         rng = streams(*name)
         new = [(vector.new_zeros(its.b.shape), torch.from_numpy(drawn(rng, *its.a.shape))) for its in self._places]
         return self.put(vector, [Factors(*its) for its in new])
@@ -98,7 +106,10 @@ class Adapters:
         return torch.cat([weight.reshape(-1) for weight in weights.values()])
 
     def grown(self, base: Tensor, factors: Sequence[Factors]) -> Tensor:
-        """`base` [base_size] plus the product of the pair (B, A) in `factors` of each adapter, of any rank."""
+        """Return `base` [base_size] plus the product of the factors of each adapter.
+
+        `factors` has one pair (B, A) for each adapter; their ranks may differ from those of the model.
+        """
         after = base.to(torch.float64, copy=True)
         weights = self._model.base_weights(after)
         for name, layer, its in zip(self._layers, self._modules, factors, strict=True):

@@ -86,7 +86,10 @@ class TransformersModel(Model):
         return f"path {self.path}" if self.config is None else f"config {self.config}"
 
     def _network(self, library: Any, config: Any, input_shape: tuple[int, ...]) -> nn.Module:
-        """The network of a configuration, with stored weights unless only shapes are created."""
+        """Return the network of a configuration, or with stored weights.
+
+        If networks are created with shapes only, no stored weights are read.
+        """
         images = "ForImageClassification" if len(input_shape) == 3 else "ForSequenceClassification"
         auto = getattr(library, f"AutoModel{'ForCausalLM' if self.head == 'tokens' else images}")
         if self.path is None or _is_abstract():

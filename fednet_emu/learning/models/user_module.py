@@ -85,7 +85,10 @@ _ROUNDING = 1e-5
 
 
 def _called(module: nn.Module, batch: torch.Tensor) -> tuple[Any, torch.Tensor]:
-    """Call a module with numbers or, if that fails, with these as tokens; return outputs and accepted batch."""
+    """Call a module with a batch of numbers or, if that fails, with these numbers as tokens.
+
+    Returns the outputs and the batch that the module has accepted.
+    """
     with torch.no_grad():
         try:
             return module(batch), batch
@@ -97,7 +100,10 @@ def _called(module: nn.Module, batch: torch.Tensor) -> tuple[Any, torch.Tensor]:
 
 @torch.no_grad()
 def _moved_by_the_last(module: nn.Module, tokens: torch.Tensor, scores: Any) -> float:
-    """Relative change of earlier scores [n, length, outputs] if the last token is changed."""
+    """Return how much the scores [n, length, outputs] at earlier positions change if the last token is changed.
+
+    The change is relative to the size of the scores.
+    """
     if not isinstance(scores, torch.Tensor) or scores.shape[:-1] != tokens.shape or scores.shape[-1] < 2:
         return 0.0
     other = tokens.clone()

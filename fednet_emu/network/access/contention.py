@@ -180,8 +180,9 @@ class SlottedAloha(RatedAccess):
         return super().use(replace(band, slot_ns=to_ns(self.slot_s)), links, cells, devices)
 
     def power(self, inputs: RateInputs) -> Array:
-        """The shares of a sender's bursts add up to 1 in a slot in which the sender transmits, else to 0.
+        """Return the share of its sender's power that each burst uses in each slot [bursts, slots].
 
+        The shares of a sender's bursts add up to 1 in a slot in which the sender transmits, and to 0 in any other slot.
         The random decision to transmit is keyed by sender and slot.
         """
         active = inputs.active
@@ -244,6 +245,9 @@ def _with_others_as_noise(snr: Array) -> Allocation:
 
 
 def _own_parts(inputs: RateInputs) -> Array | float:
-    """Share of the band for each leg [legs, 1], equal for bursts of one sender; 1.0 if each sender has one."""
+    """Share of the band for each leg [legs, 1]; the bursts of one sender split the band equally.
+
+    The result is the number 1.0 if every sender has only one burst.
+    """
     active = inputs.active
     return 1.0 if len(active.sender) == len(active.radio) else active.part_of_legs()[:, None]

@@ -65,7 +65,11 @@ class Ofdma(RatedAccess):
         return 1.0 / (self.subchannels or active)
 
     def power(self, inputs: RateInputs) -> Array | None:
-        """Only the burst that wins a block sends in it; None without fading or with another scheduler."""
+        """Return power shares [bursts, blocks]: 1 for the burst that wins a block, 0 for the other bursts.
+
+        The result is None, which means full power for all bursts, if the scheduler is not proportional-fair or if links
+        never fade.
+        """
         if self.scheduler != "proportional-fair" or inputs.band.constant:
             return None
         active = inputs.active

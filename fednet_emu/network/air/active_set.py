@@ -129,7 +129,11 @@ class ActiveSet:
             self._some_are_dead = dead is not None
 
     def carry(self, rates: list[tuple[Array, int]]) -> None:
-        """Subtract the bits that legs carry in blocks, given as rates [legs] in bit/s and lengths in ns."""
+        """Subtract the bits that each leg carries from its remaining bits, which never fall below zero.
+
+        Args:
+            rates: for each block, the rates [legs] in bit/s and the length of the block in ns.
+        """
         work = self.work
         for rate_bps, span_ns in rates:
             work = list(map(sub, work, map(mul, map(int, (rate_bps * SCALE).tolist()), repeat(span_ns))))
@@ -141,7 +145,10 @@ class ActiveSet:
         self.work, self.leg["left_nbit"] = work, left
 
     def move(self) -> None:
-        """Start a movement period: add up the energy used so far, hand over bursts, and look up all links again."""
+        """Start a movement period: hand over bursts whose device has changed cells, and look up all links again.
+
+        The energy used so far is added up first.
+        """
         for burst, power_s in zip(self.bursts, self.burst["power_s"].tolist(), strict=True):
             burst[0].settle(power_s)
         self.burst["power_s"] = 0.0
@@ -298,7 +305,10 @@ class ActiveSet:
 
 
 def _drop(items: list[Any], places: IntArray) -> None:
-    """Delete the items at the increasing indices `places`; building a new list is faster if they are many."""
+    """Delete the items at the indices `places`, which must be in increasing order.
+
+    Many items are deleted at once by building a new list, which is faster.
+    """
     if len(places) < _FEW:
         for place in reversed(places.tolist()):
             del items[place]

@@ -56,9 +56,11 @@ class Band:
     Block k lasts from k to k + 1 times the coherence time. The SNR of a link combines all antennas of the receiver.
 
     Attributes:
+        bandwidth_hz: width of the band in Hz.
         law: the rate law, which maps SINR and bandwidth in Hz to bit/s.
         fading: the fading at one antenna.
         coherence_ns: length of a fading block in ns.
+        access_key: key of the random draws of random access.
         reception: how the receiver combines the signals of its antennas.
         share: fraction of the band that a lone burst uses.
         threshold: minimum SINR (linear) at which a block carries bits; the rate law may require a higher SINR.
@@ -201,7 +203,10 @@ class Band:
             blocks = min(2 * blocks, _MANY_BLOCKS)
 
     def soon_through(self, snr: Array, fading_key: Keys, size_bit: float, start_ns: int) -> QuickEnds:
-        """Results of `alone` for transfers on links [links] of their own, for a few blocks, with rounding errors."""
+        """Compute the results of `alone` for many transfers, each on its own link [links], over a few blocks only.
+
+        Unlike the results of `alone`, the results have rounding errors.
+        """
         edges_ns, sinr, rate_bps = self.pace(snr, fading_key, start_ns, 1 if self.constant else _FEW_BLOCKS // 4)
         needed = needed_ns(edges_ns, rate_bps, np.full(len(snr), size_bit * NS_PER_S))
         after_ns = edges_ns[1:] - float(start_ns)
@@ -210,7 +215,10 @@ class Band:
         return start_ns + needed, needed <= after_ns[-1], sinr.min(axis=1)
 
     def pace(self, snr: Array, fading_key: Keys, from_ns: int, blocks: int) -> tuple[IntArray, Array, Array]:
-        """Block edges [blocks + 1] in ns, and SINRs and rates in bit/s [links, blocks] of links alone in the band."""
+        """Return block edges [blocks + 1] in ns, SINRs [links, blocks], and rates [links, blocks] in bit/s.
+
+        Each link is alone in the band.
+        """
         edges_ns, numbers = self.blocks(from_ns, blocks)
         gain = self.gains(fading_key[:, None], numbers[None, :], self.reception.branches(1))
         sinr = snr[:, None] * gain / self.share
@@ -228,7 +236,11 @@ class Band:
         return rate_bps if self.threshold <= 0 else np.where(sinr >= self.threshold, rate_bps, 0.0)
 
     def check_blocks(self, start_ns: int, now_ns: int) -> None:
-        """Raise a `ScenarioError` if more than `MOST_BLOCKS` blocks lie between `start_ns` and `now_ns`."""
+        """Check that a transfer does not span more than `MOST_BLOCKS` blocks.
+
+        Raises:
+            ScenarioError: more than `MOST_BLOCKS` blocks lie between `start_ns` and `now_ns`.
+        """
         length_ns = self.slot_ns if self.slotted else self.coherence_ns
         if now_ns - start_ns > MOST_BLOCKS * length_ns:
             key = "network.*.access.slot_s" if self.slotted else "channel.fading.coherence_s"
@@ -238,7 +250,10 @@ class Band:
             )
 
     def blocks(self, from_ns: int, count: int) -> tuple[IntArray, IntArray]:
-        """Edges [blocks + 1] in ns and numbers [blocks] of the next slots or fading blocks; one without fading."""
+        """Return the edges [blocks + 1] in ns and the numbers [blocks] of the next slots or fading blocks.
+
+        If the gains never change, the result is a single endless block.
+        """
         length_ns = self.slot_ns if self.slotted else self.coherence_ns
         first = from_ns // length_ns
         if length_ns == FOREVER_NS:
@@ -254,7 +269,10 @@ class Band:
         return edges_ns, numbers[:-1]
 
     def gains(self, fading_key: Keys, numbers: IntArray, branches: int = 1) -> Array:
-        """Fading gains, averaged over `branches` antennas, in the shape to which key and block numbers broadcast."""
+        """Fading power gains of links, averaged over `branches` antennas.
+
+        The result has the shape to which `fading_key` and the block `numbers` broadcast.
+        """
         if self.constant:
             return np.full(np.broadcast_shapes(fading_key.shape, numbers.shape), self.fading.gain(0.5))
         if self.slotted:
@@ -292,7 +310,10 @@ def needed_ns(edges_ns: IntArray, rate_bps: Array, left: Array) -> Array:
 
 
 def passed(edges_ns: list[int], until_ns: int) -> Iterator[tuple[int, int]]:
-    """Yield the index and the length in ns of each block that begins before `until_ns`, up to `until_ns`."""
+    """Yield the index and the length in ns of each block that begins before `until_ns`.
+
+    The last of these blocks counts only up to `until_ns`.
+    """
     start_ns = edges_ns[0]
     for block, edge_ns in enumerate(edges_ns[1:]):
         if start_ns >= until_ns:

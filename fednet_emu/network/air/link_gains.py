@@ -26,6 +26,8 @@ class LinkGains:
     second radio is added, and again when a movement period begins.
 
     Attributes:
+        receivers: [receivers] numbers of the receiving radios.
+        senders: [senders] numbers of the sending radios.
         lowest: a lower bound of all values in `mean` since the matrices were last empty or devices last moved.
         mean: [receivers, senders] SNR (linear) at the sender's power, averaged over fading, with all antennas of the
             receiver combined; 0 if sender and receiver are the same radio.
@@ -109,9 +111,12 @@ class LinkGains:
         self._changed()
 
     def leave(self, rows: IntArray) -> IntArray | None:
-        """Record the end of legs in these rows, and remove rows without legs; return the new index of each old row.
+        """Record that legs have ended, and remove the rows of receivers that have no legs left.
 
-        A row occurs once for each leg that has ended. The result is None if all rows remain.
+        The argument has the row of each ended leg, so that a row may occur several times.
+
+        Returns:
+            The new index of each old row, or None if all rows remain.
         """
         legs = self._legs
         for row in rows.tolist():
@@ -130,7 +135,10 @@ class LinkGains:
         return place
 
     def heard(self, numbers: IntArray) -> Array:
-        """SNRs (linear) [receivers, senders, blocks] at one antenna, with fading, at the powers of the senders."""
+        """SNRs (linear) [receivers, senders, blocks] at one antenna of each receiver, in consecutive blocks.
+
+        The SNRs include fading and the powers of the senders.
+        """
         mean = self.mean[:, :, None]
         if self._antennas > 1:
             mean = mean / self._antennas

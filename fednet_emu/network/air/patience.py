@@ -55,6 +55,7 @@ class Patience:
     not started if it would take more than `MOST_S` alone and without interference.
 
     Args:
+        band: the band.
         min_share: fraction of the band for each burst at the maximum number of simultaneous bursts; None for the
             fraction that a lone burst uses.
         disturbed: True if simultaneous bursts interfere with each other.
@@ -94,19 +95,28 @@ class Patience:
         return math.ceil(limit_s) * NS_PER_S
 
     def expected_s(self, size_bit: int, snr: Array, *, los: bool) -> Array:
-        """Expected duration in s of a message on each link [links], alone in the band, given the mean SNRs of links."""
+        """Return the expected duration in s of a message on each link [links], given the mean SNRs of the links.
+
+        Each link is assumed to be alone in the band.
+        """
         levels_s = _expected_s(self._paces[los][-1], size_bit)
         place = _place(snr)
         logs = np.interp(place, np.arange(_LEVELS), np.log(np.minimum(levels_s, 1e30)))
         return np.asarray(np.where(levels_s[np.ceil(place).astype(np.int64)] < 1e30, np.exp(logs), math.inf))
 
     def mean_bps(self, snr: Array, in_sight: Mask) -> Array:
-        """Rate of each link [links] in bit/s, alone in the band and averaged over fading, given mean SNRs of links."""
+        """Return the rate of each link [links] in bit/s, averaged over fading, given the mean SNRs of the links.
+
+        Each link is assumed to be alone in the band.
+        """
         rates = (np.interp(_place(snr), np.arange(_LEVELS), self._paces[los][-1][0]) for los in (True, False))
         return np.where(in_sight, *rates)
 
     def _ample(self, size_bit: int) -> float:
-        """Lowest mean SNR (linear), in any state, at which a message of this size has the timeout `LEAST_S`."""
+        """Return the lowest mean SNR (linear) at which a message of this size has the timeout `LEAST_S`.
+
+        The SNR suffices both with and without line of sight.
+        """
         expected_s = np.array([_expected_s(pace, size_bit) for of_state in self._paces for pace in of_state]).max(
             axis=0
         )
@@ -134,7 +144,14 @@ def _place(snr: Array) -> Array:
 
 @lru_cache(maxsize=256)
 def _pace(band: Band, share: float, block_s: float, los: bool) -> Pace:
-    """`Pace` of links on a share of a band whose gain is constant for `block_s` s (infinity if it never changes)."""
+    """Return the `Pace` of links that use a share of a band: mean rate and mean waiting time at each SNR level.
+
+    Args:
+        band: the band, with the combined fading of all antennas.
+        share: share of the band.
+        block_s: time in s for which the fading gain is constant; infinity if the gain never changes.
+        los: True if the links have line of sight.
+    """
     snr = db_to_linear(_LOW_DB + _STEP_DB * np.arange(_LEVELS, dtype=np.float64))[:, None]
     if math.isinf(block_s):
         rates_bps = band.rates_bps(snr * band.fading.gain(0.5) / share, share)

@@ -79,7 +79,10 @@ class PlainAir(Air):
         self._due: list[int] = []  # indices of the bursts that are delivered at `_end_ns`
 
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Plan the rates from now on; `SharedAir` takes over if a burst violates the conditions of this class."""
+        """Put bursts on the air, and plan the rates from now on.
+
+        `SharedAir` takes over if a burst violates the conditions of this class.
+        """
         if bursts and not self.is_plain and not len(self._general):
             self.is_plain, self.blocks = True, self._general.blocks
         if not self.is_plain:
@@ -217,7 +220,10 @@ class PlainAir(Air):
         self._next_ns = min(self._first_until_ns, edges_ns[-1], end_ns)
 
     def _know_gains(self) -> list[int]:
-        """Draw the gains of the next blocks that the last plan does not have; return the edges of blocks in ns."""
+        """Draw the fading gains of the next blocks, and return the edges of these blocks in ns.
+
+        Gains that the last plan already contains are not drawn again.
+        """
         since_ns, length_ns, known = self._since_ns, self._band.coherence_ns, self._numbers
         self._band.check_blocks(self._bursts[0][0].started_ns, since_ns)
         blocks = max(1, min(self.blocks, MOST_GAINS // len(self._work)))

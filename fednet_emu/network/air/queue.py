@@ -20,6 +20,8 @@ class TurnQueue:
             sender or a receiver takes part in another transmission, in any cluster.
 
     Attributes:
+        places: the argument `places`.
+        clustered: True if bursts belong to clusters.
         lane: function that returns the cell or the cluster of a transfer.
         only: the queue of the only cell. The medium itself starts bursts from this queue. None if there are several
             cells, or clusters.
@@ -57,9 +59,12 @@ class TurnQueue:
             yield from (leg for _, burst in entries for leg in burst)
 
     def start_ready(self, start: Callable[[Burst], bool]) -> None:
-        """Start all bursts that may start now, in the order of the changed cells.
+        """Start all bursts that may start now.
 
-        `start` puts a burst on the air, and returns False if no transfer of the burst can start.
+        Only cells that have changed since the last call are examined, in the order of their indices.
+
+        Args:
+            start: function that puts a burst on the air; returns False if no transfer of the burst can start.
         """
         changed, self.changed = self.changed, set()
         if self.clustered:
@@ -90,7 +95,10 @@ class TurnQueue:
                 heappush(first, (self._unblocked[cell][0][0], cell))
 
     def give_back(self, burst: Burst) -> None:
-        """Record the end of a burst; bursts that wait for its radios may start at the next `start_ready`."""
+        """Record the end of a burst.
+
+        Bursts that wait for one of its radios may start at the next `start_ready`.
+        """
         cell = self.lane(burst[0])
         self._free[cell] += 1
         self.changed.add(cell)

@@ -164,7 +164,10 @@ class BandAir(SeparateAir):
         self._steady_per_ns = lru_cache(maxsize=_KNOWN_RATES)(self._per_ns) if band.constant else None
 
     def _per_ns(self, snr: float, los: int) -> int:
-        """Work per ns, in the units of `kernel.work`, of a link that does not fade; 0 if the link carries no bits."""
+        """Return the work per ns, in the units of `kernel.work`, of a link that does not fade.
+
+        The result is 0 if the link carries no bits.
+        """
         share, bandwidth_hz, _, gain, rate_of, _, _ = self._for_one
         sinr = snr * gain(0.5, los == 1) / share
         return int(rate_of(sinr, bandwidth_hz) * SCALE) if sinr >= self._least_sinr else 0
@@ -201,7 +204,10 @@ class BandAir(SeparateAir):
         return ends[0][0] if ends else FOREVER_NS
 
     def _walk_burst(self, burst: Burst, start_ns: int, horizon_ns: int) -> int:
-        """Compute each leg up to its delivery, timeout or horizon; return the latest end time in ns."""
+        """Compute each leg up to its end or up to the horizon, and return the latest end time in ns.
+
+        A leg ends with its delivery, at its timeout, or when one of its devices departs.
+        """
         last_ns = start_ns
         for leg in burst if len(burst) < _MANY_LEGS else self._decisive(burst, start_ns):
             end_ns = self._walk_leg(leg, start_ns, horizon_ns)
@@ -210,7 +216,10 @@ class BandAir(SeparateAir):
         return last_ns
 
     def _walk_leg(self, leg: Transfer, start_ns: int, horizon_ns: int) -> int:
-        """Compute a leg; return its end in ns, at most the horizon, or its start if the link never carries bits."""
+        """Compute one leg, and return its end time in ns, at most the horizon.
+
+        If the link of the leg never carries bits, the end time is the start time.
+        """
         snr, size_bit, until_ns = leg.snr, leg.size_bit, leg.until_ns
         doubtful = snr <= self._doubtful_snr and size_bit > 0 and until_ns > start_ns
         if doubtful and not self._band.carries(snr, los=leg.fading_key & 1 == 1):
@@ -226,7 +235,10 @@ class BandAir(SeparateAir):
         return end_ns
 
     def _decisive(self, burst: Burst, start_ns: int) -> Burst:
-        """Return the legs that may be lost or may end last, and mark all other legs as delivered."""
+        """Return the legs that must be computed exactly, because they may be lost or may end last.
+
+        All other legs are marked as delivered.
+        """
         size_bit, outage_sinr = burst[0].size_bit, self._outage_sinr
         snr = np.array([leg.snr for leg in burst])
         keys = np.array([leg.fading_key for leg in burst], np.uint64)

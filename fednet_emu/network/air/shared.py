@@ -40,6 +40,7 @@ class Plan(NamedTuple):
 
     Attributes:
         edges_ns: [blocks + 1] edges of the blocks in ns.
+        rated: rates, SINRs and powers in the blocks.
         needed_ns: [legs] estimated remaining time of each leg in ns; 0 for a leg that is done.
         first_ns: time in ns before which no burst ends, with a margin for rounding.
         next_ns: time in ns of the next event: the end of a burst, a timeout, or the end of the plan.
@@ -125,9 +126,10 @@ class SharedAir(Air):
         return self._plan.next_ns
 
     def move(self) -> None:
-        """Transfers continue in the cells to which they are now assigned.
+        """Look up all links again at the start of a movement period, after `advance`.
 
-        The energy used so far is added up first, because transmit powers may change.
+        Transfers continue in the cells to which they are now assigned. The energy used so far is added up first,
+        because transmit powers may change.
         """
         if len(self._on_air):
             self._on_air.move()
@@ -254,7 +256,10 @@ class SharedAir(Air):
         return Plan(edges, rated, needed, first_ns, next_ns)
 
     def _first_end_ns(self, edges: list[int], rate_bps: Array, needed: Array, ends: Array, soonest: float) -> int:
-        """Exact time in ns of the first delivery of a burst to all receivers; `FOREVER_NS` if after the plan."""
+        """Return the exact time in ns at which the first burst is delivered to all its receivers.
+
+        The result is `FOREVER_NS` if the plan ends earlier.
+        """
         on_air, since_ns = self._on_air, self._since_ns
         if not since_ns + soonest < edges[-1] + NEAR_NS:
             return FOREVER_NS
@@ -281,7 +286,10 @@ class SharedAir(Air):
 
 
 def blocks_after(edges_ns: list[int], now_ns: int, blocks: int) -> int:
-    """Number of blocks in the next plan: more if the last was used up, fewer if it ended within its first quarter."""
+    """Return the number of blocks for the next plan.
+
+    The number grows if the last plan was used up, and shrinks if a change ended the plan within its first quarter.
+    """
     count = len(edges_ns) - 1
     if now_ns >= edges_ns[-1]:
         return min(4 * count, _MOST_BLOCKS)
@@ -289,7 +297,10 @@ def blocks_after(edges_ns: list[int], now_ns: int, blocks: int) -> int:
 
 
 def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
-    """Time in ns at which `work` is done at the rates [blocks] of a plan; `FOREVER_NS` if the plan ends earlier."""
+    """Return the time in ns at which `work` is done at the rates [blocks] of a plan.
+
+    The result is `FOREVER_NS` if the plan ends earlier.
+    """
     if not work:
         return edges_ns[0]
     for rate, start_ns, end_ns in zip(rate_bps.tolist(), edges_ns, edges_ns[1:], strict=False):
@@ -303,7 +314,10 @@ def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
 
 
 def _in_outage(plan: Plan, since_ns: int, outage_sinr: float) -> Mask:
-    """Mask [legs] of legs that carried bits below `outage_sinr` in the first `since_ns` ns of the plan."""
+    """Return the mask [legs] of the legs that have had an outage in the first `since_ns` ns of the plan.
+
+    A leg has an outage in a block if it carries bits in this block and its SINR is below `outage_sinr`.
+    """
     edges_ns = np.array(plan.edges_ns)
     starts_ns = (edges_ns[:-1] - edges_ns[0]).astype(np.float64)
     spanned = starts_ns + 1e-3 < np.minimum(plan.needed_ns, since_ns)[:, None]  # 1e-3: tolerance for rounding errors

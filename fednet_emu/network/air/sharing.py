@@ -79,10 +79,12 @@ class RateInputs(NamedTuple):
     """Inputs from which an access scheme computes rates over consecutive blocks.
 
     Attributes:
+        active: the transmissions on the air.
         own: [legs, blocks] SNR of each leg at its sender's full power, with fading and all antennas combined.
         heard: [receivers, senders, blocks] received power of each sender at full power, relative to the noise.
         noise: [receivers, blocks] noise plus interference from other cells, relative to the noise alone.
         numbers: [blocks] numbers of the blocks, which are keys of random draws.
+        band: the band.
     """
 
     active: Active
@@ -131,16 +133,20 @@ class Sharing(ABC):
         return None
 
     def plain_rule(self) -> Callable[[Array], Allocation] | None:
-        """Form of `allocate` for one antenna and one burst per sender; None if there is no such form.
+        """Return a simpler form of `allocate`, for one antenna and senders with one burst each.
 
-        The function maps the senders' SNRs [blocks, senders], with fading, to an `Allocation` of arrays [blocks,
-        senders].
+        Returns:
+            A function of the senders' SNRs [blocks, senders], with fading, that returns an `Allocation` with arrays
+            [blocks, senders]; None if the allocation depends on more than these SNRs.
         """
         return None
 
     @property
     def plain_duty(self) -> float | None:
-        """Share of the time in which one of the senders radiates, if they take turns; None if all send all the time."""
+        """Share of the time in which one of the senders radiates power, if senders take turns.
+
+        None if all senders transmit all the time.
+        """
         return None
 
     @abstractmethod

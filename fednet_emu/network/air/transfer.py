@@ -95,7 +95,9 @@ class Phases:
 
     Attributes:
         payload_bit: bits of the payload that is handed to the transport protocol.
+        wire_bit: bits on the air: the payload and its headers.
         ack_bit: bits of the receiver's acknowledgements, which take no airtime.
+        grant_delay_ns: delay in ns for channel access.
         connection_setup_ns: delay in ns for the setup of a connection, and for software.
         ack_wait_ns: total time in ns, after the first bit on the air, in which the sender waits for acknowledgements.
         reception_delay_ns: time in ns from the last bit on the air to its reception.
@@ -169,11 +171,18 @@ class Transfer(Completion):
 
     @property
     def payload(self) -> Any:
-        """Always raises an `AlgorithmError`: the payload is in the `Delivery`, the value of this event."""
+        """Not available: the payload is in the `Delivery`, which is the value of this event.
+
+        Raises:
+            AlgorithmError: always.
+        """
         raise not_awaited(self, "its payload")
 
     def settle(self, power_s: float) -> None:
-        """Add up energy before the power changes; `power_s` is the airtime in s times the share of the power."""
+        """Add up the energy used so far; must be called before the power changes.
+
+        `power_s` is the airtime in s times the share of the sender's power.
+        """
         self.spent_j += self.drawn_w * power_s
 
     def cancel(self, outcome: Any) -> None:
@@ -205,7 +214,10 @@ def described(kind: int, sender: int, receiver: int) -> str:
 
 @final
 class Unheard:
-    """A transfer that ended while no process waited for it; one may still wait later, while the event exists."""
+    """A transfer that ended while no process waited for its event.
+
+    A process may still wait for the event later, as long as the event exists.
+    """
 
     def __init__(self, transfer: Transfer) -> None:
         self._transfer, self._attributes = ref(transfer), vars(transfer)  # the attributes outlive the transfer

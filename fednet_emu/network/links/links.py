@@ -47,7 +47,10 @@ class Asymmetry(Component):
 
 
 class OneWay:
-    """Factors, drawn once, by which the SNR of each direction of a link differs from that of a symmetric link."""
+    """Factors by which the SNR of each direction of a link differs from that of a symmetric link.
+
+    The factors are drawn once per run.
+    """
 
     def __init__(self, law: Asymmetry, count: int, streams: Streams) -> None:
         self._law, self._count, self._streams = law, count, streams
@@ -68,7 +71,10 @@ class OneWay:
         return db_to_linear(sigma_db * np.asarray(scipy.special.ndtri(draws)))
 
     def factors(self, sender: IntArray, receiver: IntArray) -> Array:
-        """SNR from each sender to its receiver, divided by that of a symmetric link (linear); arguments broadcast."""
+        """Return the SNR from each sender to its receiver, divided by the SNR of a symmetric link (linear).
+
+        The result has the shape to which both arguments broadcast.
+        """
         factor = self.tx[sender] * self.rx[receiver]
         if self._law.obstacle_probability:
             hit = uniforms(mixes(self._obstacles, sender), receiver) < self._law.obstacle_probability
@@ -100,7 +106,10 @@ def moving_draws(
     position.
 
     Args:
+        channel: the channel.
+        hop: geometry of the links.
         xy_m: [devices, 2] coordinates in m.
+        streams: the random streams of the run.
         numbers: [devices] numbers used as keys of the random numbers.
         cell: index of the base station's cell.
     """
@@ -131,7 +140,10 @@ Number = TypeVar("Number", int, IntArray)
 
 
 def radio_of(cell: Number) -> Number:
-    """Radio number of a cell's base station: -1 (`SERVER`), -3, -5, ...; -2 means `SEVERAL` in the records."""
+    """Return the radio number of a cell's base station: -1 (`SERVER`), -3, -5 and so on.
+
+    Even negative numbers are not used, because -2 means `SEVERAL` in the records.
+    """
     return SERVER - 2 * cell
 
 
@@ -141,7 +153,10 @@ def cell_of(radio: Number) -> Number:
 
 
 class Links(ABC):
-    """The links during one movement period; the server's number stands for the other device's base station."""
+    """The links during one movement period.
+
+    The device number of the server stands for the base station that serves the other device.
+    """
 
     @property
     def of_device(self) -> tuple[list[float], list[int]] | None:
@@ -279,6 +294,8 @@ class CellEnvironment:
     """Properties that the links of all cells have in common.
 
     Attributes:
+        channel: the channel.
+        streams: the random streams of the run.
         power_control: rule by which devices choose their transmit power on the uplink.
         moving: True if devices move, so that shadowing and line of sight change with their positions.
         antennas: number of antennas of each base station, which are combined on the uplink.
@@ -301,6 +318,7 @@ def network_links(environment: CellEnvironment, xy_m: Array, stations_m: Array) 
     not depend on the number of stations.
 
     Args:
+        environment: properties of the links.
         xy_m: [devices, 2 or 3] coordinates of the devices in m. Without a third coordinate, the antenna has the height
             that the channel states.
         stations_m: [stations, 2 or 3] coordinates of the base stations in m, with the same default height.
@@ -427,6 +445,7 @@ class MovingLinks:
     Ignored here: movement within a period, apart from the fading that it causes.
 
     Args:
+        clock: the clock.
         period_s: length in s of a movement period; should be so short that distances hardly change within a period.
         links_at: function that computes the links at a time in s.
     """

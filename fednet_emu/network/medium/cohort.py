@@ -114,7 +114,11 @@ class SharedCohort:
         return self._ended
 
     def _plan(self, now_ns: int) -> list[int]:
-        """Add the senders that start now and draw the gains of the next blocks; return their edges in ns."""
+        """Add the senders that start now and draw the fading gains of the next blocks.
+
+        Returns:
+            The edges of these blocks in ns.
+        """
         band, new, known, m = self._band, self._new, self._numbers, len(self._place)
         self._n += len(new)
         first, count = now_ns // band.coherence_ns, self.blocks
@@ -193,7 +197,11 @@ class SharedCohort:
         return self._table[self._n - self._least, : len(self._place)]
 
     def _foresee(self, block: int) -> int:
-        """Fill the columns of senders that will probably start in this block; return the number of filled columns."""
+        """Fill the columns of the senders that will probably start in this block.
+
+        Returns:
+            The number of filled columns.
+        """
         uploads, column, place = self._uploads, len(self._place), self._next
         most = min(place + _MOST_CHANGES, len(self._started_ns), place + self._of.shape[1] - column)
         while place < most and self._started_ns[place] // self._band.coherence_ns == block:
@@ -323,7 +331,11 @@ class Carried:
 
 @final
 class CohortBand:
-    """Broadcasts and uploads of cohorts on one medium with a single cell."""
+    """Broadcasts and uploads of cohorts on one medium.
+
+    Args:
+        medium: the medium, with one cell and any number of antennas.
+    """
 
     def __init__(self, medium: Medium) -> None:
         self._medium = medium
@@ -345,7 +357,10 @@ class CohortBand:
         return self._medium.is_idle
 
     def broadcast_end_ns(self, devices: IntArray, size_bit: int, now_ns: int) -> int | None:
-        """End time in ns of a broadcast to `devices` [n] that starts now; None if a device may be out of reach."""
+        """Return the end time in ns of a broadcast to `devices` [n] that starts now.
+
+        None if a device may be out of reach.
+        """
         band, (snr, keys) = self._medium.band, self._links(devices, down=True)
         until_ns = self._until_ns(snr, keys, np.full(len(devices), size_bit))
         if until_ns is None:
@@ -478,7 +493,11 @@ class CohortBand:
         return [self._medium.faults.fate(Carried(device, *each)) for device, *each in rows]
 
     def record_uploads(self, sent: Uploads, numbers: IntArray, fates: Sequence[str]) -> Array:
-        """Record uploads with payload numbers and loss reasons; return their energies in J for the ledger's total."""
+        """Record uploads; return the energy in J of each upload [uploads].
+
+        `numbers` are the numbers of the payloads in the records, and `fates` the reasons for losses. The caller adds
+        the energies to the total energy of the ledger.
+        """
         medium, n, size_bit = self._medium, len(sent.device), sent.size_bit.astype(np.float64)
         ledger, radios = medium.ledger, medium.radios
         energy_j = sent.power_w * sent.air_s + radios.transmit_j_per_bit * size_bit

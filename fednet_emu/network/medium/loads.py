@@ -67,8 +67,11 @@ class RadioLoads:
     def end(self, burst: Burst, energy_j: float, bits_j: float, now_ns: int) -> list[float]:
         """End the loads of a burst; return the energy in J of each receiver, apart from its energy per received bit.
 
-        `energy_j` and `bits_j` are the energies in J that the sender has used for its transmit power, and for all sent
-        bits.
+        Args:
+            burst: the burst.
+            energy_j: energy in J that the sender has used for the transmit power.
+            bits_j: energy in J that the sender has used for its energy per bit, summed over all sent bits.
+            now_ns: present time in ns.
         """
         unload = self._batteries.unload
         for loads, sent_j in ((self._sending, energy_j), (self._sent_bits, bits_j)):
@@ -91,12 +94,18 @@ class RadioLoads:
 
 
 def _mean_bps(legs: Burst, power_s: float) -> float:
-    """Mean rate in bit/s of a burst whose end is already computed; 0 for a burst that is planned block by block."""
+    """Return the mean rate in bit/s of a burst whose end is already computed.
+
+    The result is 0 for a burst that is planned block by block.
+    """
     return max(leg.transmitted_bit for leg in legs) / power_s if power_s else 0.0
 
 
 def _lose_nothing() -> None:
-    """No-op when a battery runs empty: the load of the radio's power already cancels the transfer."""
+    """Do nothing for the load of the energy per bit when a battery runs empty.
+
+    The load of the radio's power on the same battery already cancels the transfer.
+    """
 
 
 @dataclass(frozen=True)
@@ -104,6 +113,7 @@ class Radios:
     """The senders and receivers of one medium.
 
     Attributes:
+        sender: the radio of all senders.
         sending: power of each sending device in addition to its idle power; None if senders are base stations.
         receive_w: power in W of each receiving device in addition to its idle power; None for no power.
         transmit_j_per_bit: energy in J per bit sent by a device, in addition to its power.

@@ -48,10 +48,13 @@ class Medium:
     Attributes:
         has_snr: True if links have an SNR; links with recorded rates and wires have none.
         is_delayed: True if transfers have delays other than the time in the queue and the airtime.
+        is_shared: True if other users send files in the band, too.
 
     Args:
+        use: how the access scheme uses the band.
         rates: recorded rates, at which `use` carries bits; None without recorded rates.
         hands_over: True if transfers on the air may change cells.
+        connections: connections of the transport protocol; None without a transport protocol.
     """
 
     def __init__(
@@ -115,7 +118,10 @@ class Medium:
 
     @property
     def is_certain(self) -> bool:
-        """True if airtimes depend only on the links: without other users, batteries, delays, absences and movement."""
+        """True if airtimes depend only on the links.
+
+        This excludes other users, batteries, delays, absences, movement and handovers.
+        """
         one_band = self.rates is None and self._serving is None and self.links.until_ns() == FOREVER_NS
         unbroken = not self.is_shared and self._loads is None and not self.faults.ending
         return one_band and unbroken and not self.ledger.has_phases and self.band.outage_sinr <= 0
@@ -156,9 +162,14 @@ class Medium:
     ) -> Transfer:
         """Request a transfer now; the returned event triggers when the transfer is delivered or lost.
 
-        Devices are numbers, or `SERVER`. `cluster` is that of sender and receiver. `power_part` is the share of its
-        full power that the sender uses; a sender that is on the air keeps its current share, and recorded rates do not
-        depend on it. `cls` is the class of the transfer; the bits of a `FileTransfer` do not count as offered bits.
+        Args:
+            sender: device number of the sender, or `SERVER`.
+            receiver: device number of the receiver, or `SERVER`.
+            message: the message to send.
+            cluster: cluster of sender and receiver, for access schemes in which clusters send simultaneously.
+            power_part: share of its full power that the sender uses; a sender that is already on the air keeps its
+                current share. No effect with recorded rates.
+            cls: class of the transfer; the bits of a `FileTransfer` do not count as offered bits.
         """
         if sender == receiver:
             raise ValueError(f"{device_label(sender)} sends to itself; leave it out of the receivers")
@@ -255,7 +266,11 @@ class Medium:
             self.cancel(transfer, "end")
 
     def expected_bps(self, devices: IntArray, links: Links, at_s: float) -> Array:
-        """Rates in bit/s between the server and `devices` [n], alone in the band at mean SNR, or recorded at `at_s`."""
+        """Return the rate in bit/s of the link between the server and each of `devices` [n].
+
+        Each link is alone in the band and has its mean SNR. With recorded rates, the result is the recorded rates at
+        the time `at_s` in s.
+        """
         if self.rates is not None:
             return self.rates.rates_bps(devices, at_s)
         stations = np.array([links.station_of(device) for device in devices.tolist()], np.int64)
@@ -352,7 +367,11 @@ class Medium:
             self.turns.add(burst)
 
     def _start(self, burst: Burst) -> bool:
-        """Start a burst without its cancelled transfers and those of absent devices; False if no transfer is left."""
+        """Start a burst without its cancelled transfers and its transfers of absent devices.
+
+        Returns:
+            False if no transfer of the burst is left.
+        """
         now_ns, gaps_ns, on_air, some_are_gone = self.clock.now, 0, self._on_air, False
         if self._connections is not None:
             gaps_ns = max([self._connections.start(transfer, now_ns) for transfer in burst])
@@ -392,7 +411,10 @@ class Medium:
         return True
 
     def _limit(self, transfer: Transfer, patience: Patience, gaps_ns: int) -> None:
-        """Set the timeout of a transfer that starts now; with a timeout of 0, it is lost as "unreachable"."""
+        """Set the timeout of a transfer that starts now.
+
+        A transfer with a timeout of 0 is lost for the reason "unreachable".
+        """
         limit_ns = patience.limit_ns(transfer.size_bit, transfer.snr, los=transfer.fading_key & 1 == 1)
         transfer.until_ns = self.clock.now + limit_ns + (gaps_ns if limit_ns else 0)
         if not limit_ns:
@@ -424,7 +446,10 @@ class Medium:
         self._deliver([transfer])
 
     def _end_alone(self, burst: Burst, now_ns: int) -> None:
-        """Faster version of `_end` for a burst with one delivered leg and without delays."""
+        """Faster version of `_end` for a burst with one delivered leg and without delays.
+
+        For any other burst, this method calls `_end`.
+        """
         leg = burst[0]
         if len(burst) > 1 or leg.lost or leg.cancelled:
             self._end(burst, now_ns)
@@ -504,7 +529,11 @@ class Medium:
             self._deliver(received)
 
     def _receive_j(self, burst: Burst, energy_j: float, bits_j: float, now_ns: int) -> list[float]:
-        """Energy in J for the reception of each leg of a burst; the arguments are those of `RadioLoads.end`."""
+        """Energy in J for the reception of each leg of a burst whose transmission ends.
+
+        `energy_j` is the energy in J that the sender has used for its power, and `bits_j` the energy in J that it has
+        used for its energy per bit.
+        """
         radios, span_ns = self.radios, now_ns - burst[0].started_ns
         if self._loads is not None:
             each_j = self._loads.end(burst, energy_j, bits_j, now_ns)

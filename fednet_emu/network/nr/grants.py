@@ -42,6 +42,7 @@ class TddPattern:
     Ignored here: the few symbols of a special slot that carry data.
 
     Attributes:
+        slots: one letter D, S or U for each slot of the period.
         subcarrier_spacing_khz: 15, 30, 60 or 120; a slot lasts 1 to 1/8 ms (TS 38.211 clause 4.3.2).
 
     Raises:
@@ -79,7 +80,10 @@ class TddPattern:
         return slot
 
     def repeated(self, slot: int, decode: int) -> int:
-        """Downlink slot in which a block that failed in `slot` is sent again, with `decode` slots for each side."""
+        """Return the downlink slot in which a block is sent again after a failure in the slot `slot`.
+
+        The device and the base station each need `decode` slots to decode what they have received.
+        """
         answer = self.next(slot + 1 + decode, "U")
         return self.next(answer + 1 + decode, "D")
 
@@ -119,6 +123,7 @@ class UplinkAccess:
     Ignored here: lost requests, other devices' grants, and times within a slot.
 
     Attributes:
+        pattern: the TDD pattern.
         sr_period: number of slots between two request occasions, before each occasion is moved to the next uplink slot.
         k2: minimum number of slots from a grant to the granted slot.
         decode: number of slots that the base station needs to decode.
@@ -197,7 +202,10 @@ class WholeBlocks(OfLaw):
         return self.fewest / self.count
 
     def blocks(self, sinr: float) -> int:
-        """Number of granted blocks at an SINR (linear) on the whole carrier: the largest of the best."""
+        """Return the number of granted blocks at an SINR (linear) on the whole carrier.
+
+        If several numbers of blocks give the same rate, the result is the largest number.
+        """
         counts = np.arange(self.count, self.fewest - 1, -1)
         parts = counts / self.count
         return int(counts[np.argmax(parts * self.law.rates_bps(sinr / parts, 1.0))])
@@ -430,7 +438,10 @@ class NrGrants(RatedAccess):
         return won
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """All interference from other cells falls into the slots of this direction."""
+        """Return each leg's SINR at full power in its slots.
+
+        All interference from other cells falls into the slots of this direction.
+        """
         assert power is not None, "slots always say who sends"
         active, duty = inputs.active, self.duty(down=inputs.band.down)
         noise = 1.0 + (inputs.noise[active.receiver] - 1.0) / duty

@@ -35,14 +35,18 @@ class Round:
         compute_j: [n] computing energies in J at full clock frequency. At the fraction x of the full frequency,
             computing takes 1/x of the time and x^2 of the energy.
         min_clock: [n] minimum clock frequencies, as fractions of the full frequency in (0, 1].
+        size_bit: number of bits of an upload.
         snr: [n] SNRs (linear) of the uplinks at full power on the whole band, averaged over fading.
+        power_w: [n] full transmit powers in W.
         amplifier_efficiency: [n] radiated power of each device divided by the power that its amplifier consumes, or one
             number for all devices.
         circuit_w: [n] power in W that all other parts of a transmitter consume while it sends, or one number for all
             devices.
         weight: [n] weights of the updates: the number of samples of each device.
+        bandwidth_hz: width of the band in Hz.
         law: the rate law of a fading block: `shannon`, which a narrowing rule may restrict to a part of the band.
         bits_j: energy in J of an upload that depends on its bits only, not on the transmit power.
+        rng: random generator for the plan of the round.
     """
 
     ready_s: Array

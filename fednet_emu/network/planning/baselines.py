@@ -28,7 +28,10 @@ class EqualBand(Planner):
     """Full power, full clock frequency and an equal share of the band for each device (EB-FDMA)."""
 
     def plan(self, round_: Round) -> Grant[Array]:
-        """A device with a weak signal uses only the part of its share on which its rate is highest."""
+        """Return equal shares of the band.
+
+        A device with a weak signal uses only the part of its share on which its rate is highest.
+        """
         full = np.ones(len(round_.snr))
         share = np.minimum(full / len(full), round_.widest)
         efficiency = np.minimum(log1p(round_.gamma / share), round_.highest)

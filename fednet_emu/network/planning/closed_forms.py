@@ -93,7 +93,10 @@ def root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
 
 
 def least(fits: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the smallest number, at least `low`, for which `fits` is True, by bisection; `high` is a first guess."""
+    """Return the smallest number, at least `low`, for which `fits` is True.
+
+    The number is found by bisection; `high` is a first guess of an upper limit.
+    """
     if fits(low):
         return low
     while not fits(high):

@@ -74,7 +74,10 @@ def computing_s(round_: Round, j_per_s: float) -> float:
 
 
 def sending_efficiency(round_: Round, j_per_s: float, min_power_w: float = 0.0) -> Array:
-    """Spectral efficiencies [n] in nat/s/Hz that minimise sending energy plus `j_per_s` times sending time."""
+    """Return the spectral efficiencies [n] that minimise sending energy plus `j_per_s` times sending time.
+
+    Efficiencies are in nat/s/Hz.
+    """
     drawn_w = round_.power_w / round_.amplifier_efficiency
     best = priced_efficiency((j_per_s + round_.circuit_w) * round_.gamma / drawn_w)
     slowest = log1p(round_.gamma * np.minimum(min_power_w / round_.power_w, 1.0))

@@ -60,7 +60,10 @@ def shortest(round_: Round) -> Grant[Array]:
 
 
 def narrowest(round_: Round, air_s: Array) -> tuple[Array, Array]:
-    """Smallest band shares [n] for uploads within `air_s` [n] (at least `shortest_s`), and relative powers [n]."""
+    """Return the smallest band shares [n] with which uploads take at most `air_s` [n], and their powers [n].
+
+    Powers are fractions of full power. Airtimes below `round_.shortest_s` are raised to this minimum.
+    """
     air_s = np.maximum(air_s, round_.shortest_s)
     full = full_power_efficiency(round_.gamma * air_s / round_.need_s)
     efficiency = np.clip(full, max(round_.lowest, 1e-300), round_.highest)
@@ -69,7 +72,10 @@ def narrowest(round_: Round, air_s: Array) -> tuple[Array, Array]:
 
 
 def powers(round_: Round, share: Array, air_s: Array) -> Array:
-    """Powers [n], relative to full power, with which uploads on band shares `share` [n] take `air_s` [n]."""
+    """Return the powers [n] with which uploads on the band shares `share` [n] take the airtimes `air_s` [n].
+
+    Powers are fractions of full power.
+    """
     part = share * expm1(round_.need_s / (share * air_s)) / round_.gamma
     return np.minimum(part, 1.0)
 
@@ -98,7 +104,10 @@ class LeastEnergy(Planner):
 
 
 class _Choice(NamedTuple):
-    """Airtimes in s [n], spectral efficiencies in nat/s/Hz [n] and band shares [n] at a given price of the band."""
+    """Optimal choice of each device at a given price of the band.
+
+    The choice consists of airtimes in s [n], spectral efficiencies in nat/s/Hz [n] and band shares [n].
+    """
 
     air_s: Array
     efficiency: Array
@@ -130,7 +139,10 @@ def cheapest(round_: Round, end_s: float) -> Grant[Array]:
 
 
 def _choice(round_: Round, end_s: float, price: float) -> _Choice:
-    """Best choice of each device if the whole band costs `price` J: a convex problem in its sending time."""
+    """Return the optimal choice of each device if the whole band costs `price` J.
+
+    This is a convex problem in the sending time of the device.
+    """
     left_s = end_s - round_.ready_s
     air_s = root(lambda air_s: _slope(round_, left_s, air_s, price), round_.shortest_s, left_s - round_.compute_s)
     efficiency, _ = _efficiency(round_, air_s, price)

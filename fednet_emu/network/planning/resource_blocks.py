@@ -96,7 +96,10 @@ class ResourceBlocks(Planner):
             return np.asarray(round_.size_bit / round_.law.rates_bps(sinr, round_.bandwidth_hz * self._part(round_)))
 
     def _part(self, round_: Round) -> float:
-        """Share of the band for each block: `block_hz`, or equal parts if the blocks do not all fit into the band."""
+        """Return the share of the band for each block.
+
+        Blocks are `block_hz` wide, or equal parts of the band if blocks of this width do not all fit into it.
+        """
         return min(1.0 / self.blocks, (self.block_hz or round_.bandwidth_hz) / round_.bandwidth_hz)
 
     def _allowed(self, round_: Round, air_s: Array) -> Mask:

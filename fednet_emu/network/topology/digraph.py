@@ -118,7 +118,10 @@ class Digraph:
 
 
 def strong_components(count: int, sender: IntArray, receiver: IntArray) -> IntArray:
-    """Index [count] of the strongly connected component of each node, from 0 in no particular order."""
+    """Return the index of the strongly connected component of each of `count` nodes.
+
+    Components have indices from 0 in no particular order.
+    """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

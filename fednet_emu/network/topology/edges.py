@@ -32,6 +32,8 @@ class TopologyInputs:
     """Inputs from which edges and clusters are computed.
 
     Attributes:
+        count: number of devices.
+        streams: the random streams of the run.
         paths: positions of the devices over time.
         links_at: function that returns the links between devices at a time in s.
         data_dir: folder of recorded data.
@@ -57,7 +59,11 @@ class Edges(Component):
 
     @abstractmethod
     def source(self, inputs: TopologyInputs) -> EdgeSource:
-        """Return the source of the edges for one run; a `DataError` if recorded contacts cannot be read."""
+        """Return the source of the edges for one run.
+
+        Raises:
+            DataError: recorded contacts cannot be read.
+        """
 
 
 class NoEdges(Edges):
@@ -126,7 +132,11 @@ class RandomRegular(Edges):
         return partial(self._drawn, inputs.streams)
 
     def _drawn(self, streams: Streams, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
-        """Draw one regular graph for each group; the random numbers of a group do not depend on later groups."""
+        """Draw one regular graph for each group; the random numbers of a group do not depend on later groups.
+
+        Raises:
+            ScenarioError: no graph drawn for a group was strongly connected.
+        """
         sizes = np.bincount(group)
         order = np.argsort(group, kind="stable")
         starts = np.cumsum(sizes) - sizes

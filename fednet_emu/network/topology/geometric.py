@@ -53,6 +53,11 @@ def sinr_in_slots(snr: Array, receiver: IntArray, slot: IntArray) -> Array:
     """Return the SINR (linear) of each link [links], if links with the same receiver and slot interfere.
 
     Ignored here: senders without a link to the receiver.
+
+    Args:
+        snr: [links] SNR (linear) of each link alone.
+        receiver: [links] receiver of each link.
+        slot: [links] slot of each link's sender.
     """
     if not len(snr):
         return snr

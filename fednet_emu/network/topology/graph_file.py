@@ -58,7 +58,11 @@ class NamedGraph(NamedTuple):
 
 
 def read_graphml(where: str, content: bytes) -> NamedGraph:
-    """Read a graph in GraphML."""
+    """Read a graph in GraphML.
+
+    Raises:
+        DataError: the content is not valid GraphML.
+    """
     import networkx as nx
 
     try:
@@ -70,7 +74,11 @@ def read_graphml(where: str, content: bytes) -> NamedGraph:
 
 
 def read_edges(where: str, content: bytes) -> NamedGraph:
-    """Read a list of edges."""
+    """Read a list of edges.
+
+    Raises:
+        DataError: the content is not UTF-8 text, or a line has only one name.
+    """
     edges = []
     try:
         lines = content.decode("utf-8-sig").splitlines()

@@ -193,7 +193,11 @@ class MahimahiTraces(FileTraces):
 
 
 def packet_series(where: str, text: str, packet_bit: float) -> RateSeries:
-    """Return a series with one rate per millisecond, from lines that state the times of packets in ms."""
+    """Return a series with one rate per millisecond, from lines that state the times of packets in ms.
+
+    Raises:
+        DataError: the lines are not whole numbers in increasing order, or the last number is 0.
+    """
     plain = _PLAIN.fullmatch(text)  # matches nearly every file; parsing is then a hundred times as fast
     line_ms = np.array(text.split() if plain else [], np.int64)
     if not len(line_ms) or (np.diff(line_ms) < 0).any():

@@ -69,6 +69,9 @@ def holding_since_last(where: str, time_s: Array, rate_bps: Array) -> RateSeries
     """Return a series in which the rate of each row [rows] applies from the time of the previous row to its own time.
 
     The series starts at the time of the first row; the rate of the first row is not used.
+
+    Raises:
+        DataError: there is only one row, times do not increase, or all rates are 0.
     """
     if len(time_s) < 2 or not np.all(np.diff(time_s) > 0):
         raise DataError(where, "has no two rows of increasing time", "drop rows of the same time")
@@ -170,7 +173,10 @@ class RateSeries:
         return turns * self._done[-1] + self._done[edge] + self._per_ns[edge] * (phase_ns - self._edges_ns[edge])
 
     def averaged(self, window_s: float) -> RateSeries:
-        """Return the series averaged over windows of `window_s`; the total number of bits does not change."""
+        """Return the series averaged over windows of `window_s`, of which the last may be shorter.
+
+        The total number of bits does not change.
+        """
         count = int(np.ceil(self.period_s / window_s - 1e-9))
         edges_s = np.append(np.arange(max(count, 1)) * window_s, self.period_s)
         carried_bit = np.interp(edges_s, self.edges_s, self._carried_bit)
@@ -225,6 +231,9 @@ def device_rates(traces: RateTraces, count: int, streams: Streams, data_dir: Pat
     Random draws are keyed by device, so that more devices in a run do not change the traces of the first devices.
     Uplink and downlink use the same draws: if the recordings of both directions are in the same order, a device gets
     matching recordings.
+
+    Raises:
+        DataError: there is no trace, or a file is missing or cannot be used.
     """
     loaded = traces.load(data_dir)
     if not loaded:

@@ -33,7 +33,10 @@ class Window(NamedTuple):
     rtt_ns: int
 
     def after(self, burst_bit: int) -> int:
-        """Size in bits of the burst that follows a burst of `burst_bit` bits, which was sent within a round trip."""
+        """Return the size in bits of the burst that follows a burst of `burst_bit` bits.
+
+        The earlier burst was sent within a round trip.
+        """
         return min(2 * burst_bit, self.max_bit)
 
     def gaps(self, size_bit: int) -> int:
@@ -79,7 +82,11 @@ class Flow:
     """A transfer that is sent in several bursts.
 
     Attributes:
+        burst: the transfer, in a list of one.
+        rtt_ns: round-trip time in ns.
+        size_bit: total bits of the transfer.
         number: serial number of the flow, from 0 in the order of starts.
+        started_ns: start time of the transfer in ns.
         window_bit: bits of the current window.
         released_ns: start time of the current burst in ns.
         sent_bit: bits sent in earlier bursts.
@@ -164,7 +171,10 @@ class SlowStartAir(Air):
             flow.power_s = 0.0
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """A transfer that waits for acknowledgements ends with the next `advance`."""
+        """Give up a leg, whose `until_ns` must be the present time.
+
+        A transfer that waits for acknowledgements ends with the next `advance`.
+        """
         if self._released:
             self._start_released(now_ns)
         for other, early in self._flows.items():
@@ -201,7 +211,10 @@ class SlowStartAir(Air):
         return ended
 
     def _extend(self, until_ns: int) -> bool:
-        """Release all remaining bits of transfers whose acknowledgements arrive by `until_ns`; True if any got bits."""
+        """Release all remaining bits of transfers whose acknowledgements arrive by `until_ns`.
+
+        No transmission may end before `until_ns`. Return True if any transfer got bits.
+        """
         found = False
         for leg, flow in [*self._holding.items()]:
             if flow.resumes_ns <= until_ns:
@@ -215,7 +228,10 @@ class SlowStartAir(Air):
         return found
 
     def powers(self) -> Iterator[Power]:
-        """0 in a gap; on the air, the power that `air` plans or, without such a plan, full power."""
+        """Yield the planned powers of transfers.
+
+        The power is 0 in a gap. On the air, it is the power that `air` plans or, without such a plan, full power.
+        """
         for leg, flow in self._flows.items():
             yield leg, (self._now_ns,), (1.0 if flow.silent_ns == FOREVER_NS else 0.0,)
         yield from self._air.powers()
@@ -269,7 +285,10 @@ class SlowStartAir(Air):
         flow.silent_ns = FOREVER_NS
 
     def _close(self, flow: Flow, now_ns: int) -> None:
-        """Set size, start, carried bits and `power_s` of a transfer that has ended; they include all its bursts."""
+        """Set the size, the start time, the carried bits and the `power_s` of a transfer that has ended.
+
+        The values include all bursts of the transfer.
+        """
         self._end_gap(flow, now_ns)
         leg = flow.burst[0]
         del self._flows[leg]

@@ -298,7 +298,11 @@ class Connections:
         return self._gaps(window, transfer.size_bit) * window.rtt_ns
 
     def leave(self, transfer: Transfer, now_ns: int) -> int:
-        """Record window and rate of a connection when a message is sent; return the delay to its reception in ns."""
+        """Record window and rate of the connection of a message whose transmission ends now.
+
+        Returns:
+            The delay in ns until the message is received.
+        """
         phases = transfer.phases
         if self.window is not None and self._reuses and phases is not None and phases.window_bit:
             air_s = (now_ns - transfer.started_ns - phases.ack_wait_ns) / NS_PER_S

@@ -97,7 +97,10 @@ def same_street_los_probability(distance_2d_m: Array, road: str) -> Array:
 
 
 def urban_probabilities(distance_2d_m: Array, density: str) -> tuple[Array, Array]:
-    """Mean probabilities of line of sight, and behind buildings, on urban grids (Boban, Gong, Xu 2016)."""
+    """Return the mean probabilities of line of sight and of a link behind buildings on urban grids.
+
+    Source: Boban, Gong and Xu 2016, as in ns-3.
+    """
     scale, decay = URBAN_SEEN[density]
     rate, centre, width = URBAN_BLOCKED[density]
     seen = scale * exp(-decay * distance_2d_m)

@@ -33,7 +33,10 @@ class RateLaw(Component):
 
     @property
     def outage_sinr(self) -> float:
-        """Linear SINR below which a fading block loses the whole transmission; 0 for senders that pause or adapt."""
+        """Linear SINR below which a single fading block loses the whole transmission; 0 for adaptive senders.
+
+        Below its minimum SINR, an adaptive sender pauses or sends again, so no transmission is lost.
+        """
         return 0.0
 
     @property

@@ -94,7 +94,11 @@ class NarrowedErgodicRate(ErgodicRate):
 
 
 def averaged(law: RateLaw, fading: AnyFading) -> RateLaw:
-    """Rate model that averages `law` over fading, by mean SINR; a `ValueError` if it has no mean over this fading."""
+    """Return the rate model that averages `law` over fading; its argument is the mean SINR.
+
+    Raises:
+        ValueError: the rate model has no mean rate over this fading.
+    """
     if isinstance(law, Narrowed):
         return NarrowedErgodicRate(law=law, fading=fading)
     return ErgodicRate(law=law, fading=fading)

@@ -71,6 +71,10 @@ def load_search(
 
     `overrides` are settings that apply to all runs. If `trials` is given, it replaces the number of settings to try
     that the study states.
+
+    Raises:
+        ScenarioError: the study, or a scenario at the ends of the search space, is invalid; all problems are listed.
+        FednetError: Optuna is not installed.
     """
     if study.search is None:
         raise ScenarioError(f"{study.name}: nothing is searched, got no 'search'; fednet sweep {study.name}")

@@ -114,7 +114,11 @@ class Parameter:
 
 
 def space_of(node: Node) -> tuple[Parameter, ...]:
-    """Return the parameters of a search, in the order of the file."""
+    """Return the parameters of a search, in the order of the file.
+
+    Raises:
+        ScenarioError: an entry is malformed; all such entries are listed, with their lines.
+    """
     found: dict[str, Parameter] = {}
     problems: list[str] = []
     for name, child in node.value.items():
@@ -227,7 +231,11 @@ fewer points are returned."""
 
 
 def require_optuna() -> Any:
-    """Return the module `optuna`."""
+    """Return the module `optuna`.
+
+    Raises:
+        FednetError: Optuna is not installed.
+    """
     try:
         optuna = importlib.import_module("optuna")
     except ImportError as error:

@@ -95,7 +95,10 @@ class Rule:
         return State(x, weights, nothing, torch.zeros_like(x), x.new_ones(self.n), np.inf, np.full(self.n, np.inf))
 
     def advance(self, state: State, arrived: Sequence[Tensor], t: int, heard: Sequence[int] | None = None) -> State:
-        """State after round `t`, from the last parameters [d] of each client; `heard`: the clients of this round."""
+        """Return the state after round `t` = 0, 1, ..., from the last received shared parameters [d] of each client.
+
+        `heard` lists the indices of the clients whose parameters arrived in this round; None stands for all clients.
+        """
         x = torch.stack(list(arrived))
         apart = updates.differences(x)
         multipliers, slopes = self._ascended(state, apart)

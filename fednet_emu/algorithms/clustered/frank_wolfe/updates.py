@@ -150,7 +150,10 @@ def partitions(n: int, k: int | None = None) -> Iterator[tuple[int, ...]]:
 
 
 def _searched(g: Array, n: int, k: int) -> IntArray:
-    """Labels [n] of k clusters with a small sum of `g` within; no move of one client makes it smaller."""
+    """Return labels [n] of k clusters with a small sum of the gradient `g` over all pairs within clusters.
+
+    No move of a single client to another cluster makes this sum smaller.
+    """
     slope = matrix_of(g, n) - np.eye(n)
     _, vectors = np.linalg.eigh(-slope)
     points = vectors[:, -k:]
@@ -159,7 +162,10 @@ def _searched(g: Array, n: int, k: int) -> IntArray:
 
 
 def _grouped(points: Array, start: int, k: int) -> IntArray:
-    """Labels [n] by k-means from point `start` and farthest points; empty clusters take from the largest."""
+    """Return labels [n] by Lloyd's k-means; each empty cluster then takes a client of the largest cluster.
+
+    The first centre is point `start`; each further centre is the point farthest from the centres so far.
+    """
     from scipy.cluster.vq import kmeans2
     from scipy.spatial.distance import cdist
 

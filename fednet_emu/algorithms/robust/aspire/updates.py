@@ -130,7 +130,10 @@ def lam_step(lam: Array, values: Array, h: float, steps: Steps) -> Array:
 
 
 def slope_step(slope: Tensor, z: Tensor, w: Tensor, steps: Steps) -> Tensor:
-    """Update (16) for `slope` = -phi_j, computed once, as worker and master have equal z, w_j and phi_j."""
+    """Update (16), phi_j <- clip(phi_j + rho_phi (z - w_j - c_phi phi_j)), in terms of `slope` = -phi_j.
+
+    Worker and master have the same z, w_j and phi_j and thus the same result, which is therefore computed only once.
+    """
     gap = z - w
     if steps.c_phi:
         gap.add_(slope, alpha=steps.c_phi)

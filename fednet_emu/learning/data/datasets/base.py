@@ -140,7 +140,10 @@ def held_out(where: str, kind: IntArray, order: IntArray, share: float, remedy: 
 
 
 def last_of_each(kind: IntArray, order: IntArray, share: float) -> Mask:
-    """Mask [n] of the last `share` (rounded) of the samples of each `kind`, in the given `order`."""
+    """Return the mask [n] that selects the last `share` of the samples of each `kind`, in the given `order`.
+
+    The number of selected samples of a kind is rounded.
+    """
     _, number, count = np.unique(kind, return_inverse=True, return_counts=True)
     sorted_rows = order[np.argsort(number[order], kind="stable")]
     place = np.empty(len(kind), np.int64)

@@ -156,7 +156,10 @@ def _reader(path: Path) -> str:
 
 @contextmanager
 def _set_up(hub_cache: Path | None, *, download: bool = False) -> Iterator[None]:
-    """Block the libraries' connections (unless `download`) and progress bars; other readers wait."""
+    """Context manager that blocks the libraries' connections and hides progress bars, unless `download` is set.
+
+    Other threads that read tables wait until the block ends.
+    """
     with _ALONE:
         datasets, constants = import_module("datasets"), import_module("huggingface_hub.constants")
         settings: list[tuple[Any, str, Any]] = [

@@ -77,7 +77,10 @@ def checked_samples(
     normalise: bool = False,
     names: Sequence[str] = (),
 ) -> Samples:
-    """Check arrays as described in `Npz`; errors name their source `where` and the inputs by `names`."""
+    """Check arrays as described in `Npz`, and return them as samples.
+
+    Error messages name the source of the arrays, `where`, and the inputs by their `names`.
+    """
     train_x, test_x = (_inputs(where, arrays, name, vocabulary, single=not normalise) for name in ("train_x", "test_x"))
     if train_x.shape[1:] != test_x.shape[1:]:
         problem = f"test_x has samples of shape {test_x.shape[1:]}, got {train_x.shape[1:]} in train_x"
@@ -163,7 +166,10 @@ def _single(
 def _note_merged(
     where: str, exact: NDArray[Any], cast: NDArray[np.float32], place: int, names: Sequence[str], *, normalise: bool
 ) -> None:
-    """Warn if over 1 % of the first `_LOOK_AT` distinct values of an input become equal in float32."""
+    """Warn if over 1 % of the distinct values of an input become equal in float32.
+
+    Only the first `_LOOK_AT` values of each input are checked.
+    """
     exact, cast = exact.reshape(-1)[:_LOOK_AT], cast.reshape(-1)[:_LOOK_AT]
     if np.array_equal(exact, cast):
         return

@@ -82,7 +82,10 @@ def members_by_class(labels: IntArray, classes: int, rng: np.random.Generator) -
 
 
 def even_shares(n_items: int, n_parts: int) -> IntArray:
-    """Part index of each item [n_items], ascending, in parts of equal size; the first ones may have one more."""
+    """Divide items into parts of equal size; return the part index of each item [n_items], in ascending order.
+
+    If equal sizes are not possible, the first parts have one item more.
+    """
     sizes = np.full(n_parts, n_items // n_parts)
     sizes[: n_items % n_parts] += 1
     return np.repeat(np.arange(n_parts), sizes)
@@ -91,7 +94,10 @@ def even_shares(n_items: int, n_parts: int) -> IntArray:
 def dealt_by_class(
     labels: IntArray, holders: Sequence[IntArray], n_devices: int, rng: np.random.Generator
 ) -> Partitioned:
-    """Split in which the devices `holders[c]` share class c equally; a class without holders has no owner."""
+    """Return the split in which the devices `holders[c]` share the samples of class c equally.
+
+    If a class has no holders, its samples have no owner.
+    """
     owners = np.full(len(labels), NOBODY, np.int64)
     for members, devices in zip(members_by_class(labels, len(holders), rng), holders, strict=True):
         if len(devices):
@@ -116,14 +122,20 @@ class Held:
 
     @classmethod
     def nothing(cls, samples: Samples) -> Held:
-        """An empty set of samples; a copy, because an empty view would keep all samples in memory."""
+        """Return an empty set of samples.
+
+        The tensors are copies, because an empty view would keep all samples in memory.
+        """
         return cls(samples.train_x[:0].clone(), samples.train_y[:0].clone())
 
 
 def hold_out(
     samples: Samples, n_server: int, n_validation: int, rng: np.random.Generator
 ) -> tuple[Samples, Held, Held]:
-    """Hold out random training samples; return the rest, those of the server, and those for validation."""
+    """Hold out random training samples for the server and for validation.
+
+    Returns the remaining samples, the samples of the server, and the validation samples.
+    """
     n_all = len(samples.train_y)
     if n_server + n_validation >= n_all:
         raise ScenarioError(

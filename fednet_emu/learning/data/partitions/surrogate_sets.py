@@ -138,7 +138,10 @@ def device_priors(n_devices: int, classes: int, rng: np.random.Generator) -> Arr
 
 
 def own_classes(n_devices: int, classes: int) -> Mask:
-    """Mask [devices, classes] of own classes: 2d and 2d + 1 (mod K) of device d."""
+    """Return the mask [devices, classes] of each device's own classes.
+
+    Of K classes, device d owns the classes 2d and 2d + 1 (mod K).
+    """
     device, label = np.arange(n_devices)[:, None], np.arange(classes)
     return np.asarray((label == 2 * device % classes) | (label == (2 * device + 1) % classes))
 

@@ -234,7 +234,10 @@ class RayEngine(Engine):
         return call.report
 
     def _params(self, call: _Call, place: int) -> Tensor:
-        """Return a copy of a job's parameters, because Ray frees the memory of a call after its last result."""
+        """Return a copy of a job's parameters.
+
+        Ray frees the memory of a call when all its results have been copied.
+        """
         if call.params is None:
             call.params, call.params_ref = self._got(call.params_ref), None
         params, call.params[place] = torch.tensor(call.params[place]), None

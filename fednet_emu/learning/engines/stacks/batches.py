@@ -23,7 +23,10 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData
 
 @final
 class Scratch:
-    """Reusable buffers, one for each role, valid until the next `take`; they avoid page faults of new memory."""
+    """A set of buffers, one for each role, which grow on demand.
+
+    A tensor is valid until `take` is called again with the same role.
+    """
 
     def __init__(self) -> None:
         self._buffers: dict[str, Tensor] = {}
@@ -50,7 +53,10 @@ def batches_of(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray, sc
 
 
 def _active(steps: IntArray) -> list[int]:
-    """Number of jobs that still train in each step, from each job's number of steps in descending order."""
+    """Return the number of jobs that still train in each step.
+
+    `steps` holds each job's number of steps, in descending order.
+    """
     active: list[int] = np.searchsorted(-steps, -np.arange(steps[0]), side="left").tolist()
     return active
 
@@ -60,7 +66,10 @@ def _first(batch: Batch, active: int) -> Batch:
 
 
 def _whole(data: TrainData, jobs: Sequence[ResolvedJob], scratch: Scratch) -> Batch:
-    """All samples of each job in one stack: a view if they are contiguous in the data, else a copy."""
+    """Return all samples of each job in one stack.
+
+    The stack is a view if the samples are contiguous in the data, and otherwise a copy.
+    """
     joined = _one_slice([resolved.job.indices for resolved in jobs])
     if joined is not None:
         x, y = data.x[joined], data.y[joined]
@@ -132,7 +141,10 @@ def _drawn(streams: Streams, jobs: Sequence[ResolvedJob], steps: IntArray) -> tu
 def _drawn_alike(
     plan: SgdPlan, first: IntArray, n_samples: int, generators: Sequence[np.random.Generator]
 ) -> tuple[IntArray, IntArray]:
-    """Like `_drawn`, for jobs with `n_samples` consecutive rows from `first` [J] on; the batches are the same."""
+    """Like `_drawn`, for jobs whose data are `n_samples` consecutive rows, from the rows `first` [J] on.
+
+    The batches are those that `TrainJob.batches` draws.
+    """
     steps, width, per_epoch = plan.n_steps(n_samples), plan.batch_width(n_samples), plan.steps_per_epoch(n_samples)
     passes = 1 if steps <= n_samples // width else -(-steps // per_epoch)
     rows = np.empty((len(first), passes, max(n_samples, per_epoch * width)), np.int64)

@@ -95,7 +95,10 @@ def chain_form(model: FlatModel) -> ChainForm | None:
 
 
 def _mean(losses: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | float]:
-    """Mean loss [A] over the samples, and their weights: [A, 1, B], or a number if all are equal."""
+    """Return the mean loss [A] over the samples, and the weights of the samples.
+
+    The weights are an array [A, 1, B], or a number if all samples have the same weight.
+    """
     if weight is None:
         return losses.mean(1), 1 / losses.shape[1]
     share = weight / weight.sum(1, keepdim=True)

@@ -15,7 +15,10 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Batch(NamedTuple):
-    """Batches of A jobs in one step: `x` [A, B, ...], `y` [A, B, ...], and weights [A, B]; None without padding."""
+    """The batches of A jobs in one step: `x` [A, B, ...], `y` [A, B, ...] and the weights of the samples [A, B].
+
+    The weights are None if the batches are not padded.
+    """
 
     x: Tensor
     y: Tensor

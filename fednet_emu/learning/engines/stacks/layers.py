@@ -77,7 +77,10 @@ class Dense:
         return (y.add_(*bias) if bias else y), x
 
     def backward(self, own: Parameters, kept: Tensor, d: Tensor) -> Tensor:
-        """Return the gradient of the input, W' d, in the memory layout of the input, for the next layer."""
+        """Return the gradient of the input, W' d, in the memory layout of the input.
+
+        The next layer can then read both in the same order.
+        """
         weight = own[0]
         if self.inputs <= d.shape[2]:
             return torch.bmm(weight.transpose(1, 2), d)
@@ -96,7 +99,10 @@ def matrices(w: Tensor, outputs: int, inputs: int) -> Parameters:
 
 
 def learn(own: Parameters, x: Tensor, d: Tensor) -> None:
-    """Add d x' to the weights and the sum of d to the biases; `x` is [A, inputs, n], `d` [A, outputs, n]."""
+    """Add d x' to the weights and the sum of d to the biases in `own`.
+
+    `x` has the shape [A, inputs, n], and `d` has the shape [A, outputs, n].
+    """
     weight, *bias = own
     weight.baddbmm_(d, x.transpose(1, 2))
     for b in bias:

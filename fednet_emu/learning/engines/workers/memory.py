@@ -30,7 +30,10 @@ _LEAST_BYTE = 2**34
 
 
 class Place(NamedTuple):
-    """The location of an array in shared memory: offset of its first byte, shape, and name of its NumPy type."""
+    """The location of an array in shared memory.
+
+    It consists of the offset of the first byte, the shape, and the name of the NumPy type.
+    """
 
     offset: int
     shape: tuple[int, ...]
@@ -60,14 +63,20 @@ class Memory:
         return np.ndarray(place.shape, place.dtype, self._map, place.offset)
 
     def new(self, shape: tuple[int, ...], dtype: Any) -> tuple[NDArray[Any], Place]:
-        """Return a new array and its place; the last reference to the array or to a view of it frees the memory."""
+        """Return a new array and its place.
+
+        The memory is freed with the last reference to the array or to a view of it.
+        """
         place = Place(self._take(int(np.prod(shape)) * np.dtype(dtype).itemsize), shape, np.dtype(dtype).str)
         array = self.at(place)
         finalize(array, self._give_back, place.offset, array.nbytes).atexit = False
         return array, place
 
     def copy_of(self, tensor: Tensor) -> tuple[NDArray[Any], Place]:
-        """Return an array with the values of a CPU tensor, not copied if in shared memory, and its place."""
+        """Return an array with the values of a CPU tensor, and its place.
+
+        A tensor that is already in shared memory is not copied.
+        """
         values = tensor.detach().numpy()
         offset = values.ctypes.data - self._base
         if values.flags.c_contiguous and 0 <= offset < len(self._map):
@@ -77,7 +86,10 @@ class Memory:
         return array, place
 
     def move_here(self, tensor: Tensor) -> Place:
-        """Move the values of a tensor to shared memory, which is freed with the tensor; return their place."""
+        """Move the values of a tensor to shared memory, and return their place.
+
+        The memory is freed with the tensor.
+        """
         array, place = self.copy_of(tensor)
         with torch.no_grad():
             tensor.set_(torch.from_numpy(array))  # type: ignore[call-overload]
@@ -127,7 +139,10 @@ def _whole_pages(byte: int) -> int:
 
 
 def _new_file() -> int:
-    """Create an unnamed file as large as the machine's memory, without pages; return its descriptor."""
+    """Create an unnamed file as large as the machine's memory, and return its descriptor.
+
+    No page is allocated yet.
+    """
     if sys.platform == "linux":
         file = os.memfd_create("fednet")
     else:

@@ -24,7 +24,10 @@ MOST_OF_ERROR = 200
 
 
 class KeptModel(NamedTuple):
-    """Places in shared memory of a pickled model and of its constants, with True for a parameter."""
+    """The places in shared memory of a pickled model and of its constant tensors.
+
+    A constant is marked True if it is a parameter.
+    """
 
     pickled: Place
     constants: Sequence[tuple[Place, bool]]
@@ -66,7 +69,10 @@ class Order(NamedTuple):
 
 
 def serve(orders: Any, memory: Memory) -> None:
-    """Execute orders until the connection closes; the answer is a report, or the text of an error in unpacking."""
+    """Execute orders until the connection closes.
+
+    Each order is answered by a report, or by the text of an error if it cannot be unpacked.
+    """
     end_with_parent()
     torch.set_num_threads(1)
     trainer = Trainer("cpu", lambda kept: kept.load(memory))

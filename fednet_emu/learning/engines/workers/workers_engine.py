@@ -80,7 +80,10 @@ class WorkersEngine(Engine):
         return self._statistics if self._statistics["computing_s"] else {}
 
     def begin(self, job: TrainJob) -> None:
-        """Start a large job that is trained alone, once the wavefront has a second one."""
+        """Start a large job that is always trained alone.
+
+        The first such job is started only when the wavefront has a second one.
+        """
         known = self._left_flop > 0 or job in self._begun or job.model in self._stay
         if known or not is_worth_dividing(job.flop) or not self._may_send():
             return
@@ -170,7 +173,10 @@ class WorkersEngine(Engine):
             self._since = None
 
     def _is_worth_it(self, n: int, flop: float) -> bool:
-        """Whether workers should train n jobs of `flop` operations, which add up until workers start."""
+        """Return True if workers should train n jobs of `flop` operations.
+
+        Until workers are started, the operations are added up.
+        """
         if n < 2 or not is_worth_dividing(flop) or not self._may_send():
             return False
         if self._left_flop > 0:
@@ -244,7 +250,10 @@ class WorkersEngine(Engine):
         return self._sent[id(tensor)][1:]
 
     def _results(self, call: Call) -> Results:
-        """Results of a call; jobs that a worker could not train are trained here, and raise their errors."""
+        """Yield the results of a call.
+
+        Jobs that a worker could not train are trained in the main process, which raises their errors.
+        """
         results = self._ended(call)
         if results is None or isinstance(call.report, str):
             yield from self._here.run_stack(call.single)

@@ -139,7 +139,10 @@ def inf_los_loss_db(distance_3d_m: Array, carrier_hz: float) -> Array:
 
 
 def inf_nlos_loss_db(distance_3d_m: Array, carrier_hz: float, hall: str) -> Array:
-    """Loss in dB without line of sight: at least that with it and, in DL halls, that in SL halls."""
+    """Return the loss in dB without line of sight.
+
+    It is at least the loss with line of sight and, in DL halls, at least the loss in SL halls.
+    """
     constant_db, slope_db, _ = UNSEEN[hall]
     term_db: Array = constant_db + slope_db * log10(distance_3d_m) + 20.0 * log10(carrier_ghz(carrier_hz))
     if hall == "DL":

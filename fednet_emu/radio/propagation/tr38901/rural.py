@@ -81,7 +81,10 @@ class RuralMacro(SitePathLoss):
 
 
 def rma_breakpoint_m(hop: Hop, carrier_hz: float) -> Array:
-    """Breakpoint 2 pi h_BS h_UT f / c in m, beyond which the loss grows by 40 dB per decade."""
+    """Return the breakpoint, beyond which the loss with line of sight grows by 40 dB per decade of distance.
+
+    It is 2 pi h_BS h_UT f / c in m, where h_BS and h_UT are the antenna heights of base station and device.
+    """
     return 2.0 * math.pi * hop.high_m * hop.low_m * carrier_hz / SPEED_OF_LIGHT_M_S
 
 
