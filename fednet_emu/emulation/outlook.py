@@ -29,6 +29,7 @@ from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.patience import Patience
 from fednet_emu.network.links.links import CellEnvironment, CellLinks, network_links
 from fednet_emu.network.settings import Uplink
+from fednet_emu.network.slices import OTHERS
 from fednet_emu.network.traffic.users import users_of
 from fednet_emu.radio.fading import Fading
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA
@@ -262,6 +263,7 @@ class Crowd(NamedTuple):
 
     name: str
     direction: str
+    slice: str
     files_per_s: float
     offered_bps: float
     load: float
@@ -293,7 +295,8 @@ def crowds(outlook: Outlook) -> Iterator[Crowd]:
         rate = (1 if its.place == "per-file" else its.users) / its.gap.mean
         reached = takes_s[np.isfinite(takes_s)]
         load = rate * float(reached.mean()) if len(reached) else 0.0
-        yield Crowd(its.name, its.direction, rate, rate * size_bit, load / network.cells.count)
+        own_slice = its.slice if its.slice and network.slices else OTHERS
+        yield Crowd(its.name, its.direction, own_slice, rate, rate * size_bit, load / network.cells.count)
 
 
 @dataclass(frozen=True)

@@ -253,6 +253,46 @@ def test_an_overload_is_foreseen() -> None:
     assert "100 files/s" in outlook.company
 
 
+def offers(name: str, load: float) -> str:
+    """A class of users that offers a load of 1 Mbit/s in a slice of its own."""
+    byte = round(1000 * load)
+    return f"{{name: {name}, slice: {name}, size: {{kind: fixed, byte: {byte}}}, gap: {{kind: fixed, mean_s: 0.008}}}}"
+
+
+@pytest.mark.parametrize(
+    ("slices", "a", "b", "overloaded"),
+    [
+        ("a: {}, b: {}", 0.3, 0.6, {}),
+        ("a: {max: 0.2}, b: {}", 0.3, 0.6, {"a": 0.2}),
+        ("a: {}, b: {}, fl: {dedicated: 0.5}", 0.3, 0.4, {"a": 0.25, "b": 0.25}),
+        ("a: {}, b: {weight: 3}", 0.3, 0.7, {"a": 0.3}),
+        ("a: {}, b: {weight: 3}", 0.2, 0.85, {"b": 0.8}),
+        ("a: {min: 0.3}, b: {weight: 3}", 0.29, 0.8, {"b": 0.71}),
+        ("a: {priority: 0}, b: {priority: 1}", 0.7, 0.4, {"b": 0.3}),
+        ("a: {priority: 0}, b: {priority: 1, min: 0.5}", 0.7, 0.4, {"a": 0.6}),
+        ("a: {dedicated: 0.4}, b: {}", 0.1, 0.65, {"b": 0.6}),
+    ],
+)
+def test_the_overload_of_a_slice_is_foreseen(slices: str, a: float, b: float, overloaded: Any) -> None:
+    """A slice is compared with what it can get beside the loads of the others, and named."""
+    scenario = small_scenario(
+        "network.uplink.access=ofdma", f"traffic=[{offers('a', a)}, {offers('b', b)}]", f"network.slices={{{slices}}}"
+    )
+    texts = {path[1]: text for path, text in warnings_of(Outlook(scenario)) if path[0] == "traffic"}
+    assert texts.keys() == {str("ab".index(name)) for name in overloaded}
+    for name, most in overloaded.items():
+        said = f"the load of slice {name} {a if name == 'a' else b}, which can carry at most {most}"
+        assert said in texts[str("ab".index(name))]
+
+
+@pytest.mark.parametrize(("priority", "overloaded"), [(0, {"0", "1"}), (1, {"1"})])
+def test_turns_of_one_priority_are_overloaded_together(priority: int, overloaded: set[str]) -> None:
+    """In turns, slices of one priority wait for each other, and slices of a higher priority do not."""
+    slices = f"network.slices={{a: {{}}, b: {{priority: {priority}}}}}"
+    outlook = Outlook(small_scenario(f"traffic=[{offers('a', 0.7)}, {offers('b', 0.4)}]", slices))
+    assert {path[1] for path, _ in warnings_of(outlook) if path[0] == "traffic"} == overloaded
+
+
 def test_a_live_run_refuses_other_users() -> None:
     """Real programs have no files of users that are not there."""
     assert "traffic" in {path[0] for path, _ in unfit(small_scenario(BOTH))}
