@@ -124,6 +124,45 @@ def test_the_same_files_without_the_federation() -> None:
     assert "give stop.simulated_s" in refusals("algorithm=idle")
 
 
+LOSSES = (
+    "network.uplink.loss={kind: random, probability: 0.3}",
+    "network.downlink.loss={kind: random, probability: 0.3}",
+)
+GRANTS = "network.uplink.access=nr-grants", "network.downlink.access=nr-grants"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        LOSSES,
+        ("network.uplink.access=ofdma", "network.cells={kind: list, xy_m: [[-20, 0], [20, 0]]}", *LOSSES),
+        ("network.uplink.access={kind: slotted-aloha, slot_s: 0.0001}",),
+        (*GRANTS, "channel=urban-micro"),
+    ],
+)
+def test_the_number_of_devices_changes_no_file(settings: tuple[str, ...]) -> None:
+    """Without a federation that sends, files are sent, repeated and lost as beside another number of devices."""
+    idle = (BOTH, "algorithm=idle", "stop={simulated_s: 0.3}", *settings)
+    few, many = (run_small(*idle, f"devices.count={count}", timing_only=True).ledger.traffic for count in (3, 11))
+    assert len(few) > 50
+    assert few.frame().equals(many.frame())
+    assert settings[-1] != LOSSES[-1] or 0.2 < (few.frame()["loss_reason"] == "erased").mean() < 0.4
+
+
+def test_a_federation_changes_no_loss_of_a_file() -> None:
+    """Beside rounds of any number of devices, a user loses the same of its files, which come later."""
+    lost = []
+    for count in (3, 8):
+        settings = f"devices.count={count}", f"algorithm.cohort={count}", "stop.rounds=20", *LOSSES
+        table = run_small(BOTH, *settings, timing_only=True).ledger.traffic.frame()
+        ended = table[table["loss_reason"] != "end"]
+        lost.append([own["loss_reason"].tolist() for _, own in ended.groupby(["traffic_class", "user"], observed=True)])
+    for one, other in zip(*lost, strict=True):
+        both = min(len(one), len(other))
+        assert one[:both] == other[:both]
+    assert sum(map(len, lost[0])) > 50
+
+
 def test_the_draws_of_the_federation_stay() -> None:
     """Computations with random slowdowns last as long beside other users as without."""
     slow = "devices.straggler={kind: shifted-exponential, mean_factor: 0.5}"
