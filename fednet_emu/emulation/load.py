@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -145,8 +145,8 @@ _HELP = "more power, shorter distances or more base stations would help"
 def crowded(outlook: Outlook) -> Iterator[Problem]:
     """Find slices and bands that users overload, and prioritized files that must wait until an upload has ended."""
     places = {its.name: place for place, its in enumerate(outlook.scenario.traffic)}
-    network, known, so_far = outlook.scenario.network, list(crowds(outlook)), Counter[tuple[str, str]]()
-    slices, total = Slices(network.slices), Counter[tuple[str, str]]()
+    network, known, slices = outlook.scenario.network, list(crowds(outlook)), Slices(outlook.scenario.network.slices)
+    total, so_far = (defaultdict[tuple[str, str], float](float) for _ in range(2))
     for its in known:
         total[its.direction, its.slice] += its.load
     for its in known:
@@ -155,12 +155,9 @@ def crowded(outlook: Outlook) -> Iterator[Problem]:
         divides = getattr(network, its.direction).access.capacity != 1
         load, most = so_far[its.direction, its.slice], slices.capacity(its.slice, loads, divides=divides)
         if load >= most:
-            where = (
-                f"of slice {its.slice} {load:.3g}, which can carry at most {most:.3g}"
-                if slices.given
-                else f"{load:.3g}"
-            )
-            what = f"{its.name} offer {its.offered_bps / 1e6:.3g} Mbit/s, which makes the load {where}"
+            own, room = f" of slice {its.slice}", f", which can carry at most {most:.3g}"
+            where = f"{own} {load:.3g}{room}" if slices.given else f" {load:.3g}"
+            what = f"{its.name} offer {its.offered_bps / 1e6:.3g} Mbit/s, which makes the load{where}"
             yield ("traffic", str(places[its.name])), f"{what}: queues grow as long as the run lasts; lower it"
     for direction in sorted({its.direction for its in outlook.scenario.traffic} if network.slices else ()):
         if getattr(network, direction).access.capacity == 1:

@@ -239,17 +239,14 @@ class Outlook:
     @property
     def company(self) -> str:
         """Sentence about the files of other users and the host time to simulate them; empty without other users."""
-        found, rate = list(crowds(self)), 0.0
-        host_s = 0.0
-        for its in found:
+        rate = host_s = 0.0
+        loads = []
+        for its in crowds(self):
             access = getattr(self.scenario.network, its.direction).access.kind
             rate, host_s = rate + its.files_per_s, host_s + its.files_per_s * HOST_S.get(access, OTHER_HOST_S)
-        loads = ", ".join(f"{its.name} {its.load:.2g} of the {its.direction}" for its in found)
-        return (
-            f"other users: {rate:,.3g} files/s, about {host_s:.2g} s of host time per simulated s; {loads}"
-            if found
-            else ""
-        )
+            loads.append(f"{its.name} {its.load:.2g} of the {its.direction}")
+        cost = f"other users: {rate:,.3g} files/s, about {host_s:.2g} s of host time per simulated s"
+        return f"{cost}; {', '.join(loads)}" if loads else ""
 
     @cached_property
     def links(self) -> tuple[AtStart, AtStart]:
