@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from fednet_emu.emulation.plausibility import PLAUSIBLE
 from fednet_emu.errors import ScenarioError, ScenarioWarning
 from fednet_emu.network.air.patience import LEAST_S, MOST_S, TIMES
 from fednet_emu.network.settings import Uplink
+from fednet_emu.network.slices import Slices
 from fednet_emu.records.ledger import device_label
 from fednet_emu.scenario.document import Document, apply_overrides, filled, load
 from fednet_emu.scenario.model import Problem, Scenario
@@ -141,17 +143,22 @@ _HELP = "more power, shorter distances or more base stations would help"
 
 
 def crowded(outlook: Outlook) -> Iterator[Problem]:
-    """Find bands that other users overload, and prioritized files that must wait until a whole upload has ended."""
+    """Find slices and bands that users overload, and prioritized files that must wait until an upload has ended."""
     places = {its.name: place for place, its in enumerate(outlook.scenario.traffic)}
-    total: dict[str, float] = {}
-    for its in crowds(outlook):
-        total[its.direction] = total.get(its.direction, 0.0) + its.load
-        if total[its.direction] >= 1:
-            what = (
-                f"{its.name} offer {its.offered_bps / 1e6:.3g} Mbit/s, which makes the load {total[its.direction]:.3g}"
-            )
+    network, known, slices = outlook.scenario.network, list(crowds(outlook)), Slices(outlook.scenario.network.slices)
+    total, so_far = (defaultdict[tuple[str, str], float](float) for _ in range(2))
+    for its in known:
+        total[its.direction, its.slice] += its.load
+    for its in known:
+        so_far[its.direction, its.slice] += its.load
+        loads = {name: load for (direction, name), load in total.items() if direction == its.direction}
+        divides = getattr(network, its.direction).access.capacity != 1
+        load, most = so_far[its.direction, its.slice], slices.capacity(its.slice, loads, divides=divides)
+        if load >= most:
+            own, room = f" of slice {its.slice}", f", which can carry at most {most:.3g}"
+            where = f"{own} {load:.3g}{room}" if slices.given else f" {load:.3g}"
+            what = f"{its.name} offer {its.offered_bps / 1e6:.3g} Mbit/s, which makes the load{where}"
             yield ("traffic", str(places[its.name])), f"{what}: queues grow as long as the run lasts; lower it"
-    network = outlook.scenario.network
     for direction in sorted({its.direction for its in outlook.scenario.traffic} if network.slices else ()):
         if getattr(network, direction).access.capacity == 1:
             what = "nothing interrupts a turn, so that a file of the first slice waits for a whole upload"

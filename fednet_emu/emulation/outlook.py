@@ -29,6 +29,7 @@ from fednet_emu.network.air.band import Band
 from fednet_emu.network.air.patience import Patience
 from fednet_emu.network.links.links import CellEnvironment, CellLinks, network_links
 from fednet_emu.network.settings import Uplink
+from fednet_emu.network.slices import OTHERS
 from fednet_emu.network.traffic.users import users_of
 from fednet_emu.radio.fading import Fading
 from fednet_emu.radio.receiver.combining import ONE_ANTENNA
@@ -237,17 +238,14 @@ class Outlook:
     @property
     def company(self) -> str:
         """Sentence about the files of other users and the host time to simulate them; empty without other users."""
-        found, rate = list(crowds(self)), 0.0
-        host_s = 0.0
-        for its in found:
+        rate = host_s = 0.0
+        loads = []
+        for its in crowds(self):
             access = getattr(self.scenario.network, its.direction).access.kind
             rate, host_s = rate + its.files_per_s, host_s + its.files_per_s * HOST_S.get(access, OTHER_HOST_S)
-        loads = ", ".join(f"{its.name} {its.load:.2g} of the {its.direction}" for its in found)
-        return (
-            f"other users: {rate:,.3g} files/s, about {host_s:.2g} s of host time per simulated s; {loads}"
-            if found
-            else ""
-        )
+            loads.append(f"{its.name} {its.load:.2g} of the {its.direction}")
+        cost = f"other users: {rate:,.3g} files/s, about {host_s:.2g} s of host time per simulated s"
+        return f"{cost}; {', '.join(loads)}" if loads else ""
 
     @cached_property
     def links(self) -> tuple[AtStart, AtStart]:
@@ -261,6 +259,7 @@ class Crowd(NamedTuple):
 
     name: str
     direction: str
+    slice: str
     files_per_s: float
     offered_bps: float
     load: float
@@ -292,7 +291,8 @@ def crowds(outlook: Outlook) -> Iterator[Crowd]:
         rate = (1 if its.place == "per-file" else its.users) / its.gap.mean
         reached = takes_s[np.isfinite(takes_s)]
         load = rate * float(reached.mean()) if len(reached) else 0.0
-        yield Crowd(its.name, its.direction, rate, rate * size_bit, load / network.cells.count)
+        own_slice = its.slice if its.slice and network.slices else OTHERS
+        yield Crowd(its.name, its.direction, own_slice, rate, rate * size_bit, load / network.cells.count)
 
 
 @dataclass(frozen=True)

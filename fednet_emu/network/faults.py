@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Protocol, final
 from pydantic import Field
 from typing_extensions import override
 
+from fednet_emu.arrays import IntArray
 from fednet_emu.component.component import Component
 from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.devices.availability import Presence
@@ -114,23 +115,28 @@ AnyLoss = Annotated[Loss, Slot("loss", LOSSES)]
 class Faults:
     """The faults of one medium, in the order in which the medium queries them.
 
+    Args:
+        key: key of the random draws.
+        numbers: [devices] numbers used as keys of random draws; None for the device numbers.
+
     Attributes:
         ending: the faults that may end a current transfer.
         losing: the faults that may lose a transfer that the radio has delivered.
     """
 
-    def __init__(self, presence: Presence, loss: Loss, key: int) -> None:
+    def __init__(self, presence: Presence, loss: Loss, key: int, numbers: IntArray | None = None) -> None:
         faults = [*([] if presence.always else [Absence(presence)]), loss]
         self.ending = [fault for fault in faults if type(fault).until_ns is not Fault.until_ns]
         self.losing = [fault for fault in faults if type(fault).fate is not Fault.fate]
-        self._key = key
+        self._key, self._numbers = key, numbers
         self._sent: dict[tuple[int, int], int] = {}
 
     def fate(self, transfer: SentOnAir) -> str:
         """Return why a transfer is lost after its delivery by the radio; an empty string if the transfer arrives."""
         link = (transfer.sender, transfer.receiver)
         count = self._sent[link] = self._sent.get(link, -1) + 1
-        key = mix(mix(self._key, transfer.sender + 1), transfer.receiver + 1)
+        ends = link if self._numbers is None else [int(self._numbers[end]) if end >= 0 else end for end in link]
+        key = mix(mix(self._key, ends[0] + 1), ends[1] + 1)
         if transfer.grant is not None and uniform(mix(key, 1), count) < transfer.grant.error:
             return RandomLoss.reason
         draw = uniform(key, count)

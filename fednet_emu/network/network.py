@@ -257,6 +257,8 @@ class Network:
         key, down = streams.key("access", kind), kind == "downlink"
         band = Band.of(channel.usable_hz, law, channel.medium_fading, key, reception, down=down)
         powers = self._powers
+        if self._users is not None and kind != "sidelink":
+            band = replace(band, numbers=self._environment.numbers)
         if self._users is not None:  # other users get the powers of the device class 0; their energy is not counted
             powers = replace(powers, which=powers.which + bytes(len(self._users.numbers)))
         radios = Radios(

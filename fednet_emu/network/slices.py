@@ -98,6 +98,24 @@ class Slices:
             left -= sum(part[number] for number, _ in level) - before
         return part
 
+    def capacity(self, name: str, loads: Mapping[str, float], *, divides: bool) -> float:
+        """Return the maximum long-run share of the band for a slice while other slices carry `loads`, by slice.
+
+        `divides` is defined as in `taken`. In turns, slices of the same or a higher priority carry their loads first.
+        """
+        every, active = {name: self._all[self.names.index(name)]}, {name, *loads}
+        for other, its in zip(self.names, self._all, strict=True):
+            load = loads.get(other, 0.0)
+            if other == name:
+                continue
+            if other in active:
+                first = 1.0 if not divides and its.priority <= every[name].priority else its.guaranteed
+                limits = {"min": min(first, load), "max": min(its.max, load), "dedicated": 0.0}
+                every[other] = its.model_copy(update=limits)
+            every[f"{other}, idle"] = Slice(dedicated=max(its.dedicated - load, 0.0))
+        probe = Slices(every)
+        return probe.parts([other in active for other in probe.names])[0]
+
     def taken(self, own: int, files: Mapping[int, int], *, divides: bool) -> float:
         """Return the fraction of its band share that the federation loses to files of other users.
 

@@ -181,16 +181,13 @@ def other_users(ledger: Ledger, ended_ns: int) -> dict[str, dict[str, Any]]:
     if not ledger.is_shared:
         return {}
     column, found = ledger.traffic.column, {}
-    files = {name: column(name) for name in ("traffic_class", "direction", "size_bit", "requested_ns", "ended_ns")}
-    lost, end = column("loss_reason"), CODE["end"]
-    spans = [busy_spans(ledger, kind) for kind in range(len(KINDS))]
+    end, names = CODE["end"], ("size_bit", "requested_ns", "ended_ns", "loss_reason", "direction")
     for number, (name, warm_up_ns) in enumerate(ledger.traffic_classes.items()):
-        own = files["traffic_class"] == number
-        bits, since_ns, fate = (each[own] for each in (files["size_bit"], files["requested_ns"], lost))
+        own = column("traffic_class") == number
+        bits, since_ns, until_ns, fate, kinds = (column(each)[own] for each in names)
         counted = (since_ns >= warm_up_ns) & ((fate == 0) | (fate == end))
-        delay_s = (files["ended_ns"][own] - since_ns) / 1e9
-        kind = int(files["direction"][own][0]) if own.any() else 0
-        starts_ns, ends_ns = spans[kind]
+        delay_s, kind = (until_ns - since_ns) / 1e9, int(kinds[0]) if len(kinds) else 0
+        starts_ns, ends_ns = busy_spans(ledger, kind)
         place = np.searchsorted(starts_ns, since_ns, side="right") - 1
         during = (place >= 0) & (since_ns < np.append(ends_ns, 0)[place])
         found[name] = {

@@ -106,9 +106,8 @@ def _of_other_users(scenario: Scenario) -> Iterator[Remedy]:
     later = {name: {**named.get(name, {}), "priority": 1 + its.get("priority", 0)} for name, its in named.items()}
     later[OTHERS] = {"priority": 1, **later.get(OTHERS, {})}
     first = {**later, FEDERATION: {**own.model_dump(exclude_unset=True), "priority": 0}}
-    settings = {"network.slices": first}
     if not any(slice_problems(scenario.network.slices | {FEDERATION: Slice()}, scenario)):
-        yield Remedy("in a slice that goes first", settings)
+        yield Remedy("in a slice that goes first", {"network.slices": first})
 
 
 def _of_the_link(scenario: Scenario) -> Iterator[Remedy]:

@@ -39,6 +39,13 @@ from fednet_emu.testing import SMALL, small_scenario
 Act = Callable[[Path], Any]
 
 CHANGES = ("stop.rounds=6", "evaluation.every_rounds=2", "training.checkpoint_s=1e-9")
+BESIDE = (
+    "traffic=[{name: phones, users: 3, size: {kind: fixed, byte: 20}, gap: {kind: exponential, mean_s: 0.002}}, {name: "
+    "pages, direction: downlink, size: {kind: fixed, byte: 20}, gap: {kind: fixed, mean_s: 0.001}, after: end}]",
+    "network.slices={fl: {priority: 1, min: 0.2}, others: {max: 0.9}}",
+    *("network.uplink.access=ofdma", "network.downlink.access=ofdma"),
+)
+"""Other users, and slices."""
 CHANGING = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "shutil.rmtree"}
 HOST = ("host_s", "host_parts", "trained_jobs", "known_jobs")
 NOTES = "notes of the user.txt"
@@ -49,8 +56,13 @@ LONGEST_S = 300.0
 # ---- stories ---------------------------------------------------------------------------------------------------------
 
 
-def run(folder: Path, **options: Any) -> None:
-    play(small_scenario(*CHANGES), "small", folder, keep_model=True, **options)
+def run(folder: Path, *settings: str, **options: Any) -> None:
+    play(small_scenario(*CHANGES, *settings), "small", folder, keep_model=True, **options)
+
+
+def beside(folder: Path) -> None:
+    """A run beside other users, in slices."""
+    run(folder, *BESIDE)
 
 
 def forced(folder: Path) -> None:
@@ -112,6 +124,7 @@ def stopped_sweep(folder: Path) -> None:
 
 STORIES: dict[str, tuple[Act, Act]] = {
     "fresh": (nothing, run),
+    "beside-others": (nothing, beside),
     "resumed": (interrupted, run),
     "forced": (finished, forced),
     "sweep": (nothing, swept),
@@ -211,6 +224,7 @@ def main(story: str, room: str, every: int = 1, seed: int | None = None) -> None
         shutil.copytree(folder, template)
     assert child(act, folder) == "ended"
     expected, rng = found(folder), random.Random(seed)
+    assert ("traffic.parquet" in expected) == (story == "beside-others")
     operation = rng.randint(1, every)
     while True:
         shutil.rmtree(folder, ignore_errors=True)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.commands import Forked
 
-STORIES = ["fresh", "resumed", "forced", "sweep", "resumed-sweep"]
+STORIES = ["fresh", "beside-others", "resumed", "forced", "sweep", "resumed-sweep"]
 KILLER = Path(__file__).with_name("killer.py")
 
 
@@ -25,7 +25,7 @@ def kills(story: str, room: Path, every: int, seed: int) -> list[dict[str, Any]]
     return found
 
 
-@pytest.mark.parametrize("story", ["fresh", "resumed", "sweep"])
+@pytest.mark.parametrize("story", ["fresh", "beside-others", "resumed", "sweep"])
 def test_killed_before_some_operations(story: str, tmp_path: Path) -> None:
     """The same command goes on or starts anew, ends, leaves equal files to the byte, and keeps the user's."""
     found = kills(story, tmp_path, every=24, seed=0)

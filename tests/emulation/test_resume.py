@@ -84,6 +84,31 @@ def test_interrupted_run_goes_on(tmp_path: Path, after_round: int, monkeypatch: 
     assert not (tmp_path / "cut" / LEARNING).exists()
 
 
+BESIDE = (
+    "traffic=[{name: phones, users: 3, size: {kind: fixed, byte: 20}, gap: {kind: exponential, mean_s: 0.002}}]",
+    *("network.uplink.access=ofdma", "network.slices={fl: {priority: 1, min: 0.2}, others: {max: 0.9}}"),
+)
+"""Other users of the uplink, and slices."""
+
+
+@pytest.mark.parametrize("after_round", [1, 5])
+def test_interrupted_run_beside_other_users_goes_on(tmp_path: Path, after_round: int) -> None:
+    """Events, the table of files and energies of a resumed run equal those of an undisturbed one."""
+    scenario = small_scenario(*CHANGES, *BESIDE)
+    whole = play(scenario, "small", tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        play(scenario, "small", tmp_path / "cut", on_round=Interruption(after_round))
+    resumed = play(scenario, "small", tmp_path / "cut")
+
+    assert len(whole.ledger.traffic) > 10
+    assert whole.ledger.transfers.column("others_s").sum() > 0
+    assert resumed.ledger.traffic.digest() == whole.ledger.traffic.digest()
+    assert resumed.summary["event_digest"] == whole.summary["event_digest"]
+    assert resumed.ledger.energy_j == whole.ledger.energy_j
+    assert_same_tables(tmp_path / "cut", tmp_path / "whole")
+    assert without_host(resumed.summary) == without_host(whole.summary)
+
+
 @pytest.mark.parametrize("limit_byte", [1, 40_000, 2**30])
 def test_wavefronts_of_a_resumed_run_are_those_of_the_whole(limit_byte: int) -> None:
     """Also where pending work is done early because of its memory: the count of it goes on from the checkpoint."""

@@ -16,6 +16,16 @@ def test_the_way_of_an_upload_gets_no_longer(world):
     assert all(count <= bound for count, bound in zip((*way.count, calls.own.total()), BOUNDS[world], strict=True))
 
 
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_round_without_other_users_calls_nothing_of_theirs(world):
+    """No function of `network/traffic` and `network/slices.py` is called, by transfers with and without delays."""
+    called = "\n".join(calls_of_a_round(*WORLDS[world]).own)
+
+    assert "/network/medium/medium.py:Medium.send" in called
+    assert "/network/traffic/" not in called
+    assert "/network/slices.py" not in called
+
+
 def test_the_way_begins_at_the_request_and_ends_at_the_row():
     """The first function is the verb of the algorithm, the last the one that appends the row."""
     names = [name for names in way_of_an_upload().functions.values() for name in names]

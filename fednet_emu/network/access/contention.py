@@ -187,7 +187,8 @@ class SlottedAloha(RatedAccess):
         """
         active = inputs.active
         probability = self.probability or 1.0 / len(active.radio)
-        draws = uniforms(mixes(inputs.band.access_key, active.radio)[:, None], inputs.numbers[None, :])
+        number = active.radio if inputs.band.numbers is None else inputs.band.numbers[active.radio]
+        draws = uniforms(mixes(inputs.band.access_key, number)[:, None], inputs.numbers[None, :])
         on: Array = (draws < probability)[active.sender] * active.part[:, None]
         return on
 

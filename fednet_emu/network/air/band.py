@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 from operator import mul
@@ -66,6 +66,7 @@ class Band:
         threshold: minimum SINR (linear) at which a block carries bits; the rate law may require a higher SINR.
         slot_ns: length in ns of the access scheme's slots; `FOREVER_NS` for a scheme without slots.
         down: True if base stations send in the band, and devices receive.
+        numbers: [devices] numbers used as keys of random draws; None for the device numbers.
     """
 
     bandwidth_hz: float
@@ -78,6 +79,7 @@ class Band:
     threshold: float = 0.0
     slot_ns: int = FOREVER_NS
     down: bool = False
+    numbers: IntArray | None = field(default=None, compare=False)
 
     @classmethod
     def of(

@@ -416,7 +416,7 @@ class NrGrants(RatedAccess):
         law = InSlots(law=granted, whole_hz=band.bandwidth_hz, share=self.duty(down=band.down))
         climbs = isinstance(granted, NrBlocks) and granted.climbs
         own = replace(band, law=law, coherence_ns=WINDOW_NS if climbs else band.coherence_ns)
-        use, delays = super().use(own, links, cells, devices), SlotDelays(self, band.access_key, down=band.down)
+        use, delays = super().use(own, links, cells, devices), SlotDelays(self, band)
         if isinstance(granted, NrBlocks) and climbs:
             use = use._replace(air=ClimbingAir(self, use.band, granted, links))
         return use._replace(before=delays.before_ns, after=delays.after_ns)
@@ -455,8 +455,9 @@ class NrGrants(RatedAccess):
 class SlotDelays:
     """Delays in one direction, before the first slot with data and after the first transmission of the last block."""
 
-    def __init__(self, access: NrGrants, key: int, *, down: bool) -> None:
-        self._frame, self._key, self._down = access.frame, key, down
+    def __init__(self, access: NrGrants, band: Band) -> None:
+        self._frame, self._key, self._numbers, down = access.frame, band.access_key, band.numbers, band.down
+        self._down = down
         self._decode, self._loss, self._slot_ns = access.decode_slots, access.target_bler, access.frame.slot_ns
         self._sr_period = round(access.sr_period_s * NS_PER_S / self._slot_ns)
         uplink = UplinkAccess(self._frame, self._sr_period, access.k2_slots, access.decode_slots)
@@ -469,7 +470,8 @@ class SlotDelays:
 
     def _draw(self, device: int) -> tuple[int, int]:
         """Return the key of a device's random draws, and the offset of its request occasions in ns."""
-        key, length = mix(self._key, device), len(self._frame.slots)
+        number = device if self._numbers is None else int(self._numbers[device])
+        key, length = mix(self._key, number), len(self._frame.slots)
         own = int(uniform(key, 0) * max(self._sr_period // length, 1)) * length
         return key, 0 if self._down else own * self._slot_ns
 

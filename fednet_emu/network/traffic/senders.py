@@ -45,7 +45,6 @@ class OtherUsers:
         self.under_way: dict[FileTransfer, Source] = {}
         self._present = [0] * len(names)  # number of files waiting or on the air, by class
         self._changed_ns = self._arrived = 0
-        self._closed = False
         for order, source in enumerate(sources):
             source.order = order
             self._expect(source, 0)
@@ -97,24 +96,26 @@ class OtherUsers:
 
     def _end(self, transfer: Any) -> None:
         """Record a file whose transfer has ended, and send the next file of its source."""
-        source, now_ns = self.under_way.pop(transfer), self._clock.now
-        self._record(source, transfer, now_ns)
+        source = self.under_way.pop(transfer)
+        self._record(source, transfer)
         source.busy = False
         if source.follows:
-            self._expect(source, now_ns)
+            self._expect(source, self._clock.now)
             self._arm()
         if source.waiting:
             self._send(source, *source.waiting.popleft())
 
-    def _record(self, source: Source, transfer: FileTransfer, now_ns: int) -> None:
+    def _record(self, source: Source, its: FileTransfer) -> None:
+        size_bit = its.size_bit if its.phases is None else its.phases.payload_bit
+        self._write(source, size_bit, its.arrived_ns, its.user, its.cell, its.started_ns, its.transmitted_bit, its.lost)
+
+    def _write(
+        self, source: Source, size_bit: int, arrived_ns: int,
+        user: int, cell: int = 0, started_ns: int = NEVER_NS, sent_bit: float = 0.0, lost: str = "end",
+    ) -> None:  # fmt: skip
         self._count(source.of, -1)
-        size_bit = transfer.size_bit if transfer.phases is None else transfer.phases.payload_bit
-        self._ledger.traffic.append(
-            TrafficRow(
-                source.of, transfer.user, source.kind, transfer.cell, source.slice, size_bit,
-                transfer.arrived_ns, transfer.started_ns, now_ns, transfer.transmitted_bit, CODE[transfer.lost],
-            )
-        )  # fmt: skip
+        place, times_ns = (source.kind, cell, source.slice), (arrived_ns, started_ns, self._clock.now)
+        self._ledger.traffic.append(TrafficRow(source.of, user, *place, size_bit, *times_ns, sent_bit, CODE[lost]))
 
     def _count(self, of: int, by: int) -> None:
         """Change the number of files of a class that wait or are on the air.
@@ -139,21 +140,11 @@ class OtherUsers:
 
     def close(self) -> None:
         """Record the unfinished files at the end of the run, after the media are closed."""
-        if self._closed:
-            return
-        self._closed, now_ns = True, self._clock.now
         self._arrivals.clear()
         under_way, self.under_way = self.under_way, {}
         for transfer, source in under_way.items():
             transfer.lost = transfer.lost or "end"
-            self._record(source, transfer, now_ns)
+            self._record(source, transfer)
         for source in self._sources:
-            for size_bit, arrived_ns in source.waiting:
-                self._count(source.of, -1)
-                self._ledger.traffic.append(
-                    TrafficRow(
-                        source.of, source.user, source.kind, 0, source.slice, size_bit,
-                        arrived_ns, NEVER_NS, now_ns, 0.0, CODE["end"],
-                    )
-                )  # fmt: skip
-            source.waiting.clear()
+            while source.waiting:
+                self._write(source, *source.waiting.popleft(), source.user)

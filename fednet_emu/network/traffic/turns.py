@@ -51,15 +51,7 @@ class SharedTurns(TurnQueue):
         slices: the slices, which state the priorities of transfers and the band shares.
     """
 
-    def __init__(
-        self,
-        places: int | None,
-        cells: int,
-        clock: Clock,
-        *,
-        divides: bool,
-        slices: Slices,
-    ) -> None:
+    def __init__(self, places: int | None, cells: int, clock: Clock, *, divides: bool, slices: Slices) -> None:
         super().__init__(places, cells)
         self.only = None
         self.left = sys.maxsize  # the medium then queues each transfer at its request, when the waiting time begins

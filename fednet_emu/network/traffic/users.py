@@ -206,7 +206,5 @@ def _of_run(folder: Path, kind: int) -> Iterator[tuple[int, float, int]]:
             str(folder), f"is no folder of a run ({str(error).splitlines()[0]})", "name a run folder or a CSV file"
         ) from error
     own = table[table["direction"] == KINDS[kind]].sort_values("requested_s", kind="stable")
-    ends = own["receiver"] if kind else own["sender"]
-    yield from zip(
-        ends.where(ends > SERVER, SERVER).tolist(), own["requested_s"].tolist(), own["size_bit"].tolist(), strict=True
-    )
+    device = own["receiver" if kind else "sender"].clip(lower=SERVER)
+    yield from zip(device.tolist(), own["requested_s"].tolist(), own["size_bit"].tolist(), strict=True)

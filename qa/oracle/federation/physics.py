@@ -71,8 +71,10 @@ class Physics:
         self.serving = [loss.index(min(loss)) for loss in losses_db]
         self.up_snr = [self.snr(min(loss), channel.device, channel.base_station) for loss in losses_db]
         self.down_snr = [self.snr(min(loss), channel.base_station, channel.device) for loss in losses_db]
+        self.names: dict[int, int] = {}  # keys of the draws of users, by radio: their class and number alone
         for its in scenario.traffic:  # users have the radio of a device, and no battery
             for user in range(its.users):
+                self.names[len(self.serving)] = mix(self.streams.key("traffic", its.name), user) >> 1
                 loss_db = self.loss_db(its.placement.xy_m[user % len(its.placement.xy_m)], self.stations[0])
                 self.serving.append(0)
                 self.up_snr.append(self.snr(loss_db, channel.device, channel.base_station))
@@ -159,7 +161,8 @@ class Physics:
 
     def erased(self, kind: str, ends: tuple[int, int], count: int, error: float) -> bool:
         """Whether the count-th message of a link is lost by chance: by what was planned, or at random."""
-        key = mix(mix(self.streams.key("loss", kind), ends[0] + 1), ends[1] + 1)
+        sender, receiver = (self.names.get(end, end) for end in ends)
+        key = mix(mix(self.streams.key("loss", kind), sender + 1), receiver + 1)
         loss = getattr(self.scenario.network, kind).loss
         return uniform(mix(key, 1), count) < error or uniform(key, count) < getattr(loss, "probability", 0.0)
 

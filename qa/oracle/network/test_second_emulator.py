@@ -62,7 +62,7 @@ def test_both_narrow_alike(play: tuple[World, Script]) -> None:
 @given(plays(SLICES))
 @examples(200, **MANY)
 def test_both_divide_slices_alike(play: tuple[World, Script]) -> None:
-    """Of two hundred mixtures in which a band has slices, whose parts the second emulator finds by halving in fractions."""
+    """In two hundred mixtures a band has slices, whose parts the second emulator finds by bisection in fractions."""
     assert_same_books(*play)
 
 

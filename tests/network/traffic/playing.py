@@ -45,23 +45,26 @@ def by_laws(radio: int, size: Law, gap: Law, **how: Any) -> Source:
 
 
 class Played:
-    """A medium with other users, ready to run; an uplink of 1 Mbit/s through a port, or in turns."""
+    """A medium with other users, ready to run; an uplink of 1 Mbit/s through a port, in turns, or by another scheme.
+
+    `slice_of` replaces the function that gives the slice of a transfer on the air.
+    """
 
     def __init__(self, sources: Sequence[Source], port_bps: float = 1e6, slices: Any = None, **how: Any) -> None:
         known = Slices(slices or {})
         self.clock, self.ledger = Clock(), Ledger()
         self.ledger.add_traffic({"these": 0, "those": 0}, known.names)
         in_turns = how.get("in_turns", False)
-        access = Tdma() if in_turns else Ethernet(port_bps=port_bps)
+        access = how.get("access") or (Tdma() if in_turns else Ethernet(port_bps=port_bps))
         turns = SharedTurns(access.capacity, 1, self.clock, divides=not in_turns, slices=known)
-        links = HandMadeLinks(np.full(RADIOS, 1e9))  # type: ignore[arg-type]  # an array is found faster
+        links = HandMadeLinks(how.get("snr", np.full(RADIOS, 1e9)))  # an array is found faster
 
         def refit(use: Any) -> Any:
-            air = SharedAir(Sliced(access, known), use.band, links, slice_of=known.of)
+            air = SharedAir(Sliced(access, known), use.band, links, slice_of=how.get("slice_of", known.of))
             return use._replace(turns=turns, air=air if known.given and not in_turns else use.air)
 
         parts = {"clock": self.clock, "ledger": self.ledger, "refit": refit, "bandwidth_hz": port_bps}
-        self.medium: Medium = medium_of(access, Wire(), links, RADIOS, **parts)
+        self.medium: Medium = medium_of(access, how.get("law", Wire()), links, RADIOS, **parts)
         self.users = OtherUsers(self.clock, self.ledger, sources, {0: self.medium}, ["these", "those"])
         self.port_bps = port_bps
 

@@ -124,6 +124,45 @@ def test_the_same_files_without_the_federation() -> None:
     assert "give stop.simulated_s" in refusals("algorithm=idle")
 
 
+LOSSES = (
+    "network.uplink.loss={kind: random, probability: 0.3}",
+    "network.downlink.loss={kind: random, probability: 0.3}",
+)
+GRANTS = "network.uplink.access=nr-grants", "network.downlink.access=nr-grants"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        LOSSES,
+        ("network.uplink.access=ofdma", "network.cells={kind: list, xy_m: [[-20, 0], [20, 0]]}", *LOSSES),
+        ("network.uplink.access={kind: slotted-aloha, slot_s: 0.0001}",),
+        (*GRANTS, "channel=urban-micro"),
+    ],
+)
+def test_the_number_of_devices_changes_no_file(settings: tuple[str, ...]) -> None:
+    """Without a federation that sends, files are sent, repeated and lost as beside another number of devices."""
+    idle = (BOTH, "algorithm=idle", "stop={simulated_s: 0.3}", *settings)
+    few, many = (run_small(*idle, f"devices.count={count}", timing_only=True).ledger.traffic for count in (3, 11))
+    assert len(few) > 50
+    assert few.frame().equals(many.frame())
+    assert settings[-1] != LOSSES[-1] or 0.2 < (few.frame()["loss_reason"] == "erased").mean() < 0.4
+
+
+def test_a_federation_changes_no_loss_of_a_file() -> None:
+    """Beside rounds of any number of devices, a user loses the same of its files, which come later."""
+    lost = []
+    for count in (3, 8):
+        settings = f"devices.count={count}", f"algorithm.cohort={count}", "stop.rounds=20", *LOSSES
+        table = run_small(BOTH, *settings, timing_only=True).ledger.traffic.frame()
+        ended = table[table["loss_reason"] != "end"]
+        lost.append([own["loss_reason"].tolist() for _, own in ended.groupby(["traffic_class", "user"], observed=True)])
+    for one, other in zip(*lost, strict=True):
+        both = min(len(one), len(other))
+        assert one[:both] == other[:both]
+    assert sum(map(len, lost[0])) > 50
+
+
 def test_the_draws_of_the_federation_stay() -> None:
     """Computations with random slowdowns last as long beside other users as without."""
     slow = "devices.straggler={kind: shifted-exponential, mean_factor: 0.5}"
@@ -251,6 +290,46 @@ def test_an_overload_is_foreseen() -> None:
     (warning,) = (text for path, text in warnings_of(outlook) if path[0] == "traffic")
     assert "phones offer 2 Mbit/s, which makes the load 2" in warning
     assert "100 files/s" in outlook.company
+
+
+def offers(name: str, load: float) -> str:
+    """A class of users that offers a load of 1 Mbit/s in a slice of its own."""
+    byte = round(1000 * load)
+    return f"{{name: {name}, slice: {name}, size: {{kind: fixed, byte: {byte}}}, gap: {{kind: fixed, mean_s: 0.008}}}}"
+
+
+@pytest.mark.parametrize(
+    ("slices", "a", "b", "overloaded"),
+    [
+        ("a: {}, b: {}", 0.3, 0.6, {}),
+        ("a: {max: 0.2}, b: {}", 0.3, 0.6, {"a": 0.2}),
+        ("a: {}, b: {}, fl: {dedicated: 0.5}", 0.3, 0.4, {"a": 0.25, "b": 0.25}),
+        ("a: {}, b: {weight: 3}", 0.3, 0.7, {"a": 0.3}),
+        ("a: {}, b: {weight: 3}", 0.2, 0.85, {"b": 0.8}),
+        ("a: {min: 0.3}, b: {weight: 3}", 0.29, 0.8, {"b": 0.71}),
+        ("a: {priority: 0}, b: {priority: 1}", 0.7, 0.4, {"b": 0.3}),
+        ("a: {priority: 0}, b: {priority: 1, min: 0.5}", 0.7, 0.4, {"a": 0.6}),
+        ("a: {dedicated: 0.4}, b: {}", 0.1, 0.65, {"b": 0.6}),
+    ],
+)
+def test_the_overload_of_a_slice_is_foreseen(slices: str, a: float, b: float, overloaded: Any) -> None:
+    """A slice is compared with what it can get beside the loads of the others, and named."""
+    scenario = small_scenario(
+        "network.uplink.access=ofdma", f"traffic=[{offers('a', a)}, {offers('b', b)}]", f"network.slices={{{slices}}}"
+    )
+    texts = {path[1]: text for path, text in warnings_of(Outlook(scenario)) if path[0] == "traffic"}
+    assert texts.keys() == {str("ab".index(name)) for name in overloaded}
+    for name, most in overloaded.items():
+        said = f"the load of slice {name} {a if name == 'a' else b}, which can carry at most {most}"
+        assert said in texts[str("ab".index(name))]
+
+
+@pytest.mark.parametrize(("priority", "overloaded"), [(0, {"0", "1"}), (1, {"1"})])
+def test_turns_of_one_priority_are_overloaded_together(priority: int, overloaded: set[str]) -> None:
+    """In turns, slices of one priority wait for each other, and slices of a higher priority do not."""
+    slices = f"network.slices={{a: {{}}, b: {{priority: {priority}}}}}"
+    outlook = Outlook(small_scenario(f"traffic=[{offers('a', 0.7)}, {offers('b', 0.4)}]", slices))
+    assert {path[1] for path, _ in warnings_of(outlook) if path[0] == "traffic"} == overloaded
 
 
 def test_a_live_run_refuses_other_users() -> None:
