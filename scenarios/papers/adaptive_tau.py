@@ -35,8 +35,8 @@ STEP_S, AGGREGATION_S = (0.013015156, 0.006946299), (0.131604348, 0.053873234)
 REUSES = 3
 """How often a batch is used while tau is 1."""
 BLOCKS, SEEDS, OTHER_PHI, OTHER_SEEDS = 4, range(10), (5e-5, 0.0025, 0.25, 2.5), range(4)
-"""Blocks of 88 public rows; seeds of the check of the claim; other values of phi (the first one is the program's value for
-other models), and the seeds of their check. The 700 runs take ten minutes of one core."""
+"""Blocks of 88 public rows; seeds of the check of the claim; other values of phi (the first is the program's for other
+models), and the seeds of their check. The 700 runs take ten minutes of one core."""
 NEAR = {1: (30, 50, 70, 100), 2: (5, 7, 10), 3: (30, 50, 70, 100), 4: (2, 3, 5)}
 """Fixed numbers of steps around the best of the public rows, which are compared in each case, next to 1 and 100."""
 
