@@ -1,10 +1,8 @@
 """Postponed computations of values that an earlier run may have cached.
 
-They are run only if a value is read that is not in the cache.
-
-Postponed computations are nodes of a separate graph. Values and lifetimes are therefore the same as in a run that
-computes everything. If a job is needed, all other jobs of its wavefront are trained with it, so that results are
-bit-identical.
+They are run only if a value is read that is not in the cache. Postponed computations are nodes of a separate graph.
+Values and lifetimes are therefore the same as in a run that computes everything. If a job is needed, all other jobs of
+its wavefront (the set of jobs that run together) are trained with it, so that results are bit-identical.
 """
 
 from __future__ import annotations
@@ -37,7 +35,10 @@ class Computes(Protocol):
 
 
 class Step(NamedTuple):
-    """A postponed wavefront: its jobs, and the digest of the learning program after the wavefront."""
+    """A postponed wavefront, which is a set of training jobs that run together.
+
+    `rolling` is the digest of the learning program after the wavefront.
+    """
 
     rolling: bytes
     jobs: list[Deferred]
@@ -47,7 +48,8 @@ class Step(NamedTuple):
 class Later:
     """The postponed computations of a run.
 
-    Each of them is a node of `graph`, and is called the counterpart of a node in the run's own graph.
+    Each of them is a node of the separate graph `graph`, and is called the counterpart of a node in the run's main
+    graph. `memo` is the cache of values and snapshots of earlier runs.
     """
 
     def __init__(self, graph: Computes, memo: Memo) -> None:
@@ -95,7 +97,10 @@ class Later:
         return type(items)(*moved) if hasattr(items, "_fields") else tuple(moved)
 
     def step(self, rolling: bytes, jobs: list[Deferred]) -> None:
-        """Record a postponed wavefront. If `jobs` is empty, only the new digest of the program is recorded."""
+        """Record a postponed wavefront, which consists of `jobs` and changes the digest of the program to `rolling`.
+
+        If `jobs` is empty, only the new digest is recorded.
+        """
         self._steps.append(Step(rolling, jobs))
 
     def compute(self, wanted: Iterable[Deferred]) -> None:
@@ -139,7 +144,10 @@ class Later:
         return found
 
     def _settle(self, values: dict[bytes, Any]) -> None:
-        """Set values in the postponed graph. A job counts as known only if all its requested results are."""
+        """Set the values of pending nodes of the postponed graph, given by digest.
+
+        A job is set only if all its requested results are known afterwards.
+        """
         jobs = []
         for node in self._graph._reachable():
             if node._value is not PENDING or node._digest not in values:
