@@ -33,7 +33,7 @@ class Case(NamedTuple):
 
 
 def choose(case: Case) -> Way:
-    """Return the engine for jobs of one shape.
+    """Return the name of the engine that trains jobs of one shape.
 
     1. Jobs that cannot share a vectorised call run one by one.
     2. Chains of dense layers (softmax regression, MLPs) are stacked on a CPU. On a GPU all models are stacked, except
@@ -54,7 +54,7 @@ def choose(case: Case) -> Way:
 
 @final
 class RuleEngine(Engine):
-    """Runs jobs of each shape with the engine that `choose` returns."""
+    """Engine that trains the jobs of each shape with the engine that `choose` returns."""
 
     def __init__(self) -> None:
         self._batched = BatchedEngine()

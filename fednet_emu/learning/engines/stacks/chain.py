@@ -1,4 +1,4 @@
-"""The training step with hand-written gradients, for models that are plain chains of layers."""
+"""The training step with hand-written gradients, for models that are plain sequences (chains) of layers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fednet_emu.learning.engines.stacks.layers import Convolution, Dense, Flatte
 from fednet_emu.learning.models.flat import FlatModel, has_hooks
 
 Slope = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Function from outputs [A, outputs, B] and targets [A, B, ...] to losses [A, B] and their gradients [A, outputs,
-B]."""
+"""Function from outputs [A, outputs, B] and targets [A, B, ...] to losses [A, B] and their gradients [A, outputs, B],
+for A jobs and B samples."""
 
 
 @final
 class ChainForm:
-    """The training step of a chain of dense, convolution, pooling and activation layers, with a known loss.
+    """The training step of a sequence of dense, convolution, pooling and activation layers, with a known loss.
 
     After the gradient has been propagated to the layer below, a layer immediately adds its gradient to its parameters.
     The gradients of all layers are therefore never stored together, unless the step adds them to `into`.
@@ -72,7 +72,7 @@ class ChainForm:
 
 
 def chain_form(model: FlatModel) -> ChainForm | None:
-    """Return the training step for a model that is a chain of supported layers; None for other models."""
+    """Return the training step for a model that is a sequence of supported layers; None for other models."""
     slope = _SLOPES.get(model.loss_name)
     if slope is None:
         return None
