@@ -45,7 +45,8 @@ class Attack(Component):
 
     @abstractmethod
     def trial(self, samples: Samples) -> Tensor:
-        """Return test inputs [n, ...] of other classes, which a successfully attacked model assigns to the target."""
+        """Return test inputs [n, ...] of other classes, which an attacked model is meant to assign to the target class.
+        """
 
     def devices(self, count: int) -> IntArray:
         """Return the indices of the malicious devices among `count` devices."""
@@ -65,7 +66,8 @@ def deal_poisoned(
     """Distribute samples among `count` devices, and poison the training samples of malicious devices.
 
     `rngs` are the random streams of the partition and of the attack. The function returns the samples, including the
-    poisoned ones, and how the training samples and the test samples are split.
+    poisoned ones, and the splits of the training and the test samples. It raises a `ScenarioError` if the target class
+    does not exist.
     """
     if samples.classes is None or attack.target >= samples.classes:
         found = (

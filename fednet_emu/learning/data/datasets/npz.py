@@ -34,9 +34,9 @@ class Npz(Dataset):
     Integer targets [n] are class labels from 0 to classes-1. Floating-point targets [n] or [n, targets] make the
     problem a regression. Targets [n, labels] that are all 0 or 1 mark the labels that apply to a sample. With a
     `vocabulary`, integer targets [n, length] are the tokens that follow each token of a sample. The file may also have
-    the arrays `train_group` and `test_group` [n], which hold the natural owner of each sample as an integer or a name.
-    A warning appears if more than 1 % of the different values of an input become equal in float32, or if regression
-    targets look like classes.
+    the arrays `train_group` and `test_group` [n], which give the natural owner of each sample, such as its writer, as
+    an integer or a name. A warning appears if more than 1 % of the different values of an input become equal in
+    float32, or if regression targets look like classes.
     """
 
     path: str
