@@ -145,9 +145,10 @@ class Accumulate:
         return running.result()
 
     def put_off(self, counterpart: Callable[[Deferred], Deferred]) -> Any:
-        """Store the node in the postponed graph that corresponds to each input, as returned by `counterpart`.
+        """Store for each input the corresponding node in the graph of postponed computations.
 
-        Return `LATER` if all inputs are stored, and `PENDING` if the next input is still pending.
+        The function `counterpart` returns this node. The result is `LATER` if all inputs are stored, and `PENDING` if
+        the next input is still pending.
         """
         while self.parts:
             part = self.parts[0]
@@ -160,11 +161,11 @@ class Accumulate:
         return LATER
 
     def postponed(self, args: tuple[Any, ...]) -> Accumulate:
-        """Return a copy of this accumulation for the postponed graph, with arguments `args` and the stored inputs."""
+        """Return a copy of this accumulation for the graph of postponed computations, with the arguments `args`."""
         return Accumulate(self.function, args, self.known)
 
     def take_back(self) -> None:
-        """Replace the postponed inputs by their counterparts in the postponed graph, whose values must be known."""
+        """Use the stored nodes of the graph of postponed computations as inputs. Their values must be known."""
         self.parts.extendleft(reversed(self.known))
         self.known = []
 

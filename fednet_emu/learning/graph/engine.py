@@ -147,9 +147,9 @@ class Engine(ABC):
         return []
 
     def close(self) -> None:  # noqa: B027
-        """Stop the training threads.
+        """Stop the threads that train jobs.
 
-        A later call of `run` starts them again. A Ray cluster, however, cannot be used again.
+        A later call of `run` starts them again. Only an engine on a Ray cluster cannot be used again.
         """
 
     @property

@@ -257,7 +257,7 @@ class Graph:
     def _single(
         self, job: CohortJob, place: int, own: Callable[[int], Mapping[str, Deferred]] | None
     ) -> Trained | Measured:
-        """Return the result of the device at index `place` of a cohort, whose training becomes a single job."""
+        """Return the Deferreds for the device at index `place` of a cohort, which is trained by a single job."""
         if own is not None:
             job.add(own(place))
         return self.train(job.single(place))
@@ -474,12 +474,15 @@ class Graph:
             pass
 
     def _put_off(self, node: Deferred) -> Any:
-        """Postpone a ready call. Return `LATER`, or `PENDING` if it is an accumulation that waits for its next part."""
+        """Postpone a function call whose inputs are known.
+
+        Return `LATER`, or `PENDING` if the call is an accumulation that waits for its next input.
+        """
         work = node._work
         return work.put_off(self._later.counterpart) if self._later and type(work) is Accumulate else LATER
 
     def _begin(self, engine: Engine) -> None:
-        """Start the ready jobs, in the order of rounds and devices."""
+        """Start the jobs whose inputs are known, in the order of rounds and devices."""
         nodes, self._ready_jobs = alive(self._ready_jobs), []
         nodes.sort(key=attrgetter("number"))
         if len(nodes) == 1 and type(nodes[0]._work) is CohortJob and nodes[0]._work.in_order:
@@ -513,7 +516,7 @@ class Graph:
             engine.begin_all(list(self._begun))
 
     def train_together(self, nodes: list[Deferred]) -> None:
-        """Run the calls that the jobs of these nodes need, and then train the jobs as one wavefront."""
+        """Train the jobs of these nodes together, after the function calls on which the jobs depend."""
         assert self.engine is not None
         self.run_calls()
         self._begin_all(self.engine, [(node._work, node) for node in nodes if node._value is PENDING])
@@ -559,7 +562,7 @@ class Graph:
         return True
 
     def _train_cohort(self, engine: Engine, cohort: Deferred) -> None:
-        """Train the started devices of a cohort. After each stack of devices, run the calls that became ready."""
+        """Train the started jobs of a cohort. After each stack of jobs, run the function calls that became ready."""
         columns, nodes = cohort._work.begun
         try:
             with self.host.part("training"):
@@ -589,7 +592,7 @@ class Graph:
             self._settle(node, params)
 
     def _put_off_all(self, later: Later, waiting: dict[Any, Deferred]) -> None:
-        """Postpone the jobs of a wavefront, and after each job the calls that become ready."""
+        """Postpone the jobs of a wavefront and, after each job, the function calls whose inputs are then known."""
         jobs: list[Deferred] = []
         for job in list(waiting):
             node = waiting.pop(job)
@@ -664,7 +667,7 @@ def _job_of(node: Deferred) -> Deferred | None:
 
 
 def _place(one: tuple[TrainJob | ResolvedJob, Deferred]) -> Any:
-    """Return the sort key of a job: its round, its device, and the rest of its key."""
+    """Return the sort key of a job: its round, its device, and the rest of the name of its random stream."""
     job, _ = one
     key = (job if type(job) is TrainJob else job.job).rng_key
     return key[2:3], key[1:2], key[3:]

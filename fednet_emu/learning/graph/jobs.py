@@ -147,14 +147,14 @@ class TrainJob:
     """Local training of one device, with optional terms that are added to the gradient of the loss.
 
     In every step, the optimizer receives scale * grad f(w) + linear + prox * (w - anchor) + l1 * sign(w), where f is
-    the mean loss over the batch and w are the parameters. With scale 1 and no other term, a plain step is that of SGD,
-    w <- w - lr * grad f(w). After the optimizer's step, -lr * drift is added. The result depends only on the fields and
-    on the random streams whose names begin with `rng_key`, not on other jobs.
+    the mean loss over the batch and w are the parameters. If the scale is 1 and there is no other term, a step of plain
+    SGD is w <- w - lr * grad f(w), where lr is the step size. After the optimizer's step, -lr * drift is added. The
+    result depends only on the fields and on the random streams whose names begin with `rng_key`, not on other jobs.
 
     Attributes:
         indices: the device's rows of the data, as an array or a slice. Full batches of a slice are not copied.
         drift: vector [size], or None. Each step adds -lr times this vector after the optimizer's step, so that neither
-            momentum nor clipping affects it. With plain steps, `drift` has the same effect as `linear`.
+            momentum nor clipping affects it. For plain SGD steps, `drift` has the same effect as `linear`.
         anchor: parameters [size] to which the proximal term pulls; None uses those from which the job starts.
         mask: factors [size] by which the whole step is multiplied, zero for frozen parameters; None trains all
             parameters. Jobs are trained together only if they have the same mask object.

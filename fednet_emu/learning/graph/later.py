@@ -28,7 +28,7 @@ class Computes(Protocol):
     def _settle(self, node: Deferred, value: Any) -> None: ...
 
     def train_together(self, nodes: list[Deferred]) -> None:
-        """Train the jobs of these nodes as one wavefront, after the calls that the jobs need."""
+        """Train the jobs of these nodes together, after the function calls on which the jobs depend."""
 
     def run_calls(self) -> None:
         """Run all deferred function calls whose inputs are known."""
@@ -58,7 +58,10 @@ class Later:
         self._taken: set[bytes] = set()
 
     def put_off(self, node: Deferred) -> Deferred:
-        """Add the counterpart of `node` to the postponed graph. The inputs of `node` must be known or postponed."""
+        """Add a copy of `node` (its counterpart) to the graph of postponed computations, and return the copy.
+
+        The inputs of `node` must be known or postponed.
+        """
         work, inputs = node._work, []
         if type(work) is TrainJob:
             job = copy.copy(work)
@@ -74,7 +77,7 @@ class Later:
         return self._graph._node(node.size, work, inputs, node._digest)
 
     def counterpart(self, node: Deferred) -> Deferred:
-        """Return the counterpart of `node` in the postponed graph, which has the same value, or can compute it."""
+        """Return the node of the graph of postponed computations that has the value of `node`, or can compute it."""
         if node._value is LATER:
             its: Deferred = node._work
             return its
@@ -104,7 +107,7 @@ class Later:
         self._steps.append(Step(rolling, jobs))
 
     def compute(self, wanted: Iterable[Deferred]) -> None:
-        """Compute the wanted nodes of the postponed graph, if possible from stored snapshots of earlier values."""
+        """Compute nodes of the graph of postponed computations, if possible from stored snapshots of earlier values."""
         targets = [node for node in wanted if node._value is PENDING]
         if not targets:
             return
@@ -144,7 +147,7 @@ class Later:
         return found
 
     def _settle(self, values: dict[bytes, Any]) -> None:
-        """Set the values of pending nodes of the postponed graph, given by digest.
+        """Set pending nodes of the graph of postponed computations to `values`, which are given by node digest.
 
         A job is set only if all its requested results are known afterwards.
         """

@@ -21,9 +21,9 @@ class Optimizer(Component):
     def start(self, weights: Tensor, lr: float) -> Callable[[Tensor], None]:
         """Return a function that changes `weights` [n] in place by one step of size `lr`, given the gradient [n].
 
-        The function must neither keep nor modify the gradient. Kinds in `STACKED` also accept the weights [J, n] of J
-        jobs. They then receive the gradients [A, n] of the first A jobs, because the other jobs have completed their
-        steps.
+        The function must neither keep nor modify the gradient. Optimizers in `STACKED` also accept the weights [J, n]
+        of J jobs. They then receive the gradients [A, n] of the first A jobs, because the other jobs have completed
+        their steps.
         """
 
 

@@ -40,7 +40,7 @@ def _digest_of_job(before: bytes, where: bytes, rng_key: tuple[Any, ...], after:
 
 
 class Memo(Protocol):
-    """Interface of caches for values of the learning, which are stored under digests of the learning program."""
+    """Interface of caches for computed values, such as models, stored under digests of the learning program."""
 
     @property
     def passed(self) -> Container[bytes]:
@@ -66,7 +66,7 @@ class Memo(Protocol):
         """
 
     def part_ways(self, name: str) -> None:
-        """Record that values are no longer shared with other runs, because `name` cannot be serialised."""
+        """Record that values are no longer shared with other runs, because the object `name` cannot be serialised."""
 
 
 @final
