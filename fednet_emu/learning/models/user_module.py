@@ -145,7 +145,7 @@ class GivenModule(GivenObject, Model):
 
     @field_serializer("given")
     def _described(self, given: Any) -> str:
-        """Describe the model for the records of a run, because a scenario file cannot hold a Python object."""
+        """Return the name of a function, or the type of a module and a digest of its parameters, for the records."""
         if not isinstance(given, nn.Module):
             return _name(given)
         digest = blake2b(digest_size=8)
