@@ -137,19 +137,19 @@ class BatchedEngine(Engine):
         return zip(range(len(jobs)), losses, squares, strict=True)
 
     def _stacked(self, shape: JobShape, n: int) -> Form | None:
-        """Return the implementation of a step for n jobs of one shape; None if the jobs are trained one by one."""
+        """Return the implementation of a training step for n jobs of one shape; None if jobs are trained one by one."""
         form = self.form_of(shape) if shape.batchable else None
         return None if isinstance(form, VmapForm) and n == 1 else form
 
     def form_of(self, shape: JobShape) -> Form:
-        """Return the implementation of a step for jobs of one shape.
+        """Return the implementation of a training step for jobs of one shape.
 
         If the gradients of single samples are limited (DP-SGD), it uses PyTorch's `vmap`.
         """
         return self.form_for(shape.model, shape.private)
 
     def form_for(self, model: FlatModel, private: PrivateSgd | None) -> Form:
-        """Return the implementation of a step for a model. `private` has the settings of DP-SGD, or is None."""
+        """Return the implementation of a training step for a model. `private` has the settings of DP-SGD or is None."""
         key = model, private
         if key not in self._forms:
             own = self._form(model) if private is None else None
@@ -251,7 +251,7 @@ def _trained_stack(
 
 
 def _noise(shape: JobShape, jobs: Sequence[ResolvedJob], w: Tensor) -> Callable[[int], Tensor] | None:
-    """Return a function that draws the noise [A, P] on the gradient sums of A jobs in a step; None if there is none."""
+    """Return a function that draws the noise [A, P] on the gradient sums of A jobs in a step, or None for no noise."""
     private = shape.private
     if private is None:
         return None

@@ -179,7 +179,7 @@ _UNKNOWN = Deferred(0, 0)
 
 
 def span(resolved: ResolvedJob) -> tuple[int, int]:
-    """Return the index of the first row of the data that a job uses, and the index after the last one."""
+    """Return the index of the first row of the data that a job uses, and the index after its last row."""
     rows = resolved.job.rows()
     return int(rows.min()), int(rows.max()) + 1
 

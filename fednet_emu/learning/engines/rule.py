@@ -96,7 +96,7 @@ class RuleEngine(Engine):
         return self._batched.train_into(jobs, out)
 
     def case(self, shape: JobShape, jobs: int) -> Case:
-        """Return the inputs of the rule for `jobs` jobs of one shape."""
+        """Return the inputs of the rule that chooses an engine, for `jobs` jobs of one shape."""
         form = self._batched.form_of(shape)
         by_hand = not isinstance(form, VmapForm)
         fits = jobs if by_hand else jobs_per_stack(form, shape)

@@ -156,7 +156,7 @@ def _augmented(resolved: ResolvedJob) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _batches(job: TrainJob, targets: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the samples of each step. A full batch is gathered only once; if its rows are a slice, it is a view."""
+    """Yield inputs and targets of each step. A full batch is gathered once, or is a view if its rows are a slice."""
     x, y, own, first = job.data.x, job.data.y, job.indices, 0
     if targets is not None:
         x, y, own, first = x[own], targets, slice(None), job.first_row

@@ -57,7 +57,7 @@ class _Call:
         self.params: list[Any] | None = None
 
     def add(self, resolved: ResolvedJob) -> int:
-        """Add a job; return its index in the call."""
+        """Add a job to the call, and return the index of the job in the call."""
         self.jobs.append(resolved)
         self.flop += resolved.job.flop
         self.byte += resolved.params.nbytes

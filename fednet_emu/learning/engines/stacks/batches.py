@@ -164,7 +164,7 @@ def _is_run_of_rows(indices: IntArray | slice) -> bool:
 
 
 def _weights(count: IntArray, width: int, like: Tensor) -> Tensor | None:
-    """Return the weights [..., B]: 1 for a sample, 0 for padding; None if there is no padding."""
+    """Return the weights [..., B] of batches of width B: 1 for a sample, 0 for padding; None if there is no padding."""
     if count.min() == width:
         return None
     return torch.from_numpy(np.arange(width) < count[..., None]).to(like)

@@ -95,7 +95,7 @@ def chain_form(model: FlatModel) -> ChainForm | None:
 
 
 def _mean(losses: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | float]:
-    """Return the mean loss [A] over the samples, and the weights of the samples.
+    """Return the mean loss [A] of A jobs over the samples of a batch, and the weights of the samples.
 
     The weights are an array [A, 1, B], or a number if all samples have the same weight.
     """
@@ -112,7 +112,7 @@ def _squares(losses: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def _cross_entropy(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the losses -log p[y] and their gradients p - onehot(y) with respect to the logits `z`."""
+    """Return the losses -log p[y] and their gradients p - onehot(y), where p is the softmax of the logits `z`."""
     chosen = y[:, None]
     log_p = torch.log_softmax(z, 1)
     losses = log_p.gather(1, chosen)[:, 0].neg()
@@ -121,7 +121,7 @@ def _cross_entropy(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _squared_error(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the losses |z - y|^2 and their gradients 2 (z - y)."""
+    """Return the losses |z - y|^2 and their gradients 2 (z - y), for the outputs `z` and the targets `y`."""
     error = z - y.reshape(z.shape[0], z.shape[2], z.shape[1]).transpose(1, 2)
     return error.square().sum(1), error.mul_(2)
 

@@ -22,7 +22,7 @@ Parameters = tuple[Tensor, ...]
 
 
 class Layer(Protocol):
-    """A layer of A models.
+    """Interface of a layer in a stack of A models.
 
     In the methods, `x` is the input, `d` is the gradient of the loss with respect to the output, and `own` are the
     parameters as returned by `parameters`.
@@ -110,7 +110,7 @@ def learn(own: Parameters, x: Tensor, d: Tensor) -> None:
 
 
 class Unlearnt:
-    """A layer without parameters."""
+    """Base class of layers without parameters."""
 
     __slots__ = ()
     size = 0

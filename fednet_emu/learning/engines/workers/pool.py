@@ -153,7 +153,7 @@ class _Worker:
 
 
 def pool() -> Pool:
-    """Return the pool of the current process."""
+    """Return the pool of worker processes that belongs to the current process."""
     return _pool_of(os.getpid())
 
 

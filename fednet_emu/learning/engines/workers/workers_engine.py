@@ -80,9 +80,9 @@ class WorkersEngine(Engine):
         return self._statistics if self._statistics["computing_s"] else {}
 
     def begin(self, job: TrainJob) -> None:
-        """Start a large job that is always trained alone.
+        """Start a large job that is always trained alone, in a worker process.
 
-        The first such job is started only when the wavefront has a second one.
+        The first such job of a wavefront is started only when there is a second one.
         """
         known = self._left_flop > 0 or job in self._begun or job.model in self._stay
         if known or not is_worth_dividing(job.flop) or not self._may_send():
@@ -175,7 +175,7 @@ class WorkersEngine(Engine):
     def _is_worth_it(self, n: int, flop: float) -> bool:
         """Return True if workers should train n jobs of `flop` operations.
 
-        Until workers are started, the operations are added up.
+        Until `START_FLOP` operations have been counted, the result is False, and the operations are added up.
         """
         if n < 2 or not is_worth_dividing(flop) or not self._may_send():
             return False
@@ -227,7 +227,7 @@ class WorkersEngine(Engine):
         self._notes[f"jobs of {model.size} parameters are trained in the main process, as {why}"] = None
 
     def _number(self, thing: Kept) -> int:
-        """Return the id of a model or of data, which are first copied to shared memory if necessary."""
+        """Return the id of a model or of training data. At the first call, the object is copied to shared memory."""
         if thing not in self._kept:
             memory = pool().memory
             if isinstance(thing, FlatModel):
