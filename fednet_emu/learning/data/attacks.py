@@ -32,8 +32,8 @@ class Attack(Component):
     """Target class of the attack."""
     data: Literal["own", "copies"] = "own"
     """Samples that malicious devices poison. own: the samples that the partition assigns to them; copies: random copies
-    of training samples. With copies, the partition divides the samples among the honest devices only, and each
-    malicious device gets as many copies as an honest device has samples on average."""
+    of training samples. If `data` is `copies`, the partition divides the samples among the honest devices only, and
+    each malicious device gets as many copies as an honest device has samples on average."""
 
     @abstractmethod
     def poisoned(self, x: Tensor, y: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
@@ -45,7 +45,9 @@ class Attack(Component):
 
     @abstractmethod
     def trial(self, samples: Samples) -> Tensor:
-        """Return test inputs [n, ...] of other classes, which an attacked model is meant to assign to the target class.
+        """Return the test inputs [n, ...] of other classes on which the success of the attack is measured.
+
+        The attack succeeds for an input if the model assigns it to the target class.
         """
 
     def devices(self, count: int) -> IntArray:

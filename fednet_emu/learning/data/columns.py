@@ -24,7 +24,7 @@ _GREY = {"1", "L", "LA"}
 
 
 class Table(NamedTuple):
-    """A table, and its name in error messages."""
+    """A table of the library `datasets`, and its name in error messages."""
 
     rows: Any  # a `datasets.Dataset`
     where: str  # file, folder or name of the table, and its split

@@ -191,7 +191,10 @@ _FORM = {"users": list, "user_data": dict}
 
 
 def _input(where: str, user: str, x: Any) -> Any:
-    """Return an input as float32 [numbers] or a string."""
+    """Return the input of a sample as a float32 array [numbers] or as a string.
+
+    Raise a `DataError` if the input is neither numbers nor a text, or is the name of an image file.
+    """
     if isinstance(x, list) and x and all(isinstance(its, str) for its in x):
         x = x[-1]
     if isinstance(x, str) and not x.lower().endswith(_PICTURES):

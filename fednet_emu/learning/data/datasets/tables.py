@@ -163,7 +163,10 @@ def _at(table: pd.DataFrame, wrong: NDArray[np.bool_]) -> str:
 
 
 def _numbers(where: str, table: pd.DataFrame, columns: tuple[str, ...]) -> Array:
-    """Return columns of numbers [rows, columns] in double precision."""
+    """Return the numbers in some columns as an array [rows, columns] in double precision.
+
+    Raise a `DataError` if an entry is missing, infinite or not a number.
+    """
     import pandas as pd
 
     if not columns:

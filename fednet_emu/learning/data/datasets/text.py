@@ -66,7 +66,8 @@ def word_tokens(text: Sequence[str], vocabulary: Mapping[str, int]) -> IntArray:
 
 
 Predict = Literal["last", "every"]
-"""Whether the next token is predicted after the last token of a window only, or after every token."""
+"""What a model predicts: the token after a window (`last`), or the next token after each token of the window
+(`every`)."""
 
 
 class Windows(NamedTuple):
@@ -176,8 +177,8 @@ class Text(Dataset):
     neither overlap nor leave gaps. LEAF uses 1."""
     predict: Predict = "last"
     """Token that the model predicts. last: the token after the window, which is treated as a class; every: the next
-    token after each token of the window, for models that return scores at every position. In this case, loss and
-    accuracy are means over the positions."""
+    token after each token of the window, for models that return scores at every position. If `predict` is `every`, loss
+    and accuracy are means over the positions."""
     vocabulary: int = Field(10_000, gt=0, le=1_000_000)
     """Number of words in the vocabulary if `level` is `words`: the most frequent words of all owners. All other words
     share one additional token."""

@@ -36,7 +36,10 @@ class Partitioned:
 
     @classmethod
     def from_owners(cls, owners: IntArray, n_devices: int) -> Self:
-        """Return the split in which device `owners[i]` owns sample i. A negative entry means that there is no owner."""
+        """Return the distribution of samples in which device `owners[i]` owns sample i.
+
+        If an entry is negative, the sample has no owner.
+        """
         n, unowned = len(owners), np.count_nonzero(owners < 0)
         sizes = np.bincount(owners[owners >= 0] if unowned else owners, minlength=n_devices)
         places = np.sort(owners * n + np.arange(n))  # sorting the numbers takes a third of the time of a stable argsort
@@ -97,7 +100,7 @@ def even_shares(n_items: int, n_parts: int) -> IntArray:
 def dealt_by_class(
     labels: IntArray, holders: Sequence[IntArray], n_devices: int, rng: np.random.Generator
 ) -> Partitioned:
-    """Return the split in which the devices `holders[c]` share the samples of class c equally.
+    """Return the distribution of samples in which the devices `holders[c]` share the samples of class c equally.
 
     If a class has no holders, its samples have no owner.
     """

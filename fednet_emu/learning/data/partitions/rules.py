@@ -179,7 +179,7 @@ class Dirichlet(Partition):
         return _dealt_by_shares(train_y, shares, rng), _dealt_by_shares(test_y, shares, rng)
 
     def _draw_shares(self, class_sizes: IntArray, n_devices: int, rng: np.random.Generator) -> Array:
-        """Draw the share of each class that each device gets, [classes, n_devices]."""
+        """Draw the share of each class that each device gets, as an array [classes, n_devices]."""
         total = int(class_sizes.sum())
         if n_devices * self.min_samples > total:
             wanted = f"must be at most {total // n_devices} with {n_devices} devices and {total} samples"
@@ -258,7 +258,7 @@ class QuantitySkew(Partition):
 
 
 def _dealt_at_random(total: int, shares: Array, rng: np.random.Generator) -> Partitioned:
-    """Return a random split of `total` samples in which device d owns the share `shares[d]` of all samples."""
+    """Return a random distribution of `total` samples in which device d owns the share `shares[d]` of all samples."""
     cuts = np.rint(np.cumsum(shares) * total).astype(np.int64)
     cuts[-1] = total
     sizes = np.diff(np.minimum(cuts, total), prepend=0)

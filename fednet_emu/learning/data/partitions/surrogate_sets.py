@@ -105,7 +105,7 @@ class SurrogateSets(Partition):
         ]
 
     def _draw_sets(self, pool: list[IntArray], wanted: Array, rng: np.random.Generator) -> list[IntArray]:
-        """Return the samples of each set; `wanted` [sets, classes] is the number of samples per class, rounded down."""
+        """Draw the samples of each set. `wanted` [sets, classes] are the numbers of samples, which are rounded down."""
         available = np.array([len(members) for members in pool])
         if self.overlap == "public":
             counts = wanted.astype(np.int64)
@@ -120,7 +120,7 @@ class SurrogateSets(Partition):
 
 
 def set_priors(n_sets: int, classes: int, rng: np.random.Generator) -> Array:
-    """Draw the class shares of sets, [sets, classes].
+    """Draw the class shares of a device's sets, as an array [sets, classes].
 
     The shares are normalised weights from U(0.1, 1). Before normalisation, the weight of class m mod K in set m is
     multiplied by `DOMINANCE`.
@@ -138,9 +138,9 @@ def device_priors(n_devices: int, classes: int, rng: np.random.Generator) -> Arr
 
 
 def own_classes(n_devices: int, classes: int) -> Mask:
-    """Return the mask [devices, classes] of the classes of which a device has most samples.
+    """Return the mask [devices, classes] of each device's main classes, to which most of its samples belong.
 
-    Of K classes, these are the classes 2d and 2d + 1 (mod K) for device d.
+    Of K classes, the main classes of device d are 2d and 2d + 1 (mod K).
     """
     device, label = np.arange(n_devices)[:, None], np.arange(classes)
     return np.asarray((label == 2 * device % classes) | (label == (2 * device + 1) % classes))
