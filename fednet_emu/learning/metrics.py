@@ -42,7 +42,10 @@ class Metric(Component):
         return f"{self.column} suits {' and '.join(self.suits)}, got data for {samples.task}; leave it out"
 
     def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
-        """Return the values [B, ...] for `value`, from outputs [B, outputs], targets and losses [B] of B samples."""
+        """Return the values [B, ...] of a chunk of B samples that the method `value` needs.
+
+        The values are computed from the outputs [B, outputs], the targets `y` [B, ...] and the losses [B] of the chunk.
+        """
         return outputs.reshape(y.shape)
 
     @abstractmethod
@@ -61,7 +64,10 @@ class Measured(NamedTuple):
         return float(self.metric.value(self.kept, self.y)) if len(self.y) else float("nan")
 
     def by_device(self, order: IntArray, offsets: IntArray) -> Array:
-        """Return the metric of each device, [devices]. Device d has the samples `order[offsets[d]:offsets[d + 1]]`."""
+        """Return the metric of each device, as an array [devices].
+
+        Device d has the samples `order[offsets[d]:offsets[d + 1]]`.
+        """
         own = np.split(order, offsets[1:-1])
         return np.array([Measured(self.metric, self.kept[rows], self.y[rows]).pooled() for rows in own], np.float64)
 
