@@ -44,9 +44,9 @@ class Qsgd(Compression):
     per entry, including the sign."""
     coding: Literal["fixed", "elias"] = "fixed"
     """Coding of the levels. fixed: a fixed number of bits per entry; elias: only the levels above zero and the gaps
-    between them are sent, in Elias' omega code, which is short for small numbers. In this case, the size of a message
-    depends on its values. The simulation of the message must therefore wait for the result of the training, and a
-    timing-only run counts the maximum number of bits."""
+    between them are sent, in Elias' omega code, which is short for small numbers. If the coding is elias, the size of a
+    message depends on its values. The simulation of the message must therefore wait for the result of the training, and
+    a timing-only run counts the maximum number of bits."""
 
     def bit(self, n: int) -> int:
         return FLOAT_BIT + n * (1 + self.levels.bit_length()) + self.depends_on_values
