@@ -15,7 +15,7 @@ FLOAT_BIT = 32
 
 
 class Message(NamedTuple):
-    """A compressed vector: the decoded vector [n], and the size of the message in bits."""
+    """Result of a compression: the vector `read` [n] that the receiver decodes, and the message size in bits."""
 
     read: Tensor
     bit: int
@@ -29,14 +29,14 @@ class Compression(Component):
 
     @abstractmethod
     def bit(self, n: int) -> int:
-        """Size in bits of a message of `n` numbers; an upper bound if `depends_on_values`."""
+        """Return the size in bits of a message of `n` numbers; an upper bound if `depends_on_values` is True."""
 
     @abstractmethod
     def compress(self, v: Tensor, rng: np.random.Generator) -> Message:
-        """Compress a vector `v` [n] with n >= 1, without changing `v`; all random numbers come from `rng`."""
+        """Compress a vector `v` [n] with n >= 1, without changing `v`. Random numbers are drawn from `rng`."""
 
     def growth(self, n: int) -> float:
-        """Upper bound 1 + omega on E|C(v)|^2 / |v|^2, where C(v) is the vector decoded from the message for `v`.
+        """Return an upper bound 1 + omega on E|C(v)|^2 / |v|^2, where C(v) is the decoded vector and v has n entries.
 
         The bound is 1 for a deterministic compression. C(v) divided by the bound is a contraction, as error feedback
         requires (Beznosikov, Horváth, Richtárik, Safaryan: "On Biased Compression for Distributed Learning", JMLR
@@ -46,12 +46,12 @@ class Compression(Component):
 
     @property
     def depends_on_values(self) -> bool:
-        """True if the size of a message depends on its values, so that `bit` is an upper bound."""
+        """Whether the size of a message depends on its values, so that `bit` returns an upper bound."""
         return False
 
     @property
     def feeds_back(self) -> bool:
-        """True if the sender adds the compression error of a message to the next message."""
+        """Whether the sender adds the compression error of a message to the next message (error feedback)."""
         return bool(getattr(self, "error_feedback", False))
 
 

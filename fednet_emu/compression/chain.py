@@ -23,7 +23,7 @@ class Chain(Compression):
     """Compression in several stages, each of which encodes the entries that the previous stage selects.
 
     Sparse ternary compression (Sattler et al., see `top-k`) is top-k followed by sign. Error feedback applies to the
-    chain as a whole. With error feedback, the output of the chain is divided by 1 + omega. For a stage C with random
+    chain as a whole. If it is used, the output of the chain is divided by 1 + omega. For a stage C with random
     rounding, this number is the upper bound on E|C(v)|^2 / |v|^2, as in Basu, Data, Karakus, Diggavi:
     "Qsparse-local-SGD", NeurIPS 2019, https://arxiv.org/abs/1906.02367.
     """
@@ -42,7 +42,7 @@ class Chain(Compression):
 
     @property
     def _parts(self) -> tuple[Sparse | None, Compression]:
-        """Return the first stage (None if it does not select entries), and the compression that encodes the entries."""
+        """The first stage (None if it does not select entries), and the compression that encodes the entries."""
         first, rest = self.stages[0], self.stages[1:]
         if not isinstance(first, Sparse):
             return None, first

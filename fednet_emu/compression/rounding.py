@@ -35,8 +35,8 @@ class Qsgd(Compression):
     fixed coding has 32 + n (2 + floor(log2 s)) bits.
 
     Differences from the paper: the number of non-zero levels is sent before their Elias codes. With `coding: elias`,
-    the sender uses the shorter of the two codings and sends one bit that tells which, so a message is at most one bit
-    longer than with fixed coding.
+    the sender uses the shorter of the two codings and sends one bit to indicate the choice, so that a message is at
+    most one bit longer than with fixed coding.
     """
 
     levels: int = Field(15, gt=0, le=2**15)
@@ -44,9 +44,9 @@ class Qsgd(Compression):
     per entry, including the sign."""
     coding: Literal["fixed", "elias"] = "fixed"
     """Coding of the levels. fixed: a fixed number of bits per entry; elias: only the levels above zero and the gaps
-    between them are sent, in Elias' omega code, which is short for small numbers. With elias the size of a message
-    depends on its values. The simulation of the message must therefore wait for the result of the training, and a
-    timing-only run counts the maximum number of bits."""
+    between them are sent, in Elias' omega code, which is short for small numbers. If the coding is elias, the size of a
+    message depends on its values. The simulation of the message must therefore wait for the result of the training, and
+    a timing-only run counts the maximum number of bits."""
 
     def bit(self, n: int) -> int:
         return FLOAT_BIT + n * (1 + self.levels.bit_length()) + self.depends_on_values
@@ -128,8 +128,8 @@ class Sign(Compression):
     error_feedback: bool = True
     """Whether the sender adds the compression error to the next message (EF-signSGD)."""
     magnitude: float | None = Field(None, gt=0)
-    """Decoded magnitude of every entry, which is the step size of signSGD and is not sent. With null, the mean
-    magnitude of the entries is sent. A number is allowed only without error feedback."""
+    """Decoded magnitude of every entry, which is the step size of signSGD and is not sent. If null, the mean magnitude
+    of the entries is sent. A number is allowed only without error feedback."""
 
     def _check(self) -> None:
         if self.error_feedback and self.magnitude is not None:
@@ -147,7 +147,7 @@ class Sign(Compression):
 
 
 def omega_bit(numbers: IntArray) -> IntArray:
-    """Length in bits of Elias' omega code of each number [n] >= 1: 1, 3, 3, 6, 6, 6, 6, 7, ... bits for 1, 2, 3, ...
+    """Return the length in bits of Elias' omega code of each number [n] >= 1, such as 1, 3, 3, 6 bits for 1 to 4.
 
     The code consists of the binary digits of the number, preceded by the code of (number of digits - 1), down to 1, and
     followed by a zero. Elias: "Universal codeword sets and representations of the integers", IEEE Transactions on
@@ -162,7 +162,10 @@ def omega_bit(numbers: IntArray) -> IntArray:
 
 
 def sparse_bit(levels: IntArray) -> int:
-    """Size in bits of Elias-coded `levels` [n]: number of non-zero levels, and the gap, sign and value of each."""
+    """Return the size in bits of Elias-coded `levels` [n].
+
+    The message consists of the number of non-zero levels, and of the gap, the sign and the value of each of them.
+    """
     places = np.flatnonzero(levels)
     gaps = np.diff(places, prepend=-1)
     count = omega_bit(np.array([len(places) + 1]))

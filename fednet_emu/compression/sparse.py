@@ -5,8 +5,8 @@ Wiedemann, Müller, Samek: "Robust and Communication-Efficient Federated Learnin
 https://arxiv.org/abs/1903.02891
 
 If k of n entries are sent, both kinds are contractions: |v - C(v)|^2 <= (1 - k/n) |v|^2. For random entries, this holds
-in expectation, and with equality. With error feedback, the sender compresses p = v + e, where e is the compression
-error p - C(p) of its previous message.
+in expectation, and with equality. If error feedback is used, the sender compresses p = v + e, where e is the
+compression error p - C(p) of its previous message.
 
 Differences from the papers: in a `chain`, the next stage encodes the entries; otherwise an entry takes 32 bits.
 """
@@ -36,11 +36,11 @@ class Sparse(Compression):
 
     @abstractmethod
     def place_bit(self, n: int) -> int:
-        """Size in bits of the positions of the sent entries."""
+        """Return the size in bits of the positions of the sent entries, for a vector of `n` entries."""
 
     @abstractmethod
     def places(self, v: Tensor, rng: np.random.Generator) -> Tensor:
-        """Return the positions [k] of the sent entries in ascending order."""
+        """Return the positions [k] of the entries of `v` [n] that are sent, in ascending order."""
 
     def factor(self, n: int) -> float:
         return 1.0

@@ -17,7 +17,7 @@ from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.learning.data.datasets.base import Samples, TaskName
 
 Kept = NDArray[Any]
-"""Values [n, ...] that a metric keeps for each sample."""
+"""Values [n, ...] that a metric computes for each of n samples."""
 
 
 class Metric(Component):
@@ -42,7 +42,10 @@ class Metric(Component):
         return f"{self.column} suits {' and '.join(self.suits)}, got data for {samples.task}; leave it out"
 
     def kept(self, outputs: Tensor, y: Tensor, losses: Tensor) -> Tensor:
-        """Reduce the outputs [B, outputs], targets `y` and losses [B] of a chunk to the values [B, ...] for `value`."""
+        """Return the values [B, ...] of a chunk of B samples that the method `value` needs.
+
+        The values are computed from the outputs [B, outputs], the targets `y` [B, ...] and the losses [B] of the chunk.
+        """
         return outputs.reshape(y.shape)
 
     @abstractmethod
@@ -51,7 +54,7 @@ class Metric(Component):
 
 
 class Measured(NamedTuple):
-    """The values that a metric has kept of the model's outputs, and the targets, both in host memory."""
+    """The values that a metric has computed for each sample, and the targets of the samples, in host memory."""
 
     metric: Metric
     kept: Kept
@@ -61,7 +64,10 @@ class Measured(NamedTuple):
         return float(self.metric.value(self.kept, self.y)) if len(self.y) else float("nan")
 
     def by_device(self, order: IntArray, offsets: IntArray) -> Array:
-        """Return the metric of each device, [devices]. Device d has the samples `order[offsets[d]:offsets[d + 1]]`."""
+        """Return the metric of each device, as an array [devices].
+
+        Device d has the samples `order[offsets[d]:offsets[d + 1]]`.
+        """
         own = np.split(order, offsets[1:-1])
         return np.array([Measured(self.metric, self.kept[rows], self.y[rows]).pooled() for rows in own], np.float64)
 
@@ -81,7 +87,7 @@ class TopK(Metric):
         return f"top_{self.k}"
 
     def unfit(self, samples: Samples) -> str | None:
-        """Also reject a `k` that is not less than the number of classes, because the metric would always be 1."""
+        """Return a reason also if `k` is not less than the number of classes, as the metric would always be 1."""
         if samples.classes is not None and self.k >= samples.classes:
             return f"every sample is right among all {samples.classes} classes, got k = {self.k}; give fewer"
         return super().unfit(samples)
@@ -96,9 +102,8 @@ class TopK(Metric):
 class MacroF1(Metric):
     """Macro F1: the F1 score of each class or label, averaged over classes or labels.
 
-    The F1 score is the harmonic mean of precision and recall.
-
-    Classes and labels that neither occur nor are predicted are excluded from the average.
+    The F1 score is the harmonic mean of precision and recall. Classes and labels that neither occur nor are predicted
+    are excluded from the average.
     """
 
     suits: ClassVar[tuple[TaskName, ...]] = ("classification", "multi-label")
@@ -199,10 +204,8 @@ class RocAuc(Metric):
     """Area under the receiver operating characteristic (ROC) curve.
 
     For a class, it is the probability that a sample of the class has a higher score for the class than a sample of
-    another class.
-
-    The metric is the unweighted mean over classes, each against all others (one-vs-rest, macro), or over labels.
-    Classes or labels that none or all of the samples have are excluded.
+    another class. The metric is the unweighted mean over classes, each against all others (one-vs-rest, macro), or over
+    labels. Classes or labels that none or all of the samples have are excluded.
     """
 
     suits: ClassVar[tuple[TaskName, ...]] = ("classification", "multi-label")
@@ -243,10 +246,8 @@ class Rmse(Metric):
 class R2(Metric):
     """Coefficient of determination R^2, which is 1 - (mean squared error) / (variance of the target).
 
-    If samples have several targets, the metric is the mean over the targets.
-
-    A perfect prediction has the value 1, and the mean of the target as prediction has the value 0. The metric is
-    undefined (nan) if a target is constant.
+    If samples have several targets, the metric is the mean over the targets. A perfect prediction has the value 1, and
+    the mean of the target as prediction has the value 0. The metric is undefined (nan) if a target is constant.
     """
 
     suits: ClassVar[tuple[TaskName, ...]] = ("regression",)

@@ -32,8 +32,8 @@ class Attack(Component):
     """Target class of the attack."""
     data: Literal["own", "copies"] = "own"
     """Samples that malicious devices poison. own: the samples that the partition assigns to them; copies: random copies
-    of training samples. With copies, the partition divides the samples among the honest devices only, and each
-    malicious device gets as many copies as an honest device has samples on average."""
+    of training samples. If `data` is `copies`, the partition divides the samples among the honest devices only, and
+    each malicious device gets as many copies as an honest device has samples on average."""
 
     @abstractmethod
     def poisoned(self, x: Tensor, y: Tensor, samples: Samples) -> tuple[Tensor, Tensor]:
@@ -45,7 +45,10 @@ class Attack(Component):
 
     @abstractmethod
     def trial(self, samples: Samples) -> Tensor:
-        """Return test inputs [n, ...] of other classes, which a successfully attacked model assigns to the target."""
+        """Return the test inputs [n, ...] of other classes on which the success of the attack is measured.
+
+        The attack succeeds for an input if the model assigns it to the target class.
+        """
 
     def devices(self, count: int) -> IntArray:
         """Return the indices of the malicious devices among `count` devices."""
@@ -65,7 +68,8 @@ def deal_poisoned(
     """Distribute samples among `count` devices, and poison the training samples of malicious devices.
 
     `rngs` are the random streams of the partition and of the attack. The function returns the samples, including the
-    poisoned ones, and how the training samples and the test samples are split.
+    poisoned ones, and the splits of the training and the test samples. It raises a `ScenarioError` if the target class
+    does not exist.
     """
     if samples.classes is None or attack.target >= samples.classes:
         found = (

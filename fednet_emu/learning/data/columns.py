@@ -24,13 +24,13 @@ _GREY = {"1", "L", "LA"}
 
 
 class Table(NamedTuple):
-    """A table, and its name in error messages."""
+    """A table of the library `datasets`, and its name in error messages."""
 
     rows: Any  # a `datasets.Dataset`
     where: str  # file, folder or name of the table, and its split
 
     def feature(self, column: str) -> Any:
-        """Return the library's feature description of a column."""
+        """Return the library's description of a column. Raise a `DataError` if the table has no such column."""
         if column not in self.rows.column_names:
             known = ", ".join(self.rows.column_names) or "none"
             raise DataError(self.where, f"has no column '{column}', got {known}", "name one of its columns")
@@ -48,7 +48,7 @@ class Table(NamedTuple):
         return list(feature.names) if type(feature).__name__ == "ClassLabel" else None
 
     def values(self, column: str) -> list[Any]:
-        """Return the values of a column as Python objects."""
+        """Return the values of a column as Python objects. Raise a `DataError` if a value is missing."""
         self.feature(column)
         found: list[Any] = self.rows.select_columns([column])[:][column]
         for row, value in enumerate(found):
@@ -60,7 +60,8 @@ class Table(NamedTuple):
 def numbers(table: Table, columns: Sequence[str], *, single: bool) -> tuple[NDArray[Any], list[str]]:
     """Return columns of numbers or of equally long lists as one array, and the names of the features.
 
-    The array has the shape [n, ...] or [n, features].
+    The array has the shape [n, ...] or [n, features]. If `single` is True, numbers that are too large for float32 are
+    rejected, too.
     """
     parts = [_numbers(table, column, single=single) for column in columns]
     widths = [1 if part.ndim == 1 else part.shape[1] if len(parts) == 1 else part[0].size for part in parts]
@@ -92,7 +93,7 @@ def _numbers(table: Table, column: str, *, single: bool = True) -> NDArray[Any]:
 
 
 def _check_finite(table: Table, column: str, array: NDArray[Any], *, single: bool) -> None:
-    """Raise an error for missing or infinite values, and with `single` for values that are too large for float32."""
+    """Raise a `DataError` for missing or infinite values and, if `single` is set, for values too large for float32."""
     with np.errstate(over="ignore"):
         wrong = np.argwhere(~np.isfinite(array.astype(np.float32) if single and array.dtype.kind == "f" else array))
     if len(wrong):
@@ -115,8 +116,8 @@ def _is_numeric(kind: Any) -> bool:
 def images(table: Table, column: str, side: int | None, mode: str | None) -> tuple[NDArray[np.uint8], str]:
     """Return the images [n, channels, height, width] of a column, and their mode, `L` (greyscale) or `RGB`.
 
-    The column holds the bytes or the paths of image files. Images are resized to `side` by `side` pixels, or keep their
-    size if `side` is None. They are converted to `mode`, or to the mode of the first image if `mode` is None.
+    The column contains the bytes or the paths of image files. Images are resized to `side` by `side` pixels, or keep
+    their size if `side` is None. They are converted to `mode`, or to the mode of the first image if `mode` is None.
     """
     found: list[NDArray[np.uint8]] = []
     for row, image in enumerate(_decoded(table, column)):
@@ -196,9 +197,8 @@ def pixels(images: NDArray[np.uint8]) -> Tensor:
 def standardise(train: Tensor, test: Tensor) -> None:
     """Standardise each channel of the training and the test set [n, channels, ...], in place.
 
-    After scaling, a channel has mean 0 and standard deviation 1 over the training samples.
-
-    For a constant channel, only the mean is subtracted.
+    After scaling, a channel has mean 0 and standard deviation 1 over the training samples. If a channel is constant,
+    only the mean is subtracted.
     """
     axes = (0, *range(2, train.ndim))
     deviation, mean = torch.std_mean(train, axes, correction=0, keepdim=True)

@@ -22,7 +22,7 @@ from fednet_emu.learning.data.datasets.base import Samples
 from fednet_emu.learning.data.partitions.base import Partitioned
 
 View = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Function that transforms samples `x` [n, ...] and `y` [n] for the devices of one group."""
+"""Function that takes the samples `x` [n, ...] and `y` [n] of a device, and returns them transformed for its group."""
 
 
 class Groups(Component):
@@ -150,7 +150,7 @@ class FeatureNoise(Component):
         return [self.variance * (device + 1) / n_devices for device in range(n_devices)]
 
     def seen(self, samples: Samples, splits: tuple[Partitioned, Partitioned], streams: Streams) -> Samples:
-        """Return the samples with the noise of their owners added. Each device has its own random stream."""
+        """Return the samples, with noise added to those that a device owns. Each device has its own random stream."""
         if not samples.train_x.is_floating_point():
             found = f"only real numbers can be noisy, got inputs of {samples.train_x.dtype}"
             raise ScenarioError(f"feature_noise: {found}; leave it out, or use other data")

@@ -47,7 +47,8 @@ _MANY = 25
 def best_form(model: FlatModel) -> Form:
     """Return the fastest implementation of a training step for a model.
 
-    Chains of dense layers use hand-written gradients, and on a GPU all chains do. Other models use `vmap`.
+    Sequences of dense layers use hand-written gradients. On a GPU, all supported sequences of layers use them. For
+    other models, PyTorch's `vmap` is used.
     """
     chain = chain_form(model)
     return chain if chain is not None and (chain.is_dense or model.device.type == "cuda") else VmapForm(model)
@@ -55,14 +56,13 @@ def best_form(model: FlatModel) -> Form:
 
 @final
 class BatchedEngine(Engine):
-    """Trains jobs of the same shape together, in stacks.
+    """Engine that trains jobs of the same shape (with the same model and batch width) together, in stacks.
 
-    Jobs of models that cannot share a vectorised call are trained one by one.
-
-    Batches with fewer samples are padded with samples of weight zero. Jobs with fewer steps leave the stack early. The
-    size of a stack is limited so that parameters, batches and activations need about `memory_limit_byte`. If this is
-    None, the limit fits into a CPU's caches, or is an eighth of a GPU's memory. The function `form` returns the
-    implementation of a training step for a model.
+    Jobs of models that cannot share a vectorised call are trained one by one. Batches with fewer samples are padded
+    with samples of weight zero. Jobs with fewer steps leave the stack early. The size of a stack is limited so that
+    parameters, batches and activations need about `memory_limit_byte`. If this is None, the limit fits into a CPU's
+    caches, or is an eighth of a GPU's memory. The function `form` returns the implementation of a training step for a
+    model.
     """
 
     def __init__(
@@ -137,19 +137,19 @@ class BatchedEngine(Engine):
         return zip(range(len(jobs)), losses, squares, strict=True)
 
     def _stacked(self, shape: JobShape, n: int) -> Form | None:
-        """Return the implementation of a step for n jobs of one shape; None if the jobs are trained one by one."""
+        """Return the implementation of a training step for n jobs of one shape; None if jobs are trained one by one."""
         form = self.form_of(shape) if shape.batchable else None
         return None if isinstance(form, VmapForm) and n == 1 else form
 
     def form_of(self, shape: JobShape) -> Form:
-        """Return the implementation of a step for jobs of one shape.
+        """Return the implementation of a training step for jobs of one shape.
 
-        If the gradients of single samples are limited, it is `vmap`.
+        If the gradients of single samples are limited (DP-SGD), it uses PyTorch's `vmap`.
         """
         return self.form_for(shape.model, shape.private)
 
     def form_for(self, model: FlatModel, private: PrivateSgd | None) -> Form:
-        """Return the implementation of a step for a model. `private` limits the gradients of single samples."""
+        """Return the implementation of a training step for a model. `private` has the settings of DP-SGD or is None."""
         key = model, private
         if key not in self._forms:
             own = self._form(model) if private is None else None
@@ -216,9 +216,9 @@ def _trained_stack(
 ) -> tuple[Tensor, list[float], list[float]]:
     """Train jobs of one shape as one stack. The jobs must be sorted by descending number of steps.
 
-    The function returns the parameters [J, P], in `out` or else in scratch memory, the mean losses, and the mean
-    squared losses (nan if not requested). Plain gradient steps are added to the parameters directly. Other optimizers
-    need the gradients to be stored first.
+    The function returns the parameters [J, P] of J jobs, in `out` or else in scratch memory, the mean losses, and the
+    mean squared losses (nan if not requested). Plain gradient steps are added to the parameters directly. Other
+    optimizers need the gradients to be stored first.
     """
     w = _stack([resolved.params for resolved in jobs], scratch, out)
     terms = _Terms.stack(jobs, w, scratch, plain=shape.rule is None)
@@ -251,7 +251,7 @@ def _trained_stack(
 
 
 def _noise(shape: JobShape, jobs: Sequence[ResolvedJob], w: Tensor) -> Callable[[int], Tensor] | None:
-    """Return a function that draws the noise [A, P] on the gradient sums of A jobs in a step; None without noise."""
+    """Return a function that draws the noise [A, P] on the gradient sums of A jobs in a step, or None for no noise."""
     private = shape.private
     if private is None:
         return None
@@ -302,9 +302,10 @@ def aligned(size: int) -> int:
 class _Terms(NamedTuple):
     """The terms of a step for J jobs: factors [J] of the loss gradients, and additional gradient terms.
 
-    For plain gradient steps, all terms are multiplied by minus the step size. For other optimizers, `factor` is not
-    scaled, and `prox` [J, 1] and `linear` [J, P] have a minus sign. The factor of `drift` [J, P] always includes the
-    step size. `taken` [J, P] is the buffer for the result of `pull`.
+    `prox` [J, 1] and `linear` [J, P] are subtracted. For plain gradient steps, they are multiplied by the step size,
+    and `factor` by minus the step size. For other optimizers, which receive the gradient, `factor` is not scaled, and
+    `prox` and `linear` have a minus sign. `drift` [J, P] is always multiplied by the step size. `taken` [J, P] is the
+    buffer for the result of `pull`.
     """
 
     factor: Tensor
@@ -340,7 +341,7 @@ class _Terms(NamedTuple):
         )
 
     def pull(self, w: Tensor) -> Tensor | None:
-        """Return the amount [A, P] that the additional terms subtract from the parameters `w` [A, P] in a step."""
+        """Return what the additional terms subtract in a step from the parameters `w` [A, P] of the first A jobs."""
         active = len(w)
         linear = None if self.linear is None else self.linear[:active]
         if self.anchor is None:

@@ -1,4 +1,4 @@
-"""Training jobs, packed so that they can be sent to other processes.
+"""Serialisation of training jobs (packing), so that they can be sent to other processes.
 
 Models and data are sent separately, and each tensor is sent once.
 """
@@ -24,11 +24,11 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, TrainData, TrainJob
 from fednet_emu.learning.models.flat import FlatModel
 
 Kept = FlatModel | TrainData
-"""Objects that are sent once and kept by the receiver."""
+"""Objects that are sent to a process once. The process stores them."""
 
 
 class Parcel(NamedTuple):
-    """Packed jobs, together with the objects and tensors to which they refer."""
+    """Serialised jobs, together with the objects and tensors to which they refer."""
 
     text: bytes  # the pickled jobs, with indices in place of models, data and tensors
     kept: list[Kept]  # models and data of the jobs
@@ -36,7 +36,7 @@ class Parcel(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A block of consecutive rows of the training data, which have `total` rows. The block starts at row `first`."""
+    """Consecutive rows of the training data, from row `first` on. The whole training data have `total` rows."""
 
     x: NDArray[Any]
     y: NDArray[Any]
@@ -47,7 +47,7 @@ class Rows(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Received rows of data, in the form that training jobs use."""
+    """Rows of the training data as tensors, in the process that has received them."""
 
     data: TrainData
     first: int
@@ -80,7 +80,7 @@ def without_constants(model: FlatModel, constants: Sequence[Tensor]) -> bytes:
 
 
 def with_constants(text: bytes, constants: Sequence[Tensor]) -> FlatModel:
-    """Unpickle a model that `without_constants` pickled, with its constant tensors."""
+    """Unpickle a model that `without_constants` has pickled. Indices are replaced by the tensors `constants`."""
 
     class Unpickler(pickle.Unpickler):
         def persistent_load(self, place: int) -> Tensor:
@@ -91,7 +91,7 @@ def with_constants(text: bytes, constants: Sequence[Tensor]) -> FlatModel:
 
 
 def packed(jobs: Sequence[ResolvedJob], pickler: Callable[[io.BytesIO], Any]) -> Parcel:
-    """Pack jobs with the pickler class `pickler`, which may support more objects than `pickle`, such as lambdas.
+    """Serialise jobs with the pickler class `pickler`, which may support more objects than `pickle`, such as lambdas.
 
     Values that several jobs share are written only once, so that packing a hundred jobs takes a millisecond.
     """
@@ -118,7 +118,7 @@ def packed(jobs: Sequence[ResolvedJob], pickler: Callable[[io.BytesIO], Any]) ->
 
 
 def packed_columns(columns: Columns) -> Parcel:
-    """Pack a stack of jobs that is given as a `Columns` record."""
+    """Serialise a group of jobs that is given as a `Columns` record."""
     tensors, places = [columns.params], {id(columns.params): 0}
 
     def place(value: Any) -> Any:
@@ -175,11 +175,11 @@ def unpacked(text: bytes, kept: Sequence[Any], tensors: Sequence[Tensor]) -> lis
 
 
 _UNKNOWN = Deferred(0, 0)
-"""Placeholder for the source of the parameters of a job."""
+"""Placeholder for the Deferred of the parameters of a job, whose value is already known."""
 
 
 def span(resolved: ResolvedJob) -> tuple[int, int]:
-    """Return the index of the first row of the data that a job uses, and the index after the last one."""
+    """Return the index of the first row of the data that a job uses, and the index after its last row."""
     rows = resolved.job.rows()
     return int(rows.min()), int(rows.max()) + 1
 

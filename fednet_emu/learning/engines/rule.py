@@ -33,7 +33,7 @@ class Case(NamedTuple):
 
 
 def choose(case: Case) -> Way:
-    """Return the engine for jobs of one shape.
+    """Return the name of the engine that trains jobs of one shape.
 
     1. Jobs that cannot share a vectorised call run one by one.
     2. Chains of dense layers (softmax regression, MLPs) are stacked on a CPU. On a GPU all models are stacked, except
@@ -54,7 +54,7 @@ def choose(case: Case) -> Way:
 
 @final
 class RuleEngine(Engine):
-    """Runs jobs of each shape with the engine that `choose` returns."""
+    """Engine that trains the jobs of each shape with the engine that `choose` returns."""
 
     def __init__(self) -> None:
         self._batched = BatchedEngine()
@@ -96,7 +96,7 @@ class RuleEngine(Engine):
         return self._batched.train_into(jobs, out)
 
     def case(self, shape: JobShape, jobs: int) -> Case:
-        """Return the inputs of the rule for `jobs` jobs of one shape."""
+        """Return the inputs of the rule that chooses an engine, for `jobs` jobs of one shape."""
         form = self._batched.form_of(shape)
         by_hand = not isinstance(form, VmapForm)
         fits = jobs if by_hand else jobs_per_stack(form, shape)

@@ -24,7 +24,7 @@ parameter, and the mean loss."""
 
 @final
 class SerialEngine(Engine):
-    """Trains one job after the other, in a single working copy of each model.
+    """Engine that trains one job after the other, in a single working copy of each model.
 
     A full batch that is a slice of the data is not copied. The caller sets the number of intra-op threads. Small jobs
     are fastest with `torch.set_num_threads(1)`.
@@ -64,7 +64,7 @@ class SerialEngine(Engine):
 
 
 def _descend(live: Live, resolved: ResolvedJob) -> list[Tensor]:
-    """Take all steps of a job in place, and return the losses of each step, as `_step` returns them."""
+    """Perform all steps of a job in place, and return the result of `_step` for each step."""
     job = resolved.job
     move = job.plan.optimizer.start(live.weights, job.plan.lr)
     gradient_of = (
@@ -83,7 +83,7 @@ def _step(
     x: Tensor,
     y: Tensor,
 ) -> Tensor:
-    """Take one step in place, and return the loss before the step. No reference to the gradient is kept.
+    """Perform one training step in place, and return the loss before the step. The gradient is not kept.
 
     If the job requests squares, the result [2] is the loss and the sum of the squared losses of the samples.
     """
@@ -141,7 +141,7 @@ def _direction(w: Tensor, gradient: Tensor, resolved: ResolvedJob) -> Tensor:
 
 
 def _augmented(resolved: ResolvedJob) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the augmented samples of each step.
+    """Yield the augmented inputs and the targets of each step.
 
     The random numbers of all steps are moved to the torch device in one copy.
     """
@@ -156,7 +156,7 @@ def _augmented(resolved: ResolvedJob) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _batches(job: TrainJob, targets: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the samples of each step. A full batch is gathered only once; if its rows are a slice, it is a view."""
+    """Yield inputs and targets of each step. A full batch is gathered once, or is a view if its rows are a slice."""
     x, y, own, first = job.data.x, job.data.y, job.indices, 0
     if targets is not None:
         x, y, own, first = x[own], targets, slice(None), job.first_row

@@ -23,13 +23,12 @@ from fednet_emu.learning.graph.jobs import ResolvedJob
 
 @final
 class SpreadEngine(Engine):
-    """Runs jobs in parallel threads, each of which uses one of the `engines`.
+    """Engine that trains jobs in parallel threads, each of which uses one of the `engines`.
 
-    Different jobs run in parallel, but a single operation is never divided among threads.
-
-    Threads that divide an operation would wait for each other by spinning, which slows other processes on the same
-    core. Some jobs run in the caller's thread. A single job does, because it may use several intra-op threads. Models
-    that draw random numbers from torch do, because all threads share torch's generator. Models on a GPU do, to save GPU
+    Different jobs run in parallel, but a single operation is never divided among threads. Threads that divide an
+    operation would wait for each other by spinning, which slows other processes on the same core. Three kinds of jobs
+    run in the caller's thread: a single job, because it may use several intra-op threads; jobs of models that draw
+    random numbers from torch, because all threads share torch's generator; and jobs of models on a GPU, to save GPU
     memory. An idle thread takes the next stack of jobs, so that results arrive roughly in the order of the stacks.
     """
 
@@ -105,7 +104,7 @@ def _in_one_thread(results: Results) -> Results:
 
 
 class _Wavefront:
-    """The state that the threads share while they train a wavefront.
+    """The state that the threads share while they train a wavefront (a set of jobs that run together).
 
     Results of small models are passed to the caller several at a time, because waking the caller takes longer than
     reading a result. If several stacks fail, the error of the first one in order is reported, even if another one

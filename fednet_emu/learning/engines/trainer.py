@@ -1,7 +1,4 @@
-"""The part of the training that runs in another process.
-
-The process keeps models and data, and receives jobs in parcels.
-"""
+"""Training in another process, which stores models and data, and receives serialised jobs (parcels)."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ class TrainReport(NamedTuple):
 
 @final
 class Trainer:
-    """Trains the jobs that arrive in parcels, and stores their models and data.
+    """Trains jobs that are received in serialised form (parcels), and stores their models and data.
 
     The function `get` fetches a stored value by its reference.
     """
@@ -45,7 +42,7 @@ class Trainer:
     ) -> Any:
         """Unpack the jobs of a parcel from its text and its tensors.
 
-        `used` holds the ids of the models and data to which the parcel refers. `keeps` maps ids to references, for all
+        `used` has the ids of the models and data to which the parcel refers. `keeps` maps ids to references, for all
         values to be stored from now on; all other values are released. `opened` is the function that unpacks the
         parcel.
         """

@@ -1,1 +1,1 @@
-"""The deferred graph of the learning computations, whose values are computed only when they are read."""
+"""The graph of the learning computations, which are executed only when one of their results is read."""

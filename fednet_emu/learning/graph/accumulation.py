@@ -1,4 +1,4 @@
-"""Functions that receive their inputs one at a time, so that a sum of models never holds all models in memory."""
+"""Reductions, such as sums of models, that process their inputs one at a time to avoid storing all of them at once."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, TypeVar, final
 from fednet_emu.learning.graph.deferred import LATER, PENDING, Deferred, values_of
 
 Accumulation = Generator[None, Any, Any]
-"""Generator that computes a sum of parts, such as models. Each `(yield)` receives the next part, and the generator
-returns the result. Write `total.add_((yield))`, because a variable for a part would keep the part in memory until the
-next one arrives."""
+"""Generator that reduces a sequence of inputs, called parts, to one result, such as the sum of models. Each `(yield)`
+receives the next part, and the return value of the generator is the result. Write `total.add_((yield))`, because a
+variable for a part would keep the part in memory until the next one is received."""
 
 
 _F = TypeVar("_F", bound=Callable[..., Accumulation])
@@ -20,17 +20,22 @@ _OF_MEANS: list[Any] = []
 
 
 def of_means(function: _F) -> _F:
-    """Decorator for an accumulation f(w, weights, ...) in which several parts may be replaced by their weighted mean.
+    """Mark an accumulation f(w, weights, ...) as a function of the weighted mean of its inputs (decorator).
 
-    The result must depend on the parts only through their weighted mean. The weight of the mean of several parts is the
-    sum of their weights. Functions among the arguments must have this decorator, too.
+    Several inputs may then be replaced by their weighted mean, with the sum of their weights. The model `w` is the one
+    to which the inputs are added, and `weights` has the weight of each input. Functions among the other arguments must
+    have this decorator, too.
     """
     _OF_MEANS.append(function)
     return function
 
 
 def accumulated(accumulation: Accumulation, parts: Iterable[Any]) -> Any:
-    """Return the result of an accumulation of known parts; raise a `ValueError` if the number of parts is wrong."""
+    """Run an accumulation on the values `parts`, and return its result.
+
+    Raises:
+        ValueError: the generator requests fewer or more values than `parts` has.
+    """
     running = _Running(accumulation)
     for part in parts:
         running.add(part)
@@ -38,7 +43,7 @@ def accumulated(accumulation: Accumulation, parts: Iterable[Any]) -> Any:
 
 
 class _Running:
-    """A running accumulation, and the result after the last part."""
+    """State of a running accumulation: its generator, the number of inputs it has received, and finally its result."""
 
     def __init__(self, accumulation: Accumulation) -> None:
         if not isinstance(accumulation, Generator):
@@ -65,9 +70,9 @@ class _Running:
 
 
 class AsMean(NamedTuple):
-    """The weighted parts of an accumulation in which any group of parts may be replaced by its weighted mean.
+    """The inputs of an accumulation in which any group of inputs may be replaced by its weighted mean.
 
-    `w` is the model to which the parts are added.
+    `w` is the model to which the inputs `parts` are added. `weights` has the weight of each input.
     """
 
     w: Deferred
@@ -77,9 +82,10 @@ class AsMean(NamedTuple):
 
 @final
 class Accumulate:
-    """The computation of a Deferred by an accumulation.
+    """The computation of a Deferred by an accumulation, which processes its inputs (parts) one at a time.
 
-    Parts are added in order. A part is added as soon as it and all earlier parts are known.
+    The parts are processed in order. Each part is processed as soon as its value and those of all earlier parts are
+    known.
     """
 
     def __init__(self, function: Callable[..., Accumulation], args: tuple[Any, ...], parts: Sequence[Deferred]) -> None:
@@ -96,9 +102,10 @@ class Accumulate:
         return self.parts[0]
 
     def as_mean(self) -> AsMean | None:
-        """Return the parts if groups of them may be replaced by their weighted mean, or else None.
+        """Return the inputs and weights if groups of inputs may be replaced by their weighted mean; None otherwise.
 
-        For example, the method returns None if a part has another use, or if the model `w` is not known yet.
+        For example, the result is None if another computation uses an input, or if the value of the model `w` is not
+        known yet.
         """
         functions = [self.function, *filter(callable, self.args)]
         if self.has_begun or not self.parts or any(all(own is not one for one in _OF_MEANS) for own in functions):
@@ -108,7 +115,11 @@ class Accumulate:
         return AsMean(w, weights, list(self.parts)) if may_be else None
 
     def put_together(self, groups: Sequence[Sequence[int]]) -> None:
-        """Keep only the first part of each group. The caller must set its value to the weighted mean of the group."""
+        """Replace each group of inputs by its first input, with the sum of the weights in the group.
+
+        Each group is a list of indices of inputs. The caller must set the value of its first input to the weighted mean
+        of the group.
+        """
         w, weights, *others = self.args
         self.args = (w, [sum(weights[place] for place in group) for group in groups], *others)
         parts = list(self.parts)
@@ -118,7 +129,10 @@ class Accumulate:
                 parts[place].let_go()
 
     def advance(self) -> Any:
-        """Add the parts that are known. Return the result, or `PENDING` if a part is not known yet."""
+        """Process the inputs whose values are known.
+
+        Return the result, or `PENDING` if the value of an input is not known yet.
+        """
         parts = self.parts
         if parts and not parts[0].done:
             return PENDING  # do not begin before the first part is known
@@ -131,7 +145,11 @@ class Accumulate:
         return running.result()
 
     def put_off(self, counterpart: Callable[[Deferred], Deferred]) -> Any:
-        """Store the parts' counterparts in the postponed graph. Return `PENDING` while the next part is pending."""
+        """Store for each input the corresponding node in the graph of postponed computations.
+
+        The function `counterpart` returns this node. The result is `LATER` if all inputs are stored, and `PENDING` if
+        the next input is still pending.
+        """
         while self.parts:
             part = self.parts[0]
             if part._value is PENDING:
@@ -143,11 +161,11 @@ class Accumulate:
         return LATER
 
     def postponed(self, args: tuple[Any, ...]) -> Accumulate:
-        """Return this accumulation for the postponed graph, with arguments `args` and the counterparts of its parts."""
+        """Return a copy of this accumulation for the graph of postponed computations, with the arguments `args`."""
         return Accumulate(self.function, args, self.known)
 
     def take_back(self) -> None:
-        """Replace the postponed parts by their counterparts in the postponed graph, which must be computed."""
+        """Use the stored nodes of the graph of postponed computations as inputs. Their values must be known."""
         self.parts.extendleft(reversed(self.known))
         self.known = []
 

@@ -19,16 +19,20 @@ from fednet_emu.component.slot import Slot, kinds
 class Augmentation(Component):
     """Base class of random changes of samples.
 
-    Random numbers are drawn for all steps first, so that they can be copied to a GPU together.
+    The random numbers of all training steps are drawn before the first step, so that they can be copied to a GPU
+    together.
     """
 
     def unfit(self, input_shape: tuple[int, ...]) -> str | None:
-        """Return the reason why the augmentation cannot be applied to samples of this shape; None if it can."""
+        """Return the reason why samples of shape `input_shape` cannot be augmented; None if they can."""
         return None
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Tensor:
-        """Draw the random numbers [steps, width, ...] for a job with `steps` batches of up to `width` samples."""
+        """Draw the random numbers [steps, width, ...] for `steps` batches of up to `width` samples.
+
+        `shape` is (steps, width).
+        """
 
     @abstractmethod
     def apply(self, x: Tensor, drawn: Tensor) -> Tensor:
@@ -50,7 +54,7 @@ class Rotation(Augmentation):
         return f"turns images [channels, height, width], got samples of shape {list(input_shape)}; leave it out"
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Tensor:
-        """Draw rotation matrices [steps, width, 2, 2]."""
+        """Draw a rotation matrix for each sample of each step, as an array [steps, width, 2, 2]."""
         angle = rng.uniform(-radians(self.max_degree), radians(self.max_degree), shape)
         cos, sin = np.cos(angle), np.sin(angle)
         return torch.from_numpy(np.stack([cos, -sin, sin, cos], axis=-1).reshape(*shape, 2, 2))

@@ -1,4 +1,4 @@
-"""Local training of a cohort, which is a set of devices that start from the same model, as one record."""
+"""Local training of a cohort (a set of devices that start from the same model), described by a single record."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData, Trai
 from fednet_emu.learning.models.flat import FlatModel
 
 SHARED = frozenset({"scale", "linear", "drift", "prox", "anchor", "mask", "base"})
-"""Names of the terms of a training job that may be common to all devices of a cohort."""
+"""Names of the optional fields of a training job that may have the same value for all devices of a cohort."""
 OWN = frozenset({"linear", "drift", "anchor"})
-"""Names of the terms of a training job that may differ between the devices of a cohort."""
+"""Names of the optional terms of a training job that may differ between the devices of a cohort."""
 
 _UNKNOWN_PARAMS = torch.empty(0)
 
@@ -29,12 +29,15 @@ _UNKNOWN_PARAMS = torch.empty(0)
 @final
 @dataclass(slots=True, eq=False)
 class Columns:
-    """The training jobs of n devices that start from the same model, with known inputs.
+    """Training jobs of n devices that start from the same model, stored as arrays with one entry per device.
+
+    The record has no deferred values. Parameters and terms whose values are not known yet are left out.
 
     Attributes:
-        model, data, plan, streams: as in `TrainJob`; the same for all devices.
+        model, data, plan, streams: the model, the data, the plan of the steps, and the random streams, which are the
+            same for all devices.
         key: end of the name of each device's random stream, which begins with ("batch", device).
-        t: index of the round, for error messages.
+        t: index of the round, from 0, which is used in error messages.
         device: [n] indices of the devices.
         first: [n] first row of each device in the data.
         n_samples: [n] number of rows of each device, from the first row on.
@@ -103,7 +106,7 @@ _UNKNOWN = Deferred(0, 0)
 
 
 class Begun(NamedTuple):
-    """Jobs that have begun, and the nodes of their results."""
+    """Training jobs that have been started, and weak references to the graph nodes of their results."""
 
     columns: Columns
     results: list[ref[Deferred]]
@@ -112,7 +115,7 @@ class Begun(NamedTuple):
 @final
 @dataclass(slots=True, eq=False)
 class CohortJob:
-    """The computation of a graph node that trains n devices from the same model.
+    """Training of n devices from the same model, as the computation of one node of the deferred graph.
 
     Attributes:
         terms: additional terms of the gradient that are the same for all devices; the keys are in `SHARED`, and values
@@ -145,7 +148,7 @@ class CohortJob:
     def single(self, place: int) -> TrainJob:
         """Return the training of the device at index `place` as a single job.
 
-        The result of the job is bit-identical.
+        Its result is bit-identical to that of the device in the cohort.
         """
         shared, first = self.columns, int(self.columns.first[place])
         terms: dict[str, Any] = {**self.terms, **{name: column[place] for name, column in self.own.items()}}

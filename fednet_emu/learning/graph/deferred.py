@@ -40,9 +40,9 @@ class Deferred:
     Deferreds are created by a `Graph`. Once a value is known, it must not be modified.
 
     A Deferred keeps its inputs alive, but not the results that depend on it. A result to which nothing refers is never
-    computed. If a tensor is modified in place, the next read raises an error. A Deferred that is a part of an
-    accumulation may be used only by accumulations. Its value is released when the last of these accumulations has added
-    it, even if there are other references.
+    computed. If a tensor is modified in place, the next read raises an error. An accumulation is a computation that
+    processes its inputs one at a time. A Deferred that is such an input may be used only by accumulations. Its value is
+    released when the last of these accumulations has processed it, even if there are other references.
 
     The operators `+`, `-`, `*` and `/` and the function `sum` return new Deferreds. They work entrywise. A number, or a
     Deferred of one number, can be combined with a Deferred of any size.
@@ -91,7 +91,7 @@ class Deferred:
 
     @property
     def value(self) -> Any:
-        """The value, if it is known. `Graph.read` computes an unknown value first."""
+        """The value. If it is not computed yet, a `RuntimeError` is raised; `Graph.read` computes it first."""
         value = self._value
         if value is PENDING or value is LATER:
             raise RuntimeError(f"deferred {self.number}: value is not computed yet; use Graph.read")
@@ -106,7 +106,7 @@ class Deferred:
         self._work = None
 
     def give(self) -> None:
-        """Make the value a part of an accumulation. From now on, only accumulations may use the value."""
+        """Register the value as an input of an accumulation. From now on, only accumulations may use the value."""
         if self._given is None:
             waiters = self._waiters
             awaited = waiters is not None and any(me() is not None for me in waiters)
@@ -115,11 +115,11 @@ class Deferred:
 
     @property
     def is_shared(self) -> bool:
-        """Whether the value has another use besides a single accumulation."""
+        """Whether the value has any use other than as the input of a single accumulation."""
         return self._given != 1
 
     def check_not_given(self) -> None:
-        """Raise an error if the value is reserved for accumulations."""
+        """Raise a `RuntimeError` if the value is an input of an accumulation, so that no other use is allowed."""
         if self._given is not None:
             raise RuntimeError(
                 f"deferred {self.number}: was given to an accumulation, got another use of it; "
@@ -127,7 +127,7 @@ class Deferred:
             )
 
     def let_go(self) -> None:
-        """Record that an accumulation has added the value. The last accumulation releases the value."""
+        """Record that an accumulation has processed the value. After the last accumulation, the value is released."""
         assert self._given is not None
         self._given -= 1
         if self._given == 0:

@@ -32,6 +32,6 @@ class PrivateSgd(Component):
         return factors
 
     def noise(self, rng: np.random.Generator, like: Tensor) -> Tensor:
-        """Draw the noise [n] on the sum over a batch."""
+        """Draw the noise [n] for the sum of a batch's gradients, with the dtype and torch device of `like` [..., n]."""
         drawn = torch.from_numpy(rng.standard_normal(like.shape[-1])).to(like)
         return drawn * (self.noise_multiplier * self.clip_norm)

@@ -18,8 +18,8 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, TrainJob
 class TrainResult(NamedTuple):
     """Result of a training job: the parameters [size] after training, and the mean loss over the steps.
 
-    The parameters are in separate memory. `square` is the mean of the squared losses of the samples in all steps, where
-    a loss is computed before the step; nan unless the job requests it.
+    The parameters are in separate memory. `square` is the mean squared loss of the samples over all steps, where the
+    losses of a step are computed before its update. It is nan if the job does not request it.
     """
 
     params: Tensor
@@ -28,21 +28,23 @@ class TrainResult(NamedTuple):
 
 
 Results = Iterator[tuple[ResolvedJob, TrainResult]]
-"""Jobs, each with its result."""
+"""Iterator over pairs of a training job and its result."""
 
 
 CohortResults = Iterator[tuple[Sequence[int], Sequence[Tensor]]]
-"""For each stack of jobs, the indices of the jobs and their parameters [size] after training."""
+"""Iterator over stacks, which are groups of jobs trained together. An item has the indices of the jobs in a stack, and
+their parameters [size] after training."""
 
 
 Ended = Iterator[tuple[int, float, float]]
-"""For each completed job, its index, mean loss and mean squared loss."""
+"""Iterator over completed jobs. An item has the index of the job, its mean loss, and its mean squared loss."""
 
 
 class Group(NamedTuple):
-    """A group of jobs whose trained parameters are known only as their weighted mean.
+    """A group of training jobs for which only the weighted mean of the trained parameters is known.
 
-    The weighted mean has the shape [size]. `told` holds the mean loss and the mean squared loss of each job.
+    `places` has the indices of the jobs, and `mean` is the weighted mean [size]. `told` has the mean loss and the mean
+    squared loss of each job.
     """
 
     places: list[int]
@@ -70,7 +72,10 @@ class Engine(ABC):
         """
 
     def cut(self, jobs: Sequence[ResolvedJob]) -> list[list[ResolvedJob]]:
-        """Divide jobs into stacks that may be trained in parallel. The stacks depend only on the jobs."""
+        """Divide jobs into stacks, which are groups of jobs that are trained together, and return the stacks.
+
+        Several stacks may be trained in parallel. The division depends only on the jobs.
+        """
         return [[resolved] for resolved in jobs]
 
     def is_alone(self, resolved: ResolvedJob) -> bool:
@@ -78,13 +83,14 @@ class Engine(ABC):
         return True
 
     def run_stack(self, jobs: Sequence[ResolvedJob]) -> Results:
-        """Train one of the stacks that `cut` has returned. Otherwise, the method is like `run`."""
+        """Train one of the stacks that `cut` has returned, and yield each job with its result, as `run` does."""
         return self.run(jobs)
 
     def train_into(self, jobs: Sequence[ResolvedJob], out: Tensor) -> Ended:
         """Train a stack like `run_stack`, but write the parameters of each job into its row of `out` [jobs, size].
 
-        Each row of `out` must begin at a cache line, in memory of the torch device of the jobs.
+        Yield the index, the mean loss and the mean squared loss of each job as soon as it is completed. Each row of
+        `out` must begin at a cache line, in memory of the torch device of the jobs.
         """
         place_of = {resolved: place for place, resolved in enumerate(jobs)}
         for resolved, result in self.run_stack(jobs):
@@ -99,13 +105,14 @@ class Engine(ABC):
         """
 
     def begin_all(self, jobs: Sequence[ResolvedJob]) -> None:  # noqa: B027
-        """Start all jobs of a wavefront before `run` is called for them, and drop all other started jobs.
+        """Start all jobs of a wavefront (a set of jobs that run together), and drop all other jobs started so far.
 
-        A job that is started by `begin` between the calls of `begin_all` and `run` belongs to the next wavefront.
+        The method `run` is called for these jobs later. A job that `begin` starts between the two calls belongs to the
+        next wavefront.
         """
 
     def takes(self, columns: Columns) -> bool:
-        """Return True if stacks of the cohort's jobs are packed faster as a `Columns` record than as single jobs."""
+        """Return True if the engine prepares a cohort faster from a single `Columns` record than from separate jobs."""
         return False
 
     def cut_cohort(self, columns: Columns) -> list[list[int]]:
@@ -115,10 +122,12 @@ class Engine(ABC):
         return [[place_of[resolved] for resolved in stack] for stack in self.cut(jobs)]
 
     def begin_cohort(self, columns: Columns) -> None:  # noqa: B027
-        """Start training a cohort that forms a whole wavefront, before `run_cohort` is called."""
+        """Start training a cohort whose jobs form a whole wavefront. `run_cohort` is called for it later."""
 
     def run_cohort(self, columns: Columns) -> CohortResults:
-        """Train a cohort that forms a whole wavefront. By default, its jobs are trained as single jobs.
+        """Train a cohort whose jobs form a whole wavefront, and yield the job indices and parameters of each stack.
+
+        By default, the jobs are passed to `run` as separate jobs.
 
         Raises:
             Diverged: a loss or a parameter is no longer finite. The message names the job and the step.
@@ -131,15 +140,16 @@ class Engine(ABC):
     def means(self, jobs: Sequence[ResolvedJob], w: Tensor, weights: Sequence[float]) -> list[Group]:
         """Return weighted means of the models that started jobs have trained, each with the indices of its jobs.
 
-        A mean is computed from the differences between the models and `w`. For jobs in a group, `run` is not called. By
-        default, or if a job fails, there are no groups, and `run` yields the result of every job.
+        Each job has an entry of `weights`. A mean is computed from the differences between the models and `w`. The
+        method `run` is not called for jobs in a group. By default, or if a job fails, the list of groups is empty, and
+        `run` yields the result of every job.
         """
         return []
 
     def close(self) -> None:  # noqa: B027
-        """Stop the training threads.
+        """Stop the threads that train jobs.
 
-        A later call of `run` starts them again. A Ray cluster, however, cannot be used again.
+        A later call of `run` starts them again. Only an engine on a Ray cluster cannot be used again.
         """
 
     @property
@@ -149,15 +159,16 @@ class Engine(ABC):
 
     @property
     def statistics(self) -> Mapping[str, float]:
-        """Measurements of an engine that trains in other processes; empty for other engines."""
+        """Measurements by name, for an engine that trains in other processes; empty for other engines."""
         return {}
 
 
 def checked_result(job: TrainJob, losses: Tensor, params: Tensor, squares: Tensor | None = None) -> TrainResult:
-    """Return the result of a job, after checking that its losses and parameters are finite.
+    """Return the result of a job. Raise a `Diverged` error if its losses or parameters are not finite.
 
-    `losses` [steps] are the losses before each step. If `squares` [steps], the sums of the squared losses in each
-    batch, are given, the result includes the mean squared loss per sample.
+    `losses` [steps] are the mean losses of the batches, each computed before the step. `squares` [steps] are the sums
+    of the samples' squared losses in each batch. If `squares` is given, the result includes the mean squared loss per
+    sample.
     """
     mean = float(losses.double().mean())
     if not torch.isfinite(params.sum() + mean) and not (torch.isfinite(losses).all() and torch.isfinite(params).all()):

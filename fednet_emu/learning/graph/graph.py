@@ -1,9 +1,9 @@
 """The deferred graph, whose cheap computations and training jobs run only when a value is read.
 
-When a value is read, ready nodes are run until the value is known. Cheap nodes run first. When only training jobs are
-ready, all of them run together as one wavefront, which is therefore as large as causality allows. This is the agenda
-batching of DyNet (Neubig, Goldberg and Dyer, "On-the-fly Operation Batching in Dynamic Computation Graphs", NeurIPS
-2017).
+When a value is read, nodes whose inputs are known (ready nodes) run until the value is known. Cheap nodes run first.
+When only training jobs are ready, all of them run together as one wavefront, which is therefore as large as causality
+allows. This is the agenda batching of DyNet (Neubig, Goldberg and Dyer, "On-the-fly Operation Batching in Dynamic
+Computation Graphs", NeurIPS 2017).
 """
 
 from __future__ import annotations
@@ -71,12 +71,13 @@ class Graph:
     """Creates Deferreds, and computes their values when they are read.
 
     The order of computation does not affect the values. The graph keeps only weak references to pending results, so
-    that a result to which nothing else refers is never computed. Without an `engine`, the graph is timing-only, which
-    means that results have sizes but no values. If the pending results exceed `pending_limit_byte`, all of them are
-    computed; this does not change any value. `host` measures the host time of training and of deferred functions.
+    that a result to which nothing else refers is never computed. If `engine` is None, the graph is timing-only, which
+    means that results have sizes but no values. If pending results need more memory than `pending_limit_byte`, all of
+    them are computed, which does not change any value. `host` measures the host time of training and of deferred
+    functions.
 
-    The `program` is a digest of everything that determines the learnt values. If it is given, values that are read are
-    cached by their digests. As long as the program equals that of an earlier run, computations are only recorded, in
+    The `program` is a digest of everything that determines the trained models. If it is given, values that are read are
+    cached under their digests. As long as the program equals that of an earlier run, computations are only recorded, in
     order, and are postponed until a value is read that is not in the cache.
     """
 
@@ -108,7 +109,10 @@ class Graph:
             self.use(program)
 
     def use(self, program: Program) -> None:
-        """Store values that are read, and reuse the values of earlier runs. Call this before any node is created."""
+        """Cache the values that are read, and reuse the values that earlier runs have cached under the same `program`.
+
+        The method must be called before any node is created.
+        """
         self.program = program
         if self.engine is not None and program.is_known:
             graph = Graph(self.engine, host=self.host)
@@ -116,13 +120,17 @@ class Graph:
             self._later = Later(graph, program.memo)
 
     def snapshot(self) -> dict[bytes, Any]:
-        """Return all known values that are still referenced, by digest. Call this only if `at_rest` is True."""
+        """Return a dictionary from digests to values, for all known values that are still referenced.
+
+        The method may be called only if `at_rest` returns True.
+        """
         return {node._digest: node._value for node in self._reachable() if node.done}
 
     def at_rest(self) -> bool:
         """Return True if the known values are a complete state of the graph, which can be stored.
 
-        This requires that no value is postponed or being computed, and that no sum has released parts.
+        This requires that no value is postponed or being computed, and that no accumulation has processed and released
+        some of its inputs.
         """
         return (
             not self._computing
@@ -158,11 +166,10 @@ class Graph:
     def call(self, function: Callable[..., Any], *args: Any, size: int | None = None) -> Deferred:
         """Return a Deferred for the result of a cheap pure function.
 
-        The function is called with the values of the Deferreds among its arguments.
-
-        Deferreds in nested tuples and lists are replaced by their values, too. The function must not modify its
-        arguments. `size` is the number of scalars in the result; None uses the size of the first Deferred argument. A
-        getter of the module `operator` costs almost nothing if it is applied to a single Deferred.
+        The function is called with its arguments, in which Deferreds are replaced by their values, also in nested
+        tuples and lists. The function must not modify its arguments. `size` is the number of scalars in the result;
+        None uses the size of the first Deferred argument. A getter of the module `operator` costs almost nothing if it
+        is applied to a single Deferred.
         """
         inputs = deferreds_in(args)
         if size is None and not inputs:
@@ -183,12 +190,11 @@ class Graph:
     ) -> Deferred:
         """Return a Deferred for the result of a generator function that receives `parts` one at a time.
 
-        The generator receives the values of the parts in order.
-
-        Each `(yield)` in `function(*args)` receives the next part, and the return value of the function is the result.
-        A part is added as soon as it and all earlier parts are known. It is then released, even if a list or a message
-        still refers to it, unless an earlier node also waits for it. Parts may only be used by accumulations from now
-        on. `size` is as in `call`.
+        Each `(yield)` in `function(*args)` receives the value of the next part, and the return value of the function is
+        the result. A part is processed as soon as it and all earlier parts are known. It is then released, even if a
+        list or a message still refers to it, unless an earlier node also waits for it. From now on, only accumulations
+        may use the parts. `size` is the number of scalars in the result; None uses the size of the first Deferred in
+        `args`, or else of the first part.
         """
         inputs = deferreds_in(args)
         if size is None:
@@ -204,7 +210,7 @@ class Graph:
     def train(self, job: TrainJob) -> Trained | Measured:
         """Return Deferreds for the results of a training job.
 
-        The results are the parameters, the mean loss and, on request, the mean squared loss.
+        The results are the parameters, the mean loss and, if `job.squares` is True, the mean squared loss.
         """
         if self.engine is None:
             return self.untrained(job.model.size, squares=job.squares)
@@ -221,10 +227,11 @@ class Graph:
     def train_cohort(
         self, job: CohortJob, own: Callable[[int], Mapping[str, Deferred]] | None = None
     ) -> list[Deferred]:
-        """Return a Deferred for each device [n] of a cohort, for its parameters after training.
+        """Return n Deferreds, for the trained parameters of each of the n devices of a cohort.
 
         The Deferreds have the same numbers as those that `train` would return for single jobs. The function `own`
-        returns the terms of a device, given the index of the device in the cohort.
+        returns the terms of a device, given the index of the device in the cohort. It is None if no terms differ
+        between devices.
         """
         n, size, program = len(job.columns), job.columns.model.size, self.program
         if self._later is not None:  # postponed as single jobs, which form the same stacks
@@ -250,15 +257,15 @@ class Graph:
     def _single(
         self, job: CohortJob, place: int, own: Callable[[int], Mapping[str, Deferred]] | None
     ) -> Trained | Measured:
-        """Return the result of the device at index `place` of a cohort, whose training becomes a single job."""
+        """Return the Deferreds for the device at index `place` of a cohort, which is trained by a single job."""
         if own is not None:
             job.add(own(place))
         return self.train(job.single(place))
 
     def untrained(self, size: int, *, squares: bool = False) -> Trained | Measured:
-        """Return the result of a job in a timing-only graph.
+        """Return Deferreds without values for the results of a job in a timing-only graph.
 
-        The Deferreds have the same numbers as in a run with training.
+        Their numbers are the same as in a run with training. `size` is the number of scalars in the parameters.
         """
         self._created += 2
         number = self._created
@@ -289,9 +296,10 @@ class Graph:
         return deferred.value
 
     def recall(self, what: Any, nodes: Sequence[Deferred], compute: Callable[[], Any]) -> Any:
-        """Return the cached result of `compute`, or else call `compute`, which reads the `nodes` in this order.
+        """Return the cached result of `compute`, or call `compute` if the result is not in the cache.
 
-        The value of `what` identifies the computation in the cache.
+        The function `compute` reads the `nodes` in this order. The value of `what` identifies the function in the
+        cache.
         """
         program = self.program
         if program is None:
@@ -357,12 +365,12 @@ class Graph:
             self._begin_all(self.engine, list(self._begun.items()))
 
     def begin_wavefront(self) -> None:
-        """Finish the jobs that were started before. Then start the ready jobs, without waiting for them.
+        """Finish the training jobs that were started before. Then start the ready jobs, without waiting for their end.
 
         A synchronous round calls this method before it invites devices. The simulation of the round then continues
-        while the engine trains the models of the previous round, if the engine is able to. Only one wavefront is active
-        at a time. The started jobs are trained together, whatever the engine is. Nothing is trained if the results may
-        be in the cache.
+        while the engine trains the models of the previous round, if the engine supports this. Only one wavefront (set
+        of jobs that run together) is active at a time. With every engine, the started jobs are trained together.
+        Nothing is trained if the results may be in the cache.
         """
         if self.engine is None:
             return
@@ -466,12 +474,15 @@ class Graph:
             pass
 
     def _put_off(self, node: Deferred) -> Any:
-        """Postpone a ready call. Return `LATER`, or `PENDING` if it is an accumulation that waits for its next part."""
+        """Postpone a function call whose inputs are known.
+
+        Return `LATER`, or `PENDING` if the call is an accumulation that waits for its next input.
+        """
         work = node._work
         return work.put_off(self._later.counterpart) if self._later and type(work) is Accumulate else LATER
 
     def _begin(self, engine: Engine) -> None:
-        """Start the ready jobs, in the order of rounds and devices."""
+        """Start the jobs whose inputs are known, in the order of rounds and devices."""
         nodes, self._ready_jobs = alive(self._ready_jobs), []
         nodes.sort(key=attrgetter("number"))
         if len(nodes) == 1 and type(nodes[0]._work) is CohortJob and nodes[0]._work.in_order:
@@ -505,18 +516,16 @@ class Graph:
             engine.begin_all(list(self._begun))
 
     def train_together(self, nodes: list[Deferred]) -> None:
-        """Run the calls that the jobs of these nodes need, and then train the jobs as one wavefront."""
+        """Train the jobs of these nodes together, after the function calls on which the jobs depend."""
         assert self.engine is not None
         self.run_calls()
         self._begin_all(self.engine, [(node._work, node) for node in nodes if node._value is PENDING])
         self._run_wavefront()
 
     def _run_wavefront(self) -> bool:
-        """Train the started jobs or, if there are none, the ready jobs.
+        """Train the started jobs or, if there are none, the ready jobs. Return False if there are no jobs.
 
-        Calls that become ready are run afterwards, but no further jobs.
-
-        Return False if there are no jobs.
+        Afterwards, function calls that have become ready are run, but no further jobs.
         """
         if self.engine is None:
             return False
@@ -553,7 +562,7 @@ class Graph:
         return True
 
     def _train_cohort(self, engine: Engine, cohort: Deferred) -> None:
-        """Train the started devices of a cohort. After each stack of devices, run the calls that became ready."""
+        """Train the started jobs of a cohort. After each stack of jobs, run the function calls that became ready."""
         columns, nodes = cohort._work.begun
         try:
             with self.host.part("training"):
@@ -583,7 +592,7 @@ class Graph:
             self._settle(node, params)
 
     def _put_off_all(self, later: Later, waiting: dict[Any, Deferred]) -> None:
-        """Postpone the jobs of a wavefront, and after each job the calls that become ready."""
+        """Postpone the jobs of a wavefront and, after each job, the function calls whose inputs are then known."""
         jobs: list[Deferred] = []
         for job in list(waiting):
             node = waiting.pop(job)
@@ -602,9 +611,10 @@ class Graph:
             self.program.over()
 
     def _settle(self, node: Deferred, value: Any) -> None:
-        """Set the values of a node and of its parts. Mark the nodes as ready whose inputs are now all known.
+        """Set the value of a node, and of the nodes that select a part of it.
 
-        For a job, `value` is the whole `TrainResult`, of which the node of the job stores only the loss.
+        Nodes whose inputs are now all known are marked as ready. For a job, `value` is the whole `TrainResult`, of
+        which the node of the job stores only the loss.
         """
         known = [(node, value)]
         while known:
@@ -657,7 +667,7 @@ def _job_of(node: Deferred) -> Deferred | None:
 
 
 def _place(one: tuple[TrainJob | ResolvedJob, Deferred]) -> Any:
-    """Return the sort key of a job: its round, its device, and the rest of its key."""
+    """Return the sort key of a job: its round, its device, and the rest of the name of its random stream."""
     job, _ = one
     key = (job if type(job) is TrainJob else job.job).rng_key
     return key[2:3], key[1:2], key[3:]

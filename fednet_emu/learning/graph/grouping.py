@@ -15,7 +15,7 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Rule(NamedTuple):
-    """The rule that turns gradients into steps, for jobs whose steps are not simply -lr times the gradient."""
+    """The rule that turns gradients into steps, for jobs whose steps are not minus the step size times the gradient."""
 
     optimizer: Optimizer
     lr: float
@@ -45,7 +45,7 @@ class JobShape(NamedTuple):
 
     @property
     def private(self) -> PrivateSgd | None:
-        """The settings of DP-SGD; None without DP-SGD."""
+        """Settings of DP-SGD (differentially private SGD); None if the jobs do not use it."""
         return None if self.rule is None else self.rule.private
 
 
@@ -71,7 +71,7 @@ def shape_of(resolved: ResolvedJob) -> JobShape:
 
 
 def group_by_shape(jobs: Sequence[ResolvedJob]) -> dict[JobShape, list[ResolvedJob]]:
-    """Return the jobs of each shape. Shapes are in the order of their first appearance."""
+    """Return a dictionary from shapes to the jobs of each shape, in the order of the first appearance of the shapes."""
     groups: dict[JobShape, list[ResolvedJob]] = {}
     for resolved in jobs:
         groups.setdefault(shape_of(resolved), []).append(resolved)

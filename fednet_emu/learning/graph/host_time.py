@@ -11,9 +11,9 @@ algorithm."""
 
 
 class Spent(NamedTuple):
-    """Host seconds spent in one part of the program.
+    """Host time spent in one part of the program, in s.
 
-    It is stated separately how long the thread waited for other threads, a GPU or a CPU core.
+    It includes `waiting_s`, the time in which the thread waited for other threads, a GPU or a CPU core.
     """
 
     host_s: float = 0.0
@@ -22,7 +22,7 @@ class Spent(NamedTuple):
 
 @final
 class HostTime:
-    """Clock that measures how many host seconds each part of the program has taken so far.
+    """Clock that measures the host time in s that each part of the program has taken so far.
 
     If parts are nested, time counts for the innermost one.
     """
@@ -38,9 +38,9 @@ class HostTime:
         return _Part(self, name)
 
     def brief_part(self, name: str) -> _BriefPart:
-        """Like `part`, for code that never waits and may take only microseconds.
+        """Return a context manager like that of `part`, but with less overhead, for short code that never waits.
 
-        A nested part interrupts the measurement.
+        If another part begins inside the block, the measurement is interrupted until this other part ends.
         """
         return _BriefPart(self, name)
 
@@ -83,7 +83,7 @@ class HostTime:
 class _Part:
     """Context manager that `HostTime.part` returns.
 
-    It is a class, because a generator would take longer, which matters with many training jobs.
+    It is not written as a generator, because this would be slower, which matters if there are many training jobs.
     """
 
     __slots__ = ("_host", "_name")
@@ -102,7 +102,7 @@ class _Part:
 class _BriefPart:
     """Context manager that `HostTime.brief_part` returns.
 
-    It reads only the wall clock, so that it takes a tenth of the time of `part`.
+    It reads only the wall clock, not the CPU time of the thread, so that its overhead is a tenth of that of `part`.
     """
 
     __slots__ = ("_host", "_name", "_since_s")

@@ -26,9 +26,9 @@ from fednet_emu.learning.models.losses import PerSampleLoss
 class SgdPlan:
     """Plan of a device's stochastic gradient descent: step size, batches, number of steps, and optimizer.
 
-    In each epoch, a new random permutation of the samples is cut into batches. If the last batch is incomplete, it is
-    smaller or left out. If `steps` is given, batches are drawn in the same way until this number of steps is reached. A
-    batch that holds all samples is not shuffled.
+    In each epoch, a new random permutation of the samples is cut into batches. The last batch of an epoch may be
+    incomplete; if `drop_last` is True, it is then left out. If `steps` is given, batches are drawn in the same way
+    until this number of steps is reached. If a batch contains all samples, they are not shuffled.
 
     Attributes:
         lr: step size, not negative.
@@ -38,8 +38,8 @@ class SgdPlan:
         drop_last: whether an incomplete batch at the end of an epoch is left out.
         optimizer: rule that turns gradients into steps. Its state is reset for every job.
         schedule: factor by which the step size is multiplied in each round.
-        clip_norm: maximum norm of the gradient, including all terms of the job, that the optimizer receives; None for
-            no limit.
+        clip_norm: maximum Euclidean norm of the gradient that the optimizer receives, which includes all terms of the
+            job. Longer gradients are scaled down. None means no limit.
         private: settings of DP-SGD, which limits the gradients of single samples and adds noise; None for no DP-SGD.
 
     Raises:
@@ -74,7 +74,7 @@ class SgdPlan:
 
     @property
     def is_plain(self) -> bool:
-        """Whether each training step is exactly -lr times the gradient."""
+        """Whether each training step is exactly minus the step size times the gradient, as in plain SGD."""
         own = self.optimizer
         return type(own) is Sgd and not own.weight_decay and self.clip_norm is None and self.private is None
 
@@ -123,7 +123,7 @@ class SgdPlan:
 @final
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class TrainData:
-    """Training samples of all devices, with inputs `x` [N, ...] and targets `y` [N, ...].
+    """Training samples of all devices: N inputs `x` [N, ...] and their targets `y` [N, ...].
 
     The tensors are on the torch device that trains.
     """
@@ -135,7 +135,7 @@ class TrainData:
 @final
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """The rows of the data that each step of a job uses."""
+    """Row indices of the samples that each step of a training job uses."""
 
     index: IntArray  # rows [steps, width]; a row of the device pads incomplete batches
     count: IntArray  # [steps] number of samples in each batch, without padding
@@ -147,21 +147,21 @@ class TrainJob:
     """Local training of one device, with optional terms that are added to the gradient of the loss.
 
     In every step, the optimizer receives scale * grad f(w) + linear + prox * (w - anchor) + l1 * sign(w), where f is
-    the mean loss over the batch and w are the parameters. With scale 1 and no other term, a plain step is that of SGD,
-    w <- w - lr * grad f(w). After the optimizer's step, -lr * drift is added. The result depends only on the fields and
-    on the random streams whose names begin with `rng_key`, not on other jobs.
+    the mean loss over the batch and w are the parameters. If the scale is 1 and there is no other term, a step of plain
+    SGD is w <- w - lr * grad f(w), where lr is the step size. After the optimizer's step, -lr * drift is added. The
+    result depends only on the fields and on the random streams whose names begin with `rng_key`, not on other jobs.
 
     Attributes:
         indices: the device's rows of the data, as an array or a slice. Full batches of a slice are not copied.
         drift: vector [size], or None. Each step adds -lr times this vector after the optimizer's step, so that neither
-            momentum nor clipping affects it. With plain steps, `drift` has the same effect as `linear`.
+            momentum nor clipping affects it. For plain SGD steps, `drift` has the same effect as `linear`.
         anchor: parameters [size] to which the proximal term pulls; None uses those from which the job starts.
         mask: factors [size] by which the whole step is multiplied, zero for frozen parameters; None trains all
             parameters. Jobs are trained together only if they have the same mask object.
-        targets: targets [n_samples, ...] for the function `loss`, one for each of the device's rows, which must be a
-            slice; None uses the targets in the data.
-        base: weights under adapters [base_size], which are not copied; None uses those of the model. Jobs are trained
-            together only if they have the same base.
+        targets: targets [n_samples, ...] for the function `loss`, one for each sample of the device; `indices` must
+            then be a slice. None uses the targets in the data.
+        base: frozen weights [base_size] of the layers with adapters, which are not copied; None uses those of the
+            model. Jobs are trained together only if they have the same base.
         flop: number of floating-point operations of all steps, as `FlatModel.flop_per_sample` counts them.
     """
 
@@ -271,7 +271,7 @@ class TrainJob:
 @final
 @dataclass(slots=True, eq=False)  # like `TrainJob`
 class ResolvedJob:
-    """A job whose inputs are known, so that an engine can run it.
+    """A training job with the values of its deferred inputs, so that an engine can run it.
 
     `anchor` is None if there is no proximal term.
     """
@@ -288,7 +288,7 @@ class ResolvedJob:
 
     @property
     def is_plain(self) -> bool:
-        """Whether each training step is exactly -lr times the gradient of the loss."""
+        """Whether each training step is exactly minus the step size times the gradient of the loss, as in plain SGD."""
         job = self.job
         added = [self.linear, self.drift, self.anchor]
         terms = self.scale != 1.0 or any(term is not None for term in added) or job.l1

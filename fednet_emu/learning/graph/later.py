@@ -1,10 +1,8 @@
 """Postponed computations of values that an earlier run may have cached.
 
-They are run only if a value is read that is not in the cache.
-
-Postponed computations are nodes of a separate graph. Values and lifetimes are therefore the same as in a run that
-computes everything. If a job is needed, all other jobs of its wavefront are trained with it, so that results are
-bit-identical.
+They are run only if a value is read that is not in the cache. Postponed computations are nodes of a separate graph.
+Values and lifetimes are therefore the same as in a run that computes everything. If a job is needed, all other jobs of
+its wavefront (the set of jobs that run together) are trained with it, so that results are bit-identical.
 """
 
 from __future__ import annotations
@@ -30,14 +28,17 @@ class Computes(Protocol):
     def _settle(self, node: Deferred, value: Any) -> None: ...
 
     def train_together(self, nodes: list[Deferred]) -> None:
-        """Train the jobs of these nodes as one wavefront, after the calls that the jobs need."""
+        """Train the jobs of these nodes together, after the function calls on which the jobs depend."""
 
     def run_calls(self) -> None:
         """Run all deferred function calls whose inputs are known."""
 
 
 class Step(NamedTuple):
-    """A postponed wavefront: its jobs, and the digest of the learning program after the wavefront."""
+    """A postponed wavefront, which is a set of training jobs that run together.
+
+    `rolling` is the digest of the learning program after the wavefront.
+    """
 
     rolling: bytes
     jobs: list[Deferred]
@@ -47,7 +48,8 @@ class Step(NamedTuple):
 class Later:
     """The postponed computations of a run.
 
-    Each of them is a node of `graph`, and is called the counterpart of a node in the run's own graph.
+    Each of them is a node of the separate graph `graph`, and is called the counterpart of a node in the run's main
+    graph. `memo` is the cache of values and snapshots of earlier runs.
     """
 
     def __init__(self, graph: Computes, memo: Memo) -> None:
@@ -56,7 +58,10 @@ class Later:
         self._taken: set[bytes] = set()
 
     def put_off(self, node: Deferred) -> Deferred:
-        """Add the counterpart of `node` to the postponed graph. The inputs of `node` must be known or postponed."""
+        """Add a copy of `node` (its counterpart) to the graph of postponed computations, and return the copy.
+
+        The inputs of `node` must be known or postponed.
+        """
         work, inputs = node._work, []
         if type(work) is TrainJob:
             job = copy.copy(work)
@@ -72,7 +77,7 @@ class Later:
         return self._graph._node(node.size, work, inputs, node._digest)
 
     def counterpart(self, node: Deferred) -> Deferred:
-        """Return the counterpart of `node` in the postponed graph, which has the same value, or can compute it."""
+        """Return the node of the graph of postponed computations that has the value of `node`, or can compute it."""
         if node._value is LATER:
             its: Deferred = node._work
             return its
@@ -95,11 +100,14 @@ class Later:
         return type(items)(*moved) if hasattr(items, "_fields") else tuple(moved)
 
     def step(self, rolling: bytes, jobs: list[Deferred]) -> None:
-        """Record a postponed wavefront. If `jobs` is empty, only the new digest of the program is recorded."""
+        """Record a postponed wavefront, which consists of `jobs` and changes the digest of the program to `rolling`.
+
+        If `jobs` is empty, only the new digest is recorded.
+        """
         self._steps.append(Step(rolling, jobs))
 
     def compute(self, wanted: Iterable[Deferred]) -> None:
-        """Compute the wanted nodes of the postponed graph, if possible from stored snapshots of earlier values."""
+        """Compute nodes of the graph of postponed computations, if possible from stored snapshots of earlier values."""
         targets = [node for node in wanted if node._value is PENDING]
         if not targets:
             return
@@ -139,7 +147,10 @@ class Later:
         return found
 
     def _settle(self, values: dict[bytes, Any]) -> None:
-        """Set values in the postponed graph. A job counts as known only if all its requested results are."""
+        """Set pending nodes of the graph of postponed computations to `values`, which are given by node digest.
+
+        A job is set only if all its requested results are known afterwards.
+        """
         jobs = []
         for node in self._graph._reachable():
             if node._value is not PENDING or node._digest not in values:

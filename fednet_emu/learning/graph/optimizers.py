@@ -19,11 +19,11 @@ class Optimizer(Component):
 
     @abstractmethod
     def start(self, weights: Tensor, lr: float) -> Callable[[Tensor], None]:
-        """Return the function that changes `weights` [n] by one step in place, given the gradient [n].
+        """Return a function that changes `weights` [n] in place by one step of size `lr`, given the gradient [n].
 
-        The function must neither keep nor modify the gradient. Kinds in `STACKED` also accept the weights [J, n] of J
-        jobs. They then receive the gradients [A, n] of the first A jobs, because the other jobs have completed their
-        steps.
+        The function must neither keep nor modify the gradient. Optimizers in `STACKED` also accept the weights [J, n]
+        of J jobs. They then receive the gradients [A, n] of the first A jobs, because the other jobs have completed
+        their steps.
         """
 
 
@@ -44,7 +44,8 @@ class Sgd(Optimizer):
 class Momentum(Optimizer):
     """SGD with momentum, as in PyTorch.
 
-    A step is -lr v, where the velocity v is initially zero and changes by v <- beta v + gradient before each step.
+    A step is -lr v, where lr is the step size. The velocity v is initially zero, and is updated before each step by v
+    <- beta v + gradient.
     """
 
     beta: float = Field(0.9, ge=0, lt=1)
@@ -73,9 +74,8 @@ def _with_decay(gradient: Tensor, weights: Tensor, decay: float) -> Tensor:
 class Adam(Optimizer):
     """Adam (Kingma and Ba, ICLR 2015, Algorithm 1).
 
-    The moments are reset to zero at the start of every job.
-
-    Weight decay is added to the gradient before the moments are updated, as in PyTorch's Adam.
+    The moments are reset to zero at the start of every job. Weight decay is added to the gradient before the moments
+    are updated, as in PyTorch's Adam.
     """
 
     beta1: float = Field(0.9, ge=0, lt=1)
@@ -125,9 +125,8 @@ class AdamW(Adam):
 def clip(gradient: Tensor, clip_norm: float, mask: Tensor | None = None) -> None:
     """Scale gradients [..., n] down to the norm `clip_norm` if their norm is larger, in place.
 
-    The formula is that of PyTorch's `clip_grad_norm_`.
-
-    Entries at which `mask` [..., n] is zero are not trained and do not count in the norm.
+    The formula is that of PyTorch's `clip_grad_norm_`. Entries at which `mask` [..., n] is zero are not trained and do
+    not count in the norm.
     """
     norm = (gradient if mask is None else gradient * mask).norm(dim=-1, keepdim=True)
     gradient.mul_((clip_norm / (norm + 1e-6)).clamp_(max=1.0))
@@ -136,6 +135,6 @@ def clip(gradient: Tensor, clip_norm: float, mask: Tensor | None = None) -> None
 OPTIMIZERS: dict[str, type[Optimizer]] = kinds(Adam, AdamW, Momentum, Sgd)
 
 STACKED = frozenset({Momentum, Sgd})
-"""Optimizers that can take the steps of many jobs at once."""
+"""Optimizers that can update the parameters of many jobs in one call."""
 
 AnyOptimizer = Annotated[Optimizer, Slot("optimizer", OPTIMIZERS)]

@@ -1,9 +1,9 @@
-"""The learning program of a run, which is a digest of everything that has determined the learnt values so far.
+"""The learning program of a run, which is a digest of everything that has determined the results of training so far.
 
 The digest of a node of the graph is computed from its function, the values of its arguments, and the digests of its
-inputs. A value therefore has the same digest in every simulated network, and in every order of requests. Rounding,
-however, depends on which jobs are trained together. A second digest, the rolling one, therefore covers the jobs of all
-wavefronts so far, in order. Both digests together determine a value bit for bit.
+inputs. A value therefore has the same digest in every simulated network, and does not depend on the order in which
+values are read. Rounding, however, depends on which jobs are trained together. A second digest, the rolling one,
+therefore covers the jobs of all wavefronts so far, in order. Both digests together determine a value bit for bit.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from fednet_emu.learning.graph.spelling import DIGEST_BYTE, Speller, Unwritable,
 LOG = logging.getLogger("fednet_emu")
 
 INPUTS = ("params", "scale", "linear", "drift", "prox", "anchor", "targets", "base")
-"""The fields of a job that may be deferred values."""
+"""Names of the fields of a training job that may be deferred values."""
 _SHARED = ("model", "data", "plan", "streams", "l1", "loss", "augment", "mask", "squares")
 _EACH = ("indices", "rng_key")
 _UNUSED = ("label", "n_samples", "first_row", "flop")
-"""Fields that do not affect the result of a job. They are its name in messages, and fields that follow from other
+"""Fields that do not affect the result of a job: its name in messages, and fields that are derived from other
 fields."""
 assert {field.name for field in fields(TrainJob)} == {*INPUTS, *_SHARED, *_EACH, *_UNUSED}, "a field without a rule"
 
@@ -40,30 +40,33 @@ def _digest_of_job(before: bytes, where: bytes, rng_key: tuple[Any, ...], after:
 
 
 class Memo(Protocol):
-    """Base class of caches for values that runs have learnt, stored by the digest of the learning program."""
+    """Interface of caches for computed values, such as models, stored under digests of the learning program."""
 
     @property
     def passed(self) -> Container[bytes]:
-        """Rolling digests that earlier runs have recorded. Those of this run are not included."""
+        """Digests that the learning programs of earlier runs have reached. The digests of this run are not included."""
 
     @property
     def snapshots(self) -> Container[bytes]:
-        """Rolling digests at which an earlier run has stored a snapshot of its values."""
+        """Digests of the learning program at which an earlier run has stored a snapshot of its values."""
 
     def get(self, key: bytes) -> Any:
-        """Return the value stored under a key. Raise a `KeyError` if it is unknown."""
+        """Return the value stored under `key`. Raise a `KeyError` if there is none."""
 
     def put(self, key: bytes, value: Any) -> None:
-        """Store a value that was read under this key."""
+        """Store under `key` a value that the run has read."""
 
     def note(self, rolling: bytes) -> None:
-        """Record that the run has reached this rolling digest."""
+        """Record that the learning program of the run has reached the digest `rolling`."""
 
     def load(self, rolling: bytes) -> dict[bytes, Any]:
-        """Return the values in a snapshot, by the digests of their nodes; empty if the snapshot cannot be used."""
+        """Return the values in the snapshot that is stored at the digest `rolling`, by the digests of their nodes.
+
+        The dictionary is empty if the snapshot cannot be used.
+        """
 
     def part_ways(self, name: str) -> None:
-        """Record that values are no longer shared with other runs, because of the value or function `name`."""
+        """Record that values are no longer shared with other runs, because the object `name` cannot be serialised."""
 
 
 @final
@@ -73,13 +76,13 @@ class Program:
     Args:
         head: digest of the data, the model, the seed, the software and the host.
         memo: values cached by earlier runs and by this run.
-        own: bytes that distinguish this run from all others. They enter the program as soon as a value cannot be
-            serialised.
+        own: bytes that distinguish this run from all others. They become part of the digest as soon as a value cannot
+            be serialised.
 
     Attributes:
         rolling: the current digest of the program.
-        passed: the rolling digest at the end of the last wavefront.
-        ended: name of the value or function that could not be serialised; empty if all could.
+        passed: the digest at the end of the last wavefront, which is a set of training jobs that run together.
+        ended: name of the first value or function that could not be serialised; empty if there is none.
     """
 
     def __init__(self, head: bytes, memo: Memo, own: bytes, speller: Speller | None = None) -> None:
@@ -93,21 +96,21 @@ class Program:
 
     @property
     def is_known(self) -> bool:
-        """Whether an earlier run had the current rolling digest, so that its values can be reused."""
+        """Whether an earlier run has reached the current digest, so that the values of that run can be reused."""
         return self.rolling in self.memo.passed
 
     def constant(self, value: Any) -> bytes:
         return self._digest(lambda: digest_of(b"constant", self._speller.spelled(value)))
 
     def call(self, function: Callable[..., Any], args: Sequence[Any], parts: Sequence[Deferred] = ()) -> bytes:
-        """Return the digest of the result of `function`, from its arguments and the parts of an accumulation."""
+        """Return the digest of the result of `function`, from its arguments and, in an accumulation, its inputs."""
         spelled = self._speller.spelled
         return self._digest(
             lambda: digest_of(spelled(function), spelled(tuple(args)), repr([part._digest for part in parts]).encode())
         )
 
     def job(self, job: TrainJob) -> bytes:
-        """Return the digest of a training job. If the same job is requested again, it gets another digest."""
+        """Return the digest of a training job. If an equal job is requested again, its digest is different."""
         try:
             before, after = self._shared(job)
             rows = job.indices
@@ -118,7 +121,7 @@ class Program:
         return self._once(digest)
 
     def cohort(self, job: CohortJob) -> list[bytes]:
-        """Return the digest of each device of a cohort, which equals that of the device's single job."""
+        """Return the digest of the training of each device in a cohort, which equals the digest of a single job."""
         try:
             before, after = self._shared(job.single(0))
         except Unwritable:
@@ -139,7 +142,7 @@ class Program:
         return digest
 
     def _shared(self, job: TrainJob) -> tuple[bytes, bytes]:
-        """Return the digests of all fields of a job, except its rows and the name of its random stream."""
+        """Return two digests, which cover all fields of a job except its rows and the name of its random stream."""
         shared, more = _shared(job), _inputs(job)
         if not (self._last[0] and all(map(is_, shared, self._last[0]))):
             self._last = (shared, digest_of(*map(self._speller.spelled, shared)))
@@ -158,7 +161,7 @@ class Program:
     def wavefront(self, jobs: Sequence[Deferred]) -> None:
         """Record that these jobs are trained together, in this order.
 
-        A device of a cohort counts like a single job.
+        The training of a device in a cohort counts as a single job.
         """
         self.rolling = digest_of(self.rolling, b"".join([job._digest[:DIGEST_BYTE] for job in jobs]))
 

@@ -33,7 +33,7 @@ class Step(Schedule):
     every_rounds: int = Field(gt=0)
     """Number of rounds between two changes of the step size."""
     gamma: float = Field(0.1, ge=0)
-    """Factor of the step size at each change."""
+    """Factor by which the step size is multiplied at each change."""
 
     def factor(self, t: int) -> float:
         return float(self.gamma ** (t // self.every_rounds))
@@ -43,7 +43,7 @@ class Exponential(Schedule):
     """A step size that is multiplied by the same factor after every round."""
 
     gamma: float = Field(ge=0)
-    """Factor of the step size from one round to the next."""
+    """Factor by which the step size is multiplied after every round."""
 
     def factor(self, t: int) -> float:
         return float(self.gamma**t)
@@ -60,7 +60,7 @@ class Cosine(Schedule):
     def factor(self, t: int) -> float:
         """Return a factor that decreases from 1 to `final_share` along a cosine, and then stays constant.
 
-        The share (1 + cos(pi t / rounds)) / 2 of the decrease is still to come in round t.
+        In round t, the share (1 + cos(pi t / rounds)) / 2 of the total decrease remains.
         """
         left = (1 + math.cos(math.pi * min(t / self.rounds, 1))) / 2
         return self.final_share + (1 - self.final_share) * left

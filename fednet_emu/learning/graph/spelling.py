@@ -61,7 +61,7 @@ class Speller:
         self._inside: set[int] = set()
 
     def spelled(self, value: Any) -> bytes:
-        """Return the bytes of a value. A Deferred is serialised as its digest.
+        """Return the serialised value. A Deferred is serialised as its digest.
 
         Raises:
             Unwritable: the value, or a value inside it, cannot be serialised.
@@ -79,7 +79,7 @@ class Speller:
         return self._object(value)
 
     def keep(self, value: Any, text: bytes) -> None:
-        """Cache the bytes `text` of a constant object."""
+        """Cache the serialised form `text` of the constant object `value`."""
         if len(self._kept) > _MOST_KEPT:
             self._kept.clear()
         try:
@@ -201,7 +201,7 @@ def _array(value: np.ndarray[Any, Any]) -> bytes:
 
 
 def _native(value: Any) -> bytes:
-    """Return the bytes of a function that is not written in Python, formed from its owner and its name."""
+    """Serialise a function that is not written in Python, as its module, its class and its name."""
     owner = getattr(value, "__self__", None) or getattr(value, "__objclass__", None)
     if owner is not None and not isinstance(owner, type | types.ModuleType):
         raise Unwritable(_name_of(value))

@@ -14,16 +14,16 @@ from fednet_emu.learning.graph.jobs import ResolvedJob
 
 
 def trained(engine: Engine, waiting: Mapping[ResolvedJob, Deferred]) -> Results:
-    """Yield the jobs in `waiting` with their results.
+    """Train the jobs in `waiting`, and yield each job with its result.
 
-    For jobs whose models are only summed, an engine may return only the mean of their models.
+    If the trained models of several jobs are used only in a weighted sum, an engine may return their mean instead.
     """
     yield from _means(engine, waiting)
     yield from engine.run(list(waiting))
 
 
 def _means(engine: Engine, waiting: Mapping[ResolvedJob, Deferred]) -> Results:
-    """Yield the jobs whose models are only summed, with the means that the engine has computed for groups of jobs."""
+    """Yield jobs whose trained models are only summed, each with the mean model that the engine returns for a group."""
     job_of: dict[Deferred | None, ResolvedJob] = {node: resolved for resolved, node in waiting.items()}
     for total in _sums_of(waiting.values()):
         mean = total.as_mean()
@@ -61,34 +61,37 @@ class Call(NamedTuple):
 
 
 class Pick(NamedTuple):
-    """A part of the value of another node, extracted as soon as the value is known."""
+    """An attribute or entry of the value of another node, which is extracted as soon as that value is known."""
 
     function: Callable[[Any], Any]
     args: Sequence[Any]
 
 
 class Part(NamedTuple):
-    """A part of the result of a training job. The result is available only at the moment when the job ends."""
+    """One field of the result of a training job, extracted when the job ends because the whole result is not kept."""
 
     function: Callable[[Any], Any]
     args: Sequence[Any]
 
 
 class OfCohort(NamedTuple):
-    """The trained parameters of a device of a cohort. They are known as soon as the device's stack is trained."""
+    """The trained parameters of a device of a cohort.
+
+    They are known as soon as the group of jobs that is trained together with the device is complete.
+    """
 
     cohort: Deferred
 
 
 class Trained(NamedTuple):
-    """Result of a training job: the parameters, and the mean loss over its steps."""
+    """Deferred results of a training job: the parameters, and the mean loss over the steps."""
 
     params: Deferred
     loss: Deferred
 
 
 class Measured(NamedTuple):
-    """Result of a training job that requests squared losses.
+    """Deferred results of a training job for which the mean squared loss is requested.
 
     `square` is the mean of the squared losses of all samples in all steps.
     """
@@ -99,9 +102,9 @@ class Measured(NamedTuple):
 
 
 def evaluated(node: Deferred) -> Any:
-    """Compute the value of a node whose inputs are known.
+    """Compute and return the value of a node whose inputs are known.
 
-    The result is `PENDING` if an accumulation waits for its next part.
+    The result is `PENDING` if the node is an accumulation whose next input is not known yet.
     """
     work = node._work
     try:
@@ -113,5 +116,5 @@ def evaluated(node: Deferred) -> Any:
 
 
 def alive(nodes: Sequence[ref[Deferred]] | None) -> list[Deferred]:
-    """Return the nodes that are still referenced."""
+    """Return the nodes to which the weak references `nodes` refer, except those that no longer exist."""
     return [node for me in nodes or () if (node := me()) is not None]

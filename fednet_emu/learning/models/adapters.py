@@ -1,6 +1,6 @@
 """Adapters: small trainable matrices in a large network with frozen weights, which may be quantised (the base).
 
-Only the adapters are trained and sent.
+Devices train and send only the adapters.
 
 LoRA: Hu, Shen, Wallis, Allen-Zhu, Li, Wang, Wang, Chen, "LoRA: Low-Rank Adaptation of Large Language Models", ICLR
 2022, https://arxiv.org/abs/2106.09685. FFA-LoRA, which trains only B: Sun, Li, Li, Ding, "Improving LoRA in
@@ -34,9 +34,9 @@ from fednet_emu.errors import ScenarioError
 BIT_PER_WEIGHT = 32
 """Size of an unquantised weight, in bits."""
 BLOCK = 64
-"""Number of weights per scale."""
+"""Number of weights in a block of the format NF4; the weights of a block have a common scale."""
 BLOCKS = 256
-"""Number of 8-bit scales per common factor."""
+"""Number of 8-bit scales that have a common 32-bit factor."""
 _STEPS = 255
 _LAST = 0.9677083
 
@@ -76,7 +76,7 @@ class Base(Component):
 
     @abstractmethod
     def read(self, weight: Tensor) -> Tensor:
-        """Return the quantised weights of a dense layer, in the same shape."""
+        """Return the weights of a dense layer after quantisation, as floating-point values in the same shape."""
 
 
 class Float32(Base):
@@ -94,9 +94,9 @@ class Nf4(Base):
 
     A weight is stored as one of 16 levels, which are quantiles of the normal distribution. The level is multiplied by
     the scale of a block of 64 weights, which is their maximum magnitude. Including the scales, a weight takes 4.5 bits,
-    or 4.127 bits with `double`. Weights are quantised once, before the run, and devices compute with the quantised
-    values in 32 bits. All other frozen parameters have 32 bits. These include weights that a dense layer shares with
-    another layer, such as an embedding.
+    or 4.127 bits if `double` is true. Weights are quantised once, before the run, and devices compute with the
+    quantised values in 32 bits. All other frozen parameters have 32 bits. These include weights that a dense layer
+    shares with another layer, such as an embedding.
     """
 
     double: bool = False
@@ -126,10 +126,9 @@ AnyBase = Annotated[Base, Slot("base", BASES)]
 def levels() -> np.ndarray:
     """Return the 16 levels of NF4, ascending from -1 to 1.
 
-    Seven levels are negative, one is zero, and eight are positive.
-
-    The magnitudes on each side of zero are quantiles of N(0, 1), divided by the largest one. The probabilities of the
-    quantiles are evenly spaced from 1/2 (excluded) to 0.9677083, which is the mean of 1 - 1/30 and 1 - 1/32.
+    Seven levels are negative, one is zero, and eight are positive. The magnitudes on each side of zero are quantiles of
+    N(0, 1), divided by the largest one. The probabilities of the quantiles are evenly spaced from 1/2 (excluded) to
+    0.9677083, which is the mean of 1 - 1/30 and 1 - 1/32.
     """
     below, above = (ndtri(np.linspace(0.5, _LAST, count + 1)[1:]) for count in (7, 8))
     found: np.ndarray = np.concatenate([-below[::-1], [0.0], above]) / above[-1]
@@ -212,11 +211,13 @@ def lora(
 ) -> nn.Module:
     """Return a copy of a module with LoRA adapters. A run trains and sends only the adapters.
 
+    A dense layer with weights W then uses W + (alpha / rank) B A, where A and B are the matrices of its adapter.
+
     Args:
         module: a module of your own, or of a library, with its weights.
-        rank: rank of the adapters.
+        rank: rank of the product B A.
         targets: dense layers that get an adapter, by the last part of their name, their full name, or a pattern.
-        alpha: numerator of the factor alpha / rank, by which the product B A is multiplied.
+        alpha: numerator of the factor alpha / rank.
         freeze: "A" to train and send only B (FFA-LoRA); None to train both matrices.
         train: further parameters that are trained and sent, for example those of the output layer.
         base: storage of the frozen weights, such as `nf4` or `{"kind": "nf4", "ship": True}`.
@@ -262,7 +263,7 @@ def product(layer: Any, b: Tensor, a: Tensor) -> Tensor:
 
 
 def drawn(rng: np.random.Generator, rank: int, n: int) -> NDArray[np.float64]:
-    """Draw A [rank, n] of an adapter, uniformly from +-1/sqrt(n)."""
+    """Draw the initial matrix A [rank, n] of a LoRA adapter, uniformly between -1/sqrt(n) and 1/sqrt(n)."""
     return rng.uniform(-1, 1, (rank, n)) / math.sqrt(n)
 
 
@@ -275,13 +276,13 @@ def _with_adapter(layer: Any, inputs: tuple[Tensor, ...], output: Tensor) -> Ten
 def _is_dense(layer: nn.Module) -> bool:
     """Return True for a dense layer that can have an adapter.
 
-    The result is False in multi-head attention, which uses the weights without calling the layer.
+    The result is False for a layer inside multi-head attention, which uses the weights without calling the layer.
     """
     return type(layer) is nn.Linear or _is_transposed(layer)
 
 
 def _is_transposed(layer: nn.Module) -> bool:
-    """Return True for the dense layer of the library transformers whose weights are transposed, [n, m]."""
+    """Return True for `Conv1D` of the library transformers, a dense layer whose weights are transposed, [n, m]."""
     return type(layer).__name__ == "Conv1D"
 
 

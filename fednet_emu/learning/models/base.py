@@ -24,7 +24,7 @@ class Model(Component):
     """A recipe that builds a PyTorch module."""
 
     def located(self, data_dir: Path | None) -> Model:
-        """Return the model with full paths of its files, which are looked up in the data folder.
+        """Return the settings of the model with full paths of its files, which are looked up in the data folder.
 
         The data folder is `data_dir` or, if it is None, the folder that the environment variable FEDNET_DATA names.
 
@@ -35,7 +35,7 @@ class Model(Component):
 
     @property
     def own_loss(self) -> str | None:
-        """Name of the loss that is used instead of the usual one for the data; None for the usual loss."""
+        """Name of the loss that is used instead of the default loss for the type of data; None for the default loss."""
         return None
 
     @abstractmethod

@@ -70,9 +70,9 @@ def _statistics(layer: nn.Module) -> list[Tensor]:
 
 
 def _names(model: FlatModel, front: Sequence[nn.Module], back: Sequence[nn.Module]) -> list[str]:
-    """Return the names of the server's parameters, followed by those of its running statistics.
+    """Return the names of the server's parameters, followed by the names of its running statistics.
 
-    Both are in the order of the layers.
+    Each group of names is in the order of the layers.
     """
     in_layers = sum(parameter.numel() for layer in (*front, *back) for parameter in _trained(layer))
     if in_layers > model.n_trainable:

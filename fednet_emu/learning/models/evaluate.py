@@ -24,9 +24,8 @@ _CHUNK_BYTE_ON_GPU = 2**30
 class Metrics:
     """Mean loss and accuracy of a model over all samples.
 
-    The accuracy is a fraction, or None for a regression. Values are nan if there are no samples.
-
-    `metrics` holds further metrics by column name.
+    The accuracy is a fraction, or None for a regression. Values are nan if there are no samples. `metrics` maps column
+    names to the values of further metrics.
     """
 
     loss: float
@@ -41,7 +40,7 @@ class DeviceMetrics:
     """Mean loss, accuracy and number of samples of each device, as arrays [devices].
 
     The accuracy is a fraction, or None for a regression. The loss and the accuracy of a device without samples are nan.
-    `metrics` holds further metrics [devices] by column name.
+    `metrics` maps column names to the values [devices] of further metrics.
     """
 
     loss: Array
@@ -51,9 +50,9 @@ class DeviceMetrics:
 
 
 class SampleScores(NamedTuple):
-    """Loss [N] and accuracy [N] of each sample. For a regression, the accuracy is None.
+    """Loss [N] and accuracy [N] of each of N samples. For a regression, the accuracy `hits` is None.
 
-    `measured` holds the values that further metrics keep of each sample.
+    `measured` has the values of further metrics for each sample.
     """
 
     losses: Tensor
@@ -62,7 +61,7 @@ class SampleScores(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[SampleScores]) -> SampleScores:
-        """Join the scores of one or more parts of the samples, in the order of the parts."""
+        """Concatenate the scores of one or more sets of samples, in the order of `parts`."""
         losses, hits, measured = zip(*parts, strict=True)
         right = [part for part in hits if part is not None]
         together = tuple(
@@ -100,7 +99,9 @@ def score_samples(
     chunk: int = _CHUNK,
     metrics: Sequence[Metric] = (),
 ) -> SampleScores:
-    """Score the parameters `vector` [size] on each of the samples `x` [N, ...] and `y` [N, ...].
+    """Return the loss, the accuracy and further metrics of N samples for a model with the parameters `vector` [size].
+
+    The samples have inputs `x` [N, ...] and targets `y` [N, ...].
 
     No random numbers are drawn, and no gradients are stored. A call of the model receives at most `chunk` samples, or
     fewer if the activations would need too much memory. Both limits change the result only by rounding.
@@ -126,9 +127,10 @@ def outputs_of(model: FlatModel, vector: Tensor, x: Tensor) -> Tensor:
 
 
 def gradient_norm(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor) -> float:
-    """Return the norm of the gradient of the mean loss over samples `x` [N, ...], `y` [N], at `vector` [size].
+    """Return the norm of the gradient of the mean loss over N samples `x` [N, ...], `y` [N].
 
-    The running statistics, which are the last part of the vector, are held constant.
+    The gradient is computed at the parameters `vector` [size]. The running statistics, which are the last part of the
+    vector, are held constant and do not count in the norm.
     """
     at = vector.detach().requires_grad_()
     with torch.enable_grad():

@@ -27,7 +27,7 @@ class Linear(Model):
     """Linear regression, or support vector machine with a hinge loss: a single linear layer on the flattened sample."""
 
     bias: bool = True
-    """Whether the model has a constant term."""
+    """Whether the layer has a constant term (bias)."""
     loss: Literal["squared-hinge"] | None = None
     """Loss function. squared-hinge: 1/2 max(0, 1 - margin)^2, for data of two classes; the model then has a single
     output, which is positive for the second class. Null uses the usual loss of the data."""

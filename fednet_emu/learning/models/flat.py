@@ -24,7 +24,7 @@ from fednet_emu.learning.models.losses import HITS, LOSSES
 
 @torch.no_grad()
 def passes(module: nn.Module, x: Tensor) -> bool:
-    """Return True if the module accepts the batch `x`."""
+    """Return True if the module accepts the batch `x`, and False if the call raises an error."""
     try:
         module(x)
     except (RuntimeError, ValueError):
@@ -36,8 +36,8 @@ def passes(module: nn.Module, x: Tensor) -> bool:
 def mixes(module: nn.Module, pair: Tensor) -> bool:
     """Return True if the output for a sample depends on other samples of the batch.
 
-    The output for the first of two samples is compared with that for the first sample alone. If the call with a single
-    sample fails, the result is True.
+    The output for the first of the two samples in `pair` [2, ...] is compared with the output for this sample alone. If
+    the call with the single sample fails, the result is True.
     """
     try:
         alone = module(pair[:1])
@@ -47,7 +47,11 @@ def mixes(module: nn.Module, pair: Tensor) -> bool:
 
 
 def common_dtype(parameters: Mapping[str, nn.Parameter]) -> torch.dtype:
-    """Return the dtype that all parameters have. Raise a `ScenarioError` if they have different dtypes."""
+    """Return the common dtype of all parameters.
+
+    Raises:
+        ScenarioError: there are no parameters, or they have different dtypes.
+    """
     dtypes = sorted({str(p.dtype) for p in parameters.values()})
     if not dtypes:
         raise ScenarioError("model: nothing to train, got no parameter that requires a gradient; use another model")
@@ -57,9 +61,12 @@ def common_dtype(parameters: Mapping[str, nn.Parameter]) -> torch.dtype:
 
 
 def check_call(module: nn.Module, x: Tensor, loss: str, items: str) -> None:
-    """Call a module with a batch [B, ...], and check that its outputs fit the `loss`.
+    """Call a module with a batch `x` [B, ...], and check that its outputs fit the `loss`.
 
     Error messages refer to the samples as `items`.
+
+    Raises:
+        ScenarioError: the call fails or changes `x`, or the outputs do not have the shape that the loss needs.
     """
     before, shape = x.clone(), tuple(x.shape)
     try:
@@ -86,7 +93,10 @@ def check_call(module: nn.Module, x: Tensor, loss: str, items: str) -> None:
 
 
 def check_kept(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> None:
-    """Raise an error if a call has replaced a buffer by another tensor, which is not a view into the flat vector."""
+    """Raise a `ScenarioError` if a call has replaced a buffer of a module by a new tensor.
+
+    `before` and `after` are the buffers by name. The new tensor would not be a view into the flat vector.
+    """
     lost = [name for name, buffer in before.items() if after.get(name) is not buffer]
     if lost:
         raise ScenarioError(
@@ -107,7 +117,7 @@ class Live:
 
     The trainable parameters `weights` are the first part of the vector. The running statistics are the second part, and
     every forward pass updates them. `counters` are buffers that are not sent, such as the number of batches seen.
-    `base` holds the weights under adapters.
+    `base` has the frozen weights of the layers with adapters.
     """
 
     model: FlatModel
@@ -122,9 +132,8 @@ class Live:
     def start(self, vector: Tensor, base: Tensor | None = None) -> None:
         """Begin a training with the values in `vector`, and reset the counters.
 
-        The values are copied into a new vector, which later calls do not change.
-
-        The base [base_size] is not copied; None uses the base of the model.
+        The values are copied into a new vector, which later calls do not change. `base` [base_size], the frozen weights
+        of the layers with adapters, is not copied; None uses the base of the model.
         """
         self.vector = vector.clone()
         self.weights = self.vector[: self.model.n_trainable]
@@ -148,15 +157,14 @@ class Live:
 class FlatModel:
     """A PyTorch module and its loss as functions of a flat vector [size].
 
-    The vector consists of the trainable parameters and the running statistics.
+    The vector consists of the trainable parameters and the running statistics. Running statistics, as in batch norm,
+    are the last part of the vector. They are sent and averaged like parameters, and are used in evaluation, but
+    gradient steps and server steps do not change them. Parameters that need no gradient are not part of the vector and
+    are never sent. The module is copied. Vectors and data must be on the torch device of the module.
 
-    Running statistics, as in batch norm, are the last part of the vector. They are sent and averaged like parameters,
-    and are used in evaluation, but gradient steps and server steps do not change them. Parameters that need no gradient
-    are not part of the vector and are never sent. The module is copied. Vectors and data must be on the torch device of
-    the module.
-
-    The frozen weights under adapters are called the base [base_size]. A call may use another base than that of the
-    module. It is passed as an argument, or appended to the vector, which then has the shape [size + base_size].
+    The frozen weights of the layers with adapters are called the base [base_size]. A call may use a base that differs
+    from that of the module. This base is passed as an argument, or appended to the vector, which then has the shape
+    [size + base_size].
 
     Args:
         module: a floating-point module, which maps a batch [B, *input_shape] to outputs.
@@ -253,14 +261,15 @@ class FlatModel:
         return nn.Conv2d in kinds and kinds <= _OF_ANY_LAYOUT and not any(map(has_hooks, self.layers))
 
     def pieces(self, vector: Tensor) -> list[Tensor]:
-        """Return the parts of a flat vector as shaped views: the parameters in the module's order, then statistics."""
+        """Return the parameters in the module's order, then the running statistics, as views of a flat vector."""
         parts = torch.split(vector, self._sizes)
         return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
     def unflatten(self, vector: Tensor, base: Tensor | None = None) -> dict[str, Tensor]:
-        """Return views of the parts of a flat vector by name.
+        """Return the parameters and running statistics by name, as views into a flat vector.
 
-        If a base is passed or appended to the vector, its parts are included.
+        If a base (the frozen weights of the layers with adapters) is passed or appended to the vector, its weights are
+        included.
         """
         if base is None and len(vector) > self.size:
             vector, base = vector[: self.size], vector[self.size :]
@@ -268,7 +277,7 @@ class FlatModel:
         return parts if base is None else parts | self.base_weights(base)
 
     def base_weights(self, base: Tensor | None = None) -> dict[str, Tensor]:
-        """Return views of the weights under adapters by name, from `base` [base_size], or else from the model."""
+        """Return the frozen weights of layers with adapters by name, as views into `base`, or else into the model."""
         own = {name: self._module.get_parameter(name).detach() for name in self._base}
         if base is None:
             return own
@@ -276,10 +285,10 @@ class FlatModel:
         return {name: part.view(own[name].shape) for name, part in zip(own, parts, strict=True)}
 
     def forward(self, vector: Tensor, x: Tensor, *, training: bool = False, base: Tensor | None = None) -> Tensor:
-        """Return the outputs [B, ...] for the inputs `x` [B, *input_shape].
+        """Return the outputs [B, ...] for the parameters `vector` [size] and the inputs `x` [B, *input_shape].
 
-        With `training`, dropout is active, and batch norm uses the statistics of the batch. The running statistics in
-        the vector do not change, and have no gradient.
+        If `training` is True, dropout is active, and batch norm uses the statistics of the batch. The running
+        statistics in the vector do not change, and have no gradient.
         """
         tensors = self.unflatten(vector, base)
         for name in self._statistics:
@@ -288,7 +297,7 @@ class FlatModel:
         return outputs
 
     def sample_losses(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Return the loss [B] of each sample, from the outputs of `forward`."""
+        """Return the loss [B] of each sample, from the outputs of `forward` and the targets `y` [B, ...]."""
         return self._loss(outputs, y)
 
     @property
@@ -296,7 +305,7 @@ class FlatModel:
         return self._hits is not None
 
     def hits(self, outputs: Tensor, y: Tensor) -> Tensor | None:
-        """Return the accuracy [B] of each sample, from the outputs of `forward`; None for a regression."""
+        """Return the accuracy [B] of each sample, from outputs of `forward` and targets `y`; None for a regression."""
         return None if self._hits is None else self._hits(outputs, y)
 
     def loss(
@@ -314,7 +323,7 @@ class FlatModel:
     def loss_and_squares(
         self, vector: Tensor, x: Tensor, y: Tensor, weight: Tensor | None = None, *, base: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return the training loss as in `loss`, and the weighted sum of the samples' squared losses."""
+        """Return the same loss as the method `loss`, and the weighted sum of the samples' squared losses."""
         losses = self._loss(self.forward(vector, x, training=True, base=base), y)
         if weight is None:
             return losses.mean(), losses.square().sum()
@@ -442,10 +451,9 @@ class FlatModel:
     def _trial(module: nn.Module) -> Iterator[nn.Module]:
         """Context manager that yields a copy of the module on the CPU for trial calls.
 
-        The calls change neither the module nor torch's random generators.
-
-        Other threads that draw random numbers wait until the block ends. Otherwise, the trial would change their random
-        numbers, and their use of the generator would be attributed to the module.
+        The calls change neither the module nor torch's random generators. Other threads that draw random numbers wait
+        until the block ends. Otherwise, the trial would change their random numbers, and their use of the generator
+        would be attributed to the module.
         """
         frozen = (p for p in module.parameters() if not p.requires_grad and p.device.type == "cpu")
         with torch_seed(0):

@@ -52,7 +52,7 @@ class Layers:
         return vector.index_copy(0, self._places.to(vector.device), shared)
 
     def pad(self, shared: Tensor) -> Tensor:
-        """Return a vector [size] that holds the given shared part [n_shared], and zeros elsewhere."""
+        """Return a vector [size] with the scalars `shared` [n_shared] at their positions, and zeros elsewhere."""
         return self.put(shared.new_zeros(self.size), shared)
 
 

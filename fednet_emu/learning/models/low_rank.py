@@ -1,4 +1,4 @@
-"""The adapters in the flat vectors of a model, and the part of a vector that a device with a lower rank holds."""
+"""Positions of LoRA adapters in the flat vectors of a model, and the entries that a device with a lower rank stores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fednet_emu.learning.models.flat import FlatModel
 
 
 class Factors(NamedTuple):
-    """The factors B [m, rank] and A [rank, n] of a layer's adapter."""
+    """The factors B [m, rank] and A [rank, n] of a layer's LoRA adapter. A multiple of B A is added to the weights."""
 
     b: Tensor
     a: Tensor
@@ -26,7 +26,7 @@ class Factors(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class Part:
-    """The part of a flat vector that a device with a given adapter rank holds, and its position in the vector."""
+    """The entries of a flat vector that a device with a given adapter rank stores."""
 
     rank: int  # rank of the adapters on the device
     places: Tensor  # int64 [n], indices in the vector of the scalars of the part
@@ -49,7 +49,7 @@ class Part:
 class Adapters:
     """Positions of all adapters in the flat vectors of a model.
 
-    Methods split vectors into adapters, and add adapters to the weights under them.
+    The methods extract and replace the adapters of a vector, and add their products to the weights of the layers.
 
     Attributes:
         rank: rank of the adapters in the model.
@@ -70,10 +70,9 @@ class Adapters:
             self.others[its.a], self.others[its.b] = False, False
 
     def part(self, rank: int) -> Part:
-        """Return the part of the vector for a device of this rank.
+        """Return the entries of the vector that a device with adapters of rank `rank` stores.
 
-        It consists of the first rows of each A, the first columns of each B, and all parameters that belong to no
-        adapter.
+        They are the first rows of each A, the first columns of each B, and all parameters that belong to no adapter.
         """
         has = torch.ones_like(self.others)
         for its in self._places:
@@ -97,7 +96,11 @@ class Adapters:
         return self.put(vector, [Factors(torch.zeros_like(its.b), its.a) for its in self.factors(vector)])
 
     def base(self) -> Tensor:
-        """Return the weights under the adapters [base_size] as the model holds them."""
+        """Return the frozen weights [base_size] of the layers with adapters, as stored in the model.
+
+        Raises:
+            ScenarioError: the weights of such a layer are trained, or are shared with another layer.
+        """
         weights = self._model.base_weights()
         for name in (f"{layer}weight" for layer in self._layers):
             if name not in weights:
@@ -123,7 +126,7 @@ class Adapters:
         return [module.get_submodule(name.removesuffix(".")) for name in self._layers]
 
     def put(self, vector: Tensor, factors: Sequence[Factors]) -> Tensor:
-        """Return a copy of a vector [size] with other adapters."""
+        """Return a copy of a vector [size] with other adapters. `factors` has a pair (B, A) for each adapter."""
         after = vector.clone()
         for places, its in zip(self._places, factors, strict=True):
             after[places.b], after[places.a] = its.b.to(vector), its.a.to(vector)

@@ -46,7 +46,7 @@ class CharLstm(Model):
         )
 
     def _head(self, outputs: int) -> list[nn.Module]:
-        """Return the layers after the last state [n, units]."""
+        """Return the output layers, which map the last LSTM state [n, units] to the outputs."""
         return [nn.Linear(self.units, outputs)]
 
 

@@ -19,8 +19,8 @@ _COLOURS = 3
 _SIDE_OUTPUTS = {"googlenet", "inception_v3"}
 """Architectures that have auxiliary outputs in training by default, and that warn about their initialisation."""
 _BY_VALUES = "regnet_"
-"""Name prefix of the architectures that compute the widths of layers with tensors. They cannot be built with shapes
-only, without memory for tensors."""
+"""Name prefix of the architectures that compute the widths of layers with tensors. They cannot be built on PyTorch's
+meta device, where tensors have shapes but no values."""
 
 
 class TorchvisionModel(Model):

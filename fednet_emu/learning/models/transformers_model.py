@@ -35,8 +35,8 @@ class TransformersModel(Model):
 
     If the network is built from a configuration, its weights are random. If it is read from a folder that
     `save_pretrained` has written, it has the stored weights. Nothing is downloaded. By default, the size of the
-    vocabulary (with `head: tokens`) or of the images is that of the data. For windows of tokens with `head: classes`,
-    `vocab_size` in the configuration applies. With `head: tokens`, a position sees only itself and earlier positions,
+    vocabulary (if `head` is `tokens`) or of the images is that of the data. For windows of tokens and `head: classes`,
+    `vocab_size` in the configuration applies. If `head` is `tokens`, a position sees only itself and earlier positions,
     even in encoders such as BERT. Needs the extra `transformers`.
     """
 
@@ -52,8 +52,8 @@ class TransformersModel(Model):
     """Type of the outputs. tokens: scores for the next token at every position of a window, for use with `data.predict:
     every`; classes: scores for the classes of a sample, which is a window of tokens or an image."""
     dropout: float = Field(0.0, ge=0, lt=1)
-    """Value to which all dropout rates of the network are set. With a positive value, devices are trained one at a
-    time, because dropout draws random numbers."""
+    """Value to which all dropout rates of the network are set. If it is positive, devices are trained one at a time,
+    because dropout draws random numbers."""
     adapters: AnyAdapters | None = None
     """Adapters that are trained instead of the network's weights. Null trains all weights."""
 
@@ -86,9 +86,9 @@ class TransformersModel(Model):
         return f"path {self.path}" if self.config is None else f"config {self.config}"
 
     def _network(self, library: Any, config: Any, input_shape: tuple[int, ...]) -> nn.Module:
-        """Return the network of a configuration, or with stored weights.
+        """Return the network that `config` describes, with the stored weights if `path` is set.
 
-        If networks are created with shapes only, no stored weights are read.
+        On PyTorch's meta device, where tensors have shapes but no values, stored weights are not read.
         """
         images = "ForImageClassification" if len(input_shape) == 3 else "ForSequenceClassification"
         auto = getattr(library, f"AutoModel{'ForCausalLM' if self.head == 'tokens' else images}")
@@ -195,5 +195,5 @@ def _quiet(library: Any) -> Iterator[None]:
 
 
 def _is_abstract() -> bool:
-    """Return True if networks are created with shapes only, without values."""
+    """Return True if networks are created on PyTorch's meta device, where tensors have shapes but no values."""
     return torch.get_default_device().type == "meta"

@@ -56,10 +56,9 @@ class UserModule(Model):
 def try_out(module: nn.Module, input_shape: tuple[int, ...], outputs: int, name: str) -> None:
     """Check that `module` maps batches [n, *input_shape] to outputs [n, outputs].
 
-    The module is called with two samples of zeros, first as numbers and, if that fails, as tokens.
-
-    Outputs [n, *input_shape, outputs], which are scores for the next token at every position, are also accepted. The
-    scores at a position must not depend on later tokens. To check this, the last token is changed.
+    The module is called with two samples of zeros, first as numbers and, if that fails, as tokens. Outputs [n,
+    *input_shape, outputs], which are scores for the next token at every position, are also accepted. The scores at a
+    position must not depend on later tokens. To check this, the last token is changed.
     """
     modes = [(part, part.training) for part in module.modules()]
     batch = torch.zeros(2, *input_shape)
@@ -87,7 +86,7 @@ _ROUNDING = 1e-5
 def _called(module: nn.Module, batch: torch.Tensor) -> tuple[Any, torch.Tensor]:
     """Call a module with a batch of numbers or, if that fails, with these numbers as tokens.
 
-    Returns the outputs and the batch that the module has accepted.
+    Return the outputs and the batch that the module has accepted.
     """
     with torch.no_grad():
         try:
@@ -146,7 +145,7 @@ class GivenModule(GivenObject, Model):
 
     @field_serializer("given")
     def _described(self, given: Any) -> str:
-        """Describe the model for the records of a run, because a scenario file cannot hold a Python object."""
+        """Return the name of a function, or the type of a module and a digest of its parameters, for the records."""
         if not isinstance(given, nn.Module):
             return _name(given)
         digest = blake2b(digest_size=8)

@@ -131,7 +131,11 @@ class Dataset(Component):
 
 
 def held_out(where: str, kind: IntArray, order: IntArray, share: float, remedy: str, what: str = "samples") -> Mask:
-    """Return the mask [n] of `last_of_each`. Raise a `DataError` if there are no training or no test samples."""
+    """Return the mask [n] of test samples, which `last_of_each` selects.
+
+    Raises:
+        DataError: there are no training samples or no test samples.
+    """
     test = last_of_each(kind, order, share)
     if not test.any() or test.all():
         problem = f"test_share leaves no {what} for {'training' if test.all() else 'testing'}, got {share}"
@@ -152,7 +156,10 @@ def last_of_each(kind: IntArray, order: IntArray, share: float) -> Mask:
 
 
 def windows_of_people(x: NDArray[np.float32], y: IntArray, person: IntArray, test: Mask, classes: int) -> Samples:
-    """Return samples from the windows `x` [n, channels, rows], with channels standardised over the training set."""
+    """Return samples from the windows `x` [n, channels, rows], with channels standardised over the training set.
+
+    `y` [n] are the class labels, `person` [n] are the groups, and `test` [n] selects the test windows.
+    """
     mean, deviation = x[~test].mean((0, 2), keepdims=True), x[~test].std((0, 2), keepdims=True)
     values, labels = torch.from_numpy((x - mean) / deviation), torch.from_numpy(y)
     return Samples(

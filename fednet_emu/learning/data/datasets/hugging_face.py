@@ -72,8 +72,8 @@ def local_splits(path: Path, config: str | None, only: str, texts: Sequence[str]
     Nothing is downloaded. A folder must be written by `save_to_disk`, or contain data files. The splits of data files
     are given by file names or a README.md, as on the hub. `config` names one of several configurations. A table without
     splits becomes the split named `only`. Parquet, JSON and CSV files are converted in a temporary folder. `texts`
-    lists columns of strings in CSV files. Unless such a column holds only numbers, its entries `NA`, `None` and the
-    like are words, not missing values.
+    lists columns of strings in CSV files. Unless such a column contains only numbers, entries such as `NA` and `None`
+    are words, not missing values.
     """
     datasets, saved = library(), any((path / name).is_file() for name in _SAVED)
     reader = _reader(path) if path.is_file() else None
@@ -104,9 +104,9 @@ def hub_splits(
 ) -> Iterator[Splits]:
     """Context manager that opens the tables of a data set `owner/name` of the hub.
 
-    Downloads are stored in the data folder. Without `download`, no connection is made, and the data set must already be
-    there. If `config` is None, the data set must have a single configuration. If `revision` is None, the newest
-    revision is used.
+    Downloads are stored in the data folder. If `download` is False, no connection is made, and the data set must
+    already be there. If `config` is None, the data set must have a single configuration. If `revision` is None, the
+    newest revision is used.
     """
     datasets = library()
     if not _HUB_NAME.fullmatch(name):
@@ -131,7 +131,7 @@ def hub_splits(
 
 
 def _missing_words(files: Sequence[Path], texts: Sequence[str]) -> dict[str, Any]:
-    """Return settings with which pandas treats only empty fields as missing in columns of strings of CSV files."""
+    """Return arguments for pandas by which only empty fields are missing values in columns of strings of CSV files."""
     import pandas as pd
 
     words: dict[str, list[str]] = {}
@@ -212,16 +212,17 @@ class TextWindows(Component):
     """Token that the model predicts. last: the token after the window, which is treated as a class; every: the next
     token after each token of the window."""
     vocabulary: int = Field(10_000, gt=0, le=1_000_000)
-    """Number of words in the vocabulary with `level: words`: the most frequent words of the training split. All other
+    """Number of words in the vocabulary if `level` is `words`: the most frequent words of the training split. All other
     words share one additional token."""
 
 
 class HuggingFace(Dataset):
     """Samples from the rows of a table, which the library `datasets` reads from local files or the Hugging Face hub.
 
-    The inputs are a column of images, one or more columns of numbers, or, with `text`, a column of strings. The target
-    is a column of classes or, for a regression, of real numbers. Classes are integers, or strings, which are numbered
-    in alphabetical order. Owners of rows are numbered in the order of the rows. Needs the extra `hugging-face`.
+    The inputs are a column of images, one or more columns of numbers, or, if `text` is set, a column of strings. The
+    target is a column of classes or, for a regression, of real numbers. Classes are integers, or strings, which are
+    numbered in alphabetical order. Owners of rows are numbered in the order of the rows. Needs the extra
+    `hugging-face`.
     """
 
     path: str
@@ -240,18 +241,19 @@ class HuggingFace(Dataset):
     out for testing."""
     test_share: float = Field(0.2, gt=0, lt=1)
     """Share of the samples that is held out for testing, from each group or, if there are no groups, from each class.
-    The samples are chosen at random; with `text`, they are the last windows."""
+    The samples are chosen at random; if `text` is set, they are the last windows."""
     input: str | tuple[str, ...] = Field(min_length=1)
     """Name of the input column, or names of several columns of numbers, which are concatenated."""
     target: str | None = None
-    """Column of target classes or of real-valued targets. Must be null with `text`, where the targets are tokens."""
+    """Column of target classes or of real-valued targets. Must be null if `text` is set, because the targets are then
+    tokens."""
     group: str | None = None
     """Column with the owner of each row, for the partition `group`."""
     classes: int | None = Field(None, ge=2)
     """Number of classes. Null uses the number in the table's description or, if there is none, counts the classes."""
     size: int | None = Field(None, gt=0, le=4096)
-    """Height and width to which images are resized, in pixels. With null, images keep their size, and must all have the
-    same one."""
+    """Height and width to which images are resized, in pixels. If null, images keep their size, and must all have the
+    same size."""
     normalise: bool = True
     """Whether each image channel and each column of numbers is scaled to mean 0 and standard deviation 1 over the
     training samples. Numbers are scaled in double precision, before they are converted to float32. If false, numbers

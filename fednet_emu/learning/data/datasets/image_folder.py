@@ -31,8 +31,8 @@ class ImageFolder(Dataset):
     path: str
     """The folder of images. A relative path is looked up in the data folder first, then in the current folder."""
     size: int | None = Field(None, gt=0, le=4096)
-    """Height and width to which images are resized, in pixels. With null, images keep their size, and must all have the
-    same one."""
+    """Height and width to which images are resized, in pixels. If null, images keep their size, and must all have the
+    same size."""
     test_share: float = Field(0.2, gt=0, lt=1)
     """Share of each class that is held out at random for testing if there is no test folder."""
     grey: bool = False

@@ -60,8 +60,8 @@ class Leaf(Dataset):
     28, 28]. Strings of equal length whose targets are single characters, as in Shakespeare, become tokens of LEAF's 80
     characters. Other strings are divided into words, and are cut or padded with unknown words to `length` words. If an
     input is a list of strings, as in Sent140, only the last string is used. If all targets are whole numbers, they are
-    class labels; otherwise, the problem is a regression. The files of CelebA and Reddit are rejected, because they hold
-    names of images or nested tokens.
+    class labels; otherwise, the problem is a regression. The files of CelebA and Reddit are rejected, because they
+    contain names of images or nested tokens.
     """
 
     path: str
@@ -71,7 +71,7 @@ class Leaf(Dataset):
     """Share of each user's samples that is used for testing if there is no folder `test`. The last samples of the user
     are chosen."""
     shape: tuple[int, ...] | None = None
-    """Shape to which samples of numbers are reshaped. With null, samples of 784 numbers become images [1, 28, 28], and
+    """Shape to which samples of numbers are reshaped. If null, samples of 784 numbers become images [1, 28, 28], and
     the shape of all other samples is unchanged."""
     classes: int | None = Field(None, ge=2)
     """Number of classes, for example 62 for FEMNIST. Null counts the classes."""
@@ -191,7 +191,10 @@ _FORM = {"users": list, "user_data": dict}
 
 
 def _input(where: str, user: str, x: Any) -> Any:
-    """Return an input as float32 [numbers] or a string."""
+    """Return the input of a sample as a float32 array [numbers] or as a string.
+
+    Raise a `DataError` if the input is neither numbers nor a text, or is the name of an image file.
+    """
     if isinstance(x, list) and x and all(isinstance(its, str) for its in x):
         x = x[-1]
     if isinstance(x, str) and not x.lower().endswith(_PICTURES):

@@ -225,9 +225,9 @@ def _pixels(images: NDArray[Any], mean: float, std: float) -> Tensor:
 
 
 FILE = Path(__file__).with_name("digits.npz")
-"""File with the pixels [n, 8, 8] from 0 to 16, and the labels, of scikit-learn's `load_digits`. They were split by
-`train_test_split` with a fifth for testing, stratified by class, and `random_state=0`. Importing scikit-learn instead
-would double the start-up time of a short run."""
+"""File with the pixels [n, 8, 8] from 0 to 16, and the labels, of scikit-learn's `load_digits`. The samples were split
+by `train_test_split` with a fifth for testing, stratified by class, and `random_state=0`. Importing scikit-learn
+instead would double the start-up time of a short run."""
 
 
 class Digits(Dataset):

@@ -34,9 +34,9 @@ class Npz(Dataset):
     Integer targets [n] are class labels from 0 to classes-1. Floating-point targets [n] or [n, targets] make the
     problem a regression. Targets [n, labels] that are all 0 or 1 mark the labels that apply to a sample. With a
     `vocabulary`, integer targets [n, length] are the tokens that follow each token of a sample. The file may also have
-    the arrays `train_group` and `test_group` [n], which hold the natural owner of each sample as an integer or a name.
-    A warning appears if more than 1 % of the different values of an input become equal in float32, or if regression
-    targets look like classes.
+    the arrays `train_group` and `test_group` [n], which give the natural owner of each sample, such as its writer, as
+    an integer or a name. A warning appears if more than 1 % of the different values of an input become equal in
+    float32, or if regression targets look like classes.
     """
 
     path: str
@@ -55,7 +55,7 @@ class Npz(Dataset):
             raise ValueError("normalise: is for real inputs, got a vocabulary of tokens; leave one of them out")
 
     def extent(self, data_dir: Path | None) -> Extent | None:
-        """Return the extent of the samples, read from the headers of the arrays; None if `load` will raise an error."""
+        """Return the shape and number of samples, read from the array headers; None if `load` will raise an error."""
         try:
             shapes = read_shapes(locate(self.path, data_dir), _HOW)
             (train, *inputs), (test, *_) = shapes["train_x"], shapes["test_x"]
@@ -126,7 +126,7 @@ def whole_labels(y: NDArray[Any]) -> NDArray[Any]:
 
 
 def _note_targets(where: str, y: NDArray[Any], *, multi_label: bool) -> None:
-    """Add warnings about targets that look like classes, but are used as regression targets or as labels."""
+    """Warn if targets look like classes, but are used as regression targets or as independent labels."""
     if multi_label and (y.sum(1) == 1).all():
         warn(
             f"data: each sample of {where} has one of {y.shape[1]} labels, which are learnt as independent labels; "
@@ -308,7 +308,7 @@ class GivenSamples(GivenObject, Dataset):
     given: Samples
 
     def extent(self, data_dir: Path | None) -> Extent | None:
-        """Return the extent of the samples, from the shapes of the arrays; None if an array has no shape."""
+        """Return the shape and number of samples, from the shapes of the arrays; None if an array has no shape."""
         shapes = [tuple(getattr(x, "shape", ())) for x in (self.given.train_x, self.given.test_x)]
         if not all(shapes):
             return None
@@ -329,7 +329,7 @@ class GivenSamples(GivenObject, Dataset):
 
     @field_serializer("given")
     def _described(self, given: Samples) -> str:
-        """Describe the samples for the records of a run, because a scenario file cannot hold them."""
+        """Return a text with the numbers of samples and a digest of their values, for the records of a run."""
         digest, arrays = blake2b(digest_size=8), self._arrays()
         for name, array in arrays.items():
             digest.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())

@@ -19,11 +19,10 @@ from fednet_emu.learning.data.datasets.base import Dataset, Extent, Samples
 class Synthetic(Dataset):
     """Generated samples of equally frequent classes, where each class has a Gaussian distribution.
 
-    The standard deviation of every feature within a class is 1.
-
-    The means of any two classes have the distance `separation`, in random directions. With more classes than features,
-    they have this distance only on average. The minimum error for two classes is Phi(-separation / 2), where Phi is the
-    standard normal distribution function.
+    The standard deviation of every feature within a class is 1. The means of any two classes have the distance
+    `separation`, in random directions. If there are more classes than features, they have this distance only on
+    average. The minimum error for two classes is Phi(-separation / 2), where Phi is the standard normal distribution
+    function.
     """
 
     n_samples: PositiveInt = 6000

@@ -27,17 +27,17 @@ _REMEDY = "correct or drop such rows, or name other columns"
 
 
 class RowTable(Dataset):
-    """Rows of a table as samples."""
+    """Base class of data sets whose samples are the rows of a table in a file."""
 
     path: str
     """The file with the rows. A relative path is looked up in the data folder first, then in the current folder."""
     test: str | None = None
-    """The file with the test rows. With null, a share of the rows in `path` is held out for testing."""
+    """The file with the test rows. If null, a share of the rows in `path` is held out for testing."""
     test_share: float = Field(0.2, gt=0, lt=1)
     """Share of the rows that is held out at random for testing, from each group or, if there are no groups, from each
     class."""
     input: tuple[str, ...] | None = Field(None, min_length=1)
-    """Input columns, which must hold numbers. Null uses all columns except those of the target and the group."""
+    """Input columns, which must contain numbers. Null uses all columns except those of the target and the group."""
     target: str
     """Column of the targets. Whole numbers and strings are classes; strings are numbered in alphabetical order. Numbers
     with a decimal point make the problem a regression. The setting `task` overrides these rules."""
@@ -75,7 +75,7 @@ class RowTable(Dataset):
 
     @abstractmethod
     def rows(self, path: Path) -> pd.DataFrame:
-        """Return the rows of a file with target and group as strings, and the line number of each row for errors."""
+        """Return the rows of a file, with target and group as strings, and with line or row numbers as the index."""
 
     def _checked(self, where: str, table: pd.DataFrame) -> pd.DataFrame:
         names = [str(name) for name in table.columns]
@@ -144,7 +144,7 @@ class Csv(RowTable):
 
 
 class Parquet(RowTable):
-    """Rows of a Parquet file as samples; needs no extra."""
+    """Samples from the rows of a Parquet file; needs no optional dependency."""
 
     kind = "parquet"
 
@@ -163,7 +163,10 @@ def _at(table: pd.DataFrame, wrong: NDArray[np.bool_]) -> str:
 
 
 def _numbers(where: str, table: pd.DataFrame, columns: tuple[str, ...]) -> Array:
-    """Return columns of numbers [rows, columns] in double precision."""
+    """Return the numbers in some columns as an array [rows, columns] in double precision.
+
+    Raise a `DataError` if an entry is missing, infinite or not a number.
+    """
     import pandas as pd
 
     if not columns:

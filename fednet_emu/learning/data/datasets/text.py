@@ -23,7 +23,7 @@ LETTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmn
 string."""
 
 CHARACTERS = len(LETTERS)
-"""Number of different tokens of `characters`."""
+"""Number of different tokens of characters."""
 
 UNKNOWN_CHARACTER = CHARACTERS - 1
 """Token of every character that is not in `LETTERS`. The last letter has this token, too, as in LEAF's code, where
@@ -39,7 +39,7 @@ _WORD = re.compile(r"\w+(?:['\u2019]\w+)*|[^\w\s]")
 
 
 def characters(text: str) -> IntArray:
-    """Return the token [len(text)] of each character."""
+    """Return the tokens [len(text)] of the characters of a text, which are their indices in `LETTERS`."""
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
     return np.asarray(_TOKEN_OF[np.minimum(points, _ASCII)])
 
@@ -52,9 +52,8 @@ def words(text: str) -> list[str]:
 def frequent_words(texts: Iterable[Sequence[str]], size: int) -> dict[str, int]:
     """Return the `size` most frequent words, with their tokens 1, 2, and so on.
 
-    Words of equal frequency are in alphabetical order.
-
-    Token 0 is reserved for unknown words, so there are `len(result) + 1` different tokens.
+    Words of equal frequency are in alphabetical order. Token 0 is reserved for unknown words, so there are `len(result)
+    + 1` different tokens.
     """
     count = Counter(word for text in texts for word in text)
     ranked = sorted(count, key=lambda word: (-count[word], word))[:size]
@@ -62,12 +61,13 @@ def frequent_words(texts: Iterable[Sequence[str]], size: int) -> dict[str, int]:
 
 
 def word_tokens(text: Sequence[str], vocabulary: Mapping[str, int]) -> IntArray:
-    """Return the token of each word of a text, as an array; other words have the token `UNKNOWN_WORD`."""
+    """Return the token of each word of a text, as an array. Words outside the vocabulary become `UNKNOWN_WORD`."""
     return np.array([vocabulary.get(word, UNKNOWN_WORD) for word in text], dtype=np.int64)
 
 
 Predict = Literal["last", "every"]
-"""Whether the next token is predicted after the last token of a window only, or after every token."""
+"""What a model predicts: the token after a window (`last`), or the next token after each token of the window
+(`every`)."""
 
 
 class Windows(NamedTuple):
@@ -106,7 +106,7 @@ _LONGEST_NAME = 40
 
 
 def without_licence(text: str) -> str:
-    """Return the text between the begin and end lines of Project Gutenberg, or the whole text without such lines."""
+    """Return the text between Project Gutenberg's begin and end lines, or all text if there are no such lines."""
     begin, end = _BEGIN.search(text), _END.search(text)
     return text[begin.end() if begin else 0 : end.start() if end else len(text)]
 
@@ -116,9 +116,9 @@ def roles(plays: Iterable[str]) -> list[str]:
 
     Roles with the same name in different plays are different roles. A new play begins at the start of a text, and at
     each line "Dramatis Personae". Speeches are found in two layouts of Project Gutenberg. In one layout, a speech
-    begins with a line that holds the name in capitals and a full stop, and ends at a blank line. In the other layout,
-    the first line of a speech is indented by two spaces and begins with the name, as in " Ham. Words"; further lines of
-    the speech are indented by four spaces.
+    begins with a line that consists of the name in capitals and a full stop, and ends at a blank line. In the other
+    layout, the first line of a speech is indented by two spaces and begins with the name, as in " Ham. Words"; further
+    lines of the speech are indented by four spaces.
     """
     said: dict[tuple[int, int, str], list[str]] = {}
     for number, text in enumerate(plays):
@@ -143,7 +143,7 @@ def roles(plays: Iterable[str]) -> list[str]:
 
 
 def paragraphs(texts: Iterable[str]) -> list[str]:
-    """Return the parts of texts between blank lines."""
+    """Return the paragraphs of the texts, which are separated by blank lines."""
     return [part for text in texts for part in _BLANK_LINES.split(text.strip()) if part]
 
 
@@ -155,9 +155,9 @@ _TOKEN_BYTE = 8
 class Text(Dataset):
     """Windows of consecutive tokens from text files; a model predicts the next token.
 
-    Tokens are LEAF's 80 characters (Caldas et al., 2018) or the most frequent words. Every piece of text has an owner.
-    The owners are the groups of the data, and are numbered in the order of their first words. All pieces of an owner
-    form one text, which is cut into windows. The last windows of each owner are for testing, as in McMahan et al.
+    Tokens are LEAF's 80 characters (Caldas et al., 2018) or the most frequent words. Every passage of the text has an
+    owner. The owners are the groups of the data, and are numbered in the order of their first words. All passages of an
+    owner form one text, which is cut into windows. The last windows of each owner are for testing, as in McMahan et al.
     (AISTATS 2017), where owners are the roles of Shakespeare's plays.
     """
 
@@ -165,7 +165,7 @@ class Text(Dataset):
     """The text file in UTF-8, or the folder of .txt files. A relative path is looked up in the data folder first, then
     in the current folder. Text outside the begin and end lines of Project Gutenberg is ignored."""
     owner: Owner = "role"
-    """Owner of a piece of text. role: the role in a play that speaks it; file: the file that contains it; paragraph:
+    """Owner of a passage of text. role: the role in a play that speaks it; file: the file that contains it; paragraph:
     the paragraph between blank lines. Roles are recognised by a name on a separate line in capitals with a full stop,
     or after two spaces, as in the editions of Project Gutenberg."""
     level: Literal["characters", "words"] = "characters"
@@ -177,10 +177,10 @@ class Text(Dataset):
     neither overlap nor leave gaps. LEAF uses 1."""
     predict: Predict = "last"
     """Token that the model predicts. last: the token after the window, which is treated as a class; every: the next
-    token after each token of the window, for models that return scores at every position. With every, loss and accuracy
-    are means over the positions."""
+    token after each token of the window, for models that return scores at every position. If `predict` is `every`, loss
+    and accuracy are means over the positions."""
     vocabulary: int = Field(10_000, gt=0, le=1_000_000)
-    """Number of words in the vocabulary with `level: words`: the most frequent words of all owners. All other words
+    """Number of words in the vocabulary if `level` is `words`: the most frequent words of all owners. All other words
     share one additional token."""
     min_samples: int = Field(2, ge=2)
     """Minimum number of windows of an owner. Owners with fewer windows are left out."""

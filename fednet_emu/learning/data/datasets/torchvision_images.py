@@ -74,8 +74,8 @@ class TorchvisionImages(Dataset):
     name: Literal["CIFAR10", "CIFAR100", "EMNIST", "KMNIST", "STL10", "SVHN", "USPS"]
     """Name of the data set in `torchvision.datasets`."""
     path: str | None = None
-    """Folder with the files in torchvision's layout. Either a full path, or a path inside the data folder. With null,
-    the files are searched in a subfolder of the data folder that has the name of the data set in lower case, such as
+    """Folder with the files in torchvision's layout. Either a full path, or a path inside the data folder. If null, the
+    files are searched in a subfolder of the data folder that has the name of the data set in lower case, such as
     `cifar10`, and then in the data folder itself."""
     split: Literal["byclass", "bymerge", "balanced", "letters", "digits", "mnist"] | None = None
     """Split of EMNIST that is used; null means `balanced`. Must be null for other data sets, which have no splits."""

@@ -24,16 +24,15 @@ LENGTH, SAMPLES = 128, 10_299
 OFFICIAL_TEST = (2, 4, 9, 10, 12, 13, 18, 20, 24)
 """The subjects of the official test set, numbered from 1."""
 PACKED, PACKED_UNIT = "uci_har_i16.npz.xz", 2e-4
-"""Name of a file that holds all windows as 16-bit integers, and the signal value of one integer step."""
+"""Name of a file that contains all windows as 16-bit integers, and the signal value of one integer step."""
 
 
 class UciHar(Dataset):
     """UCI HAR: smartphone signals of 30 subjects during six activities (Anguita et al., ESANN 2013).
 
-    Authors: Anguita, Ghio, Oneto, Parra, Reyes-Ortiz. Groups are the subjects, numbered from 0 to 29.
-
-    Samples [n, 9, 128] are windows of 2.56 s at a sampling rate of 50 Hz. The channels are the acceleration of the body
-    (without gravity), the angular velocity of the body, and the total acceleration, each along three axes. Channels are
+    Authors: Anguita, Ghio, Oneto, Parra, Reyes-Ortiz. Groups are the subjects, numbered from 0 to 29. Samples [n, 9,
+    128] are windows of 2.56 s at a sampling rate of 50 Hz. The channels are the acceleration of the body (without
+    gravity), the angular velocity of the body, and the total acceleration, each along three axes. Channels are
     standardised over the training windows. The classes, numbered from 0, are the activities walking, walking upstairs,
     walking downstairs, sitting, standing and lying.
     """
@@ -46,7 +45,7 @@ class UciHar(Dataset):
     files, so that every subject can be a device; subjects: all windows of the nine subjects in the official test set,
     so that the devices of these subjects have no training samples."""
     test_share: float = Field(0.2, gt=0, lt=1)
-    """Share of the windows of each subject and activity that is used for testing with `test: windows`."""
+    """Share of the windows of each subject and activity that is used for testing if `test` is `windows`."""
 
     def extent(self, data_dir: Path | None) -> Extent:
         return Extent((len(SIGNALS), LENGTH), _ACTIVITIES, SAMPLES)
@@ -104,12 +103,11 @@ _COLUMNS = ["number", "x", "y", "z", "activity"]
 class ChestAccelerometer(Dataset):
     """Chest acceleration of 15 participants during seven activities (Casale, Pujol, Radeva, 2012).
 
-    The acceleration is measured along three axes at 52 Hz. Groups are the participants, numbered from 0 to 14.
-
-    Samples [n, 3, window] are windows that are cut from intervals of a single activity. Rows of a file that fill no
-    window, or that have no activity, are dropped. Axes are standardised over the training windows. The classes,
-    numbered from 0, are the activities: working at a computer; standing up, walking and going up or down stairs;
-    standing; walking; going up or down stairs; walking while talking; talking while standing.
+    The acceleration is measured along three axes at 52 Hz. Groups are the participants, numbered from 0 to 14. Samples
+    [n, 3, window] are windows that are cut from intervals of a single activity. Rows of a file that fill no window, or
+    that have no activity, are dropped. Axes are standardised over the training windows. The classes, numbered from 0,
+    are the activities: working at a computer; standing up, walking and going up or down stairs; standing; walking;
+    going up or down stairs; walking while talking; talking while standing.
     """
 
     path: str = "chest_accelerometer"

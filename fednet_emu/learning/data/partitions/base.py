@@ -25,8 +25,7 @@ class Partitioned:
     """The samples that each device owns, stored as indices device by device (compressed row format).
 
     Attributes:
-        order: int64 [n_owned] sample indices, device by device. They are ascending within a device unless there are
-            sets.
+        order: int64 [n_owned] sample indices, device by device. They are ascending within a device if `sets` is None.
         sets: int64 [n_owned] index, within its device, of the set to which each entry of `order` belongs. A sample in
             several sets has one entry per set. None if the partition makes no sets.
     """
@@ -37,7 +36,10 @@ class Partitioned:
 
     @classmethod
     def from_owners(cls, owners: IntArray, n_devices: int) -> Self:
-        """Return the split in which device `owners[i]` owns sample i. A negative entry means that there is no owner."""
+        """Return the distribution of samples in which device `owners[i]` owns sample i.
+
+        If an entry is negative, the sample has no owner.
+        """
         n, unowned = len(owners), np.count_nonzero(owners < 0)
         sizes = np.bincount(owners[owners >= 0] if unowned else owners, minlength=n_devices)
         places = np.sort(owners * n + np.arange(n))  # sorting the numbers takes a third of the time of a stable argsort
@@ -66,7 +68,11 @@ class Partition(Component):
 
 
 def labels_of(samples: Samples, kind: str) -> tuple[IntArray, IntArray, int]:
-    """Return the training labels, the test labels and the number of classes. Raise an error if there are no classes."""
+    """Return the training labels, the test labels and the number of classes.
+
+    Raises:
+        ScenarioError: the samples have no classes.
+    """
     if samples.classes is None:
         found = f"data for {samples.task} without classes"
         raise ScenarioError(f"partition: {kind} deals by class, got {found}; use iid or group")
@@ -94,7 +100,7 @@ def even_shares(n_items: int, n_parts: int) -> IntArray:
 def dealt_by_class(
     labels: IntArray, holders: Sequence[IntArray], n_devices: int, rng: np.random.Generator
 ) -> Partitioned:
-    """Return the split in which the devices `holders[c]` share the samples of class c equally.
+    """Return the distribution of samples in which the devices `holders[c]` share the samples of class c equally.
 
     If a class has no holders, its samples have no owner.
     """
@@ -106,7 +112,7 @@ def dealt_by_class(
 
 
 def require_samples(split: Partitioned, kind: str, remedy: str) -> None:
-    """Raise an error unless every device has training samples."""
+    """Raise a `ScenarioError` unless every device has training samples."""
     empty = np.flatnonzero(split.sizes() == 0)
     if len(empty):
         found = f"got {len(empty)} of {len(split.sizes())} devices without, the first is number {empty[0]}"
@@ -115,7 +121,7 @@ def require_samples(split: Partitioned, kind: str, remedy: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """Labelled samples x [n, ...] and y [n]."""
+    """Labelled samples x [n, ...] and y [n] that are held out for the server or for validation."""
 
     x: Tensor
     y: Tensor
@@ -134,7 +140,8 @@ def hold_out(
 ) -> tuple[Samples, Held, Held]:
     """Hold out random training samples for the server and for validation.
 
-    Returns the remaining samples, the samples of the server, and the validation samples.
+    Return the remaining samples, the samples of the server, and the validation samples. Raise a `ScenarioError` if no
+    sample remains.
     """
     n_all = len(samples.train_y)
     if n_server + n_validation >= n_all:

@@ -72,8 +72,8 @@ def _dealt_shards(labels: IntArray, holders: IntArray, n_devices: int) -> Partit
 class OneClass(Partition):
     """Each device owns samples of a single class; the devices of a class share its samples equally.
 
-    The class of device d is d mod K, where K is the number of classes. With fewer devices than classes, the samples of
-    the last classes belong to no device.
+    The class of device d is d mod K, where K is the number of classes. If there are fewer devices than classes, the
+    samples of the last classes belong to no device.
     """
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
@@ -88,7 +88,8 @@ class LabelsPerDevice(Partition):
     """Each device has the same number of different labels; the devices with a label share its samples equally.
 
     This is the partition `#C=k` of NIID-Bench. If the data have K labels, device d has the label d mod K, and its
-    further labels are random. With fewer devices than labels, the samples of labels that no device has are not used.
+    further labels are random. If there are fewer devices than labels, the samples of labels that no device has are not
+    used.
     """
 
     labels: PositiveInt = 2
@@ -150,7 +151,7 @@ class WangCases(Partition):
 
 
 MAX_DRAWS = 1000
-"""Maximum number of times that the shares are drawn. After that, `min_samples` counts as unreachable."""
+"""Maximum number of times that the shares are drawn. If `min_samples` is then not reached, an error is raised."""
 
 _MAX_NUMBERS = 20_000_000  # limit on drawn numbers: with very many devices, an error appears within seconds
 
@@ -178,7 +179,7 @@ class Dirichlet(Partition):
         return _dealt_by_shares(train_y, shares, rng), _dealt_by_shares(test_y, shares, rng)
 
     def _draw_shares(self, class_sizes: IntArray, n_devices: int, rng: np.random.Generator) -> Array:
-        """Draw the share of each class that each device gets, [classes, n_devices]."""
+        """Draw the share of each class that each device gets, as an array [classes, n_devices]."""
         total = int(class_sizes.sum())
         if n_devices * self.min_samples > total:
             wanted = f"must be at most {total // n_devices} with {n_devices} devices and {total} samples"
@@ -257,7 +258,7 @@ class QuantitySkew(Partition):
 
 
 def _dealt_at_random(total: int, shares: Array, rng: np.random.Generator) -> Partitioned:
-    """Return a random split of `total` samples in which device d owns the share `shares[d]` of all samples."""
+    """Return a random distribution of `total` samples in which device d owns the share `shares[d]` of all samples."""
     cuts = np.rint(np.cumsum(shares) * total).astype(np.int64)
     cuts[-1] = total
     sizes = np.diff(np.minimum(cuts, total), prepend=0)
@@ -269,9 +270,10 @@ def _dealt_at_random(total: int, shares: Array, rng: np.random.Generator) -> Par
 class Group(Partition):
     """Each device gets whole groups of samples, where the data set defines the groups, such as writers or subjects.
 
-    With as many devices as groups, device d owns the d-th group in ascending order. With fewer devices, groups are
-    distributed at random, and all devices get the same number of groups, up to one. A test sample belongs to the device
-    that owns its group. Test samples without a group, or of a group without training samples, belong to no device.
+    If there are as many devices as groups, device d owns the d-th group in ascending order. If there are fewer devices,
+    groups are distributed at random, and all devices get the same number of groups, up to one. A test sample belongs to
+    the device that owns its group. Test samples without a group, or of a group without training samples, belong to no
+    device.
     """
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:

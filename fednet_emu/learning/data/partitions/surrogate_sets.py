@@ -1,10 +1,10 @@
 """The partition of FedUL (Lu et al., ICLR 2022), in which devices hold unlabelled sets with known class shares.
 
 Source: https://openreview.net/forum?id=WHA8009laxu and the authors' public data generator. This module differs from the
-generator in three points. With `skew: non-iid`, samples of a class are drawn at random, not in stored order. If a class
-then has too few samples, the devices that own the class get fewer of them, so that every device has samples of every
-class. Otherwise, the transition matrix of a device would have no inverse. With `skew: iid` and more sets than classes,
-all samples are used.
+generator in three points. If `skew` is `non-iid`, samples of a class are drawn at random, not in stored order. If a
+class then has too few samples, the devices that own the class get fewer of them, so that every device has samples of
+every class. Otherwise, the transition matrix of a device would have no inverse. If `skew` is `iid` and there are more
+sets than classes, all samples are used.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ DOMINANCE = 10.0
 """Factor by which the weight of a set's dominant class is multiplied, after all weights are drawn from U(0.1, 1)."""
 
 OWN_CLASS = 80.0
-"""Factor by which the weights of a device's own two classes are multiplied with `skew: non-iid`, after all weights are
-drawn from U(0.45, 0.55)."""
+"""Factor by which the weights of a device's own two classes are multiplied if `skew` is `non-iid`, after all weights
+are drawn from U(0.45, 0.55)."""
 
 
 class SurrogateSets(Partition):
@@ -39,18 +39,18 @@ class SurrogateSets(Partition):
 
     Of K classes, class m mod K dominates set m.
 
-    First, the training samples are distributed among devices. With `skew: iid`, every device gets an equal random part.
-    With `skew: non-iid`, device d owns the classes 2d and 2d + 1 (mod K). If K = 10, each of its own classes makes up
-    about 47.6 % of its samples, and each other class 0.6 %; counts are rounded down. If a class has too few samples,
-    the devices that do not own it still get their 0.6 %. The devices that own it share the remaining samples in
-    proportion. An error is raised if the class has too few samples even for the 0.6 %.
+    First, the training samples are distributed among devices. If `skew` is `iid`, every device gets an equal random
+    share. If `skew` is `non-iid`, device d owns the classes 2d and 2d + 1 (mod K). If K = 10, each of its own classes
+    makes up about 47.6 % of its samples, and each other class 0.6 %; counts are rounded down. If a class has too few
+    samples, the devices that do not own it still get their 0.6 %. The devices that own it share the remaining samples
+    in proportion. An error is raised if the class has too few samples even for the 0.6 %.
 
-    Second, each device draws its sets from its own samples. With `skew: iid`, all devices use the same matrix of class
-    shares, whose columns sum to one, so that every class is spread over the sets. With `skew: non-iid`, each device
-    draws its own matrix. If the device has too few samples of a class, it uses fewer.
+    Second, each device draws its sets from its own samples. If `skew` is `iid`, all devices use the same matrix of
+    class shares, whose columns sum to one, so that every class is spread over the sets. If `skew` is `non-iid`, each
+    device draws its own matrix. If the device has too few samples of a class, it uses fewer samples.
 
-    With `overlap: public`, every set is drawn from all samples of the device, as in the authors' code, so that a sample
-    may be in several sets. With `overlap: disjoint`, a sample is in at most one set. If a class then has too few
+    If `overlap` is `public`, every set is drawn from all samples of the device, as in the authors' code, so that a
+    sample may be in several sets. If it is `disjoint`, a sample is in at most one set. If a class then has too few
     samples, the sets share them in proportion. Samples that are in no set are not used. Test samples are distributed
     iid.
     """
@@ -63,8 +63,8 @@ class SurrogateSets(Partition):
     overlap: Literal["public", "disjoint"] = "public"
     """Whether the sets of a device overlap. public: a sample may be in several sets; disjoint: it is in at most one."""
     samples_per_device: PositiveInt | None = None
-    """Number of samples per device, from which the sets are drawn. Null distributes all samples. With `skew: non-iid`,
-    a device gets fewer samples if its two main classes have too few."""
+    """Number of samples per device, from which the sets are drawn. Null distributes all samples. If `skew` is
+    `non-iid`, a device gets fewer samples when its two main classes have too few."""
 
     def split(self, samples: Samples, n_devices: int, rng: np.random.Generator) -> tuple[Partitioned, Partitioned]:
         labels, _, classes = labels_of(samples, self.kind)
@@ -105,7 +105,7 @@ class SurrogateSets(Partition):
         ]
 
     def _draw_sets(self, pool: list[IntArray], wanted: Array, rng: np.random.Generator) -> list[IntArray]:
-        """Return the samples of each set; `wanted` [sets, classes] is the number of samples per class, rounded down."""
+        """Draw the samples of each set. `wanted` [sets, classes] are the numbers of samples, which are rounded down."""
         available = np.array([len(members) for members in pool])
         if self.overlap == "public":
             counts = wanted.astype(np.int64)
@@ -120,7 +120,7 @@ class SurrogateSets(Partition):
 
 
 def set_priors(n_sets: int, classes: int, rng: np.random.Generator) -> Array:
-    """Draw the class shares of sets, [sets, classes].
+    """Draw the class shares of a device's sets, as an array [sets, classes].
 
     The shares are normalised weights from U(0.1, 1). Before normalisation, the weight of class m mod K in set m is
     multiplied by `DOMINANCE`.
@@ -131,16 +131,16 @@ def set_priors(n_sets: int, classes: int, rng: np.random.Generator) -> Array:
 
 
 def device_priors(n_devices: int, classes: int, rng: np.random.Generator) -> Array:
-    """Draw the class shares of devices, [devices, classes], for `skew: non-iid`. Rows sum to one."""
+    """Draw the class shares of devices if `skew` is `non-iid`, as an array [devices, classes] whose rows sum to one."""
     weights = rng.uniform(0.45, 0.55, (n_devices, classes))
     weights[own_classes(n_devices, classes)] *= OWN_CLASS
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 def own_classes(n_devices: int, classes: int) -> Mask:
-    """Return the mask [devices, classes] of each device's own classes.
+    """Return the mask [devices, classes] of each device's main classes, to which most of its samples belong.
 
-    Of K classes, device d owns the classes 2d and 2d + 1 (mod K).
+    Of K classes, the main classes of device d are 2d and 2d + 1 (mod K).
     """
     device, label = np.arange(n_devices)[:, None], np.arange(classes)
     return np.asarray((label == 2 * device % classes) | (label == (2 * device + 1) % classes))

@@ -35,7 +35,7 @@ class Actor:
     def train(
         self, text: bytes, used: Sequence[int], keeps: dict[int, Any], *arrays: NDArray[Any]
     ) -> tuple[TrainReport, list[NDArray[Any] | None]]:
-        """Train the jobs of a parcel (see `Trainer.unpack`), and return the report and the trained parameters."""
+        """Train serialised jobs (see `Trainer.unpack`), and return a report and the trained parameters of each job."""
         jobs = self._trainer.unpack(text, used, keeps, arrays)
         params: list[NDArray[Any] | None] = [None] * len(jobs)
 

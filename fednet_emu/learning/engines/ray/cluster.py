@@ -34,7 +34,7 @@ def connected(where: str, address: str | None, cpus: int | None) -> Any:
 
 
 def _knock(address: str) -> None:
-    """Raise an error if no server answers at `address`, because Ray itself would wait for minutes."""
+    """Raise an `OSError` if no server responds at `address`, because Ray itself would wait for minutes."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not host or not port.isdigit():
         raise ValueError(f"{address} is no host:port")

@@ -1,11 +1,11 @@
 """The engine that distributes training jobs to Ray actors.
 
-Each actor trains the devices whose data it holds. For this, the rows of the training data are cut into one shard per
-actor, and each shard is sent to its actor once. A job is sent to the actor that holds the job's first row. The tensors
-of jobs are put into Ray's object store once per wavefront (a set of jobs that are trained together), and every machine
-fetches them once. Trained parameters stay on the machine that trained them until they are read or averaged. Ray
-restarts an actor that dies, and repeats its calls. This is possible because each call lists the models and data that
-the actor needs.
+Each actor trains the devices whose data it stores. For this purpose, the rows of the training data are cut into one
+shard per actor, and each shard is sent to its actor once. A job is sent to the actor that stores the job's first row.
+The tensors of jobs are put into Ray's object store once per wavefront (a set of jobs that are trained together), and
+every machine fetches them once. Trained parameters stay on the machine that trained them until they are read or
+averaged. Ray restarts an actor that dies, and repeats its calls. This is possible because each call lists the models
+and data that the actor needs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Cluster(NamedTuple):
 
 
 class _Call:
-    """Jobs that are sent together, and their results."""
+    """Jobs that are sent to an actor together, and their results."""
 
     def __init__(self, actor: int) -> None:
         self.actor, self.jobs, self.flop, self.byte = actor, list[ResolvedJob](), 0.0, 0
@@ -57,7 +57,7 @@ class _Call:
         self.params: list[Any] | None = None
 
     def add(self, resolved: ResolvedJob) -> int:
-        """Add a job; return its index in the call."""
+        """Add a job to the call, and return the index of the job in the call."""
         self.jobs.append(resolved)
         self.flop += resolved.job.flop
         self.byte += resolved.params.nbytes
@@ -70,7 +70,7 @@ class _Call:
 
 @final
 class RayEngine(Engine):
-    """Runs jobs on the actors of a Ray cluster.
+    """Engine that trains jobs on the actors of a Ray cluster.
 
     A job may start as soon as its inputs are known, while the simulation continues. The method `run` waits for the
     jobs, and yields their results in the order of the jobs. `host` records the time that sending takes.
@@ -274,7 +274,7 @@ class RayEngine(Engine):
 
 
 def _count(nodes: Sequence[Any], cluster: Cluster, demands: dict[str, int]) -> int:
-    """Return the number of actors. Raise a `FednetError` if the cluster has not enough resources for them."""
+    """Return the number of actors to start. Raise a `FednetError` if the cluster has not enough resources for them."""
     has = [node["Resources"] for node in nodes if node["Alive"]]
     if demands["num_gpus"] and not any(own.get("GPU") for own in has):
         raise FednetError("training.device: no GPU is in the cluster, got cuda; use cpu")

@@ -23,7 +23,7 @@ from fednet_emu.learning.graph.jobs import ResolvedJob, SgdPlan, TrainData
 
 @final
 class Scratch:
-    """A set of buffers, one for each role, which grow on demand.
+    """Reusable memory buffers, one for each purpose (role), which grow on demand.
 
     A tensor is valid until `take` is called again with the same role.
     """
@@ -42,9 +42,8 @@ class Scratch:
 def batches_of(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray, scratch: Scratch) -> Iterator[Batch]:
     """Yield the stacked batches of each step for jobs of one shape.
 
-    The jobs must be sorted by descending number of steps.
-
-    Jobs that have taken all their steps are left out of later batches. A batch may overwrite the previous one.
+    The jobs must be sorted by descending number of steps. Jobs that have taken all their steps are left out of later
+    batches. A batch may overwrite the previous one.
     """
     if not shape.full_batch:
         return _mini_batches(shape, jobs, steps, scratch)
@@ -55,7 +54,7 @@ def batches_of(shape: JobShape, jobs: Sequence[ResolvedJob], steps: IntArray, sc
 def _active(steps: IntArray) -> list[int]:
     """Return the number of jobs that still train in each step.
 
-    `steps` holds each job's number of steps, in descending order.
+    `steps` has the number of steps of each job, in descending order.
     """
     active: list[int] = np.searchsorted(-steps, -np.arange(steps[0]), side="left").tolist()
     return active
@@ -141,7 +140,7 @@ def _drawn(streams: Streams, jobs: Sequence[ResolvedJob], steps: IntArray) -> tu
 def _drawn_alike(
     plan: SgdPlan, first: IntArray, n_samples: int, generators: Sequence[np.random.Generator]
 ) -> tuple[IntArray, IntArray]:
-    """Like `_drawn`, for jobs whose data are `n_samples` consecutive rows, from the rows `first` [J] on.
+    """Draw batches as `_drawn` does, for jobs with `n_samples` consecutive rows, from the rows `first` [J] on.
 
     The batches are those that `TrainJob.batches` draws.
     """
@@ -165,7 +164,7 @@ def _is_run_of_rows(indices: IntArray | slice) -> bool:
 
 
 def _weights(count: IntArray, width: int, like: Tensor) -> Tensor | None:
-    """Return the weights [..., B]: 1 for a sample, 0 for padding; None if there is no padding."""
+    """Return the weights [..., B] of batches of width B: 1 for a sample, 0 for padding; None if there is no padding."""
     if count.min() == width:
         return None
     return torch.from_numpy(np.arange(width) < count[..., None]).to(like)

@@ -1,4 +1,4 @@
-"""The training step with hand-written gradients, for models that are plain chains of layers."""
+"""The training step with hand-written gradients, for models that are plain sequences (chains) of layers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fednet_emu.learning.engines.stacks.layers import Convolution, Dense, Flatte
 from fednet_emu.learning.models.flat import FlatModel, has_hooks
 
 Slope = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Function from outputs [A, outputs, B] and targets [A, B, ...] to losses [A, B] and their gradients [A, outputs,
-B]."""
+"""Function from outputs [A, outputs, B] and targets [A, B, ...] to losses [A, B] and their gradients [A, outputs, B],
+for A jobs and B samples."""
 
 
 @final
 class ChainForm:
-    """The training step of a chain of dense, convolution, pooling and activation layers, with a known loss.
+    """The training step of a sequence of dense, convolution, pooling and activation layers, with a known loss.
 
     After the gradient has been propagated to the layer below, a layer immediately adds its gradient to its parameters.
     The gradients of all layers are therefore never stored together, unless the step adds them to `into`.
@@ -72,7 +72,7 @@ class ChainForm:
 
 
 def chain_form(model: FlatModel) -> ChainForm | None:
-    """Return the training step for a model that is a chain of supported layers; None for other models."""
+    """Return the training step for a model that is a sequence of supported layers; None for other models."""
     slope = _SLOPES.get(model.loss_name)
     if slope is None:
         return None
@@ -95,7 +95,7 @@ def chain_form(model: FlatModel) -> ChainForm | None:
 
 
 def _mean(losses: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | float]:
-    """Return the mean loss [A] over the samples, and the weights of the samples.
+    """Return the mean loss [A] of A jobs over the samples of a batch, and the weights of the samples.
 
     The weights are an array [A, 1, B], or a number if all samples have the same weight.
     """
@@ -112,7 +112,7 @@ def _squares(losses: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def _cross_entropy(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the losses -log p[y] and their gradients p - onehot(y) with respect to the logits `z`."""
+    """Return the losses -log p[y] and their gradients p - onehot(y), where p is the softmax of the logits `z`."""
     chosen = y[:, None]
     log_p = torch.log_softmax(z, 1)
     losses = log_p.gather(1, chosen)[:, 0].neg()
@@ -121,7 +121,7 @@ def _cross_entropy(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _squared_error(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the losses |z - y|^2 and their gradients 2 (z - y)."""
+    """Return the losses |z - y|^2 and their gradients 2 (z - y), for the outputs `z` and the targets `y`."""
     error = z - y.reshape(z.shape[0], z.shape[2], z.shape[1]).transpose(1, 2)
     return error.square().sum(1), error.mul_(2)
 

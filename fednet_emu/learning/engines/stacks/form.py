@@ -27,10 +27,8 @@ class Batch(NamedTuple):
 
 Step = Callable[[Batch, Tensor], Tensor]
 """Function that takes a batch and `factor` [A], and adds `factor` times the gradient of each job's loss to a tensor
-that was passed to `Form.on`. It returns the losses [A].
-
-If squares were requested, the function returns an array [2, A] with the losses and the sums of the samples' squared
-losses."""
+that was passed to `Form.on`. It returns the losses [A]. If squares were requested, the function returns an array [2, A]
+with the losses and the sums of the samples' squared losses."""
 
 
 class Form(Protocol):
@@ -40,13 +38,13 @@ class Form(Protocol):
         """Return the function that performs one training step at parameters `w` [A, P].
 
         The step adds gradients to `into` [A, P], or to `w` if `into` is None. The rows of these tensors must be
-        contiguous. With `squares`, the step also returns sums of squared losses. All jobs use the same weights under
-        adapters, `base` [base_size].
+        contiguous. If `squares` is True, the step also returns sums of squared losses. All jobs use the same frozen
+        weights `base` [base_size] of layers with adapters.
         """
         ...
 
     def byte_per_job(self, width: int) -> int:
-        """Return the memory in bytes that a step needs per job, without the parameters, for `width` samples."""
+        """Return the memory in bytes that a step with `width` samples needs per job, excluding the parameters."""
         ...
 
 
@@ -55,7 +53,7 @@ class VmapForm:
     """The training step for any batchable model, with PyTorch's gradients vectorised over the jobs.
 
     The step has its own copy of the model. PyTorch replaces the parameters of the module during a call, and steps may
-    run in parallel threads. With `private`, the gradient of each sample is scaled separately (DP-SGD).
+    run in parallel threads. If `private` is given, the gradient of each sample is scaled separately (DP-SGD).
     """
 
     def __init__(self, model: FlatModel, private: PrivateSgd | None = None) -> None:

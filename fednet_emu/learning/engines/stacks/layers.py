@@ -22,9 +22,9 @@ Parameters = tuple[Tensor, ...]
 
 
 class Layer(Protocol):
-    """A layer of A models.
+    """Interface of a layer in a stack of A models.
 
-    In the methods, `x` is the input, `d` is the gradient of the loss with respect to the output, and `own` holds the
+    In the methods, `x` is the input, `d` is the gradient of the loss with respect to the output, and `own` are the
     parameters as returned by `parameters`.
     """
 
@@ -77,9 +77,9 @@ class Dense:
         return (y.add_(*bias) if bias else y), x
 
     def backward(self, own: Parameters, kept: Tensor, d: Tensor) -> Tensor:
-        """Return the gradient of the input, W' d, in the memory layout of the input.
+        """Return the gradient of the input, in the memory layout of the input.
 
-        The next layer can then read both in the same order.
+        It is the transposed weights times `d`. The layer below can read the input and its gradient in the same order.
         """
         weight = own[0]
         if self.inputs <= d.shape[2]:
@@ -87,7 +87,7 @@ class Dense:
         return torch.bmm(d.transpose(1, 2), weight).transpose(1, 2)
 
     def learn(self, own: Parameters, kept: Tensor, d: Tensor) -> None:
-        """Add the gradients to the parameters: d x' to the weights, and the sum of d over samples to the biases."""
+        """Add the gradients to the parameters: `d` times the transposed input to weights, sums of `d` to biases."""
         learn(own, kept, d)
 
 
@@ -99,7 +99,7 @@ def matrices(w: Tensor, outputs: int, inputs: int) -> Parameters:
 
 
 def learn(own: Parameters, x: Tensor, d: Tensor) -> None:
-    """Add d x' to the weights and the sum of d to the biases in `own`.
+    """Add d x', where x' is `x` transposed, to the weights in `own`, and the sums of `d` to the biases.
 
     `x` has the shape [A, inputs, n], and `d` has the shape [A, outputs, n].
     """
@@ -110,7 +110,7 @@ def learn(own: Parameters, x: Tensor, d: Tensor) -> None:
 
 
 class Unlearnt:
-    """A layer without parameters."""
+    """Base class of layers without parameters."""
 
     __slots__ = ()
     size = 0

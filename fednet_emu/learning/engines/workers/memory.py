@@ -1,9 +1,7 @@
 """Memory for arrays that several processes share.
 
-A process refers to an array by a `Place`, which holds the array's offset, shape and type.
-
-The memory has no name in the file system. It is freed when the last process that uses it ends, even if the process is
-killed.
+A process refers to an array by a `Place`, which consists of the array's offset, shape and type. The memory has no name
+in the file system. It is freed when the last process that uses it ends, even if the process is killed.
 """
 
 from __future__ import annotations
@@ -30,10 +28,7 @@ _LEAST_BYTE = 2**34
 
 
 class Place(NamedTuple):
-    """The location of an array in shared memory.
-
-    It consists of the offset of the first byte, the shape, and the name of the NumPy type.
-    """
+    """The location of an array in shared memory: offset of the first byte, shape, and name of the NumPy type."""
 
     offset: int
     shape: tuple[int, ...]
@@ -44,9 +39,8 @@ class Place(NamedTuple):
 class Memory:
     """Shared memory, from which arrays are allocated.
 
-    It is mapped at the size of the machine's memory, but a page is allocated only when it is written.
-
-    `file` is the descriptor of an open file that another process has created; None creates a new file.
+    It is mapped at the size of the machine's memory, but a page is allocated only when it is written. `file` is the
+    descriptor of an open file that another process has created; None creates a new file.
     """
 
     def __init__(self, file: int | None = None) -> None:
@@ -63,7 +57,7 @@ class Memory:
         return np.ndarray(place.shape, place.dtype, self._map, place.offset)
 
     def new(self, shape: tuple[int, ...], dtype: Any) -> tuple[NDArray[Any], Place]:
-        """Return a new array and its place.
+        """Allocate an array, and return the array and its location.
 
         The memory is freed with the last reference to the array or to a view of it.
         """
@@ -73,7 +67,7 @@ class Memory:
         return array, place
 
     def copy_of(self, tensor: Tensor) -> tuple[NDArray[Any], Place]:
-        """Return an array with the values of a CPU tensor, and its place.
+        """Return an array in shared memory with the values of a CPU tensor, and its location.
 
         A tensor that is already in shared memory is not copied.
         """
@@ -86,7 +80,7 @@ class Memory:
         return array, place
 
     def move_here(self, tensor: Tensor) -> Place:
-        """Move the values of a tensor to shared memory, and return their place.
+        """Move the values of a tensor to shared memory, and return their location.
 
         The memory is freed with the tensor.
         """
@@ -103,7 +97,10 @@ class Memory:
                 self._map.madvise(mmap.MADV_REMOVE, start, end - start)
 
     def _take(self, byte: int) -> int:
-        """Reserve whole pages in the first free area that is large enough, and return the offset."""
+        """Reserve whole pages in the first free area that is large enough, and return the offset.
+
+        Raise a `FednetError` if no area is large enough.
+        """
         self._join()
         size = _whole_pages(byte)
         for number, (start, end) in enumerate(self._free):
@@ -139,10 +136,7 @@ def _whole_pages(byte: int) -> int:
 
 
 def _new_file() -> int:
-    """Create an unnamed file as large as the machine's memory, and return its descriptor.
-
-    No page is allocated yet.
-    """
+    """Create an unnamed file as large as the machine's memory, without allocated pages, and return its descriptor."""
     if sys.platform == "linux":
         file = os.memfd_create("fednet")
     else:

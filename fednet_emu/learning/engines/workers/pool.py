@@ -1,8 +1,8 @@
 """The pool of worker processes, which train stacks of jobs for all runs of the current process.
 
-An order tells a worker to train a stack of jobs. A worker has up to two orders at a time, so that it need not wait for
-the next one. The results of an order are written only to memory of this order, so that another worker can repeat the
-order if the worker dies.
+An order is a request to a worker to train a stack of jobs. A worker has up to two orders at a time, so that it need not
+wait for the next one. The results of an order are written only to memory of this order, so that another worker can
+repeat the order if the worker dies.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DEATHS = 3
 
 @final
 class Call:
-    """An order to train a stack of jobs, and the results."""
+    """A request (order) to a worker process to train a stack of jobs, and the results."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Pool:
             self._receive(None)
 
     def drop(self, owner: object) -> None:
-        """Drop the pending calls of an owner, and terminate the workers that run calls of this owner."""
+        """Drop the pending calls of the engine `owner`, and terminate the workers that run calls of this engine."""
         self._waiting = deque(call for call in self._waiting if call.owner is not owner)
         for worker in [its for its in self._workers if any(call.owner is owner for call in its.calls)]:
             self._remove(worker)
@@ -153,7 +153,7 @@ class _Worker:
 
 
 def pool() -> Pool:
-    """Return the pool of the current process."""
+    """Return the pool of worker processes that belongs to the current process."""
     return _pool_of(os.getpid())
 
 

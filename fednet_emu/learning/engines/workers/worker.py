@@ -20,13 +20,13 @@ from fednet_emu.learning.graph.jobs import TrainData
 from fednet_emu.learning.models.flat import FlatModel
 
 MOST_OF_ERROR = 200
-"""Maximum number of characters of an error that a worker reports."""
+"""Maximum number of characters of an error message that a worker reports."""
 
 
 class KeptModel(NamedTuple):
-    """The places in shared memory of a pickled model and of its constant tensors.
+    """The locations in shared memory of a pickled model and of its constant tensors.
 
-    A constant is marked True if it is a parameter.
+    `constants` has the location of each tensor, and True if the tensor is a parameter.
     """
 
     pickled: Place
@@ -44,7 +44,7 @@ class KeptModel(NamedTuple):
 
 
 class KeptData(NamedTuple):
-    """The places in shared memory of the inputs and targets of training data."""
+    """The locations in shared memory of the inputs and targets of training data."""
 
     x: Place
     y: Place
@@ -58,7 +58,7 @@ class KeptData(NamedTuple):
 
 
 class Order(NamedTuple):
-    """A stack of jobs to be trained, with the places of its inputs and results in shared memory."""
+    """A stack of jobs to be trained, with the locations of its inputs and results in shared memory."""
 
     engine: str  # name of the engine
     text: Place | bytes  # pickled jobs in shared memory, or a short `Columns` record as bytes
@@ -71,7 +71,7 @@ class Order(NamedTuple):
 def serve(orders: Any, memory: Memory) -> None:
     """Execute orders until the connection closes.
 
-    Each order is answered by a report, or by the text of an error if it cannot be unpacked.
+    For each order, a report is sent back, or the text of an error if the order cannot be unpacked.
     """
     end_with_parent()
     torch.set_num_threads(1)

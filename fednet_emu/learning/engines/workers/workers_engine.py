@@ -40,11 +40,11 @@ takes about as long for these operations as starting the processes does."""
 
 @final
 class WorkersEngine(Engine):
-    """Trains the jobs of large wavefronts in worker processes, and all other jobs in the main process.
+    """Engine that trains the jobs of large wavefronts in worker processes, and all other jobs in the main process.
 
     Each worker uses the engine `name` of the scenario. The main process uses the engine `here`, which also divides jobs
-    into stacks. With `at_once`, workers are used from the first large wavefront on, and otherwise after `START_FLOP`
-    operations. `host` records the time that sending takes.
+    into stacks. If `at_once` is True, workers are used from the first large wavefront on, and otherwise after
+    `START_FLOP` operations. `host` records the time that sending takes.
     """
 
     def __init__(self, name: str, here: Engine, workers: int, *, at_once: bool, host: HostTime | None = None) -> None:
@@ -80,9 +80,9 @@ class WorkersEngine(Engine):
         return self._statistics if self._statistics["computing_s"] else {}
 
     def begin(self, job: TrainJob) -> None:
-        """Start a large job that is always trained alone.
+        """Start a large job that is always trained alone, in a worker process.
 
-        The first such job is started only when the wavefront has a second one.
+        The first such job of a wavefront is started only when there is a second one.
         """
         known = self._left_flop > 0 or job in self._begun or job.model in self._stay
         if known or not is_worth_dividing(job.flop) or not self._may_send():
@@ -175,7 +175,7 @@ class WorkersEngine(Engine):
     def _is_worth_it(self, n: int, flop: float) -> bool:
         """Return True if workers should train n jobs of `flop` operations.
 
-        Until workers are started, the operations are added up.
+        Until `START_FLOP` operations have been counted, the result is False, and the operations are added up.
         """
         if n < 2 or not is_worth_dividing(flop) or not self._may_send():
             return False
@@ -191,14 +191,14 @@ class WorkersEngine(Engine):
         return os.getpid() == self._process and threading.current_thread() is threading.main_thread()
 
     def _given(self, stacks: Sequence[list[ResolvedJob]]) -> list[Call]:
-        """Send all stacks that can be packed to the workers, and return the calls."""
+        """Send all stacks that can be serialised to the workers, and return one call for each of them."""
         calls = [call for stack in stacks if (call := self._packed(stack)) is not None]
         for call in calls:
             pool().give(call, self._count)
         return calls
 
     def _packed(self, jobs: Sequence[ResolvedJob] | Columns) -> Call | None:
-        """Return a call for a stack of jobs; None if the stack cannot be packed."""
+        """Return a call for a stack of jobs; None if the stack cannot be serialised."""
         memory, held = pool().memory, list[Any]()
         model, start = (jobs.model, jobs.params) if isinstance(jobs, Columns) else (jobs[0].job.model, jobs[0].params)
         try:
@@ -227,7 +227,7 @@ class WorkersEngine(Engine):
         self._notes[f"jobs of {model.size} parameters are trained in the main process, as {why}"] = None
 
     def _number(self, thing: Kept) -> int:
-        """Return the id of a model or of data, which are first copied to shared memory if necessary."""
+        """Return the id of a model or of training data. At the first call, the object is copied to shared memory."""
         if thing not in self._kept:
             memory = pool().memory
             if isinstance(thing, FlatModel):
@@ -243,7 +243,7 @@ class WorkersEngine(Engine):
         return self._kept[thing][0]
 
     def _once(self, tensor: Tensor) -> tuple[Any, Place]:
-        """Return a copy of a tensor in shared memory, and its place. A tensor is copied once per wavefront."""
+        """Return a copy of a tensor in shared memory, and its location. A tensor is copied once per wavefront."""
         if id(tensor) not in self._sent:
             self._sent[id(tensor)] = tensor, *pool().memory.copy_of(tensor)
             self._statistics["sent_byte"] += tensor.nbytes
