@@ -66,7 +66,7 @@ class RadioConnections:
         self._seen_ns[max(transfer.sender, transfer.receiver)] = now_ns
 
     def around(self, use: Use) -> Use:
-        """Return `use` with an additional delay before each transfer, until its device is connected."""
+        """Return a copy of the scheme's settings `use` in which transfers also wait for the device's RRC connection."""
 
         def before_ns(transfer: Transfer, now_ns: int) -> int:
             wait_ns = self.enter(transfer, now_ns)
