@@ -1,8 +1,9 @@
 """Bursts that are on the air at the same time and whose rates depend on each other.
 
-Rates are planned over the next fading blocks. When a burst starts or ends, or when the plan runs out, the carried bits
-are subtracted from each burst's remaining bits, and a new plan is made. Work is counted in integers (`kernel.work`), so
-that the sum of rate x duration over all segments equals the payload exactly, after any number of changes to the plan.
+Rates are planned over the next fading blocks. When a burst (transmission) starts or ends, or when the planned blocks
+are over, the carried bits are subtracted from each burst's remaining bits, and new rates are planned. Bits are counted
+in integer units (`kernel.work`), so that the sum of rate x duration over all segments equals the payload exactly, after
+any number of new plans.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _MOST_BLOCKS = 2048
 MOST_GAINS = 1 << 21
 """Maximum number of fading gains in a plan."""
 NEAR_NS = 2.0
-"""End times whose difference in ns is below this value are compared as exact integers. The rounding errors of times
-stay below this value."""
+"""Maximum difference in ns of end times that are compared as exact integers. The rounding errors of end times in
+floating point are smaller."""
 
 
 class Plan(NamedTuple):
@@ -41,7 +42,7 @@ class Plan(NamedTuple):
     Attributes:
         edges_ns: [blocks + 1] edges of the blocks in ns.
         rated: rates, SINRs and powers in the blocks.
-        needed_ns: [legs] estimated remaining time of each leg in ns; 0 for a leg that is done.
+        needed_ns: [transfers] estimated remaining time of each transfer in ns; 0 for a transfer that has ended.
         first_ns: time in ns before which no burst ends, with a margin for rounding.
         next_ns: time in ns of the next event: the end of a burst, a timeout, or the end of the plan.
     """
@@ -87,14 +88,14 @@ class SharedAir(Air):
     def go_on(
         self, bursts: list[Burst], work: list[int], power_s: Array, numbers: IntArray, gains: Array, now_ns: int
     ) -> None:
-        """Take over bursts that are already on the air; no other burst may be on the air.
+        """Continue bursts that another model has started; no other burst may be on the air.
 
-        Each burst has one leg, all bursts have the same receiver, and devices do not move.
+        Each burst is one transfer, all bursts have the same receiver, and devices do not move.
 
         Args:
             bursts: the bursts, in the order of their starts.
-            work: remaining work of each burst, in the units of `kernel.work`.
-            power_s: [bursts] time on the air so far in s, times the power share.
+            work: remaining bits of each burst, in the integer units of `kernel.work`.
+            power_s: [bursts] time on the air so far in s, multiplied by the fraction of full power.
             numbers: [blocks] numbers of the blocks in the last plan.
             gains: [bursts, blocks] fading gains in the blocks.
             now_ns: present time in ns.
@@ -126,7 +127,7 @@ class SharedAir(Air):
         return self._plan.next_ns
 
     def move(self) -> None:
-        """Look up all links again at the start of a movement period, after `advance`.
+        """Update all links at the start of a movement period; must be called after `advance`.
 
         Transfers continue in the cells to which they are now assigned. The energy used so far is added up first,
         because transmit powers may change.
@@ -186,7 +187,7 @@ class SharedAir(Air):
         return done if done.any() else None
 
     def _take_off(self, gone: IntArray) -> list[Burst]:
-        """Set the outcomes of the legs at the indices `gone`, and remove them; return the bursts that have ended."""
+        """Set the outcomes of the transfers at the indices `gone`, remove them, and return the ended bursts."""
         on_air = self._on_air
         fates = on_air.leg.take(gone)
         for place, met_outage, dead in zip(
@@ -201,7 +202,7 @@ class SharedAir(Air):
     # ---- the flow of bits --------------------------------------------------------------------------------------------
 
     def _flow(self, now_ns: int) -> None:
-        """Subtract the bits that each leg has carried since the last call from its remaining bits."""
+        """Subtract the bits that each transfer has carried since the last call from its remaining bits."""
         plan, on_air = self._plan, self._on_air
         if plan is not None and now_ns > self._since_ns:
             rates, power = plan.rated.rate_bps, plan.rated.power
@@ -218,7 +219,7 @@ class SharedAir(Air):
         self._since_ns = now_ns
 
     def _hold_slot(self, plan: Plan, now_ns: int) -> None:
-        """Store the rates and powers of the current slot, which were decided at its start and hold until its end."""
+        """Store the rates and powers of the current slot, which do not change until its end."""
         if now_ns % self._band.slot_ns == 0:
             return
         block = bisect_right(plan.edges_ns, now_ns) - 1
@@ -256,7 +257,7 @@ class SharedAir(Air):
         return Plan(edges, rated, needed, first_ns, next_ns)
 
     def _first_end_ns(self, edges: list[int], rate_bps: Array, needed: Array, ends: Array, soonest: float) -> int:
-        """Return the exact time in ns at which the first burst is delivered to all its receivers.
+        """Return the exact time in ns at which a burst is first delivered to all its receivers.
 
         The result is `FOREVER_NS` if the plan ends earlier.
         """
