@@ -26,8 +26,8 @@ class Planned(RatedAccess):
     server knows: mean SNRs, nominal computing times, and sizes of messages. Messages without a grant get an equal share
     of the band. If the sum of all shares exceeds the band, all shares are reduced by the same factor. The planner plans
     each cell separately, and each cell has the whole band.
-    Ignored here: frequency selectivity, and the bits that inform devices of their grants. Plans also ignore fading
-    beyond the planner's `margin_db`, movement, stragglers, queues on the downlink, and interference from other cells.
+    Ignored here: frequency selectivity, and the signalling bits of grants. Plans also ignore fading beyond the
+    planner's `margin_db`, movement, stragglers, queues on the downlink, and interference from other cells.
     """
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink"})
