@@ -180,10 +180,10 @@ class SlottedAloha(RatedAccess):
         return super().use(replace(band, slot_ns=to_ns(self.slot_s)), links, cells, devices)
 
     def power(self, inputs: RateInputs) -> Array:
-        """Return the share of its sender's power that each burst uses in each slot [bursts, slots].
+        """Return the fraction of its sender's power that each burst (transmission) uses in each slot [bursts, slots].
 
-        The shares of a sender's bursts add up to 1 in a slot in which the sender transmits, and to 0 in any other slot.
-        The random decision to transmit is keyed by sender and slot.
+        The fractions of a sender's bursts add up to 1 in a slot in which the sender transmits, and to 0 in any other
+        slot. The random decision to transmit is keyed by sender and slot.
         """
         active = inputs.active
         probability = self.probability or 1.0 / len(active.radio)
@@ -246,7 +246,7 @@ def _with_others_as_noise(snr: Array) -> Allocation:
 
 
 def _own_parts(inputs: RateInputs) -> Array | float:
-    """Share of the band for each leg [legs, 1]; the bursts of one sender split the band equally.
+    """Return the band share of each leg (transfer to one receiver) [legs, 1]; a sender's bursts share the band equally.
 
     The result is the number 1.0 if every sender has only one burst.
     """
