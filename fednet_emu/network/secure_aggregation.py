@@ -1,9 +1,9 @@
-"""Secure aggregation: messages and masks that let the server read only the sum of the updates.
+"""Secure aggregation: messages and masks by which the server can read only the sum of the updates.
 
 Bonawitz, Ivanov, Kreuter, Marcedone, McMahan, Patel, Ramage, Segal, Seth: "Practical Secure Aggregation for
 Privacy-Preserving Machine Learning", CCS 2017, https://eprint.iacr.org/2017/281, with honest but curious parties. The
-version with a sparse graph is from Bell, Bonawitz, Gascon, Lepoint, Raykova, "Secure Single-Server Aggregation with
-(Poly)Logarithmic Overhead", CCS 2020, https://eprint.iacr.org/2020/704.
+version in which devices share masks only with some neighbours is from Bell, Bonawitz, Gascon, Lepoint, Raykova, "Secure
+Single-Server Aggregation with (Poly)Logarithmic Overhead", CCS 2020, https://eprint.iacr.org/2020/704.
 
 Symbols: n is the number of devices, k the number of neighbours per device, t is `threshold`, m the number of entries of
 a vector, B is `input_bits`, w the number of bits of a masked entry, a_K is `key_bit`, and a_S is `share_bit`.
@@ -26,7 +26,8 @@ from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.compression.base import NoCompression
 
 Graph = list[frozenset[int]]
-"""The neighbours of each device; devices are indices in the cohort."""
+"""For each device, the set of its neighbours. Devices are identified by their indices in the round's list of
+devices."""
 
 WORD_BIT = 62
 """Maximum number of bits of a masked entry."""
@@ -50,8 +51,8 @@ class SecureAggregation(Component):
     """
 
     threshold: int | None = Field(None, ge=2)
-    """Number of shares that reconstruct a secret (t). null means floor(2 n / 3) + 1 with n devices; on a sparse graph,
-    null means the threshold that `neighbours` describes."""
+    """Number of shares that are needed to reconstruct a secret (t). null means floor(2 n / 3) + 1 for n devices; for
+    `secagg-plus`, null means the threshold that `neighbours` describes."""
     input_bits: int = Field(16, ge=2, le=32)
     """Bits of an entry before masking (B); a masked entry has ceil(log2(n (2^B - 1) + 1)) bits."""
     clip: float = Field(1.0, gt=0)
@@ -73,7 +74,8 @@ class SecureAggregation(Component):
     def graph(self, n: int, rng: np.random.Generator) -> Graph:
         """Return the neighbours of each of n devices.
 
-        They are the nearest devices on a ring in random order, or all other devices if k is n - 1.
+        The k neighbours of a device are the nearest devices on a ring in random order; if k is n - 1, all other
+        devices.
         """
         k, _ = self.sized(n)
         if k == n - 1:
@@ -86,7 +88,7 @@ class SecureAggregation(Component):
         return (n * ((1 << self.input_bits) - 1)).bit_length()
 
     def total_bit(self, n: int, m: int) -> int:
-        """Return the bits that each of n devices sends and receives for a sum of m entries, if nothing is lost.
+        """Return the bits that each of n devices sends and receives for a sum of m entries, if no message is lost.
 
         The bits of the model that devices receive are not included.
         """
@@ -95,7 +97,7 @@ class SecureAggregation(Component):
 
     @property
     def largest(self) -> int:
-        """Maximum magnitude of a rounded entry. This number is added to all entries, so that no entry is negative."""
+        """Maximum magnitude of a rounded entry. It is added to all entries, so that no entry is negative."""
         return (1 << (self.input_bits - 1)) - 1
 
     @override
@@ -159,7 +161,7 @@ class SecAggPlus(SecureAggregation):
 
 @lru_cache(256)
 def sparse(n: int, corrupt: float, dropout: float) -> tuple[int, int] | None:
-    """Return the smallest even number of neighbours that meets both bounds, and its threshold; None if none does."""
+    """Return the smallest even number of neighbours that meets the two probability bounds, and the threshold."""
     from scipy.stats import hypergeom  # this import takes a third of the time of torch's import
 
     bad, good = math.floor(corrupt * n + 1e-9), math.floor((1 - dropout) * n + 1e-9) - 1
