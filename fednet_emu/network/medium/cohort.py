@@ -37,7 +37,7 @@ _SPARE = 16
 _SNR, _POWER_S, _LEFT, _ERROR, _GAIN = range(5)
 """Row indices of the array that has one column per sender. The rows are the mean SNR (linear), the airtime in s, the
 remaining bits times 1e9, the rounding error of the remaining bits times 1e9, and, from row `_GAIN` on, the fading gains
-of the planned blocks. A sender whose upload has ended has infinite remaining bits."""
+of the planned blocks. For a sender whose upload has ended, the number of remaining bits is set to infinity."""
 
 
 class SharedRequests(NamedTuple):
@@ -359,13 +359,13 @@ class CohortBand:
         self.loses = bool(medium.faults.losing)
         """True if transfers may be lost at random."""
         self.broadcasts = medium.is_certain and not self.loses and alone and medium.settings.broadcasts
-        """True if `broadcast_end_ns` may be called."""
+        """True if the medium meets the conditions for calls of `broadcast_end_ns`."""
         self.uploads = (
             medium.is_certain
             and not medium.turns.clustered
             and ((alone and places == 1) or (isinstance(air, PlainAir) and places is None))
         )
-        """True if `upload` may be called."""
+        """True if the medium meets the conditions for calls of `upload`."""
 
     @property
     def is_idle(self) -> bool:
@@ -468,7 +468,7 @@ class CohortBand:
         return ended
 
     def _as_columns(self, uploads: SharedRequests) -> Ended | None:
-        """Return the result of `_together`, computed with arrays; None if only `_together` can compute the result."""
+        """Compute uploads that share the band, with arrays instead of a list; None if arrays cannot be used."""
         air, access = self._medium.air, self._medium.settings.access
         if not isinstance(air, PlainAir) or not air.is_plain or not isinstance(access, RatedAccess):
             return None
@@ -510,7 +510,7 @@ class CohortBand:
         return None
 
     def fates(self, sent: Uploads) -> list[str]:
-        """Return the reason for which a fault loses each upload; an empty string for an upload that arrives."""
+        """Return the reason for the random loss of each upload; an empty string for an upload that arrives."""
         if not self.loses:
             return [""] * len(sent.device)
         rows = zip(*(column.tolist() for column in sent[:4]), strict=True)

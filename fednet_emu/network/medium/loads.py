@@ -102,9 +102,9 @@ def _mean_bps(legs: Burst, power_s: float) -> float:
 
 
 def _lose_nothing() -> None:
-    """Do nothing for the load of the energy per bit when a battery runs empty.
+    """Do nothing if the battery runs empty under the load of the energy per bit.
 
-    The load of the radio's power on the same battery already cancels the transfer.
+    The load of the radio's power on the same battery cancels the transfer in this case.
     """
 
 
