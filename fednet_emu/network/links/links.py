@@ -40,7 +40,8 @@ class Asymmetry(Component):
     differences can also represent interference that only some receivers experience."""
 
     obstacle_probability: float = Field(0.0, ge=0, le=1)
-    """Probability that one direction of a link is obstructed, drawn for each ordered pair of devices."""
+    """Probability that one direction of a link is obstructed. Obstructions are drawn for each ordered pair of
+    devices."""
 
     obstacle_loss_db: float = Field(20.0, ge=0)
     """Additional loss in dB of an obstructed direction."""
@@ -109,10 +110,8 @@ def moving_draws(
     functions change smoothly along a path.
 
     Args:
-        channel: the channel.
         hop: geometry of the links.
         xy_m: [devices, 2] coordinates in m.
-        streams: the random streams of the run.
         numbers: [devices] numbers used as keys of the random numbers.
         cell: index of the base station's cell.
     """
@@ -219,7 +218,7 @@ class CellLinks(Links):
         keys: [stations] fading key of each station's links.
         serving: [devices] serving cell of each device; None for the cell with the highest `snr`.
         los: [stations, devices] True for links with line of sight; None if no link has line of sight.
-        power_w: [devices] transmit power of each device in W; None without power control.
+        power_w: [devices] transmit power of each device in W; None if there is no power control.
         numbers: [devices] numbers used as keys of the fading; None for the device numbers.
 
     Attributes:
@@ -297,8 +296,6 @@ class CellEnvironment:
     """Properties that the links of all cells have in common.
 
     Attributes:
-        channel: the channel.
-        streams: the random streams of the run.
         power_control: rule by which devices choose their transmit power on the uplink.
         moving: True if devices move, so that shadowing and line of sight change with their positions.
         antennas: number of antennas of each base station, which are combined on the uplink.
@@ -322,8 +319,8 @@ def network_links(environment: CellEnvironment, xy_m: Array, stations_m: Array) 
 
     Args:
         environment: properties of the links.
-        xy_m: [devices, 2 or 3] coordinates of the devices in m. Without a third coordinate, the antenna has the height
-            that the channel states.
+        xy_m: [devices, 2 or 3] coordinates of the devices in m. If there is no third coordinate, the antenna has the
+            height in the channel's settings.
         stations_m: [stations, 2 or 3] coordinates of the base stations in m, with the same default height.
     """
     channel = environment.channel
@@ -448,7 +445,6 @@ class MovingLinks:
     Ignored here: movement within a period, apart from the fading that it causes.
 
     Args:
-        clock: the clock.
         period_s: length in s of a movement period; it should be so short that distances hardly change within a period.
         links_at: function that computes the links at a time in s.
     """
