@@ -90,7 +90,7 @@ class TddPattern:
 
 
 class Grants(NamedTuple):
-    """Uplink slots that are granted after a scheduling request at one occasion.
+    """Slots of the uplink access procedure that starts with a scheduling request in one slot.
 
     Attributes:
         after: slot of the previous request occasion; the request for data that arrive after the start of this slot is
@@ -159,7 +159,7 @@ class UplinkAccess:
         )
 
     def latency(self, *, bulk: bool) -> Latency:
-        """Return the exact latency from the arrival of data to the end of a granted slot.
+        """Return the minimum, mean and maximum time, in slots, from the arrival of data to the end of a granted slot.
 
         The slot is the first data slot if `bulk` is True, and the slot of the buffer status report otherwise. Arrivals
         of data are uniformly distributed over the hyperperiod.
@@ -171,7 +171,7 @@ class UplinkAccess:
 
     @cached_property
     def bulk_slots(self) -> list[int]:
-        """First slot that carries data, for data that arrive at the start of each slot [hyperperiod]."""
+        """First slot with data, for data that arrive at the start of each slot of the hyperperiod [hyperperiod]."""
         occasions = [each.occasion for each in self.occasions]
         bulk = [*(each.bulk for each in self.occasions), self.occasions[0].bulk + self.hyperperiod]
         return [bulk[bisect_left(occasions, slot)] for slot in range(self.hyperperiod)]
@@ -192,7 +192,7 @@ class WholeBlocks(OfLaw):
     """
 
     law: RateLaw
-    """Rate law on a part of the carrier."""
+    """Rate law of a transmission on a part of the carrier."""
 
     count: int = Field(gt=0)
     """Number of resource blocks in the whole carrier."""
@@ -268,7 +268,7 @@ class InSlots(OfLaw):
     """
 
     law: RateLaw
-    """Rate law on the whole band."""
+    """Rate law of a transmission on the whole band."""
 
     whole_hz: float = Field(gt=0)
     """Width of the band in Hz."""
