@@ -148,7 +148,7 @@ class ActiveSet:
     def move(self) -> None:
         """Start a movement period: hand over bursts whose device has changed cells, and update all links.
 
-        The energy used so far is added up first.
+        First, the energy that each burst has used so far is added to its total, because transmit powers may change.
         """
         for burst, power_s in zip(self.bursts, self.burst["power_s"].tolist(), strict=True):
             burst[0].settle(power_s)

@@ -209,9 +209,9 @@ class Band:
             blocks = min(2 * blocks, _MANY_BLOCKS)
 
     def soon_through(self, snr: Array, fading_key: Keys, size_bit: float, start_ns: int) -> QuickEnds:
-        """Compute the results of `alone` for many transfers, each on its own link [links], over a few blocks only.
+        """Compute transfers on many links [links], each alone in the band, over a few fading blocks only.
 
-        Unlike the results of `alone`, the results have rounding errors.
+        Unlike the exact results of `alone`, the results have rounding errors.
         """
         edges_ns, sinr, rate_bps = self.pace(snr, fading_key, start_ns, 1 if self.constant else _FEW_BLOCKS // 4)
         needed = needed_ns(edges_ns, rate_bps, np.full(len(snr), size_bit * NS_PER_S))
@@ -258,7 +258,7 @@ class Band:
     def blocks(self, from_ns: int, count: int) -> tuple[IntArray, IntArray]:
         """Return the edges [blocks + 1] in ns and the numbers [blocks] of the next slots or fading blocks.
 
-        If the gains never change, the result is a single endless block.
+        If the fading gains never change, the result is a single block without end.
         """
         length_ns = self.slot_ns if self.slotted else self.coherence_ns
         first = from_ns // length_ns

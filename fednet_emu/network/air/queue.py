@@ -20,7 +20,6 @@ class TurnQueue:
             sender or a receiver sends or receives another burst, in any cluster.
 
     Attributes:
-        places: the argument `places`.
         clustered: True if bursts belong to clusters.
         lane: function that returns the cell or the cluster of a transfer.
         only: the queue of the only cell, from which the medium itself starts bursts. None if there are several cells,
@@ -77,7 +76,7 @@ class TurnQueue:
             self._free[cell] = free
 
     def _start_by_request(self, changed: set[int], start: Callable[[Burst], bool]) -> None:
-        """Start the bursts of the `changed` clusters whose radios are all free, in the order of requests."""
+        """Start bursts of the clusters `changed` whose sender and receivers are idle, in the order of requests."""
         first = [(self._unblocked[cell][0][0], cell) for cell in changed if self._unblocked[cell]]
         heapify(first)
         while first:

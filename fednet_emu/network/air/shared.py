@@ -27,10 +27,10 @@ from fednet_emu.network.air.transfer import Burst, Transfer
 from fednet_emu.network.links.links import LinksOverTime
 
 BLOCKS = 8
-"""Number of blocks in the first plan."""
+"""Number of fading blocks over which rates are planned at first."""
 _MOST_BLOCKS = 2048
 MOST_GAINS = 1 << 21
-"""Maximum number of fading gains in a plan."""
+"""Maximum number of fading gains that are drawn together for planned rates."""
 NEAR_NS = 2.0
 """Maximum difference in ns of end times that are compared as exact integers. The rounding errors of end times in
 floating point are smaller."""
@@ -58,7 +58,7 @@ class SharedAir(Air):
     """The transmissions of one band, in one cell or in several cells that interfere with each other.
 
     Attributes:
-        blocks: number of blocks in the next plan.
+        blocks: number of fading blocks over which rates are planned next.
     """
 
     follows_movement: ClassVar[bool] = True
@@ -129,8 +129,8 @@ class SharedAir(Air):
     def move(self) -> None:
         """Update all links at the start of a movement period; must be called after `advance`.
 
-        Transfers continue in the cells to which they are now assigned. The energy used so far is added up first,
-        because transmit powers may change.
+        Transfers continue in the cells to which they are now assigned. First, the energy that each burst has used so
+        far is added to its total, because transmit powers may change.
         """
         if len(self._on_air):
             self._on_air.move()
@@ -257,7 +257,7 @@ class SharedAir(Air):
         return Plan(edges, rated, needed, first_ns, next_ns)
 
     def _first_end_ns(self, edges: list[int], rate_bps: Array, needed: Array, ends: Array, soonest: float) -> int:
-        """Return the exact time in ns at which a burst is first delivered to all its receivers.
+        """Return the exact end time in ns of the burst that ends first, at the delivery to its last receiver.
 
         The result is `FOREVER_NS` if the plan ends earlier.
         """
@@ -276,7 +276,7 @@ class SharedAir(Air):
         return first_ns
 
     def _resume_slot(self, rated: Rated) -> Rated:
-        """Replace the first block by the remainder of the current slot, whose rates and powers are already decided."""
+        """Replace the first block by the remainder of the current slot, in which rates and powers are already fixed."""
         leg = self._on_air.leg
         rated.rate_bps[:, 0], rated.sinr[:, 0] = leg["slot_rate_bps"], leg["slot_sinr"]
         if rated.carries is not None:
@@ -287,7 +287,7 @@ class SharedAir(Air):
 
 
 def blocks_after(edges_ns: list[int], now_ns: int, blocks: int) -> int:
-    """Return the number of blocks for the next plan.
+    """Return the number of fading blocks over which rates are planned next.
 
     The number grows if the last plan was used up, and shrinks if a change ended the plan within its first quarter.
     """
@@ -298,7 +298,7 @@ def blocks_after(edges_ns: list[int], now_ns: int, blocks: int) -> int:
 
 
 def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
-    """Return the time in ns at which `work` is done at the rates [blocks] of a plan.
+    """Return the time in ns at which the bits `work` (integer units) are carried at the planned rates [blocks].
 
     The result is `FOREVER_NS` if the plan ends earlier.
     """
@@ -315,9 +315,9 @@ def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
 
 
 def _in_outage(plan: Plan, since_ns: int, outage_sinr: float) -> Mask:
-    """Return the mask [legs] of the legs that have had an outage in the first `since_ns` ns of the plan.
+    """Return the mask [transfers] of transfers with an outage in the first `since_ns` ns of the planned time.
 
-    A leg has an outage in a block if it carries bits in this block and its SINR is below `outage_sinr`.
+    A transfer has an outage in a block if it carries bits in this block and its SINR (linear) is below `outage_sinr`.
     """
     edges_ns = np.array(plan.edges_ns)
     starts_ns = (edges_ns[:-1] - edges_ns[0]).astype(np.float64)

@@ -66,11 +66,11 @@ class Active(NamedTuple):
         return own
 
     def part_of_legs(self) -> Array:
-        """Return the share [legs] of the sender's power for each leg, as in `part`."""
+        """Return the share [legs] of its sender's power that each leg (transfer to one receiver) has."""
         return self.part if self.plain else self.part[self.burst]
 
     def radiated(self, power: Array) -> Array:
-        """Return the share of its power that each sender radiates [senders, blocks], summed over its bursts."""
+        """Return the power fraction that each sender radiates [senders, blocks], the sum over its bursts."""
         total: Array = np.zeros((len(self.radio), power.shape[1]))
         np.add.at(total, self.sender, power)
         return total
@@ -97,7 +97,7 @@ class RateInputs(NamedTuple):
     band: Band
 
     def noise_of_legs(self) -> Array:
-        """Return `noise` at each leg's receiver, in a shape that broadcasts against [legs, blocks]."""
+        """Return noise plus interference at each leg's receiver, in a shape that broadcasts against [legs, blocks]."""
         return self.noise if self.active.plain else self.noise[self.active.receiver]
 
 

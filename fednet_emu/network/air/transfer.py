@@ -72,7 +72,7 @@ class Grant(NamedTuple, Generic[N]):
 
 
 class Message(NamedTuple):
-    """A payload on its way to one receiver.
+    """A payload that is sent to one receiver.
 
     Attributes:
         payload: content to deliver.
@@ -123,7 +123,7 @@ class Phases:
         return self.connection_setup_ns + self.grant_delay_ns
 
     def cut(self, passed_ns: int) -> None:
-        """Truncate the delays of a transfer that was cancelled before it started, `passed_ns` after its request."""
+        """Truncate the delays of a transfer that was cancelled before its start, `passed_ns` ns after its request."""
         self.connection_setup_ns = min(self.connection_setup_ns, passed_ns)
         self.grant_delay_ns = min(self.grant_delay_ns, passed_ns - self.connection_setup_ns)
 
