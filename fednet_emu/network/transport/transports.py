@@ -101,8 +101,8 @@ class ConnectedTransport(EndToEndTransport):
     """If true, two nodes use one connection for all messages in both directions, until a message is lost; if false,
     each message has a separate connection."""
     idle_restart: bool = True
-    """Whether an idle connection halves its window, down to the initial window, for each retransmission timeout
-    (`rtt_s` + 0.2 s) that passes (RFC 2861). If true, slow start begins again after some seconds of training."""
+    """Whether an idle connection halves its window for each retransmission timeout (`rtt_s` + 0.2 s) that passes, down
+    to the initial window (RFC 2861). If true, slow start begins again after some seconds of training."""
     receive_window_byte: float = Field(4.0e6, ge=IP_MTU_BYTE, le=1e12)
     """Maximum number of bytes that have been sent but not yet acknowledged, which limits the bytes per round trip."""
 
@@ -190,7 +190,7 @@ class Session(Component):
         return (transport.handshakes + self.handshakes) * transport.rtt_ns
 
     def refuses(self, transport: Transport) -> bool:
-        """Return True if the setup of every connection exceeds the time limit."""
+        """Return True if the setup time of a connection reaches the time limit, so that no connection is possible."""
         return self.connect_ns(transport) >= self.patience_ns
 
     def framed_bit(self, size_bit: int) -> int:
