@@ -23,7 +23,7 @@ class Law(Component):
 
     @abstractmethod
     def quantiles(self, uniform: Array) -> Array:
-        """Return the quantiles [n] at the numbers `uniform` [n] in (0, 1)."""
+        """Return the quantiles [n] of the distribution at the probabilities `uniform` [n] in (0, 1)."""
 
     @property
     @abstractmethod
@@ -167,7 +167,7 @@ class FixedGap(FixedLaw):
 
 
 class ExponentialGap(ExponentialLaw):
-    """Exponentially distributed gaps between files; with `after: arrival`, files arrive by a Poisson process."""
+    """Exponentially distributed gaps between files; if `after` is `arrival`, files arrive by a Poisson process."""
 
     kind, UNIT = "exponential", "s"
     mean_s: float = Field(gt=0, le=1e9)

@@ -48,7 +48,7 @@ class Traffic(Component):
     slice: str | None = Field(None, pattern=NAMED)
     """Name of the slice in `network.slices` that carries the files; null means the slice `others`."""
     warm_up_s: float = Field(0.0, ge=0, le=1e9)
-    """Warm-up time in simulated s. Files that arrive during the warm-up are left out of the delays in the summary."""
+    """Warm-up time in s of simulated time. The delays in the summary exclude files that arrive during the warm-up."""
     trace: str | None = None
     """Recorded files, which replace `size` and `gap`. The setting names a CSV file with the columns user, start_s and
     size_byte, or the folder of another run, whose messages in this direction are used as files."""
