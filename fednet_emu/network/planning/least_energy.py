@@ -104,9 +104,9 @@ class LeastEnergy(Planner):
 
 
 class _Choice(NamedTuple):
-    """Optimal choice of each device at a given price of the band.
+    """Optimal resources of each device at a given price of the band (Lagrange multiplier of the bandwidth limit).
 
-    The choice consists of airtimes in s [n], spectral efficiencies in nat/s/Hz [n] and band shares [n].
+    The resources are airtimes in s [n], spectral efficiencies in nat/s/Hz [n] and band shares [n].
     """
 
     air_s: Array
@@ -139,7 +139,7 @@ def cheapest(round_: Round, end_s: float) -> Grant[Array]:
 
 
 def _choice(round_: Round, end_s: float, price: float) -> _Choice:
-    """Return the optimal choice of each device if the whole band costs `price` J.
+    """Return the optimal resources of each device if the whole band costs `price` J.
 
     The optimum minimises energy plus cost of the band, which is a convex problem in the device's airtime.
     """

@@ -147,17 +147,17 @@ class Convergence(NamedTuple):
         return self.total_rounds(eta) * float(np.max(planner.plan(self.round_of(step, eta)).ends_s))
 
     def energies_j(self, step: Round, eta: float, planner: Planner) -> tuple[float, float]:
-        """Return the energies in J for computing and for sending, summed over all devices and rounds."""
+        """Return the total energies in J for computing and for sending at the local accuracy `eta`."""
         round_ = self.round_of(step, eta)
         computing_j, sending_j = energy_j(round_, planner.plan(round_))
         return self.total_rounds(eta) * float(computing_j.sum()), self.total_rounds(eta) * float(sending_j.sum())
 
     def shortest(self, step: Round, planner: Planner) -> tuple[float, float]:
-        """Return the local accuracy with the shortest completion time, and this completion time in s."""
+        """Return the local accuracy with the shortest completion time of all rounds, and this completion time in s."""
         return _least(lambda eta: self.completion_s(step, eta, planner), _EDGE, 1 - 1e-6)
 
     def cheapest(self, step: Round, within_s: float, *, in_turns: bool = False) -> tuple[float, float]:
-        """Return the local accuracy with the minimum energy, and this energy in J.
+        """Return the local accuracy with the minimum energy over all rounds, and this energy in J.
 
         The completion time is at most `within_s` s; both results are NaN if `within_s` is too short. Devices take turns
         if `in_turns` is True, and otherwise have shares of the band.

@@ -115,7 +115,7 @@ class ResourceBlocks(Planner):
 
 
 def assign(worth: Array, allowed: Mask) -> IntArray:
-    """Assign at most one block to each device and one device to each block, so that the sum of `worth` is largest.
+    """Assign at most one block to each device and one device to each block such that the sum of `worth` is maximal.
 
     Args:
         worth: [n, blocks] value of each pair of device and block, above 0.
