@@ -173,7 +173,7 @@ class RandomRegular(Edges):
     def _attempt(
         self, streams: Streams, groups: int, size: int, name: tuple[int, ...]
     ) -> tuple[IntArray, IntArray, IntArray]:
-        """Draw edges for some groups; return the group of each edge, and its sender and receiver within the group."""
+        """Draw edges of `groups` groups; return [edges] the group, and the sender and receiver within the group."""
         steps_each = min(self.degree, size) - 1
 
         def draws(what: str, *shape: int) -> Array:
