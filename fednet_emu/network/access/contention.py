@@ -142,7 +142,7 @@ class SlottedAloha(RatedAccess):
     """Each sender transmits in a slot with some probability; signals above the capture threshold are decoded.
 
     If the SINR of a signal reaches the capture threshold, the slot carries bits at the rate that the rate law gives for
-    this SINR; otherwise the bits wait for a later slot. The outcome of a slot is decided at its start. A sender that
+    this SINR; otherwise the bits wait for a later slot. The outcome of a slot is determined at its start. A sender that
     becomes ready within a slot waits for the next slot, and a sender that finishes within a slot leaves the remainder
     unused. A sender uses energy only in slots in which it transmits. A device cannot receive in a slot in which it
     transmits (half duplex).
@@ -211,7 +211,7 @@ class SpatialReuse(WholeBand):
     Receivers treat the signals of other senders as noise. With `turns: cluster` one device of a cluster sends at a
     time, in the order of requests. With `turns: coloured` transmissions of a cluster run simultaneously if no device
     sends or receives in two of them; for transmissions of equal duration, this rule is a greedy distance-2 colouring of
-    the cluster's graph in the order of requests. In either case no device takes part in two transmissions
+    the cluster's graph in the order of requests. In either case no device sends or receives in two transmissions
     simultaneously, even if it belongs to two clusters (half duplex).
     Ignored here: how devices agree on turns, several antennas, and any interference cancellation.
     """
