@@ -89,7 +89,8 @@ class Backhaul:
     def send(self, edge: int, *, up: bool, payload: Any, number: int, size_bit: int) -> Message:
         """Send a message from the edge server `edge` to the cloud, or to the edge server if `up` is False.
 
-        The message waits until its line is free. The returned event triggers when the message arrives or is lost.
+        The message waits until the backhaul line is free. The returned event triggers when the message arrives or is
+        lost.
         """
         message = Message(self, edge, up=up, payload=payload, number=number, size_bit=size_bit)
         self._under_way[message] = None

@@ -41,7 +41,7 @@ class Fault:
     """A cause of lost transfers."""
 
     reason: ClassVar[str]
-    """Reason for the loss, as named in the records; a new name is registered automatically."""
+    """Reason for the loss, as it appears in the records; the reason of a new subclass is registered automatically."""
 
     @classmethod
     def __init_subclass__(cls, **options: Any) -> None:

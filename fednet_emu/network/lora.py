@@ -200,7 +200,7 @@ def adapted(snr_db: float) -> int:
 
 
 def adapted_from_db(spreading: int) -> float:
-    """Return the minimum SNR in dB at which `adapted` returns this spreading factor or a lower one."""
+    """Return the minimum SNR in dB at which LoRaWAN assigns this spreading factor or a lower one to a link."""
     return REQUIRED_DB[12] if spreading == 12 else REQUIRED_DB[spreading + 1] + _MARGIN_DB + _STEP_DB
 
 
@@ -239,7 +239,7 @@ class Lora(Access):
     pause; each message takes the mean number of repetitions. The band is one LoRa channel of 125, 250 or 500 kHz. With
     a duty cycle of 1 % and spreading factor 7, a model of 10 kB takes half an hour, and a model of 2.9 MB takes six
     days: set `timeout_s` if a message may take more than an hour. `channel.rate` has no effect. The minimum SNRs of
-    spreading factors are from memory; check them before quoting.
+    spreading factors are not verified; check them before quoting.
     Ignored here: fading (links have their mean SNR), capture of the stronger frame, collisions between spreading
     factors, acknowledgements, several channels, adaptation of the power, and movement during a message.
     """
@@ -248,7 +248,7 @@ class Lora(Access):
     overlapping: ClassVar[bool] = True
 
     spreading: Literal["adr", 7, 8, 9, 10, 11, 12] = "adr"
-    """Spreading factor of all links. With `adr`, LoRaWAN's adaptation selects the factor of each link, and a broadcast
+    """Spreading factor of all links. If `adr`, LoRaWAN's adaptation selects the factor of each link, and a broadcast
     uses the factor of its weakest receiver."""
 
     duty_cycle: float = Field(0.01, gt=0, le=1)

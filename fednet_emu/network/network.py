@@ -302,7 +302,7 @@ class Network:
     def _after_ns(
         self, grant_delay_ns: DelayNs | None, delay: Delay, channel: Channel, transfer: Transfer, now_ns: int
     ) -> int:
-        """Return the time in ns from the transmission of a transfer's last bit to its reception.
+        """Return the time in ns from the transmission of a transfer's last bit to the reception of this bit.
 
         This time consists of the propagation delay and of the access scheme's delay.
         """

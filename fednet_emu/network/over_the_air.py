@@ -41,7 +41,7 @@ from fednet_emu.units import db_to_linear
 
 _STEPS = 1 << 14
 _NEVER = 1e-300
-"""Lower bound for the probability that the gain is below the cutoff."""
+"""Lower bound for the probability that the fading gain is below the cutoff, which avoids the logarithm of 0."""
 
 
 def n_slots(entries: int, symbols_per_slot: int) -> int:
@@ -116,7 +116,7 @@ class OverTheAir(Access):
     budget: Literal["mean", "peak"] = "mean"
     """Power that is limited to the transmit power of the device's radio. mean: the mean power over all bursts,
     including those in which the device sends nothing; the power in a single burst may be higher. peak: the power in
-    every burst."""
+    each burst."""
 
     snr_db: float | None = None
     """SNR eta / sigma^2 in dB at which each signal arrives; devices that would exceed their power limit send nothing.

@@ -43,8 +43,8 @@ class SecureAggregation(Component):
     `shares`: each device sends shares of its two secrets to its neighbours through the server. `vectors`: each device
     receives the model, trains, and sends its masked update. `unmask`: each device whose vector has arrived sends its
     shares of the secrets that unmask the sum. A device that is lost in one step is left out of the next steps. If fewer
-    than `threshold` devices are left, the attempt ends without a new model. `deadline_s` covers only the first three
-    steps. Satellites, which repeat messages at their next pass, are not supported.
+    than `threshold` devices remain, the round ends without a new model. `deadline_s` covers only the first three steps.
+    Satellites, which repeat messages at their next pass, are not supported.
     The update is the difference from the model that the server sent. Its entries are limited to `clip` and rounded
     towards zero, so that no entry grows.
     Ignored here: key agreement itself, signatures, and a dishonest server.
@@ -64,8 +64,8 @@ class SecureAggregation(Component):
     prg_flop_per_entry: float = Field(0.0, ge=0)
     """Number of floating-point operations that the server needs per entry of each mask when it unmasks the sum."""
     masks: Literal["none", "real"] = "none"
-    """real: devices mask their vectors, and the server combines shares to unmask the sum. none: vectors are only
-    rounded and added, which is much faster and gives a bit-identical model."""
+    """Implementation of masks. real: devices mask their vectors, and the server combines shares to unmask the sum.
+    none: vectors are only rounded and added, which is much faster and gives a bit-identical model."""
 
     @abstractmethod
     def sized(self, n: int) -> tuple[int, int]:
@@ -144,8 +144,8 @@ class SecAggPlus(SecureAggregation):
     neighbours: int | None = Field(None, ge=2, multiple_of=2)
     """Number of neighbours per device (k), an even number. null means the smallest number with which colluding
     neighbours reveal a device's update with a probability below 2^-40, and dropouts prevent the server from unmasking
-    the sum with a probability below 2^-30. Both probabilities are union bounds. If `threshold` is null, too, the
-    threshold that belongs to this number is used. The bounds are a sizing rule, not the proof of the paper. If no
+    the sum with a probability below 2^-30. Both probabilities are union bounds. If `threshold` is null, the threshold
+    for which this number meets the bounds is used. The bounds are a sizing rule, not the proof of the paper. If no
     number meets the bounds, all other devices are neighbours."""
     corrupt: float = Field(0.05, ge=0, lt=1)
     """Share of the devices that may collude (gamma), used if `neighbours` is null."""
@@ -161,7 +161,7 @@ class SecAggPlus(SecureAggregation):
 
 @lru_cache(256)
 def sparse(n: int, corrupt: float, dropout: float) -> tuple[int, int] | None:
-    """Return the smallest even number of neighbours that meets the two probability bounds, and the threshold."""
+    """Return the smallest even number of neighbours that meets both probability bounds, and the threshold; or None."""
     from scipy.stats import hypergeom  # this import takes a third of the time of torch's import
 
     bad, good = math.floor(corrupt * n + 1e-9), math.floor((1 - dropout) * n + 1e-9) - 1

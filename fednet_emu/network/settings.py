@@ -62,15 +62,15 @@ class Uplink(Component):
     """Recorded rates, one trace per device, which replace the channel and the access scheme. If null, the channel and
     the access scheme determine the rates."""
     idle: AnyIdle | None = None
-    """Release of the radio connections of idle devices, for uplink and downlink. If null, connections are never
-    released."""
+    """Rule for the release of the radio connections of idle devices, for uplink and downlink. null means that
+    connections are never released."""
     delay: AnyDelay = NoDelay()
     timeout_s: float | None = Field(None, gt=0)
     """Maximum time on the air in s; a transfer that takes longer is lost. The time in the queue does not count. null
-    means 20 times the expected duration at the mean rate of the link, but at least 60 s and at most 3600 s. If the
-    setting is null, a message whose expected duration exceeds 3600 s is not sent, and is lost for the reason
-    `unreachable`. If devices move, the link at the start of the transfer determines the timeout, and a transfer at rate
-    0 waits until the device reaches a better position or until its timeout."""
+    means 20 times the expected duration at the mean rate of the link, but at least 60 s and at most 3600 s. In this
+    case, a message whose expected duration exceeds 3600 s is not sent, and is lost for the reason `unreachable`. If
+    devices move, the link at the start of the transfer determines the timeout, and a transfer at rate 0 waits until the
+    device reaches a better position or until its timeout."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -135,8 +135,8 @@ class Sidelink(Downlink):
     """Graph whose edges determine which devices send to which other devices, for algorithms that need such a graph;
     null for no graph."""
     asymmetry: Asymmetry = Asymmetry()
-    """Differences between the two directions of a link between devices. The fading of the two directions is independent
-    in any case."""
+    """Differences between the two directions of a link between devices. In any case, the fading of the two directions
+    is independent."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -189,8 +189,8 @@ class NetworkSettings(Component):
     transfers continue at the rate of the new link. A link is computed only if it is used."""
     slices: dict[Annotated[str, Field(pattern=NAMED)], Slice] = Field(default_factory=dict)
     """Network slices by name, for bands that the federation shares with other users. The federation uses the slice
-    `fl`. A class of other users uses the slice `others`, unless the class names another slice. Without slices, all
-    transmissions get equal shares."""
+    `fl`. A class of other users uses the slice `others`, unless the class names another slice. If no slices are
+    defined, all transmissions have equal shares."""
     handover: Literal["between-transfers", "during"] = "between-transfers"
     """Time at which a moving device changes to the strongest cell. between-transfers: a device changes cells only while
     it has no current or waiting transfer. during: current transfers continue in the new cell from the next movement

@@ -1,9 +1,9 @@
 """Wi-Fi: stations contend for a channel (distributed coordination function, DCF, of IEEE 802.11).
 
 The rates of stations that always have data to send follow from the durations of their frame exchanges, by Bianchi's
-fixed point (IEEE JSAC 18, 2000). All stations have the same contention window, so that probabilities depend only on the
-number of stations. Durations are in whole ns, and assume one encoder. At 2.4 GHz, interframe spaces are 6 us shorter,
-but a signal extension of 6 us follows each frame, so that the sums of durations are the same.
+fixed point (IEEE JSAC 18, 2000). All stations have the same contention window. Probabilities therefore depend only on
+the number of stations. Durations are in whole ns, and assume one encoder. At 2.4 GHz, interframe spaces are 6 us
+shorter, but a signal extension of 6 us follows each frame, so that the sums of durations are the same.
 """
 
 from __future__ import annotations
@@ -273,15 +273,15 @@ class Mode:
 class Exchange(NamedTuple):
     """Bits and durations of one attempt to send, as arrays [schemes] with one entry for each MCS.
 
-    Durations include the time up to the next backoff slot. With single frames or RTS, backoff is frozen while other
-    stations send. Only the station that has just sent may use the next slot, and does so with probability 1 / W
-    (Tinnirello, Bianchi and Xiao, IEEE TVT 59, 2010). The bits and times of a successful attempt therefore include a
-    series of frames.
+    Durations include the time up to the next backoff slot. If frames are not aggregated or if RTS is used, backoff is
+    frozen while other stations send. Only the station that has just sent may use the next slot, and does so with
+    probability 1 / W (Tinnirello, Bianchi and Xiao, IEEE TVT 59, 2010). The bits and times of a successful attempt
+    therefore include a series of frames.
 
     Attributes:
         ip_bit: bits of the IP packets that a successful attempt carries.
         success_ns: duration in ns of a successful attempt: the data and the acknowledgement.
-        collision_ns: duration in ns of a collision in which no other frame is longer.
+        collision_ns: duration in ns of a collision in which the frame of this MCS is the longest frame.
         answered_ns: duration in ns of a block-ack request with its answer.
         unanswered_ns: duration in ns of a block-ack request that collides.
         sent_ns: time in ns for which the sender radiates in a successful attempt.
@@ -462,11 +462,11 @@ class Dcf(RatedAccess):
     """Whether frames are aggregated (A-MPDU); null means true for all standards except `a`."""
 
     rts: bool = False
-    """Whether a request to send (RTS) and its answer (CTS) precede each frame, which shortens collisions."""
+    """Whether a request to send (RTS) and a clear to send (CTS) precede each frame, which shortens collisions."""
 
     block_ack_request: bool | None = None
     """Whether a station sends a block-ack request after an aggregate without acknowledgement; null means true if frames
-    are aggregated and `rts` is false. With false, rates are 3 to 10 % higher than in ns-3."""
+    are aggregated and `rts` is false. If false, rates are 3 to 10 % higher than in ns-3."""
 
     @model_validator(mode="after")
     def _standard_has_it(self) -> Self:
