@@ -115,7 +115,7 @@ class Radios:
     Attributes:
         sender: the radio of all senders.
         sending: power of each sending device in addition to its idle power; None if senders are base stations.
-        receive_w: power in W of each receiving device in addition to its idle power; None if it is not modelled.
+        receive_w: power in W of each receiving device in addition to its idle power; None if the power is 0.
         transmit_j_per_bit: energy in J per bit sent by a device, in addition to its power.
         receive_j_per_bit: energy in J per bit received by a device, in addition to its power.
         controlled: True if the transmit power is set separately for each link.
