@@ -1,4 +1,4 @@
-"""The backhaul: one first-come, first-served line in each direction between the cloud and each edge server."""
+"""The backhaul: one first-come, first-served link in each direction between the cloud and each edge server."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class EdgeServers(Component):
 _RATE = "network.edges.backhaul.rate_bps"
 
 Line = deque["Message"]
-"""Queue of a line. The first message is being sent, and the others wait."""
+"""Queue of messages on a backhaul line. The first message is being sent, and all other messages wait."""
 
 
 @final
@@ -77,7 +77,7 @@ class Message(Completion):
 
 @final
 class Backhaul:
-    """The lines of all edge servers, which have the indices of their cells."""
+    """The backhaul lines of all edge servers; an edge server has the index of its cell."""
 
     def __init__(self, clock: Clock, ledger: Ledger, settings: BackhaulSettings, loss_key: int) -> None:
         self.clock, self.settings = clock, settings
@@ -87,9 +87,10 @@ class Backhaul:
         self._under_way: dict[Message, None] = {}
 
     def send(self, edge: int, *, up: bool, payload: Any, number: int, size_bit: int) -> Message:
-        """Send a message from an edge server to the cloud (`up`), or from the cloud to the edge server.
+        """Send a message from the edge server `edge` to the cloud, or to the edge server if `up` is False.
 
-        The message waits until its line is free. The returned event triggers when the message arrives or is lost.
+        The message waits until the backhaul line is free. The returned event triggers when the message arrives or is
+        lost.
         """
         message = Message(self, edge, up=up, payload=payload, number=number, size_bit=size_bit)
         self._under_way[message] = None

@@ -1,4 +1,4 @@
-"""Base stations: their positions, and the choice of a cell for each transfer.
+"""Base stations: their positions, and the selection of a cell for each transfer.
 
 All base stations are connected to the server.
 """
@@ -31,7 +31,7 @@ class Cells(Component):
 
     @abstractmethod
     def positions_m(self) -> Array:
-        """Coordinates of the stations in m, [stations, 2], or [stations, 3] with heights."""
+        """Return the coordinates of the stations in m, [stations, 2] or, if they include heights, [stations, 3]."""
 
     def around(self, paths: Paths) -> Paths:
         """Return the paths of the devices, in the coordinate system of the stations."""
@@ -112,8 +112,8 @@ class ListedCells(Cells):
 class GroundCells(Cells):
     """Ground stations for satellites (`mobility: walker` or `tle`), each of which is served by the nearest station.
 
-    Coordinates are in m east, north and up of the first station. Heights are measured from the plane through this
-    station, not from the curved surface of the Earth, so that distances are slant ranges.
+    Coordinates are in m to the east, to the north, and upwards from the first station. Heights are measured from the
+    plane through this station, not from the curved surface of the Earth, so that distances are slant ranges.
     """
 
     kind = "ground"
@@ -155,7 +155,7 @@ AnyCells = Annotated[Cells, Slot("cells", CELLS)]
 
 @final
 class Serving:
-    """Chooses the cell of each transfer, so that all current transfers of a device are in the same cell.
+    """Selects the cell of each transfer, such that all current transfers of a device are in the same cell.
 
     Args:
         during: True if a device can change cells during its transfers, which continue in the new cell. If False, a
@@ -183,7 +183,7 @@ class Serving:
     def hand_over(self, on_air: Mapping[Transfer, Burst], now_ns: int) -> None:
         """Move each transfer on the air to the cell that now serves its device.
 
-        A device that takes part in a broadcast stays in its cell.
+        A device that receives a broadcast stays in its cell.
         """
         if not self._during:
             return

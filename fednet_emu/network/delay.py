@@ -13,7 +13,7 @@ from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.kernel.clock import to_ns
 
 LIGHT_M_S = 299_792_458.0
-"""Speed of light in vacuum in m/s; the path losses use 3.0e8, as 3GPP does."""
+"""Speed of light in vacuum in m/s; the path loss models use 3.0e8 m/s, as in 3GPP's documents."""
 
 
 class Delay(Component):
@@ -23,7 +23,7 @@ class Delay(Component):
     """
 
     def delay_ns(self, range_m: Callable[[], float]) -> int:
-        """Return the propagation delay in ns; `range_m` returns the distance in m when a transfer starts."""
+        """Return the propagation delay in ns; `range_m` returns the distance in m at the start of a transfer."""
         return 0
 
     @override

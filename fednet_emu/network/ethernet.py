@@ -21,7 +21,7 @@ from fednet_emu.radio.receiver.combining import Reception
 
 
 class Wire(RateLaw):
-    """Rate law of a wire: 1 bit/s/Hz at any SINR; the speed of a port in bit/s replaces the bandwidth in Hz."""
+    """Rate law of a wire: 1 bit/s/Hz at any SINR; the bandwidth in Hz equals the speed of a port in bit/s."""
 
     min_sinr: ClassVar[float] = 0.0
 

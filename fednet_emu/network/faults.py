@@ -1,6 +1,6 @@
-"""Faults: reasons, other than weak links, for lost transfers. A medium queries its faults until one reports a loss.
+"""Faults: causes, other than weak links, of lost transfers. A medium queries its faults until one reports a loss.
 
-Each fault is queried twice. At the start of a transfer, it returns the time at which the transfer must end at the
+Each fault is queried twice for a transfer. At the start, it returns the time at which the transfer must end at the
 latest. After the radio has delivered the transfer, it returns whether the transfer is lost.
 """
 
@@ -22,7 +22,7 @@ from fednet_emu.records.reasons import add_reason
 
 
 class Sent(Protocol):
-    """Attributes that all messages have, on the air and on the backhaul."""
+    """Protocol of the attributes that all messages have, both on the air and on the backhaul."""
 
     size_bit: int
     requested_ns: int
@@ -30,7 +30,7 @@ class Sent(Protocol):
 
 
 class SentOnAir(Sent, Protocol):
-    """A message on the air, between a device and the server or between two devices."""
+    """Protocol of a message on the air, between a device and the server or between two devices."""
 
     sender: int
     receiver: int
@@ -41,7 +41,7 @@ class Fault:
     """A cause of lost transfers."""
 
     reason: ClassVar[str]
-    """Reason for the loss, as named in the records; a new name is registered automatically."""
+    """Reason for the loss, as it appears in the records; the reason of a new subclass is registered automatically."""
 
     @classmethod
     def __init_subclass__(cls, **options: Any) -> None:
@@ -51,7 +51,7 @@ class Fault:
 
     @property
     def unsent(self) -> str:
-        """Reason that is recorded for a transfer which the fault keeps from starting; by default `reason`."""
+        """Reason that is recorded if the fault prevents a transfer from starting; by default `reason`."""
         return self.reason
 
     def until_ns(self, transfer: Transfer, now_ns: int) -> int:
@@ -85,7 +85,7 @@ class Absence(Fault):
 
 
 class Loss(Fault, Component):
-    """A fault that a scenario sets, and by which transfers are lost after their delivery by the radio."""
+    """Random loss of transfers, which a scenario sets, after their delivery by the radio."""
 
     reason: ClassVar[str] = "erased"
 

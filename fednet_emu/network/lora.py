@@ -28,10 +28,10 @@ from fednet_emu.units import db_to_linear, linear_to_db
 
 
 class Frames(NamedTuple):
-    """The frames of a message.
+    """The LoRaWAN frames of a message.
 
     Attributes:
-        group: collision group; only frames of the same group collide with each other.
+        group: collision group (spreading factor); only frames of the same group collide with each other.
         number: number of frames.
         frame_ns: airtime in ns of each frame except the last.
         last_ns: airtime in ns of the last frame.
@@ -45,10 +45,10 @@ class Frames(NamedTuple):
 
 @dataclass(eq=False)
 class _Sending:
-    """A burst on the air.
+    """State of a burst (transmission of a message) on the air.
 
     Attributes:
-        burst: the burst.
+        burst: the transfers of the burst, one for each receiver.
         frames: the frames of the burst.
         begins_ns: time in ns at which the sender may start the burst.
         done: expected number of frames that have arrived so far.
@@ -64,12 +64,12 @@ class _Sending:
     period_ns: float = 1.0
 
     def arrival_ns(self, now_ns: int) -> int:
-        """Time in ns at which the last frame arrives, if frames continue at the current rate."""
+        """Return the time in ns at which the last frame arrives if frames continue at the current rate."""
         left = self.frames.number - self.arrives - self.done
         return round(max(now_ns, self.begins_ns) + left / self.arrives * self.period_ns + self.frames.last_ns)
 
     def end_ns(self, now_ns: int) -> int:
-        """Time in ns at which the burst ends: when its last frame arrives, or at the latest timeout of its legs."""
+        """Return the end of the burst in ns: the arrival of its last frame, or the latest timeout of a transfer."""
         until_ns = max([leg.until_ns for leg in self.burst])
         return max(now_ns, min(self.arrival_ns(now_ns), until_ns))
 
@@ -84,8 +84,8 @@ class DutyCycleAir(Air):
     number of repetitions. Simultaneous bursts of one sender split its permitted airtime.
 
     Args:
-        frames: function that marks the unreachable legs of a burst as lost and returns the frames of the burst, or
-            None if all legs are unreachable.
+        frames: function that marks the unreachable receivers of a burst as lost and returns the frames of the burst, or
+            None if all receivers are unreachable.
         duty: maximum share of the time for which a sender may transmit.
     """
 
@@ -109,7 +109,7 @@ class DutyCycleAir(Air):
         return self._since_ns if self._lost else min(ends_ns, default=FOREVER_NS)
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Do nothing: the next `advance` ends the legs that have been given up."""
+        """Do nothing; the next call of `advance` ends the aborted transfers."""
 
     def advance(self, now_ns: int) -> list[Burst]:
         for sending in self._on_air:
@@ -166,16 +166,17 @@ MOST_BYTE = {7: 222, 8: 222, 9: 115, 10: 51, 11: 51, 12: 51}
 """Maximum size of a frame in bytes, including the header, for each spreading factor."""
 
 REQUIRED_DB = {7: -7.5, 8: -10.0, 9: -12.5, 10: -15.0, 11: -17.5, 12: -20.0}
-"""Minimum SNR in dB for each spreading factor. The values are from memory; check them in data sheets before quoting."""
+"""Minimum SNR in dB for each spreading factor. The values are not verified; check them in data sheets before
+quoting."""
 
 _MARGIN_DB, _STEP_DB = 10.0, 3.0
 _PREAMBLE_SYMBOLS, _LOW_RATE_S = 8, 16e-3
 
 
 def time_on_air_ns(size_byte: int, spreading: int, bandwidth_hz: float) -> int:
-    """Airtime in ns of a frame of `size_byte` bytes with code rate 4/5, 8 preamble symbols, header and checksum.
+    """Return the airtime in ns of a frame of `size_byte` bytes at code rate 4/5, with 8 preamble symbols and header.
 
-    Semtech, data sheets of SX1276 (4.1.1.7) and SX1261 (6.1.4).
+    The formula, which includes the checksum, is from Semtech's data sheets of SX1276 (4.1.1.7) and SX1261 (6.1.4).
     """
     symbol_s = (1 << spreading) / bandwidth_hz
     slow = 2 if symbol_s >= _LOW_RATE_S else 0  # low data rate optimisation
@@ -199,7 +200,7 @@ def adapted(snr_db: float) -> int:
 
 
 def adapted_from_db(spreading: int) -> float:
-    """Return the minimum SNR in dB at which `adapted` returns this spreading factor or a lower one."""
+    """Return the minimum SNR in dB at which LoRaWAN assigns this spreading factor or a lower one to a link."""
     return REQUIRED_DB[12] if spreading == 12 else REQUIRED_DB[spreading + 1] + _MARGIN_DB + _STEP_DB
 
 
@@ -207,13 +208,13 @@ _WIDTHS_HZ = (125e3, 250e3, 500e3)
 
 
 class LoneLora(Staircase):
-    """Rate law of a LoRa device without collisions, averaged over its frames and the idle times after them."""
+    """Rate law of a LoRa device without collisions, averaged over its frames and the pauses between frames."""
 
     spreading: tuple[int, ...]
     """Spreading factors in decreasing order."""
 
     thresholds_db: tuple[float, ...]
-    """Minimum SNR in dB for each of the spreading factors."""
+    """Minimum SNR in dB at which each spreading factor is used, in the same order."""
 
     duty_cycle: float
     """Share of the time for which a sender transmits."""
@@ -238,7 +239,7 @@ class Lora(Access):
     pause; each message takes the mean number of repetitions. The band is one LoRa channel of 125, 250 or 500 kHz. With
     a duty cycle of 1 % and spreading factor 7, a model of 10 kB takes half an hour, and a model of 2.9 MB takes six
     days: set `timeout_s` if a message may take more than an hour. `channel.rate` has no effect. The minimum SNRs of
-    spreading factors are from memory; check them before quoting.
+    spreading factors are not verified; check them before quoting.
     Ignored here: fading (links have their mean SNR), capture of the stronger frame, collisions between spreading
     factors, acknowledgements, several channels, adaptation of the power, and movement during a message.
     """
@@ -247,7 +248,7 @@ class Lora(Access):
     overlapping: ClassVar[bool] = True
 
     spreading: Literal["adr", 7, 8, 9, 10, 11, 12] = "adr"
-    """Spreading factor of all links. With `adr`, LoRaWAN's adaptation selects the factor of each link, and a broadcast
+    """Spreading factor of all links. If `adr`, LoRaWAN's adaptation selects the factor of each link, and a broadcast
     uses the factor of its weakest receiver."""
 
     duty_cycle: float = Field(0.01, gt=0, le=1)
@@ -280,7 +281,7 @@ class Lora(Access):
         return Use(own, TurnQueue(None, cells), air, patience=Patience(own, disturbed=True))
 
     def _frames(self, band: Band, burst: Burst) -> Frames | None:
-        """Mark the legs whose SNR is too low as lost; return the frames of the burst, or None if all legs are lost."""
+        """Mark transfers with too low an SNR as lost; return the burst's frames, or None if all transfers are lost."""
         reached = []
         for leg in burst:
             if leg.snr >= band.law.min_sinr:

@@ -62,16 +62,16 @@ from fednet_emu.records.table import Rows
 
 
 class Network:
-    """The media of one run, and the links of its cells.
+    """The network of one run: the medium of each direction, and the links of all cells.
 
     Attributes:
-        uplink, downlink, sidelink: the media; `sidelink` is None in a network without sidelink.
-        superposition: over-the-air sums on the uplink; None if the uplink has another access scheme.
+        uplink, downlink, sidelink: the medium of each direction; `sidelink` is None if the network has no sidelink.
+        superposition: model of over-the-air sums on the uplink; None if the uplink has another access scheme.
 
     Args:
         traffic: traffic classes of other users.
-        placement: placement of the users in traffic classes without their own placement; None for a disc with a radius
-            of 100 m around the origin.
+        placement: placement of users whose traffic class has no placement; None for a disc with a radius of 100 m
+            around the origin.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Network:
         return network_links(self._environment, places_m, self._stations_m)
 
     def losses(self) -> list[str]:
-        """List the settings that may cause losses of messages to or from the server, as `key: value`."""
+        """Return the settings that may cause losses of messages to or from the server, as `key: value`."""
         away = [] if self._presence.always else ["devices: not always there"]
         return [*self.settings.losses(self._environment.channel), *away]
 
@@ -182,7 +182,10 @@ class Network:
         return float(self.expected_bps(np.array([device]), down=True)[0])
 
     def expected_bps(self, devices: IntArray, *, down: bool) -> Array:
-        """Return the present uplink or downlink rates of `devices` [n] in bit/s, as in `expected_uplink_bps`."""
+        """Return the present uplink rates of `devices` [n] in bit/s, or their downlink rates if `down` is True.
+
+        Each rate is the recorded rate, or the rate of a transfer that is alone in the band, at the mean SNR.
+        """
         medium = self.downlink if down else self.uplink
         return medium.expected_bps(devices, medium.links.now(), self._clock.now_s)
 
@@ -205,10 +208,10 @@ class Network:
         return self._environment.channel.path_loss.gains
 
     def picture(self, at_s: float) -> NetworkState:
-        """Return the state of the network at a time in s, which may differ from the time of the clock.
+        """Return the state of the network at the time `at_s` in s, which may differ from the time of the clock.
 
-        Rates are computed at the mean SNR. If a link with fading has rate 0 at its mean SNR, the rate is the mean over
-        fading.
+        Rates are computed at the mean SNR. If a link with fading has the rate 0 at its mean SNR, its rate averaged over
+        fading is used.
         """
         up, down = self._cell_links(at_s)
         cell = np.array([cell_of(up.station_of(device)) for device in self._everybody.tolist()], np.int64)
@@ -299,7 +302,7 @@ class Network:
     def _after_ns(
         self, grant_delay_ns: DelayNs | None, delay: Delay, channel: Channel, transfer: Transfer, now_ns: int
     ) -> int:
-        """Return the time in ns from the transmission of a transfer's last bit to its reception.
+        """Return the time in ns from the transmission of a transfer's last bit to the reception of this bit.
 
         This time consists of the propagation delay and of the access scheme's delay.
         """
@@ -316,9 +319,10 @@ class Network:
         return way_ns + (0 if grant_delay_ns is None else grant_delay_ns(transfer, now_ns))
 
     def _beside_others(self, use: Use, access: Access, links: LinksOverTime, cells: int) -> Use:
-        """Return `use` for a band with other users, without default timeouts.
+        """Return a copy of the access scheme's settings `use` for a band that other users share.
 
-        Default timeouts need expected durations, which are unknown if other users share the band.
+        The copy has no default timeouts, because these depend on expected durations, which are unknown in a shared
+        band.
         """
         slices, places = self._slices, use.turns.places
         divides = places is None and not access.overlapping
@@ -348,7 +352,7 @@ class Network:
 
     @property
     def idle_w(self) -> Array:
-        """Idle powers [devices] in W."""
+        """Idle power of each device in W [devices]."""
         return self._powers.idle_w.all
 
     def unheard(self) -> list[Unheard]:
@@ -378,9 +382,9 @@ class NetworkState(NamedTuple):
     Attributes:
         xy_m: [devices, 2] coordinates on the ground in m.
         cell: [devices] index of the serving cell.
-        up_snr: [devices] mean SNR (linear) of the uplink alone in the band.
-        up_bps: [devices] recorded rate of the uplink in bit/s, or its rate alone in the band at the mean SNR.
-        down_bps: [devices] rate of the downlink in bit/s, defined as in `up_bps`.
+        up_snr: [devices] mean SNR (linear) of the uplink if it is alone in the band.
+        up_bps: [devices] recorded rate of the uplink in bit/s, or its rate at the mean SNR if it is alone in the band.
+        down_bps: [devices] rate of the downlink in bit/s, defined in the same way as `up_bps`.
         there: [devices] True if the device is present, even if its battery is empty.
     """
 
@@ -394,9 +398,9 @@ class NetworkState(NamedTuple):
 
 @final
 class Distances:
-    """Distance between the antennas of sender and receiver at the start of a transfer.
+    """Computes the distance between the antennas of sender and receiver at the start of each transfer.
 
-    Ignored here: movement within a movement period, as in the links.
+    Ignored here: movement within a movement period.
 
     Args:
         paths: the paths of the devices.
@@ -411,9 +415,10 @@ class Distances:
         self._heights_m = np.array([np.nan if height_m is None else height_m for height_m in heights_m])
 
     def __call__(self, transfers: Rows, receivers: IntArray) -> Array:
-        """Return the distances in m of transfers [n] that have started, each of which has one receiver.
+        """Return the distances [n] in m between the senders and the receivers of transfers [n] that have started.
 
-        The distance is NaN for wired links and for recorded rates.
+        Each transfer has one receiver, which is in `receivers` [n]. The distance is NaN for wired links and for links
+        with recorded rates.
         """
         height_m, moves = self._heights_m[transfers["direction"]], self._paths.speed_m_s > 0
         at_ns = transfers["started_ns"] // self._period_ns * self._period_ns * moves
@@ -427,7 +432,10 @@ class Distances:
         return distance_m
 
     def _devices_m(self, device: IntArray, at_ns: IntArray, height_m: Array) -> Array:
-        """Coordinates [n, 3] in m of devices [n], each at its own time [n] in ns."""
+        """Return the coordinates [n, 3] in m of devices [n] at the times `at_ns` [n] in ns.
+
+        Devices whose paths have no height get the heights `height_m` [n] in m.
+        """
         place_m = np.column_stack([np.empty((len(device), 2)), height_m])
         order = np.argsort(at_ns, kind="stable")
         for rows in np.split(order, np.flatnonzero(np.diff(at_ns[order])) + 1) if len(order) else ():

@@ -41,19 +41,20 @@ from fednet_emu.units import db_to_linear
 
 _STEPS = 1 << 14
 _NEVER = 1e-300
-"""Lower bound for the probability that the gain is below the cutoff."""
+"""Lower bound for the probability that the fading gain is below the cutoff, which avoids the logarithm of 0."""
 
 
 def n_slots(entries: int, symbols_per_slot: int) -> int:
-    """Return the number of slots for a vector with one entry per symbol, for any number of senders."""
+    """Return the number of slots for a vector of `entries` entries, with one entry per symbol."""
     return -(-entries // symbols_per_slot)
 
 
 @cache
 def mean_inverse(fading: Fading, cutoff: float, *, los: bool = False) -> float:
-    """Mean transmit power divided by eta: the mean of 1 / |h|^2 over the fading, with 0 where |h|^2 < `cutoff`.
+    """Return the mean over the fading of 1 / |h|^2, where values with |h|^2 < `cutoff` are replaced by 0.
 
-    For Rayleigh fading, the mean is the exponential integral E1(`cutoff`).
+    This is the mean transmit power divided by the received power eta. For Rayleigh fading, it is the exponential
+    integral E1(`cutoff`).
     """
     if math.isinf(fading.coherence_s):
         gain = fading.gain(0.5, los)
@@ -64,7 +65,7 @@ def mean_inverse(fading: Fading, cutoff: float, *, los: bool = False) -> float:
 
 
 def misalignment(gain: Array, csi_error: float, normal: Array) -> Array:
-    """Factors Re(h_k / h'_k) [K] of the received signals if devices invert measured channels h'_k instead of h_k.
+    """Return the factors Re(h_k / h'_k) [K] of received signals if devices invert measured channels h'_k, not h_k.
 
     The channel has changed since its measurement: h = sqrt(1 - e) h' + sqrt(e) z with complex normal z of unit power,
     so that h and h' have the same distribution for Rayleigh fading. The factor has the mean sqrt(1 - e) and the
@@ -79,10 +80,10 @@ def misalignment(gain: Array, csi_error: float, normal: Array) -> Array:
 
 
 def relative_error(snr: float, devices: int) -> float:
-    """Mean square error, per entry, of the mean of K vectors with unit power: sigma^2 / (eta K^2).
+    """Return the mean square error, per entry, of the received mean of K unit-power vectors: sigma^2 / (eta K^2).
 
     Args:
-        snr: eta / sigma^2, linear.
+        snr: eta / sigma^2 (linear): received power of each signal divided by the noise power.
         devices: K, the number of devices that send.
     """
     return 1.0 / (snr * devices**2)
@@ -115,7 +116,7 @@ class OverTheAir(Access):
     budget: Literal["mean", "peak"] = "mean"
     """Power that is limited to the transmit power of the device's radio. mean: the mean power over all bursts,
     including those in which the device sends nothing; the power in a single burst may be higher. peak: the power in
-    every burst."""
+    each burst."""
 
     snr_db: float | None = None
     """SNR eta / sigma^2 in dB at which each signal arrives; devices that would exceed their power limit send nothing.
@@ -152,7 +153,7 @@ class OverTheAir(Access):
         return Use(band, TurnQueue(None, cells), SeparateAir(walk))
 
     def burst_s(self, entries: int, bandwidth_hz: float) -> float:
-        """Duration in s of a burst of vectors with `entries` entries, rounded up to whole slots."""
+        """Return the duration in s of a burst of vectors with `entries` entries, rounded up to whole slots."""
         symbols = self.symbols_per_slot or max(1, int(bandwidth_hz * self.slot_s * (1 + 1e-12)))
         return n_slots(entries, symbols) * self.slot_s
 
@@ -161,12 +162,12 @@ _TIE = 1 + 1e-12
 
 
 class Sending(NamedTuple):
-    """States of devices in a burst.
+    """States of the devices in a burst (one simultaneous transmission of all devices).
 
     Attributes:
         silent: [devices] reason why the device sends nothing: "outage" in a deep fade, "unreachable" if its power never
             suffices; empty for a device that sends.
-        power_part: [devices] power of each sending device relative to the full power of its radio.
+        power_part: [devices] transmit power of each device relative to the full power of its radio; 0 if it is silent.
         factor: [devices] error factor of each received signal; 1 if devices know their channels exactly.
         snr: SNR eta / sigma^2 (linear) at which each signal should arrive.
     """
@@ -199,7 +200,7 @@ class Superposition:
         return self._access.burst_s(entries, self._band.bandwidth_hz)
 
     def sending(self, devices: IntArray, now_ns: int, burst: int) -> Sending:
-        """Return the states of one or more devices in the burst with the number `burst`, which starts now."""
+        """Return the states of `devices` [n] in the burst with the number `burst`, which starts at `now_ns`."""
         access, server = self._access, np.full(len(devices), SERVER)
         links = self._links.now()
         keys = links.fading_keys(devices, server)

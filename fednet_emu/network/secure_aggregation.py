@@ -1,9 +1,9 @@
-"""Secure aggregation: messages and masks that let the server read only the sum of the updates.
+"""Secure aggregation: messages and masks by which the server can read only the sum of the updates.
 
 Bonawitz, Ivanov, Kreuter, Marcedone, McMahan, Patel, Ramage, Segal, Seth: "Practical Secure Aggregation for
 Privacy-Preserving Machine Learning", CCS 2017, https://eprint.iacr.org/2017/281, with honest but curious parties. The
-version with a sparse graph is from Bell, Bonawitz, Gascon, Lepoint, Raykova, "Secure Single-Server Aggregation with
-(Poly)Logarithmic Overhead", CCS 2020, https://eprint.iacr.org/2020/704.
+version in which devices share masks only with some neighbours is from Bell, Bonawitz, Gascon, Lepoint, Raykova, "Secure
+Single-Server Aggregation with (Poly)Logarithmic Overhead", CCS 2020, https://eprint.iacr.org/2020/704.
 
 Symbols: n is the number of devices, k the number of neighbours per device, t is `threshold`, m the number of entries of
 a vector, B is `input_bits`, w the number of bits of a masked entry, a_K is `key_bit`, and a_S is `share_bit`.
@@ -26,7 +26,8 @@ from fednet_emu.component.slot import Slot, kinds
 from fednet_emu.compression.base import NoCompression
 
 Graph = list[frozenset[int]]
-"""The neighbours of each device; devices are indices in the cohort."""
+"""For each device, the set of its neighbours. Devices are identified by their indices in the round's list of
+devices."""
 
 WORD_BIT = 62
 """Maximum number of bits of a masked entry."""
@@ -42,16 +43,16 @@ class SecureAggregation(Component):
     `shares`: each device sends shares of its two secrets to its neighbours through the server. `vectors`: each device
     receives the model, trains, and sends its masked update. `unmask`: each device whose vector has arrived sends its
     shares of the secrets that unmask the sum. A device that is lost in one step is left out of the next steps. If fewer
-    than `threshold` devices are left, the attempt ends without a new model. `deadline_s` covers only the first three
-    steps. Satellites, which repeat messages at their next pass, are not supported.
+    than `threshold` devices remain, the round ends without a new model. `deadline_s` covers only the first three steps.
+    Satellites, which repeat messages at their next pass, are not supported.
     The update is the difference from the model that the server sent. Its entries are limited to `clip` and rounded
     towards zero, so that no entry grows.
     Ignored here: key agreement itself, signatures, and a dishonest server.
     """
 
     threshold: int | None = Field(None, ge=2)
-    """Number of shares that reconstruct a secret (t). null means floor(2 n / 3) + 1 with n devices; on a sparse graph,
-    null means the threshold that `neighbours` describes."""
+    """Number of shares that are needed to reconstruct a secret (t). null means floor(2 n / 3) + 1 for n devices; for
+    `secagg-plus`, null means the threshold that `neighbours` describes."""
     input_bits: int = Field(16, ge=2, le=32)
     """Bits of an entry before masking (B); a masked entry has ceil(log2(n (2^B - 1) + 1)) bits."""
     clip: float = Field(1.0, gt=0)
@@ -63,8 +64,8 @@ class SecureAggregation(Component):
     prg_flop_per_entry: float = Field(0.0, ge=0)
     """Number of floating-point operations that the server needs per entry of each mask when it unmasks the sum."""
     masks: Literal["none", "real"] = "none"
-    """real: devices mask their vectors, and the server combines shares to unmask the sum. none: vectors are only
-    rounded and added, which is much faster and gives a bit-identical model."""
+    """Implementation of masks. real: devices mask their vectors, and the server combines shares to unmask the sum.
+    none: vectors are only rounded and added, which is much faster and gives a bit-identical model."""
 
     @abstractmethod
     def sized(self, n: int) -> tuple[int, int]:
@@ -73,7 +74,8 @@ class SecureAggregation(Component):
     def graph(self, n: int, rng: np.random.Generator) -> Graph:
         """Return the neighbours of each of n devices.
 
-        They are the nearest devices on a ring in random order, or all other devices if k is n - 1.
+        The k neighbours of a device are the nearest devices on a ring in random order; if k is n - 1, all other
+        devices.
         """
         k, _ = self.sized(n)
         if k == n - 1:
@@ -86,7 +88,7 @@ class SecureAggregation(Component):
         return (n * ((1 << self.input_bits) - 1)).bit_length()
 
     def total_bit(self, n: int, m: int) -> int:
-        """Return the bits that each of n devices sends and receives for a sum of m entries, if nothing is lost.
+        """Return the bits that each of n devices sends and receives for a sum of m entries, if no message is lost.
 
         The bits of the model that devices receive are not included.
         """
@@ -95,7 +97,7 @@ class SecureAggregation(Component):
 
     @property
     def largest(self) -> int:
-        """Maximum magnitude of a rounded entry. This number is added to all entries, so that no entry is negative."""
+        """Maximum magnitude of a rounded entry. It is added to all entries, so that no entry is negative."""
         return (1 << (self.input_bits - 1)) - 1
 
     @override
@@ -142,8 +144,8 @@ class SecAggPlus(SecureAggregation):
     neighbours: int | None = Field(None, ge=2, multiple_of=2)
     """Number of neighbours per device (k), an even number. null means the smallest number with which colluding
     neighbours reveal a device's update with a probability below 2^-40, and dropouts prevent the server from unmasking
-    the sum with a probability below 2^-30. Both probabilities are union bounds. If `threshold` is null, too, the
-    threshold that belongs to this number is used. The bounds are a sizing rule, not the proof of the paper. If no
+    the sum with a probability below 2^-30. Both probabilities are union bounds. If `threshold` is null, the threshold
+    for which this number meets the bounds is used. The bounds are a sizing rule, not the proof of the paper. If no
     number meets the bounds, all other devices are neighbours."""
     corrupt: float = Field(0.05, ge=0, lt=1)
     """Share of the devices that may collude (gamma), used if `neighbours` is null."""
@@ -159,7 +161,7 @@ class SecAggPlus(SecureAggregation):
 
 @lru_cache(256)
 def sparse(n: int, corrupt: float, dropout: float) -> tuple[int, int] | None:
-    """Return the smallest even number of neighbours that meets both bounds, and its threshold; None if none does."""
+    """Return the smallest even number of neighbours that meets both probability bounds, and the threshold; or None."""
     from scipy.stats import hypergeom  # this import takes a third of the time of torch's import
 
     bad, good = math.floor(corrupt * n + 1e-9), math.floor((1 - dropout) * n + 1e-9) - 1

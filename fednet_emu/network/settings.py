@@ -1,4 +1,4 @@
-"""The settings of a network: uplink, downlink, sidelink, and common settings."""
+"""The settings of a network: uplink, downlink, sidelink, and settings that apply to all of them."""
 
 from __future__ import annotations
 
@@ -57,20 +57,20 @@ class Uplink(Component):
     """Compression of models. The sender compresses the difference between the new model and the last model that both
     sender and receiver have. Other messages of an algorithm are not compressed."""
     secure_aggregation: AnySecureAggregation | None = None
-    """Secure aggregation, which lets the server read only the sum of the uploads of a round; null for plain uploads."""
+    """Secure aggregation, by which the server can read only the sum of a round's uploads; null for plain uploads."""
     trace: AnyRateTraces | None = None
     """Recorded rates, one trace per device, which replace the channel and the access scheme. If null, the channel and
     the access scheme determine the rates."""
     idle: AnyIdle | None = None
-    """Release of the radio connections of idle devices, for uplink and downlink. If null, connections are never
-    released."""
+    """Rule for the release of the radio connections of idle devices, for uplink and downlink. null means that
+    connections are never released."""
     delay: AnyDelay = NoDelay()
     timeout_s: float | None = Field(None, gt=0)
     """Maximum time on the air in s; a transfer that takes longer is lost. The time in the queue does not count. null
-    means 20 times the expected duration at the mean rate of the link, but at least 60 s and at most 3600 s. With null,
-    a message whose expected duration exceeds 3600 s is not sent, and is lost for the reason `unreachable`. If devices
-    move, the link at the start of the transfer determines the timeout, and a transfer at rate 0 waits until the device
-    reaches a better position or until its timeout."""
+    means 20 times the expected duration at the mean rate of the link, but at least 60 s and at most 3600 s. In this
+    case, a message whose expected duration exceeds 3600 s is not sent, and is lost for the reason `unreachable`. If
+    devices move, the link at the start of the transfer determines the timeout, and a transfer at rate 0 waits until the
+    device reaches a better position or until its timeout."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -132,11 +132,11 @@ class Sidelink(Downlink):
     trace: None = None
     """Always null; sidelinks have no recorded rates."""
     topology: Topology | None = None
-    """Graph whose edges state which device sends to which other devices, for algorithms that need such a graph; null
-    for no graph."""
+    """Graph whose edges determine which devices send to which other devices, for algorithms that need such a graph;
+    null for no graph."""
     asymmetry: Asymmetry = Asymmetry()
-    """Differences between the two directions of a link between devices. The fading of the two directions is independent
-    in any case."""
+    """Differences between the two directions of a link between devices. In any case, the fading of the two directions
+    is independent."""
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
@@ -170,17 +170,18 @@ class NetworkSettings(Component):
     cells: AnyCells = SingleCell()
     """Positions of the base stations."""
     edges: EdgeServers | None = None
-    """Edge servers in the base stations, and their backhaul to the cloud. They are used by algorithms that average
-    models in edge servers first. null means edge servers with default settings for such algorithms."""
+    """Edge servers in the base stations, and their backhaul to the cloud, for algorithms that average models in edge
+    servers first. null means edge servers with default settings for such algorithms."""
     power_control: AnyPowerControl = FullPower()
-    """Rule by which each device sets its uplink power from its own link; downlink and sidelink use full power."""
+    """Rule by which each device sets its uplink transmit power, given its link; downlink and sidelink use full
+    power."""
     reception: AnyReception = ONE_ANTENNA
     """Combination of the signals at a base station's antennas on the uplink; the downlink uses one antenna."""
     overhead: AnyOverhead = NoOverhead()
     """Header bits that are added to each payload."""
     transport: AnyTransport = NoTransport()
-    """End-to-end transport protocol: its headers and handshakes, its waits for acknowledgements, and the wired part of
-    the path. A transport protocol replaces `overhead: packets`."""
+    """End-to-end transport protocol, with its headers, handshakes, waits for acknowledgements, and the wired part of
+    the path. It cannot be combined with `overhead: packets`, because it has its own headers."""
     session: AnySession = Session()
     """Session layer above the transport protocol: framing of messages, additional handshakes, and software delays."""
     position_update_s: float = Field(1.0, gt=0)
@@ -188,8 +189,8 @@ class NetworkSettings(Component):
     transfers continue at the rate of the new link. A link is computed only if it is used."""
     slices: dict[Annotated[str, Field(pattern=NAMED)], Slice] = Field(default_factory=dict)
     """Network slices by name, for bands that the federation shares with other users. The federation uses the slice
-    `fl`. A class of other users uses the slice `others`, unless the class names another slice. Without slices, all
-    transmissions get equal shares."""
+    `fl`. A class of other users uses the slice `others`, unless the class names another slice. If no slices are
+    defined, all transmissions have equal shares."""
     handover: Literal["between-transfers", "during"] = "between-transfers"
     """Time at which a moving device changes to the strongest cell. between-transfers: a device changes cells only while
     it has no current or waiting transfer. during: current transfers continue in the new cell from the next movement
@@ -250,7 +251,7 @@ class NetworkSettings(Component):
             yield str(problem)
 
     def _more_than_sums(self) -> Iterator[tuple[str, str]]:
-        """Yield the key and the error of each setting that contradicts a server which receives only sums of uploads."""
+        """Yield key and error message of each setting that is invalid if the server receives only sums of uploads."""
         up = self.uplink
         plain = {
             "uplink.loss": (up.loss, NoLoss, "no single packet can be lost"),

@@ -1,4 +1,4 @@
-"""Slices that divide a band between the federation and other users."""
+"""Network slices, which divide a band between the federation and other users."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Slice(Component):
     """
 
     priority: int = Field(0, ge=0, le=100)
-    """Priority of the slice when the part of the band that no slice is guaranteed is divided; 0 is the highest
-    priority. With `access: tdma`, transmissions take turns in order of priority."""
+    """Priority of the slice in the division of the band that remains after all guaranteed shares; 0 is the highest
+    priority. If `access` is `tdma`, transmissions take turns in order of priority."""
     weight: float = Field(1.0, gt=0, le=1e6)
     """Weight of the slice. Slices of the same priority get shares in proportion to their weights; each share is at
     least the guaranteed share and at most `max`."""
@@ -57,7 +57,7 @@ class Slice(Component):
 
 @final
 class Slices:
-    """The slices of a run, in the order of the scenario.
+    """The network slices of a run, in the order of the scenario.
 
     Attributes:
         names: names of the slices. `others` and `fl` have default settings if the scenario does not define them.
@@ -70,19 +70,19 @@ class Slices:
         self.given = bool(given)
 
     def of(self, transfer: Transfer) -> int:
-        """Return the index of the slice that carries a transfer."""
+        """Return the index of the network slice that carries a transfer."""
         return transfer.slice if type(transfer) is FileTransfer else self._own
 
     def level(self, transfer: Transfer) -> int:
-        """Return the priority of the slice that carries a transfer."""
+        """Return the priority of the network slice that carries a transfer; 0 is the highest priority."""
         return self._all[self.of(transfer)].priority
 
     def parts(self, active: Sequence[bool]) -> list[float]:
-        """Return the share of the band for each slice; `active` slices have transmissions on the air.
+        """Return the band share of each slice; `active` is True for slices that have transmissions on the air.
 
-        Each active slice gets its guarantee. The remaining band, without the dedicated shares of inactive slices, is
-        divided in order of priority. Slices of the same priority have shares in proportion to their weights, but at
-        least the guarantee and at most the maximum.
+        Each active slice has its guaranteed share. The remaining band, without the dedicated shares of inactive slices,
+        is divided in order of priority. Slices of the same priority have shares in proportion to their weights, but at
+        least the guaranteed and at most the maximum share.
         """
         own = [(number, its) for number, its in enumerate(self._all) if active[number]]
         part = [0.0] * len(self._all)
@@ -99,9 +99,11 @@ class Slices:
         return part
 
     def capacity(self, name: str, loads: Mapping[str, float], *, divides: bool) -> float:
-        """Return the maximum long-run share of the band for a slice while other slices carry `loads`, by slice.
+        """Return the maximum long-run band share of the slice `name` if other slices carry the given loads.
 
-        `divides` is defined as in `taken`. In turns, slices of the same or a higher priority carry their loads first.
+        `loads` contains the load of each other slice as a fraction of the band. If `divides` is True, simultaneous
+        bursts divide the band. If it is False, bursts take turns, and slices of the same or a higher priority carry
+        their loads first.
         """
         every, active = {name: self._all[self.names.index(name)]}, {name, *loads}
         for other, its in zip(self.names, self._all, strict=True):
@@ -117,10 +119,11 @@ class Slices:
         return probe.parts([other in active for other in probe.names])[0]
 
     def taken(self, own: int, files: Mapping[int, int], *, divides: bool) -> float:
-        """Return the fraction of its band share that the federation loses to files of other users.
+        """Return the fraction of the federation's band share that is lost to files of other users.
 
         `own` is the number of the federation's bursts on the air. `files` is the number of files of other users on the
-        air in each slice. `divides` is true if bursts divide the band; otherwise, slices only order the turns.
+        air in each slice. If `divides` is True, bursts divide the band; otherwise they take turns, and slices only
+        determine their order.
         """
         if not (self.given and divides):
             others = sum(files.values())
@@ -134,11 +137,11 @@ class Slices:
 
 
 def _shared(level: Sequence[Slice], room: float) -> list[float]:
-    """Return the shares of slices of the same priority, which sum to at most `room`.
+    """Return the band shares of slices of the same priority, which sum to at most `room`.
 
-    The share of a slice is its weight times a common factor, but at least its guarantee and at most its maximum. The
-    factor is such that the shares sum to `room`. If all maxima together are lower than `room`, each slice gets its
-    maximum.
+    The share of a slice is its weight times a common factor, but at least its guaranteed and at most its maximum share.
+    The factor is chosen such that the shares sum to `room`. If the sum of the maximum shares is below `room`, each
+    slice has its maximum share.
     """
     for edge in sorted({edge / its.weight for its in level for edge in (its.guaranteed, its.max)}):
         if sum(min(max(its.weight * edge, its.guaranteed), its.max) for its in level) >= room - _NOISE:
@@ -153,7 +156,7 @@ def _shared(level: Sequence[Slice], room: float) -> list[float]:
 
 @final
 class Sliced(Sharing):
-    """Division of a band among slices, and of each slice's share among its bursts.
+    """Division of a band among network slices, and of each slice's share among its bursts (transmissions).
 
     Args:
         access: the access scheme, which would divide the band equally if there were no slices.
@@ -165,7 +168,7 @@ class Sliced(Sharing):
         self._access, self._slices = access, slices
 
     def _part(self, active: Active) -> Array:
-        """Return the shares [bursts] of the band."""
+        """Return the band share of each burst (transmission) [bursts]."""
         of = active.slice_of
         assert of is not None, "an air with slices knows them"
         counts = np.bincount(of, minlength=len(self._slices.names))
@@ -173,7 +176,7 @@ class Sliced(Sharing):
         return part
 
     def power(self, inputs: RateInputs) -> Array:
-        """Return the power of each burst, which is 0 for a burst whose share of the band is 0."""
+        """Return the power fraction of each burst [bursts, blocks or 1]; 0 if the band share of the burst is 0."""
         own = self._access.power(inputs)
         return (inputs.active.part[:, None] if own is None else own) * (self._part(inputs.active) > 0)[:, None]
 
@@ -191,7 +194,7 @@ class Sliced(Sharing):
 
 
 def problems(slices: Mapping[str, Slice], scenario: Any) -> Iterator[tuple[str, str]]:
-    """Yield the key and the error of each slice that is invalid or contradicts the scenario."""
+    """Yield the key and the error message of each slice setting that is invalid or contradicts the scenario."""
     classes = scenario.traffic
     for place, its in enumerate(classes):
         if its.slice is not None and its.slice not in {*slices, OTHERS, FEDERATION}:

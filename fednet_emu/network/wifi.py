@@ -1,9 +1,9 @@
 """Wi-Fi: stations contend for a channel (distributed coordination function, DCF, of IEEE 802.11).
 
 The rates of stations that always have data to send follow from the durations of their frame exchanges, by Bianchi's
-fixed point (IEEE JSAC 18, 2000). All stations have the same contention window, so that probabilities depend only on the
-number of stations. Durations are in whole ns, for one encoder. At 2.4 GHz, interframe spaces are 6 us shorter, but a
-signal extension of 6 us follows each frame, so that the sums of durations are the same.
+fixed point (IEEE JSAC 18, 2000). All stations have the same contention window. Probabilities therefore depend only on
+the number of stations. Durations are in whole ns, and assume one encoder. At 2.4 GHz, interframe spaces are 6 us
+shorter, but a signal extension of 6 us follows each frame, so that the sums of durations are the same.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TRAINING_NS = 4_000
 
 
 class Family(NamedTuple):
-    """Properties of all frames of a standard.
+    """Frame format of one version of IEEE 802.11.
 
     Attributes:
         preamble_ns: duration in ns of the preamble for one stream, from the first training field to the data.
@@ -76,7 +76,8 @@ FAMILIES: Mapping[WifiStandard, Family] = MappingProxyType(
         "ax": Family(44_000, 12_800, 800, MappingProxyType({20: 234, 40: 468, 80: 980, 160: 1960}), 12),
     }
 )
-"""IEEE 802.11 clauses 17, 19, 21 and 27: frames in mixed format (HT), and frames for a single user (VHT, HE)."""
+"""Frame formats by version of IEEE 802.11 (clauses 17, 19, 21 and 27). 802.11n has frames in mixed format (HT), and
+802.11ac and ax have frames for a single user (VHT, HE)."""
 
 
 class Coding(NamedTuple):
@@ -111,13 +112,17 @@ CODINGS = (
     Coding(10, (3, 4), 32.409, 24),
     Coding(10, (5, 6), 34.324, 24),
 )
-"""MCS 0 to 11. The SNRs are from the error rate tables of ns-3 3.44, which has no separate tables for the last two MCS.
-With the NIST model of ns-3, the SNRs are 1 to 5 dB higher. The SNRs of real receivers differ from the tables by similar
-amounts."""
+"""Modulation and code rate of MCS 0 to 11. The SNRs are from the error rate tables of ns-3 3.44, which has no separate
+tables for the last two MCS. With the NIST model of ns-3, the SNRs are 1 to 5 dB higher. The SNRs of real receivers
+differ from the tables by similar amounts."""
 
 
 class Scheme(NamedTuple):
-    """A modulation and coding scheme on a channel of given width: data bits per symbol, minimum SNR, control rate."""
+    """A modulation and coding scheme (MCS) on a channel of given width.
+
+    The attributes are the number of data bits per OFDM symbol, the minimum SNR of each stream in dB, and the rate of
+    control frames in Mbit/s.
+    """
 
     data_bit: int
     snr_db: float
@@ -126,7 +131,7 @@ class Scheme(NamedTuple):
 
 @lru_cache
 def schemes(standard: WifiStandard, width_mhz: int, streams: int = 1) -> tuple[Scheme, ...]:
-    """Return the schemes of a standard in increasing order.
+    """Return the modulation and coding schemes of a standard, in the order of increasing rates.
 
     802.11ac excludes schemes with a fractional number of data bits per symbol.
 
@@ -159,10 +164,11 @@ _HALVINGS = 60
 
 
 class Slots(NamedTuple):
-    """Probabilities of events in a backoff slot, with n stations; a busy period counts as one slot.
+    """Probabilities of events in a backoff slot of n stations; a busy period counts as one slot.
 
-    A *request* is a block-ack request: a station that misses the acknowledgement of aggregated frames requests it
-    before it sends further frames. Therefore the share of requests in all attempts is the collision probability p.
+    Each attribute is the probability of the event that is described. A *request* is a block-ack request: a station that
+    misses the acknowledgement of aggregated frames requests it before it sends further frames. Therefore the share of
+    requests in all attempts is the collision probability p.
 
     Attributes:
         idle: no station sends.
@@ -206,7 +212,7 @@ def _attempt(collides: float) -> float:
 
 @lru_cache(maxsize=512)
 def slots(stations: int, *, requests: bool) -> Slots:
-    """Return the probabilities of events in a slot.
+    """Return the probabilities of events in a backoff slot.
 
     Args:
         stations: number of stations, at least one.
@@ -265,20 +271,20 @@ class Mode:
 
 
 class Exchange(NamedTuple):
-    """Bits and durations of one attempt to send with each scheme [schemes].
+    """Bits and durations of one attempt to send, as arrays [schemes] with one entry for each MCS.
 
-    Durations include the time up to the next backoff slot. With single frames or RTS, backoff is frozen while other
-    stations send. Only the station that has just sent may use the next slot, and does so with probability 1 / W
-    (Tinnirello, Bianchi and Xiao, IEEE TVT 59, 2010). The bits and times of a success therefore include a series of
-    frames.
+    Durations include the time up to the next backoff slot. If frames are not aggregated or if RTS is used, backoff is
+    frozen while other stations send. Only the station that has just sent may use the next slot, and does so with
+    probability 1 / W (Tinnirello, Bianchi and Xiao, IEEE TVT 59, 2010). The bits and times of a successful attempt
+    therefore include a series of frames.
 
     Attributes:
-        ip_bit: bits of the IP packets carried by a success.
-        success_ns: duration in ns of data with acknowledgement.
-        collision_ns: duration in ns of a collision in which no other frame is longer.
+        ip_bit: bits of the IP packets that a successful attempt carries.
+        success_ns: duration in ns of a successful attempt: the data and the acknowledgement.
+        collision_ns: duration in ns of a collision in which the frame of this MCS is the longest frame.
         answered_ns: duration in ns of a block-ack request with its answer.
         unanswered_ns: duration in ns of a block-ack request that collides.
-        sent_ns: time in ns for which the sender radiates in a success.
+        sent_ns: time in ns for which the sender radiates in a successful attempt.
         wasted_ns: time in ns for which the sender radiates data in a collision.
         request_ns: time in ns for which the sender radiates a block-ack request.
     """
@@ -295,7 +301,7 @@ class Exchange(NamedTuple):
 
 @lru_cache
 def exchange(mode: Mode) -> Exchange:
-    """Return the bits and durations of a mode's frame exchanges, with schemes in increasing order."""
+    """Return the bits and durations of frame exchanges in a transmission mode, for each MCS in the order of rates."""
     family = FAMILIES[mode.standard]
     rows = [_exchange(mode, family, scheme) for scheme in schemes(mode.standard, mode.width_mhz, mode.streams)]
     return Exchange(*np.array(rows, np.float64).T)
@@ -333,21 +339,24 @@ def _exchange(mode: Mode, family: Family, scheme: Scheme) -> tuple[float, ...]:
 
 
 def _psdu_byte(mode: Mode, frames: int) -> int:
-    """Return the bytes of frames with one packet each; frames in an aggregate are padded to multiples of 4 bytes."""
+    """Return the size in bytes of `frames` frames with one packet each, padded to multiples of 4 in an aggregate."""
     header_byte = _HEADER_BYTE if mode.standard == "a" else _QOS_HEADER_BYTE
     frame_byte = header_byte + _LLC_BYTE + PACKET_BYTE + _CHECKSUM_BYTE
     return frames * 4 * -(-(frame_byte + _DELIMITER_BYTE) // 4) if mode.aggregates else frame_byte
 
 
 class Shares(NamedTuple):
-    """Results of contention: rates [bursts, blocks] in bit/s, and shares [bursts, blocks] of the time on the air."""
+    """Results of contention for each burst (transmission) and fading block.
+
+    `rate_bps` [bursts, blocks] is the rate in bit/s, and `airtime` [bursts, blocks] the fraction of time on the air.
+    """
 
     rate_bps: Array
     airtime: Array
 
 
 def contend(mode: Mode, scheme: IntArray, station: IntArray) -> Shares:
-    """Compute the rates of bursts whose stations contend for one channel.
+    """Return the rates and airtimes of bursts (transmissions) whose stations contend for one channel.
 
     All stations send with the same probability, and therefore the same number of frames. A collision lasts as long as
     its longest frame. The bursts of one station have equal shares of its frames, and all frames of a station are
@@ -355,7 +364,8 @@ def contend(mode: Mode, scheme: IntArray, station: IntArray) -> Shares:
 
     Args:
         mode: the transmission mode of the stations.
-        scheme: [bursts, blocks] index of each burst's scheme; -1 for a burst that is silent in the block.
+        scheme: [bursts, blocks] index of each burst's modulation and coding scheme; -1 if the burst is silent in the
+            block.
         station: [bursts] index of each burst's station; all indices from 0 on occur.
     """
     sending = scheme >= 0
@@ -404,7 +414,7 @@ class Uncontended(Staircase):
 
     @override
     def narrowest_part(self, bandwidth_hz: Array | float) -> Array | float:
-        """Return the share of the band that the Wi-Fi channel covers; a station sends on it with its whole power."""
+        """Return the share of the band that the Wi-Fi channel covers; a station sends with full power on this share."""
         return np.minimum(self.mode.width_mhz * 1e6 / bandwidth_hz, 1.0)
 
     @cached_property
@@ -452,11 +462,11 @@ class Dcf(RatedAccess):
     """Whether frames are aggregated (A-MPDU); null means true for all standards except `a`."""
 
     rts: bool = False
-    """Whether a request to send (RTS) and its answer (CTS) precede each frame, which shortens collisions."""
+    """Whether a request to send (RTS) and a clear to send (CTS) precede each frame, which shortens collisions."""
 
     block_ack_request: bool | None = None
     """Whether a station sends a block-ack request after an aggregate without acknowledgement; null means true if frames
-    are aggregated and `rts` is false. With false, rates are 3 to 10 % higher than in ns-3."""
+    are aggregated and `rts` is false. If false, rates are 3 to 10 % higher than in ns-3."""
 
     @model_validator(mode="after")
     def _standard_has_it(self) -> Self:

@@ -1,4 +1,4 @@
-"""Base classes of access schemes, which define how transmitters share one band and which transmissions wait."""
+"""Base classes of access schemes, which determine how transmitters share a band and which transmissions wait."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ DelayNs = Callable[[Transfer, int], int]
 
 
 class Use(NamedTuple):
-    """Band, queue, rates, delays and timeouts of a medium under an access scheme.
+    """Settings of an access scheme for one medium: band, queue, model of rates, delays and default timeouts.
 
     A burst is one transmission to one or more receivers.
 
     Attributes:
-        band: the band, with the scheme's rate law, slots and SINR threshold, and the share that a lone burst uses.
+        band: the band, with the scheme's rate law, slots, SINR threshold, and the share that a burst uses alone.
         turns: queue that decides which bursts wait and which may start.
         air: the model that computes the rates of the bursts on the air.
         before: delay of a transfer before it enters the queue; None for no delay.
@@ -59,7 +59,7 @@ class Access(Component):
     """True if simultaneous bursts use the same part of the band."""
 
     only_sums: ClassVar[bool] = False
-    """True if the receiver gets only the sum of the signals that devices send simultaneously, not each signal."""
+    """True if the receiver obtains only the sum of simultaneous signals, and not each signal separately."""
 
     wired: ClassVar[bool] = False
     """True for a wired scheme, in which devices radiate no power."""
@@ -68,45 +68,46 @@ class Access(Component):
     """True if one transmission can reach several receivers."""
 
     def uplink_conflict(self, scenario: Any) -> str:
-        """Return the reason why the scheme cannot serve the scenario's uplink; an empty string if it can."""
+        """Return why the scheme cannot be used in the scenario's uplink; an empty string if it can be used."""
         return ""
 
     def conflict_with_antennas(self, reception: Reception) -> str:
-        """Return why the scheme does not work with the given multi-antenna reception; an empty string if it works."""
+        """Return why the scheme cannot be combined with a multi-antenna reception; an empty string if it can be."""
         return ""
 
     @property
     def capacity(self) -> int | None:
-        """Maximum number of simultaneous bursts in one cell; further bursts wait. None for no limit."""
+        """Maximum number of simultaneous bursts (transmissions) in one cell; further bursts wait. None for no limit."""
         return None
 
     @property
     def residual_share(self) -> float | None:
-        """Share of a decoded burst's power that still interferes with the other bursts; 1 without cancellation.
+        """Fraction of a decoded burst's power that still interferes with other bursts; 1 if there is no cancellation.
 
-        None if simultaneous bursts use separate parts of the band, or if the receiver need not decode every burst.
+        None if simultaneous bursts (transmissions) use separate parts of the band, or if the receiver need not decode
+        every burst.
         """
         return None
 
     @property
     def threshold(self) -> float:
-        """Minimum SINR (linear) at which a transmission carries bits in a block; the rate law may require more."""
+        """Minimum SINR (linear) for a transmission to carry bits in a fading block; the rate law may require more."""
         return 0.0
 
     def law(self, bandwidth_hz: float) -> RateLaw | None:
-        """Return the scheme's own rate law for a band of this width; None if the scheme uses the channel's rate law."""
+        """Return the scheme's rate law for a band of `bandwidth_hz`; None if the scheme uses the channel's rate law."""
         return None
 
     @abstractmethod
     def use(self, band: Band, links: LinksOverTime, cells: int, devices: int) -> Use:
-        """Return how the scheme uses the band of a medium with these numbers of cells and devices.
+        """Return the scheme's settings for the band of a medium with the given numbers of cells and devices.
 
         This method is called once per medium.
         """
 
 
 class RatedAccess(Access, Sharing):
-    """An access scheme in which the rate of each burst depends on its SINR and its share of the band.
+    """An access scheme in which the rate of each burst (transmission) depends on its SINR and its band share.
 
     Subclasses implement `allocate`. A subclass with its own slots, delays or transmission model also extends `use`.
     """

@@ -142,7 +142,7 @@ class SlottedAloha(RatedAccess):
     """Each sender transmits in a slot with some probability; signals above the capture threshold are decoded.
 
     If the SINR of a signal reaches the capture threshold, the slot carries bits at the rate that the rate law gives for
-    this SINR; otherwise the bits wait for a later slot. The outcome of a slot is decided at its start. A sender that
+    this SINR; otherwise the bits wait for a later slot. The outcome of a slot is determined at its start. A sender that
     becomes ready within a slot waits for the next slot, and a sender that finishes within a slot leaves the remainder
     unused. A sender uses energy only in slots in which it transmits. A device cannot receive in a slot in which it
     transmits (half duplex).
@@ -180,10 +180,10 @@ class SlottedAloha(RatedAccess):
         return super().use(replace(band, slot_ns=to_ns(self.slot_s)), links, cells, devices)
 
     def power(self, inputs: RateInputs) -> Array:
-        """Return the share of its sender's power that each burst uses in each slot [bursts, slots].
+        """Return the fraction of its sender's power that each burst (transmission) uses in each slot [bursts, slots].
 
-        The shares of a sender's bursts add up to 1 in a slot in which the sender transmits, and to 0 in any other slot.
-        The random decision to transmit is keyed by sender and slot.
+        The fractions of a sender's bursts add up to 1 in a slot in which the sender transmits, and to 0 in any other
+        slot. The random decision to transmit is keyed by sender and slot.
         """
         active = inputs.active
         probability = self.probability or 1.0 / len(active.radio)
@@ -211,7 +211,7 @@ class SpatialReuse(WholeBand):
     Receivers treat the signals of other senders as noise. With `turns: cluster` one device of a cluster sends at a
     time, in the order of requests. With `turns: coloured` transmissions of a cluster run simultaneously if no device
     sends or receives in two of them; for transmissions of equal duration, this rule is a greedy distance-2 colouring of
-    the cluster's graph in the order of requests. In either case no device takes part in two transmissions
+    the cluster's graph in the order of requests. In either case no device sends or receives in two transmissions
     simultaneously, even if it belongs to two clusters (half duplex).
     Ignored here: how devices agree on turns, several antennas, and any interference cancellation.
     """
@@ -246,7 +246,7 @@ def _with_others_as_noise(snr: Array) -> Allocation:
 
 
 def _own_parts(inputs: RateInputs) -> Array | float:
-    """Share of the band for each leg [legs, 1]; the bursts of one sender split the band equally.
+    """Return the band share of each leg (transfer to one receiver) [legs, 1]; a sender's bursts share the band equally.
 
     The result is the number 1.0 if every sender has only one burst.
     """

@@ -65,7 +65,7 @@ class Ofdma(RatedAccess):
         return 1.0 / (self.subchannels or active)
 
     def power(self, inputs: RateInputs) -> Array | None:
-        """Return power shares [bursts, blocks]: 1 for the burst that wins a block, 0 for the other bursts.
+        """Return fractions of full power [bursts, blocks]: 1 for the burst scheduled in a block, 0 for all others.
 
         The result is None, which means full power for all bursts, if the scheduler is not proportional-fair or if links
         never fade.
@@ -103,7 +103,7 @@ class Ofdma(RatedAccess):
 
 
 def on_parts(inputs: RateInputs, share: Array | float) -> Allocation:
-    """Return the SINRs of transmissions on separate parts of the band; bursts of one sender split its power equally."""
+    """Return the SINRs on separate parts `share` of the band; the bursts of a sender split its power equally."""
     active = inputs.active
     boost = active.part_of_legs() / share
     clear = inputs.own * boost[:, None]

@@ -16,14 +16,14 @@ _TIE, _SAME = 1 - 1e-12, 1e-12
 
 
 def best_of_each_block(signal: Array, mean: Array, first_leg: IntArray) -> IntArray:
-    """Return, for each block [blocks], the index of the burst with the highest gain relative to its own mean.
+    """Return the index of the burst with the highest ratio of gain to mean gain in each fading block [blocks].
 
-    The gain of a broadcast is the smallest relative gain of its receivers. If relative gains differ only by rounding
-    errors, the first burst wins. Such ties occur, for example, between two bursts of one device that moved between
-    their starts.
+    The ratio of a broadcast is the smallest ratio among its receivers. If ratios differ only by rounding errors, the
+    first burst is selected. Such ties occur, for example, between two bursts of one device that moved between their
+    starts.
 
     Args:
-        signal: [legs, blocks] SNR (linear) of each leg in each block.
+        signal: [legs, blocks] SNR (linear) of each leg (transfer to one receiver) in each block.
         mean: [legs] SNR (linear) of each leg, averaged over fading.
         first_leg: [bursts] index of the first leg of each burst.
     """
@@ -34,11 +34,12 @@ def best_of_each_block(signal: Array, mean: Array, first_leg: IntArray) -> IntAr
 
 
 def equal_finish_shares(snr: Array, left_bit: Array, law: RateLaw, bandwidth_hz: float) -> Array:
-    """Return band shares [n], which sum to at most 1, with which n links finish at the same time.
+    """Return band shares [n] with which n links finish at the same time; the shares sum to at most 1.
 
-    These shares minimise the time until all links have finished. A weak link, whose SINR on a wider part would fall
-    below the minimum SINR of the rate law, gets its widest useful part and finishes later; the other links divide the
-    remaining band and finish together. If rates do not depend on the bandwidth, all parts are equal.
+    These shares minimise the time until all links have finished. On too wide a part of the band, the SINR of a weak
+    link would be below the minimum SINR of the rate law. Such a link gets its widest useful part and finishes later;
+    all other links divide the remaining band and finish together. If rates do not depend on the bandwidth, all parts
+    are equal.
     Ignored here: fading, and SINRs above 140 dB.
 
     Args:
@@ -89,7 +90,7 @@ def _narrowing(law: RateLaw) -> tuple[float, Callable[[Array], Array]]:
 def _least_time(
     narrowing: tuple[float, Callable[[Array], Array]], work: Array, snr: Array, budget: float
 ) -> tuple[Array, Mask]:
-    """Return band shares with which links finish together, and a mask of the links that have their widest useful share.
+    """Return band shares [n] with which links finish together, and a mask [n] of links on their widest useful share.
 
     The shares sum to at most `budget`. To finish within the time T, a link needs the share snr / x(work / T), where x
     is the inverse function in `narrowing`. This share decreases as T grows, so that bisection finds the smallest T for

@@ -1,4 +1,4 @@
-"""The bursts on the air in one band, stored in arrays that are updated when a burst starts or ends."""
+"""The bursts (transmissions) on the air in one band, as arrays that are updated when a burst starts or ends."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ LEG = np.dtype([
     ("row", np.int64), ("until_ns", np.int64), ("left_nbit", np.float64), ("outage", np.bool_), ("dead", np.bool_),
     ("slot_rate_bps", np.float64), ("slot_sinr", np.float64), ("slot_carries", np.bool_),
 ], align=True)  # fmt: skip
-"""Fields of a leg. `row` is the row of its receiver. `until_ns` is the time in ns of its timeout, or of the departure
-of its sender or receiver if that comes first. `left_nbit` is the number of remaining bits times 1e9, rounded. `outage`
-is true if the leg has had an outage, and `dead` if it can never be delivered. `slot_rate_bps` and `slot_sinr` are its
-rate in bit/s and its SINR (linear) in the current slot, and `slot_carries` is true if it carries bits in this slot."""
+"""Fields of a leg, which is the transfer of a burst to one receiver. `row` is the row of this receiver. `until_ns` is
+the time in ns of the timeout, or of the departure of the sender or the receiver if that is earlier. `left_nbit` is the
+number of remaining bits times 1e9, rounded. `outage` is true if the leg has had an outage, and `dead` if it can never
+be delivered. `slot_rate_bps` and `slot_sinr` are its rate in bit/s and its SINR (linear) in the current slot, and
+`slot_carries` is true if it carries bits in this slot."""
 BURST = np.dtype([
     ("cell", np.int64), ("legs", np.int64), ("column", np.int64), ("power_s", np.float64), ("slot_power", np.float64)
 ])  # fmt: skip
-"""Fields of a burst. `cell` is its cell, `legs` its number of legs, and `column` the column of its sender. `slot_power`
-is the share of its sender's power that the burst uses in the current slot, and `power_s` is the integral of this share
-over the time so far, in s."""
+"""Fields of a burst (transmission). `cell` is the index of its cell, `legs` its number of receivers, and `column` the
+column of its sender. `slot_power` is the fraction of its sender's power that the burst uses in the current slot.
+`power_s` is the integral of this fraction over the time on the air so far, in s."""
 
 
 _NEW_LEG, _NEW_BURST = (False, False, 0.0, 0.0, False), (0.0, 0.0)
@@ -43,18 +44,18 @@ SliceOf = Callable[[Transfer], int]
 
 
 class ActiveSet:
-    """The bursts on the air, in the order of their start times.
+    """The bursts (transmissions) on the air, in the order of their start times.
 
-    A leg is the part of a burst for one receiver.
+    A leg is the transfer of a burst to one of its receivers.
 
     Attributes:
         legs: the legs of all bursts, in the order of the bursts.
-        work: remaining work of each leg, as integers in the units of `kernel.work`; see `carry`.
+        work: remaining bits of each leg, in the integer units of `kernel.work`.
         leg: array of `LEG` records, one per leg; updated in place.
         burst: array of `BURST` records, one per burst; updated in place.
         plain: True if every burst has exactly one leg.
         gains: SNRs between all senders and receivers on the air.
-        cells: the bursts and legs of each cell; see `gather`.
+        cells: the bursts and legs of each cell.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class ActiveSet:
         return numbers if self.plain else np.repeat(numbers, self.burst["legs"])
 
     def of_bursts(self, combine: np.ufunc, values: Array | Mask) -> Any:
-        """Reduce values [legs, ...] over the legs of each burst with a NumPy function such as `np.maximum`."""
+        """Return values [bursts, ...]: `values` [legs, ...] reduced over the legs of each burst by `combine`."""
         legs = self.burst["legs"]
         return values if self.plain else combine.reduceat(values, np.cumsum(legs) - legs)
 
@@ -123,7 +124,7 @@ class ActiveSet:
         self.plain = len(self.legs) == len(self.bursts)
 
     def mark_dead(self, dead: Mask | None) -> None:
-        """Record the mask `dead` [legs] of legs that can never be delivered; None if there are none."""
+        """Store the mask `dead` [legs] of legs that can never be delivered; None means that there is no such leg."""
         if dead is not None or self._some_are_dead:
             self.leg["dead"] = False if dead is None else dead
             self._some_are_dead = dead is not None
@@ -145,9 +146,9 @@ class ActiveSet:
         self.work, self.leg["left_nbit"] = work, left
 
     def move(self) -> None:
-        """Start a movement period: hand over bursts whose device has changed cells, and look up all links again.
+        """Start a movement period: hand over bursts whose device has changed cells, and update all links.
 
-        The energy used so far is added up first.
+        First, the energy that each burst has used so far is added to its total, because transmit powers may change.
         """
         for burst, power_s in zip(self.bursts, self.burst["power_s"].tolist(), strict=True):
             burst[0].settle(power_s)
@@ -173,7 +174,7 @@ class ActiveSet:
         self.leg[-count:], self.burst[-count:], self.work[-count:] = of_leg, of_burst, work
 
     def power_part(self, first: Transfer) -> float:
-        """Fraction of full power at which the sender of a burst transmits; a sender on the air keeps its fraction."""
+        """Return the fraction of full power that a burst's sender uses; a sender on the air keeps its fraction."""
         return self._part_of.setdefault(self._radios(first)[0], first.power_part)
 
     def remove_legs(self, gone: IntArray) -> list[Burst]:
@@ -207,7 +208,7 @@ class ActiveSet:
         return bursts if self.plain else np.isin(self.burst_of_leg, bursts).nonzero()[0]
 
     def _columns(self, senders: list[tuple[int, float]]) -> list[int]:
-        """Return the columns of the senders (radio, power share) of new bursts; new senders get new columns."""
+        """Return the column of each (radio, fraction of full power) in `senders`; new radios get new columns."""
         bursts_of, known = self._bursts_of, len(self._bursts_of)
         new = {}
         for sender, part in senders:
@@ -224,7 +225,7 @@ class ActiveSet:
         return [column[sender] for sender, _ in senders]
 
     def _forget_senders(self, columns: IntArray) -> None:
-        """Record the end of one burst for each entry of `columns`, and drop the senders that have no bursts left."""
+        """Record the end of one burst for each entry of `columns`; remove the senders that have no bursts left."""
         silent = []
         for column, sender in zip(columns.tolist(), self.gains.senders.take(columns).tolist(), strict=True):
             self._bursts_of[sender] -= 1
@@ -238,7 +239,7 @@ class ActiveSet:
         self.burst["column"] -= np.searchsorted(gone, self.burst["column"])
 
     def _radios(self, leg: Transfer) -> tuple[int, int]:
-        """Radios (sender, receiver) of a leg; with several cells, the cell's base station replaces the server."""
+        """Return sender and receiver of a leg; if there are several cells, a base station replaces the server."""
         if not self._several_cells:
             return leg.sender, leg.receiver
         station = radio_of(leg.cell)
@@ -247,7 +248,7 @@ class ActiveSet:
     # ---- sharing of bands --------------------------------------------------------------------------------------------
 
     def gather(self) -> None:
-        """Rebuild `cells` after a change; it states the bursts and legs of each cell, and each leg's remaining bits."""
+        """Rebuild `cells`, the list of the bursts, legs and remaining bits in each cell, after a change."""
         left = self.leg["left_nbit"] / 1e9
         if self._several_cells:
             self.cells = [self._cell(cell, left) for cell in np.unique(self.burst["cell"]).tolist()]
@@ -299,13 +300,13 @@ class ActiveSet:
         return np.array([self._slice_of(self.bursts[place][0]) for place in bursts], np.int64)
 
     def _grants(self, bursts: Sequence[int]) -> Array:
-        """Planned band share and noise of each burst [bursts, 2]; a burst without a grant gets an equal share."""
+        """Return the planned band share and noise of each burst [bursts, 2]; without a plan, shares are equal."""
         grants = [self.bursts[place][0].grant for place in bursts]
         return np.array([(grant.share, grant.noise) if grant else (1.0 / len(grants), 1.0) for grant in grants])
 
 
 def _drop(items: list[Any], places: IntArray) -> None:
-    """Delete the items at the indices `places`, which must be in increasing order.
+    """Delete the items at the indices `places` from a list; the indices must be in increasing order.
 
     Many items are deleted at once by building a new list, which is faster.
     """

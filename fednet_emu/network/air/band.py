@@ -1,4 +1,4 @@
-"""A frequency band and its rates; a transfer over many fading blocks is computed without an event per block."""
+"""A frequency band, and the rates of its links; a transfer over many fading blocks needs no event for each block."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ROUGHLY = 1e-9
 """Relative tolerance for comparisons, larger than the rounding differences between scalar and array calculations."""
 
 MOST_BLOCKS = 1 << 24
-"""Maximum number of fading blocks or slots in one transfer. A transfer over more blocks would take minutes to compute,
-and fading averages out over far fewer blocks."""
+"""Maximum number of fading blocks or slots in one transfer; a longer transfer is an error. A transfer over more blocks
+would take minutes to compute, and fading averages out over far fewer blocks."""
 
 _FEW_BLOCKS = 16
 _MANY_BLOCKS = 4096
@@ -53,7 +53,8 @@ fades."""
 class Band:
     """A frequency band with its rate law and block fading.
 
-    Block k lasts from k to k + 1 times the coherence time. The SNR of a link combines all antennas of the receiver.
+    Fading block k lasts from k to k + 1 times the coherence time. The SNR of a link combines all antennas of the
+    receiver.
 
     Attributes:
         bandwidth_hz: width of the band in Hz.
@@ -62,7 +63,7 @@ class Band:
         coherence_ns: length of a fading block in ns.
         access_key: key of the random draws of random access.
         reception: how the receiver combines the signals of its antennas.
-        share: fraction of the band that a lone burst uses.
+        share: fraction of the band that a transmission uses if no other transmission is on the air.
         threshold: minimum SINR (linear) at which a block carries bits; the rate law may require a higher SINR.
         slot_ns: length in ns of the access scheme's slots; `FOREVER_NS` for a scheme without slots.
         down: True if base stations send in the band, and devices receive.
@@ -92,7 +93,10 @@ class Band:
         *,
         down: bool = False,
     ) -> Band:
-        """Create a band whose blocks last for the coherence time of `fading`; a lone burst uses the whole band."""
+        """Create a band whose fading blocks have the coherence time of `fading` as their length.
+
+        A link that is alone in the band uses the whole band.
+        """
         coherence_ns = FOREVER_NS if np.isinf(fading.coherence_s) else to_ns(fading.coherence_s)
         return cls(bandwidth_hz, law, fading, coherence_ns, key, reception, down=down)
 
@@ -114,8 +118,8 @@ class Band:
     def doubtful_snr(self) -> float:
         """Mean SNR (linear) above which a link that is alone in the band certainly carries bits at some time.
 
-        Above this SNR, `carries` need not be called. With a rate law that has outages, a link sends at any SINR, and
-        the transmission is lost if an outage occurs.
+        Above this SNR, `carries` need not be called. If the rate law has outages, a link sends at any SINR, and the
+        transmission is lost if an outage occurs.
         """
         fading, share = self.fading.combined(self.reception.branches(1)), self.share
         needed = max(0.0 if self.outage_sinr > 0 else self.law.min_sinr, self.threshold)
@@ -135,10 +139,10 @@ class Band:
         return self.share, self.bandwidth_hz * self.share, self.threshold, *laws, self.coherence_ns, self.constant
 
     def alone(self, snr: float, fading_key: int, size_bit: int, start_ns: int, until_ns: int = FOREVER_NS) -> Walk:
-        """Compute a transfer alone in the band, until all bits are carried or until `until_ns`.
+        """Return the result of a transfer that is alone in the band; the transfer ends at `until_ns` at the latest.
 
-        The rates are the same as from `pace` for one link. They are computed with scalars, because schemes in which
-        transmissions take turns call this method most often.
+        The rates are equal to those of `pace` for one link. They are computed with scalars for speed, because this
+        method is called for each transmission if transmissions take turns.
 
         Raises:
             ScenarioError: the transfer spans more than `MOST_BLOCKS` fading blocks.
@@ -183,7 +187,7 @@ class Band:
         work: int,
         until_ns: int,
     ) -> Walk:
-        """Continue `alone` with arrays that cover many blocks."""
+        """Continue the computation of `alone` with arrays, each of which covers many fading blocks."""
         now_ns, lowest = so_far
         links, blocks = (np.array([snr]), np.array([fading_key], np.uint64)), 4 * _FEW_BLOCKS
         while True:
@@ -205,9 +209,9 @@ class Band:
             blocks = min(2 * blocks, _MANY_BLOCKS)
 
     def soon_through(self, snr: Array, fading_key: Keys, size_bit: float, start_ns: int) -> QuickEnds:
-        """Compute the results of `alone` for many transfers, each on its own link [links], over a few blocks only.
+        """Compute transfers on many links [links], each alone in the band, over a few fading blocks only.
 
-        Unlike the results of `alone`, the results have rounding errors.
+        Unlike the exact results of `alone`, the results have rounding errors.
         """
         edges_ns, sinr, rate_bps = self.pace(snr, fading_key, start_ns, 1 if self.constant else _FEW_BLOCKS // 4)
         needed = needed_ns(edges_ns, rate_bps, np.full(len(snr), size_bit * NS_PER_S))
@@ -217,7 +221,7 @@ class Band:
         return start_ns + needed, needed <= after_ns[-1], sinr.min(axis=1)
 
     def pace(self, snr: Array, fading_key: Keys, from_ns: int, blocks: int) -> tuple[IntArray, Array, Array]:
-        """Return block edges [blocks + 1] in ns, SINRs [links, blocks], and rates [links, blocks] in bit/s.
+        """Return block edges [blocks + 1] in ns, SINRs (linear) [links, blocks], and rates [links, blocks] in bit/s.
 
         Each link is alone in the band.
         """
@@ -254,7 +258,7 @@ class Band:
     def blocks(self, from_ns: int, count: int) -> tuple[IntArray, IntArray]:
         """Return the edges [blocks + 1] in ns and the numbers [blocks] of the next slots or fading blocks.
 
-        If the gains never change, the result is a single endless block.
+        If the fading gains never change, the result is a single block without end.
         """
         length_ns = self.slot_ns if self.slotted else self.coherence_ns
         first = from_ns // length_ns
@@ -271,7 +275,7 @@ class Band:
         return edges_ns, numbers[:-1]
 
     def gains(self, fading_key: Keys, numbers: IntArray, branches: int = 1) -> Array:
-        """Fading power gains of links, averaged over `branches` antennas.
+        """Return the fading gains (power, linear) of links, averaged over `branches` antennas.
 
         The result has the shape to which `fading_key` and the block `numbers` broadcast.
         """

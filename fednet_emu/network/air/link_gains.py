@@ -1,4 +1,4 @@
-"""SNRs between all receivers and senders on the air in a band, updated only for the links that change."""
+"""SNRs between all receivers and senders on the air in one band; only links that change are updated."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class LinkGains:
     """Mean SNRs, fading keys and fading gains of all links on the air, as matrices [receivers, senders].
 
     Each row belongs to a receiving radio, and exists while a transfer to this radio is on the air. Each column belongs
-    to a sending radio, and exists while one of its bursts is on the air. The link of a pair is looked up when its
-    second radio is added, and again when a movement period begins.
+    to a sending radio, and exists while one of its bursts is on the air. The link of a pair is computed when the second
+    radio of the pair is added, and again when a movement period begins.
 
     Attributes:
         receivers: [receivers] numbers of the receiving radios.
@@ -97,7 +97,7 @@ class LinkGains:
         self._changed()
 
     def move(self) -> None:
-        """Look up all links again, at the start of a movement period."""
+        """Update all links at the start of a movement period."""
         pair = self._of_pair.now
         mean, pair["key"] = self._pairs(self.senders, self.receivers)
         pair["mean"] = mean * self._part
@@ -111,9 +111,9 @@ class LinkGains:
         self._changed()
 
     def leave(self, rows: IntArray) -> IntArray | None:
-        """Record that legs have ended, and remove the rows of receivers that have no legs left.
+        """Record the end of transfers, and remove the rows of receivers that have no transfers left.
 
-        The argument has the row of each ended leg, so that a row may occur several times.
+        `rows` contains the row of each transfer that has ended; a row may occur several times.
 
         Returns:
             The new index of each old row, or None if all rows remain.
@@ -135,7 +135,7 @@ class LinkGains:
         return place
 
     def heard(self, numbers: IntArray) -> Array:
-        """SNRs (linear) [receivers, senders, blocks] at one antenna of each receiver, in consecutive blocks.
+        """Return the SNRs (linear) [receivers, senders, blocks] at one antenna of each receiver, in consecutive blocks.
 
         The SNRs include fading and the powers of the senders.
         """
@@ -160,16 +160,16 @@ class LinkGains:
         self._numbers, self._gain = numbers, Roomy(gain)
 
     def combined(self, rows: IntArray, columns: IntArray, numbers: IntArray, branches: int) -> Array:
-        """SNRs (linear) [pairs, blocks] of pairs of receivers and senders, summed over `branches` antennas."""
+        """Return the SNRs (linear) [pairs, blocks] of receiver-sender pairs, summed over `branches` antennas."""
         mean = self.mean[rows, columns] * (branches / self._band.reception.antennas)
         return mean[:, None] * self._band.gains(self._keys[rows, columns][:, None], numbers, branches)
 
     def in_sight(self, rows: IntArray, columns: IntArray) -> Mask:
-        """Mask [pairs] of the sender-receiver pairs that have line of sight."""
+        """Return the mask [pairs] of the receiver-sender pairs that have line of sight."""
         return (self._keys[rows, columns] & np.uint64(1)).astype(np.bool_)
 
     def deaf(self, rows: Places, columns: Places) -> Mask | None:
-        """Mask [receivers, senders], True where receiver and sender are the same radio; None if this never occurs."""
+        """Return the mask [receivers, senders] of pairs that are the same radio; None if there is no such pair."""
         if not self._devices_listen:
             return None
         same: Mask = self.receivers[rows][:, None] == self.senders[columns]

@@ -23,7 +23,7 @@ LEAST_S, MOST_S = 60.0, 3600.0
 """Shortest and longest timeout in s. A transfer whose expected duration exceeds the longest timeout is not started."""
 
 NOTICE_S = 1.0
-"""Time in s after which a sender knows that its receiver is out of reach, unless the timeout is shorter. The value is
+"""Time in s after which a sender detects that its receiver is out of reach, unless the timeout is shorter. The value is
 the default of the timers T300 and T310 of 5G NR, after which a connection has failed (TS 38.331). The sender sends
 nothing during this time. The time must be above 0, because otherwise a sender that retries immediately would retry
 endlessly at one instant."""
@@ -40,7 +40,7 @@ Pace = tuple[Array, Array]
 
 
 def _expected_s(pace: Pace, size_bit: float) -> Array:
-    """Expected durations [levels] in s of a message at each SNR level; infinity at levels with rate 0."""
+    """Return the expected duration in s of a message at each SNR level [levels]; infinity at levels with rate 0."""
     with np.errstate(divide="ignore"):
         return np.asarray(size_bit / pace[0] + pace[1])
 
@@ -56,8 +56,8 @@ class Patience:
 
     Args:
         band: the band.
-        min_share: fraction of the band for each burst at the maximum number of simultaneous bursts; None for the
-            fraction that a lone burst uses.
+        min_share: fraction of the band for each burst (transmission) at the maximum number of simultaneous bursts; None
+            for the fraction that a burst uses alone.
         disturbed: True if simultaneous bursts interfere with each other.
 
     Attributes:
@@ -73,7 +73,7 @@ class Patience:
         self._limit_ns = lru_cache(maxsize=4096)(self._limit_of_step_ns)
 
     def limit_ns(self, size_bit: int, snr: float, *, los: bool) -> int:
-        """Timeout in ns of a message at the mean SNR `snr`; 0 if the message should not be sent."""
+        """Return the timeout in ns of a message at the mean SNR `snr` (linear); 0 if the message should not be sent."""
         if size_bit <= 0:
             return round(LEAST_S) * NS_PER_S
         digits = size_bit.bit_length()
@@ -126,7 +126,7 @@ class Patience:
 
     @cached_property
     def _paces(self) -> list[list[Pace]]:
-        """`Pace` of links without and with line of sight, for the smallest and the largest share of the band."""
+        """`Pace` of links without and with line of sight, each for the smallest and the largest share of the band."""
         band = self._band
         fading = band.fading.combined(band.reception.branches(1))
         states = (False, True) if fading.peak(False) != fading.peak(True) else (False,)
@@ -144,7 +144,7 @@ def _place(snr: Array) -> Array:
 
 @lru_cache(maxsize=256)
 def _pace(band: Band, share: float, block_s: float, los: bool) -> Pace:
-    """Return the `Pace` of links that use a share of a band: mean rate and mean waiting time at each SNR level.
+    """Return the mean rate in bit/s and the mean waiting time in s at each SNR level, for links on a share of a band.
 
     Args:
         band: the band, with the combined fading of all antennas.

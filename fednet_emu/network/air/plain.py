@@ -1,9 +1,9 @@
 """A fast model of simultaneous uplinks to one cell with one antenna.
 
 The results of `PlainAir` and `SharedAir` are bit-identical; tests compare both. As long as devices do not move and each
-device sends one burst to the server, one array of senders replaces the matrices of receivers and senders, the legs and
-the cells. This saves about seventy calls for each start or end of a burst, which would take half of the computing time.
-If a burst of any other kind starts, a `SharedAir` computes all bursts until the band is empty.
+device sends one burst (transmission) to the server, one array of senders replaces the general matrices of receivers and
+senders. This saves about seventy calls for each start or end of a burst, which would take half of the computing time.
+If a burst of any other kind starts, `SharedAir` computes all bursts until no burst is on the air.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from fednet_emu.records.ledger import SERVER
 
 _SNR, _POWER_S, _GAIN = range(3)
 """Row indices of the array that has one column per sender. The rows are the mean SNR (linear), the airtime so far in s
-times the power share, and, from row `_GAIN` on, the fading gain in each block of the last plan."""
+multiplied by the fraction of full power, and, from row `_GAIN` on, the fading gain in each planned block."""
 _ROOM = 16
 
 
 def shared_air(sharing: Sharing, band: Band, links: LinksOverTime, cells: int) -> Air:
-    """Return the model of bursts that share a band: `PlainAir` if its conditions can be met, else `SharedAir`."""
+    """Return the model of bursts that share a band: `PlainAir` if its conditions can be met, otherwise `SharedAir`."""
     rule, duty = sharing.plain_rule(), sharing.plain_duty
     at_rest, alone = links.until_ns() == FOREVER_NS, band.reception.antennas == 1 and not band.reception.NULLS
     shares = rule is not None or duty is not None
@@ -46,12 +46,13 @@ def shared_air(sharing: Sharing, band: Band, links: LinksOverTime, cells: int) -
 
 @final
 class PlainAir(Air):
-    """Simultaneous uplink bursts to one cell, under the conditions that the module's docstring states.
+    """Simultaneous uplink bursts to one cell; each device sends one burst to the server, and devices do not move.
 
     Args:
-        rule: function that returns the allocation of each sender, see `Sharing.plain_rule`; None if senders take turns.
+        rule: function that returns the SINR and the band share of each sender, see `Sharing.plain_rule`; None if
+            senders take turns.
         band: the band, with one antenna, without slots, and with a rate law without outage.
-        general: an empty `SharedAir` of the band, for all other bursts.
+        general: a `SharedAir` of the band without bursts, which takes over if other bursts start.
         duty: share of the time in which one of the senders radiates power, see `Sharing.plain_duty`; None if all
             senders transmit all the time.
     """
@@ -222,7 +223,7 @@ class PlainAir(Air):
     def _know_gains(self) -> list[int]:
         """Draw the fading gains of the next blocks, and return the edges of these blocks in ns.
 
-        Gains that the last plan already contains are not drawn again.
+        Gains that are already drawn for the last plan are reused.
         """
         since_ns, length_ns, known = self._since_ns, self._band.coherence_ns, self._numbers
         self._band.check_blocks(self._bursts[0][0].started_ns, since_ns)

@@ -1,4 +1,4 @@
-"""The queue of a medium, which decides which bursts wait and which may start."""
+"""The queue of a medium, which determines which bursts (transmissions) wait and which may start."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ class TurnQueue:
     Args:
         places: maximum number of simultaneous bursts in one cell or cluster; None for no limit.
         cells: number of cells; None if bursts belong to clusters instead. In clusters, a burst also waits while its
-            sender or a receiver takes part in another transmission, in any cluster.
+            sender or a receiver sends or receives another burst, in any cluster.
 
     Attributes:
-        places: the argument `places`.
         clustered: True if bursts belong to clusters.
         lane: function that returns the cell or the cluster of a transfer.
-        only: the queue of the only cell. The medium itself starts bursts from this queue. None if there are several
-            cells, or clusters.
+        only: the queue of the only cell, from which the medium itself starts bursts. None if there are several cells,
+            or clusters.
         changed: the cells in which a burst has been added or has ended since the last `start_ready`.
         left: number of further bursts that may start, summed over all cells. The medium updates this number.
     """
@@ -59,12 +58,12 @@ class TurnQueue:
             yield from (leg for _, burst in entries for leg in burst)
 
     def start_ready(self, start: Callable[[Burst], bool]) -> None:
-        """Start all bursts that may start now.
+        """Start all waiting bursts (transmissions) that may start now.
 
         Only cells that have changed since the last call are examined, in the order of their indices.
 
         Args:
-            start: function that puts a burst on the air; returns False if no transfer of the burst can start.
+            start: function that starts a burst; returns False if no transfer of the burst can start.
         """
         changed, self.changed = self.changed, set()
         if self.clustered:
@@ -77,7 +76,7 @@ class TurnQueue:
             self._free[cell] = free
 
     def _start_by_request(self, changed: set[int], start: Callable[[Burst], bool]) -> None:
-        """Start the bursts of the `changed` clusters whose radios are all free, in the order of requests."""
+        """Start bursts of the clusters `changed` whose sender and receivers are idle, in the order of requests."""
         first = [(self._unblocked[cell][0][0], cell) for cell in changed if self._unblocked[cell]]
         heapify(first)
         while first:
@@ -95,9 +94,9 @@ class TurnQueue:
                 heappush(first, (self._unblocked[cell][0][0], cell))
 
     def give_back(self, burst: Burst) -> None:
-        """Record the end of a burst.
+        """Record the end of a burst (transmission).
 
-        Bursts that wait for one of its radios may start at the next `start_ready`.
+        Bursts that wait for its sender or for one of its receivers may start at the next call of `start_ready`.
         """
         cell = self.lane(burst[0])
         self._free[cell] += 1

@@ -1,4 +1,4 @@
-"""Rates of all transmissions on the air, from the access scheme in each cell and the interference between cells."""
+"""Rates of all transmissions on the air, computed from the access scheme and the interference between cells."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from fednet_emu.network.air.sharing import Active, RateInputs, Sharing
 
 
 class Rated(NamedTuple):
-    """SINRs, rates and powers of all legs and bursts in a band, over consecutive blocks.
+    """SINRs, rates and powers in a band over consecutive fading blocks.
+
+    A burst is one transmission, and a leg is the transfer of a burst to one receiver.
 
     Attributes:
         sinr: [legs, blocks] SINR (linear).
         rate_bps: [legs, blocks] rate in bit/s.
         carries: [legs, blocks] True if a block may carry bits; None if every block may.
-        power: [bursts, blocks or 1] share of its sender's power that each burst uses.
+        power: [bursts, blocks or 1] fraction of its sender's power that each burst uses.
         dead: [legs] True if a leg never carries bits with its share of the band, even without interference and in the
             best of 10^8 fading blocks; None if there is no such leg.
     """
@@ -77,7 +79,7 @@ def _pairs(on_air: ActiveSet, cell: Active) -> tuple[IntArray, IntArray]:
 
 
 def _dead(on_air: ActiveSet, sharing: Sharing, cell: Active, inputs: RateInputs, power: Array | None) -> Mask | None:
-    """Mask [legs] of a cell's legs that never carry bits, see `Rated`; None if there is no such leg."""
+    """Return the mask [legs] of legs (transfers to one receiver) that never carry bits; None if there are none."""
     active, band = cell, inputs.band
     if (
         active.plain

@@ -56,7 +56,7 @@ class Roomy:
 
 
 def others(places: IntArray, count: int) -> IntArray:
-    """Indices below `count` that are not in `places`."""
+    """Return the indices from 0 to `count` - 1 that are not in `places`."""
     other = np.ones(count, np.bool_)
     other[places] = False
     return other.nonzero()[0]

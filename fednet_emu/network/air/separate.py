@@ -1,6 +1,6 @@
-"""Models of the transmissions on the air in one band, whose rates may depend on each other.
+"""Models of simultaneous transmissions in one band, whose rates may depend on each other.
 
-`SeparateAir` holds bursts that do not affect each other, so that it computes the end time of a burst at its start.
+`SeparateAir` is for bursts (transmissions) that do not affect each other. It computes the end of a burst at its start.
 `SharedAir`, in its own module, recomputes all rates whenever a burst starts or ends.
 """
 
@@ -24,7 +24,7 @@ from fednet_emu.network.air.transfer import Burst, Transfer
 from fednet_emu.network.traces.series import DeviceRates
 
 _MANY_LEGS = 16
-"""Minimum number of legs for which NumPy arrays are faster than a loop over legs."""
+"""Minimum number of receivers for which NumPy arrays are faster than a loop over receivers."""
 
 _AHEAD_BLOCKS = 256
 _AHEAD = 4
@@ -37,47 +37,48 @@ _KNOWN_RATES = 1 << 16
 """Number of links without fading whose rates are cached."""
 
 Power = tuple[Transfer, Sequence[int], Sequence[float]]
-"""Power of a burst over time. It consists of the first leg of the burst, the times in ns at which the power changes,
-and the share of the sender's power that the burst uses from each of these times on."""
+"""Power of a burst (transmission) over time. It consists of the first transfer of the burst, the times in ns at which
+the power changes, and the fraction of the sender's power that the burst uses from each of these times on."""
 
 Rates = tuple[Burst, Sequence[int], Array]
-"""Rates of a burst over time. They consist of the burst, the start times of blocks in ns [blocks], and the rates of the
-burst's legs in bit/s [legs, blocks]."""
+"""Rates of a burst (transmission) over time. They consist of the burst, the start times of blocks in ns [blocks], and
+the rates of the burst's transfers in bit/s [transfers, blocks]."""
 
 
 class Air(ABC):
-    """The transmissions on the air in one band."""
+    """Model of the transmissions on the air in one band."""
 
     follows_movement: ClassVar[bool] = False
     """True if `move` updates the rates after the links have changed."""
 
     @abstractmethod
     def start(self, bursts: list[Burst], now_ns: int) -> int:
-        """Put bursts on the air, and plan all bursts from now on.
+        """Start bursts (transmissions), and plan the rates of all bursts on the air from now on.
 
-        The caller must have set the mean SNRs and the fading keys of the legs.
+        The caller must have set the mean SNRs and the fading keys of the bursts' transfers.
 
         Returns:
-            Time in ns at which `advance` must be called next, usually the end of a burst; `FOREVER_NS` without bursts.
+            Time in ns at which `advance` must be called next, usually the end of a burst; `FOREVER_NS` if none is on
+                air.
         """
 
     @abstractmethod
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Give up a leg of a burst; the caller must have set `until_ns` of the leg to `now_ns`."""
+        """Abort one transfer of a burst; the caller must have set the transfer's `until_ns` to `now_ns`."""
 
     @abstractmethod
     def advance(self, now_ns: int) -> list[Burst]:
-        """Carry bits until now; remove and return the bursts that have ended.
+        """Advance all bursts to the time `now_ns`; remove and return the bursts that have ended.
 
-        The carried bits and the outcome of each leg of these bursts are set.
+        The carried bits and the outcome of each transfer in the returned bursts are set.
         """
 
     def extend(self, leg: Transfer, bits: int) -> None:
-        """Add bits to a burst with one leg; must be called before `advance`. No effect by default."""
+        """Add bits to a transfer, the only one of its burst; must be called before `advance`. No effect by default."""
         return
 
     def move(self) -> None:
-        """Look up all links again at the start of a movement period, after `advance`. No effect by default."""
+        """Update all links at the start of a movement period; must be called after `advance`. No effect by default."""
         return
 
     def powers(self) -> Iterable[Power]:
@@ -90,19 +91,19 @@ class Air(ABC):
 
 
 Walk = Callable[[Burst, int, int], int]
-"""`walk(burst, start_ns, horizon_ns)` computes a burst that no other transmission affects: it sets the carried bits and
-the outcome of each leg, and returns the end time in ns of the slowest leg. The computation may stop at `horizon_ns`. A
-leg that is still on the air at this time has no outcome yet and has carried fewer bits than its size; its end time is
-then `horizon_ns`."""
+"""Type of a function `walk(burst, start_ns, horizon_ns)` that computes a burst which no other transmission affects. It
+sets the carried bits and the outcome of each transfer, and returns the end time in ns of the slowest transfer. The
+computation may stop at `horizon_ns`. A transfer that is still on the air at this time has no outcome yet and has
+carried fewer bits than its size; its end time is then `horizon_ns`."""
 
 
 class SeparateAir(Air):
     """Bursts that do not affect each other: each end time is known at the start, unless a burst is cancelled.
 
-    Senders send all the time, at rates that are known at the start of a burst.
+    Senders transmit without pauses, at rates that are known at the start of a burst.
 
     Args:
-        walk: function that computes a burst, see `Walk`.
+        walk: function that computes the end and the outcome of a burst, see `Walk`.
         ahead_ns: time in ns for which a new burst is computed at first.
     """
 
@@ -118,7 +119,7 @@ class SeparateAir(Air):
         return self._ends[0][0] if self._ends else FOREVER_NS
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Give up a leg: recompute the end of its burst, which ends now if it has no other leg."""
+        """Abort a transfer: recompute the end of its burst, which ends now if it has no other transfer."""
         place = next(place for place, entry in enumerate(self._ends) if entry[2] is burst)
         for other in burst:
             other.lost = ""
@@ -138,12 +139,12 @@ class SeparateAir(Air):
         return ended
 
     def _again_ns(self, burst: Burst, now_ns: int) -> int:
-        """Compute a burst that is already on the air up to a later horizon, and return its end time in ns."""
+        """Compute a burst on the air again, up to a later time, and return its end time in ns."""
         started_ns = burst[0].started_ns
         return self._end_ns(burst, now_ns, started_ns + max(_AHEAD * (now_ns - started_ns), self._ahead_ns))
 
     def _end_ns(self, burst: Burst, now_ns: int, horizon_ns: int) -> int:
-        """Return the end time in ns of a burst, but at most the horizon, and at least `now_ns`."""
+        """Return the end time in ns of a burst, limited to the interval from `now_ns` to `horizon_ns`."""
         started_ns = burst[0].started_ns
         end_ns = self.walk(burst, started_ns, horizon_ns)
         if end_ns < now_ns:
@@ -154,7 +155,7 @@ class SeparateAir(Air):
 
 @final
 class BandAir(SeparateAir):
-    """Bursts in a band, each computed as if it were alone in the band."""
+    """Model in which each burst (transmission) has the rates that it would have alone in the band."""
 
     def __init__(self, band: Band) -> None:
         super().__init__(self._walk_burst, FOREVER_NS if band.constant else _AHEAD_BLOCKS * band.coherence_ns)
@@ -164,7 +165,7 @@ class BandAir(SeparateAir):
         self._steady_per_ns = lru_cache(maxsize=_KNOWN_RATES)(self._per_ns) if band.constant else None
 
     def _per_ns(self, snr: float, los: int) -> int:
-        """Return the work per ns, in the units of `kernel.work`, of a link that does not fade.
+        """Return the bits per ns, in the integer units of `kernel.work`, of a link that does not fade.
 
         The result is 0 if the link carries no bits.
         """
@@ -204,9 +205,9 @@ class BandAir(SeparateAir):
         return ends[0][0] if ends else FOREVER_NS
 
     def _walk_burst(self, burst: Burst, start_ns: int, horizon_ns: int) -> int:
-        """Compute each leg up to its end or up to the horizon, and return the latest end time in ns.
+        """Compute each transfer up to its end or up to `horizon_ns`, and return the latest end time in ns.
 
-        A leg ends with its delivery, at its timeout, or when one of its devices departs.
+        A transfer ends with its delivery, at its timeout, or when one of its devices departs.
         """
         last_ns = start_ns
         for leg in burst if len(burst) < _MANY_LEGS else self._decisive(burst, start_ns):
@@ -216,9 +217,9 @@ class BandAir(SeparateAir):
         return last_ns
 
     def _walk_leg(self, leg: Transfer, start_ns: int, horizon_ns: int) -> int:
-        """Compute one leg, and return its end time in ns, at most the horizon.
+        """Compute one transfer, and return its end time in ns, which is at most `horizon_ns`.
 
-        If the link of the leg never carries bits, the end time is the start time.
+        If the link of the transfer never carries bits, the end time is the start time.
         """
         snr, size_bit, until_ns = leg.snr, leg.size_bit, leg.until_ns
         doubtful = snr <= self._doubtful_snr and size_bit > 0 and until_ns > start_ns
@@ -235,9 +236,9 @@ class BandAir(SeparateAir):
         return end_ns
 
     def _decisive(self, burst: Burst, start_ns: int) -> Burst:
-        """Return the legs that must be computed exactly, because they may be lost or may end last.
+        """Return the transfers that must be computed exactly, because they may be lost or may end last.
 
-        All other legs are marked as delivered.
+        All other transfers are marked as delivered.
         """
         size_bit, outage_sinr = burst[0].size_bit, self._outage_sinr
         snr = np.array([leg.snr for leg in burst])
@@ -254,7 +255,7 @@ class BandAir(SeparateAir):
 
 
 def at_recorded_rates(rates: DeviceRates) -> Walk:
-    """Return a `Walk` that carries bursts at the recorded rates of the devices.
+    """Return the function that computes bursts (transmissions) from the recorded rates of the devices.
 
     Simultaneous transfers of one device each get the full recorded rate of the device.
     Ignored here: all effects other than the recorded rate, which already includes interference and fading.

@@ -1,8 +1,9 @@
 """Bursts that are on the air at the same time and whose rates depend on each other.
 
-Rates are planned over the next fading blocks. When a burst starts or ends, or when the plan runs out, the carried bits
-are subtracted from each burst's remaining bits, and a new plan is made. Work is counted in integers (`kernel.work`), so
-that the sum of rate x duration over all segments equals the payload exactly, after any number of changes to the plan.
+Rates are planned over the next fading blocks. When a burst (transmission) starts or ends, or when the planned blocks
+are over, the carried bits are subtracted from each burst's remaining bits, and new rates are planned. Bits are counted
+in integer units (`kernel.work`), so that the sum of rate x duration over all segments equals the payload exactly, after
+any number of new plans.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from fednet_emu.network.air.transfer import Burst, Transfer
 from fednet_emu.network.links.links import LinksOverTime
 
 BLOCKS = 8
-"""Number of blocks in the first plan."""
+"""Number of fading blocks over which rates are planned at first."""
 _MOST_BLOCKS = 2048
 MOST_GAINS = 1 << 21
-"""Maximum number of fading gains in a plan."""
+"""Maximum number of fading gains that are drawn together for planned rates."""
 NEAR_NS = 2.0
-"""End times whose difference in ns is below this value are compared as exact integers. The rounding errors of times
-stay below this value."""
+"""Maximum difference in ns of end times that are compared as exact integers. The rounding errors of end times in
+floating point are smaller."""
 
 
 class Plan(NamedTuple):
@@ -41,7 +42,7 @@ class Plan(NamedTuple):
     Attributes:
         edges_ns: [blocks + 1] edges of the blocks in ns.
         rated: rates, SINRs and powers in the blocks.
-        needed_ns: [legs] estimated remaining time of each leg in ns; 0 for a leg that is done.
+        needed_ns: [transfers] estimated remaining time of each transfer in ns; 0 for a transfer that has ended.
         first_ns: time in ns before which no burst ends, with a margin for rounding.
         next_ns: time in ns of the next event: the end of a burst, a timeout, or the end of the plan.
     """
@@ -57,7 +58,7 @@ class SharedAir(Air):
     """The transmissions of one band, in one cell or in several cells that interfere with each other.
 
     Attributes:
-        blocks: number of blocks in the next plan.
+        blocks: number of fading blocks over which rates are planned next.
     """
 
     follows_movement: ClassVar[bool] = True
@@ -87,14 +88,14 @@ class SharedAir(Air):
     def go_on(
         self, bursts: list[Burst], work: list[int], power_s: Array, numbers: IntArray, gains: Array, now_ns: int
     ) -> None:
-        """Take over bursts that are already on the air; no other burst may be on the air.
+        """Continue bursts that another model has started; no other burst may be on the air.
 
-        Each burst has one leg, all bursts have the same receiver, and devices do not move.
+        Each burst is one transfer, all bursts have the same receiver, and devices do not move.
 
         Args:
             bursts: the bursts, in the order of their starts.
-            work: remaining work of each burst, in the units of `kernel.work`.
-            power_s: [bursts] time on the air so far in s, times the power share.
+            work: remaining bits of each burst, in the integer units of `kernel.work`.
+            power_s: [bursts] time on the air so far in s, multiplied by the fraction of full power.
             numbers: [blocks] numbers of the blocks in the last plan.
             gains: [bursts, blocks] fading gains in the blocks.
             now_ns: present time in ns.
@@ -126,10 +127,10 @@ class SharedAir(Air):
         return self._plan.next_ns
 
     def move(self) -> None:
-        """Look up all links again at the start of a movement period, after `advance`.
+        """Update all links at the start of a movement period; must be called after `advance`.
 
-        Transfers continue in the cells to which they are now assigned. The energy used so far is added up first,
-        because transmit powers may change.
+        Transfers continue in the cells to which they are now assigned. First, the energy that each burst has used so
+        far is added to its total, because transmit powers may change.
         """
         if len(self._on_air):
             self._on_air.move()
@@ -186,7 +187,7 @@ class SharedAir(Air):
         return done if done.any() else None
 
     def _take_off(self, gone: IntArray) -> list[Burst]:
-        """Set the outcomes of the legs at the indices `gone`, and remove them; return the bursts that have ended."""
+        """Set the outcomes of the transfers at the indices `gone`, remove them, and return the ended bursts."""
         on_air = self._on_air
         fates = on_air.leg.take(gone)
         for place, met_outage, dead in zip(
@@ -201,7 +202,7 @@ class SharedAir(Air):
     # ---- the flow of bits --------------------------------------------------------------------------------------------
 
     def _flow(self, now_ns: int) -> None:
-        """Subtract the bits that each leg has carried since the last call from its remaining bits."""
+        """Subtract the bits that each transfer has carried since the last call from its remaining bits."""
         plan, on_air = self._plan, self._on_air
         if plan is not None and now_ns > self._since_ns:
             rates, power = plan.rated.rate_bps, plan.rated.power
@@ -218,7 +219,7 @@ class SharedAir(Air):
         self._since_ns = now_ns
 
     def _hold_slot(self, plan: Plan, now_ns: int) -> None:
-        """Store the rates and powers of the current slot, which were decided at its start and hold until its end."""
+        """Store the rates and powers of the current slot, which do not change until its end."""
         if now_ns % self._band.slot_ns == 0:
             return
         block = bisect_right(plan.edges_ns, now_ns) - 1
@@ -256,7 +257,7 @@ class SharedAir(Air):
         return Plan(edges, rated, needed, first_ns, next_ns)
 
     def _first_end_ns(self, edges: list[int], rate_bps: Array, needed: Array, ends: Array, soonest: float) -> int:
-        """Return the exact time in ns at which the first burst is delivered to all its receivers.
+        """Return the exact end time in ns of the burst that ends first, at the delivery to its last receiver.
 
         The result is `FOREVER_NS` if the plan ends earlier.
         """
@@ -275,7 +276,7 @@ class SharedAir(Air):
         return first_ns
 
     def _resume_slot(self, rated: Rated) -> Rated:
-        """Replace the first block by the remainder of the current slot, whose rates and powers are already decided."""
+        """Replace the first block by the remainder of the current slot, in which rates and powers are already fixed."""
         leg = self._on_air.leg
         rated.rate_bps[:, 0], rated.sinr[:, 0] = leg["slot_rate_bps"], leg["slot_sinr"]
         if rated.carries is not None:
@@ -286,7 +287,7 @@ class SharedAir(Air):
 
 
 def blocks_after(edges_ns: list[int], now_ns: int, blocks: int) -> int:
-    """Return the number of blocks for the next plan.
+    """Return the number of fading blocks over which rates are planned next.
 
     The number grows if the last plan was used up, and shrinks if a change ended the plan within its first quarter.
     """
@@ -297,7 +298,7 @@ def blocks_after(edges_ns: list[int], now_ns: int, blocks: int) -> int:
 
 
 def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
-    """Return the time in ns at which `work` is done at the rates [blocks] of a plan.
+    """Return the time in ns at which the bits `work` (integer units) are carried at the planned rates [blocks].
 
     The result is `FOREVER_NS` if the plan ends earlier.
     """
@@ -314,9 +315,9 @@ def end_of(work: int, rate_bps: Array, edges_ns: list[int]) -> int:
 
 
 def _in_outage(plan: Plan, since_ns: int, outage_sinr: float) -> Mask:
-    """Return the mask [legs] of the legs that have had an outage in the first `since_ns` ns of the plan.
+    """Return the mask [transfers] of transfers with an outage in the first `since_ns` ns of the planned time.
 
-    A leg has an outage in a block if it carries bits in this block and its SINR is below `outage_sinr`.
+    A transfer has an outage in a block if it carries bits in this block and its SINR (linear) is below `outage_sinr`.
     """
     edges_ns = np.array(plan.edges_ns)
     starts_ns = (edges_ns[:-1] - edges_ns[0]).astype(np.float64)

@@ -1,4 +1,4 @@
-"""How transmitters share a band: who radiates in each block, and which SINR and share of the band each leg has.
+"""Rules by which transmitters share a band: powers in each fading block, SINRs, and shares of the band.
 
 A *leg* is one transfer to one receiver. A *burst* is one transmission: one leg, or all legs of a broadcast. A *sender*
 is a radio that sends one or more bursts. SNRs and received powers (`heard`) are linear, relative to the noise of the
@@ -18,10 +18,11 @@ from fednet_emu.network.air.band import Band
 
 
 class Active(NamedTuple):
-    """The transmissions of one cell on the air, constant until a burst starts or ends.
+    """The transmissions on the air in one cell; constant until a burst (transmission) starts or ends.
 
     Attributes:
-        burst: [legs] index of each leg's burst; the legs of a burst have consecutive indices.
+        burst: [legs] index of each leg's burst, where a leg is a transfer to one receiver; the legs of a burst have
+            consecutive indices.
         receiver: [legs] index of each leg's receiver, a row of `mean`.
         sender: [bursts] index of each burst's sender, a column of `mean`.
         radio: [senders] numbers of the sending radios, used as keys of their random draws.
@@ -31,8 +32,8 @@ class Active(NamedTuple):
         deaf: [receivers, senders] True if receiver and sender are the same radio, which cannot receive while it sends;
             None if there is no such pair.
         grants: [bursts, 2] planned share of the band for each burst, and its noise plus interference relative to the
-            noise alone; None if the scheme is not `planned`.
-        slice_of: [bursts] index of each burst's network slice; None without slices.
+            noise alone; None if resources are not planned.
+        slice_of: [bursts] index of each burst's network slice; None if there are no slices.
         plain: True if every sender has one burst with one leg, all legs have the same receiver, and legs, bursts and
             senders have equal indices. Every `part` is then 1.
         legs, bursts, rows, columns: indices of the cell's legs, bursts, receivers and senders in the `ActiveSet`.
@@ -65,11 +66,11 @@ class Active(NamedTuple):
         return own
 
     def part_of_legs(self) -> Array:
-        """Return `part` of each leg's burst [legs]."""
+        """Return the share [legs] of its sender's power that each leg (transfer to one receiver) has."""
         return self.part if self.plain else self.part[self.burst]
 
     def radiated(self, power: Array) -> Array:
-        """Return the share of its power that each sender radiates [senders, blocks], summed over its bursts."""
+        """Return the power fraction that each sender radiates [senders, blocks], the sum over its bursts."""
         total: Array = np.zeros((len(self.radio), power.shape[1]))
         np.add.at(total, self.sender, power)
         return total
@@ -80,7 +81,8 @@ class RateInputs(NamedTuple):
 
     Attributes:
         active: the transmissions on the air.
-        own: [legs, blocks] SNR of each leg at its sender's full power, with fading and all antennas combined.
+        own: [legs, blocks] SNR (linear) of each leg (transfer to one receiver) at its sender's full power, with fading
+            and all antennas combined.
         heard: [receivers, senders, blocks] received power of each sender at full power, relative to the noise.
         noise: [receivers, blocks] noise plus interference from other cells, relative to the noise alone.
         numbers: [blocks] numbers of the blocks, which are keys of random draws.
@@ -95,19 +97,19 @@ class RateInputs(NamedTuple):
     band: Band
 
     def noise_of_legs(self) -> Array:
-        """Return `noise` at each leg's receiver, in a shape that broadcasts against [legs, blocks]."""
+        """Return noise plus interference at each leg's receiver, in a shape that broadcasts against [legs, blocks]."""
         return self.noise if self.active.plain else self.noise[self.active.receiver]
 
 
 class Allocation(NamedTuple):
-    """How an access scheme shares the band among the legs of a cell.
+    """Division of the band among the legs (transfers to one receiver) of a cell by an access scheme.
 
     Attributes:
         sinr: [legs, blocks] SINR (linear).
         share: fraction of the band for each leg, in a shape that broadcasts against [legs, blocks].
         clear: [legs, blocks] SNR (linear) on the share of the band, without interference.
-        carries: [legs, blocks] True if the leg may carry bits in the block; None if all legs may. A leg with an SINR
-            below the scheme's threshold carries no bits in any case.
+        carries: [legs, blocks] True if the leg may carry bits in the block; None if all legs may carry bits. A leg with
+            an SINR below the scheme's threshold carries no bits in any case.
     """
 
     sinr: Array
@@ -117,7 +119,7 @@ class Allocation(NamedTuple):
 
 
 class Sharing(ABC):
-    """How simultaneous bursts share a band.
+    """Rule by which simultaneous bursts (transmissions) share a band.
 
     Attributes:
         overlapping: True if simultaneous bursts use the same part of the band.
@@ -126,14 +128,14 @@ class Sharing(ABC):
     overlapping: ClassVar[bool]
 
     def power(self, inputs: RateInputs) -> Array | None:
-        """Return the share of its sender's power that each burst uses in each block [bursts, blocks].
+        """Return the fraction of its sender's power that each burst uses in each block [bursts, blocks].
 
-        The result None means that every sender sends all the time and splits its power equally among its bursts.
+        None means that every sender transmits all the time and splits its power equally among its bursts.
         """
         return None
 
     def plain_rule(self) -> Callable[[Array], Allocation] | None:
-        """Return a simpler form of `allocate`, for one antenna and senders with one burst each.
+        """Return a faster form of `allocate`, for one antenna and senders with one burst each.
 
         Returns:
             A function of the senders' SNRs [blocks, senders], with fading, that returns an `Allocation` with arrays
@@ -143,7 +145,7 @@ class Sharing(ABC):
 
     @property
     def plain_duty(self) -> float | None:
-        """Share of the time in which one of the senders radiates power, if senders take turns.
+        """Fraction of the time in which one of the senders radiates power, if senders take turns.
 
         None if all senders transmit all the time.
         """
@@ -151,4 +153,4 @@ class Sharing(ABC):
 
     @abstractmethod
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Return the SINR and the share of the band of each leg, given the result `power` of the method `power`."""
+        """Return the SINR and the band share of each leg (transfer to one receiver), given the powers from `power`."""

@@ -19,7 +19,8 @@ from fednet_emu.records.rows import KINDS
 class Delivery(NamedTuple):
     """Outcome of one transfer to one receiver.
 
-    `lost` is empty if the payload has arrived; otherwise it is the reason for the loss.
+    `lost` is empty if the payload has arrived, and otherwise the reason for the loss. Times are in s of simulated time;
+    `started_s` is NaN if the transfer has not started.
     """
 
     sender: int
@@ -38,7 +39,7 @@ class Delivery(NamedTuple):
 
     @classmethod
     def given_up(cls, now_s: float) -> Delivery:
-        """Return the outcome of a transfer that the algorithm gives up now: it is lost for the reason "deadline"."""
+        """Return the outcome of a transfer that the algorithm aborts at `now_s`: lost for the reason "deadline"."""
         return cls(SERVER, SERVER, None, 0, now_s, float("nan"), now_s, "deadline")
 
 
@@ -66,12 +67,12 @@ class Grant(NamedTuple, Generic[N]):
 
     @staticmethod
     def undisturbed(share: Array, power_part: Array, clock_part: Array, ends_s: Array) -> Grant[Array]:
-        """Return grants without interference and without the loss probability `error`."""
+        """Return the grants of all devices [n], without interference and with the loss probability 0."""
         return Grant(share, power_part, clock_part, ends_s, np.ones(len(share)), np.zeros(len(share)))
 
 
 class Message(NamedTuple):
-    """A payload on its way to one receiver.
+    """A payload that is sent to one receiver.
 
     Attributes:
         payload: content to deliver.
@@ -79,7 +80,7 @@ class Message(NamedTuple):
         number: serial number of the payload in the records; -1 for a payload without such a number.
         group: key of a broadcast. On a medium with multicast, messages that a sender sends at the same instant with the
             same `group` are one broadcast; a message whose `group` is None is a separate transfer.
-        grant: planned resources of the transfer; None without a plan.
+        grant: planned resources of the transfer; None if there is no plan.
     """
 
     payload: Any
@@ -91,7 +92,7 @@ class Message(NamedTuple):
 
 @dataclass(slots=True)
 class Phases:
-    """Sizes of a transfer's message, and all delays of the transfer except the time in the queue and the airtime.
+    """Sizes of a transfer's message, and all its delays except the time in the queue and the airtime.
 
     Attributes:
         payload_bit: bits of the payload that is handed to the transport protocol.
@@ -122,7 +123,7 @@ class Phases:
         return self.connection_setup_ns + self.grant_delay_ns
 
     def cut(self, passed_ns: int) -> None:
-        """Truncate the delays of a transfer that was cancelled before it started, `passed_ns` after its request."""
+        """Truncate the delays of a transfer that was cancelled before its start, `passed_ns` ns after its request."""
         self.connection_setup_ns = min(self.connection_setup_ns, passed_ns)
         self.grant_delay_ns = min(self.grant_delay_ns, passed_ns - self.connection_setup_ns)
 
@@ -132,7 +133,7 @@ class Transfer(Completion):
 
     Args:
         kind: 0 for an uplink, 1 for a downlink, 2 for a sidelink.
-        stop: function that cancels a waiting or current transfer; its arguments are the transfer and the reason.
+        stop: function that cancels a transfer which waits or is on the air, given the transfer and the reason.
     """
 
     # All attributes are set per instance: class defaults slow attribute access.
@@ -179,9 +180,9 @@ class Transfer(Completion):
         raise not_awaited(self, "its payload")
 
     def settle(self, power_s: float) -> None:
-        """Add up the energy used so far; must be called before the power changes.
+        """Add the energy used so far to `spent_j`; must be called before the transmit power changes.
 
-        `power_s` is the airtime in s times the share of the sender's power.
+        `power_s` is the airtime in s since the last change, multiplied by the fraction of the sender's power.
         """
         self.spent_j += self.drawn_w * power_s
 
@@ -194,7 +195,7 @@ class Transfer(Completion):
 
 @final
 class FileTransfer(Transfer):
-    """Transfer of another user's file (see `network.traffic`), which is not part of the federation's records.
+    """Transfer of a file of a user outside the federation, which is recorded in a separate table.
 
     Attributes:
         arrived_ns: arrival time of the file in ns, from which its delay counts.
@@ -208,13 +209,13 @@ class FileTransfer(Transfer):
 
 
 def described(kind: int, sender: int, receiver: int) -> str:
-    """Describe a transfer by its direction, its sender and its receiver."""
+    """Return a text that describes a transfer by its direction, its sender and its receiver."""
     return f"the {KINDS[kind]} from {device_label(sender)} to {device_label(receiver)}"
 
 
 @final
 class Unheard:
-    """A transfer that ended while no process waited for its event.
+    """A transfer that ended while no simulation process waited for its event.
 
     A process may still wait for the event later, as long as the event exists.
     """
@@ -232,4 +233,5 @@ class Unheard:
 
 
 Burst = list[Transfer]
-"""One transmission, as the list of its transfers: a single transfer, or one for each receiver of a broadcast."""
+"""One transmission, as the list of its transfers: a single transfer, or one transfer for each receiver of a
+broadcast."""

@@ -40,14 +40,15 @@ class Asymmetry(Component):
     differences can also represent interference that only some receivers experience."""
 
     obstacle_probability: float = Field(0.0, ge=0, le=1)
-    """Probability that one direction of a link is obstructed, drawn for each ordered pair of devices."""
+    """Probability that one direction of a link is obstructed. Obstructions are drawn for each ordered pair of
+    devices."""
 
     obstacle_loss_db: float = Field(20.0, ge=0)
     """Additional loss in dB of an obstructed direction."""
 
 
 class OneWay:
-    """Factors by which the SNR of each direction of a link differs from that of a symmetric link.
+    """Factors by which the SNR of each direction of a link differs from the SNR of a symmetric link.
 
     The factors are drawn once per run.
     """
@@ -58,12 +59,12 @@ class OneWay:
 
     @cached_property
     def tx(self) -> Array:
-        """Radiated power of each device relative to the power that the channel states, linear [devices]."""
+        """Radiated power of each device, divided by the radiated power in the channel's settings (linear) [devices]."""
         return self._spread("power", self._law.tx_power_sigma_db)
 
     @cached_property
     def rx(self) -> Array:
-        """Noise power that the channel states, relative to the noise power of each device, linear [devices]."""
+        """Noise power in the channel's settings, divided by the noise power of each device (linear) [devices]."""
         return self._spread("noise", self._law.noise_figure_sigma_db)
 
     def _spread(self, what: str, sigma_db: float) -> Array:
@@ -87,7 +88,10 @@ PER_DEVICE = ("indoor", "building", "depth")
 
 
 def still_draws(streams: Streams, numbers: IntArray, cell: int = 0) -> LinkDraws:
-    """Random numbers for the links between a cell's base station and devices that do not move, keyed by `numbers`."""
+    """Return the random numbers of the links between a cell's base station and devices that do not move.
+
+    `numbers` [devices] contains the keys of the random numbers.
+    """
 
     def uniform(what: str) -> Array:
         return uniforms(streams.key(what, *_name(what, cell)), numbers)
@@ -98,18 +102,16 @@ def still_draws(streams: Streams, numbers: IntArray, cell: int = 0) -> LinkDraws
 def moving_draws(
     channel: Channel, hop: Hop, xy_m: Array, streams: Streams, numbers: IntArray, cell: int = 0
 ) -> LinkDraws:
-    """Random numbers for the links of moving devices; line of sight and shadowing are random functions of position.
+    """Return the random numbers of the links between a cell's base station and moving devices.
 
-    Both functions have the spatial correlation exp(-d / d_corr) at the distance d. For shadowing, d_corr depends on
-    whether the link has line of sight (Gudmundson, Electronics Letters 1991; TR 38.901 Table 7.5-6). For line of sight,
-    d_corr is a parameter of the path loss (Table 7.6.3.1-2). Both change smoothly along a path, and depend only on the
-    position.
+    Line of sight and shadowing are random functions of the position, with the spatial correlation exp(-d / d_corr) at
+    the distance d. For shadowing, d_corr depends on whether the link has line of sight (Gudmundson, Electronics Letters
+    1991; TR 38.901 Table 7.5-6). For line of sight, d_corr is a parameter of the path loss (Table 7.6.3.1-2). Both
+    functions change smoothly along a path.
 
     Args:
-        channel: the channel.
         hop: geometry of the links.
         xy_m: [devices, 2] coordinates in m.
-        streams: the random streams of the run.
         numbers: [devices] numbers used as keys of the random numbers.
         cell: index of the base station's cell.
     """
@@ -148,14 +150,14 @@ def radio_of(cell: Number) -> Number:
 
 
 def cell_of(radio: Number) -> Number:
-    """Index of the cell whose base station has this radio number."""
+    """Return the index of the cell whose base station has the radio number `radio`."""
     return (SERVER - radio) // 2
 
 
 class Links(ABC):
-    """The links during one movement period.
+    """Base class of the links between radios during one movement period.
 
-    The device number of the server stands for the base station that serves the other device.
+    As a sender or receiver, the device number of the server means the base station that serves the other device.
     """
 
     @property
@@ -165,13 +167,13 @@ class Links(ABC):
 
     @abstractmethod
     def snr(self, sender: int, receiver: int) -> float:
-        """Mean SNR (linear), averaged over fading, of a link that is alone on the whole band."""
+        """Return the mean SNR (linear), averaged over fading, of a link that is alone on the whole band."""
 
     @abstractmethod
     def fading_key(self, sender: int, receiver: int) -> int:
         """Return the key of a link's fading draws; the key is odd for a link with line of sight.
 
-        Each fading block has one draw.
+        One fading gain is drawn for each fading block.
         """
 
     def link(self, sender: int, receiver: int) -> tuple[float, int]:
@@ -186,27 +188,27 @@ class Links(ABC):
         """Return the fading keys of many links, in the shape to which `sender` and `receiver` broadcast."""
 
     def power_w(self, sender: int) -> float | None:
-        """Transmit power of a device in W; None for the full power of its radio."""
+        """Return the transmit power of a device in W; None means the full power of its radio."""
         return None
 
     def learn(self, ends: Iterable[tuple[int, int]]) -> None:
-        """Compute the links of these pairs (sender, receiver) in advance, in one vectorised call."""
+        """Compute the links of the pairs (sender, receiver) in `ends` in advance, in one vectorised call."""
         return
 
     def station_of(self, device: int) -> int:
-        """Radio number of the base station that serves a device."""
+        """Return the radio number of the base station that serves a device."""
         return SERVER
 
     def now(self) -> Self:
         return self
 
     def until_ns(self) -> int:
-        """End of the current movement period in ns; `FOREVER_NS` if no device moves."""
+        """Return the end of the current movement period in ns; `FOREVER_NS` if no device moves."""
         return FOREVER_NS
 
 
 class CellLinks(Links):
-    """Links between every device and every base station, in one direction; see `radio_of` for radio numbers.
+    """Links between every device and every base station, in one direction.
 
     Uplink and downlink have the same path loss and shadowing (reciprocity), but independent fading (frequency
     division).
@@ -216,7 +218,7 @@ class CellLinks(Links):
         keys: [stations] fading key of each station's links.
         serving: [devices] serving cell of each device; None for the cell with the highest `snr`.
         los: [stations, devices] True for links with line of sight; None if no link has line of sight.
-        power_w: [devices] transmit power of each device in W; None without power control.
+        power_w: [devices] transmit power of each device in W; None if there is no power control.
         numbers: [devices] numbers used as keys of the fading; None for the device numbers.
 
     Attributes:
@@ -294,8 +296,6 @@ class CellEnvironment:
     """Properties that the links of all cells have in common.
 
     Attributes:
-        channel: the channel.
-        streams: the random streams of the run.
         power_control: rule by which devices choose their transmit power on the uplink.
         moving: True if devices move, so that shadowing and line of sight change with their positions.
         antennas: number of antennas of each base station, which are combined on the uplink.
@@ -319,8 +319,8 @@ def network_links(environment: CellEnvironment, xy_m: Array, stations_m: Array) 
 
     Args:
         environment: properties of the links.
-        xy_m: [devices, 2 or 3] coordinates of the devices in m. Without a third coordinate, the antenna has the height
-            that the channel states.
+        xy_m: [devices, 2 or 3] coordinates of the devices in m. If there is no third coordinate, the antenna has the
+            height in the channel's settings.
         stations_m: [stations, 2 or 3] coordinates of the base stations in m, with the same default height.
     """
     channel = environment.channel
@@ -345,7 +345,7 @@ def network_links(environment: CellEnvironment, xy_m: Array, stations_m: Array) 
 
 
 def _states(environment: CellEnvironment, places_m: Array, station_m: Array, cell: int) -> Propagation:
-    """Path loss and line of sight of the links between all devices and the base station of a cell."""
+    """Return the path loss and the line of sight of the links between all devices and the base station of a cell."""
     channel, xy_m = environment.channel, places_m[:, :2] - station_m[:2]
     heights_m = np.full(len(xy_m), channel.device.height_m) if places_m.shape[1] == 2 else places_m[:, 2]
     height_m = channel.base_station.height_m if len(station_m) == 2 else station_m[2]
@@ -358,7 +358,7 @@ def _states(environment: CellEnvironment, places_m: Array, station_m: Array, cel
 
 
 def marked(keys: Keys, los: Mask) -> Keys:
-    """Return fading keys whose lowest bit is 1 for links with line of sight, and 0 for links without."""
+    """Return fading keys whose lowest bit is 1 for links with line of sight, and 0 for all other links."""
     return keys & ~np.uint64(1) | los.astype(np.uint64)
 
 
@@ -366,7 +366,7 @@ class PairLinks(Links):
     """Links between devices; each link is computed at its first use.
 
     Path loss and shadowing are symmetric (keyed by the unordered pair of devices). Fading is drawn for each direction.
-    All other differences between the two directions are in `one_way`.
+    `one_way` describes all other differences between the two directions; None means no other differences.
     """
 
     def __init__(self, channel: Channel, xy_m: Array, streams: Streams, one_way: OneWay | None = None) -> None:
@@ -445,8 +445,7 @@ class MovingLinks:
     Ignored here: movement within a period, apart from the fading that it causes.
 
     Args:
-        clock: the clock.
-        period_s: length in s of a movement period; should be so short that distances hardly change within a period.
+        period_s: length in s of a movement period; it should be so short that distances hardly change within a period.
         links_at: function that computes the links at a time in s.
     """
 
@@ -469,4 +468,4 @@ class MovingLinks:
 
 
 LinksOverTime = Links | MovingLinks
-"""Links of devices that do not move, or of moving devices."""
+"""Type of the links of a medium: `MovingLinks` if devices move, and otherwise `Links`."""

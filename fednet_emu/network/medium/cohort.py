@@ -1,8 +1,8 @@
-"""The transfers of a cohort, computed as arrays without events: a broadcast to all devices, and an upload per device.
+"""Transfers of a cohort of devices, computed with arrays instead of events: a broadcast, and one upload per device.
 
 If no transfer is lost, all start and end times follow from the requests alone. The computed times are bit-identical to
-those of `Medium`. A method returns None if a transfer may be lost or may end early. The state of the medium is then
-unchanged, and the caller must send the transfers one by one.
+those of `Medium`. If a transfer may be lost or may end early, a method returns None and leaves the state of the medium
+unchanged. The caller must then send the transfers one by one.
 """
 
 from __future__ import annotations
@@ -37,11 +37,15 @@ _SPARE = 16
 _SNR, _POWER_S, _LEFT, _ERROR, _GAIN = range(5)
 """Row indices of the array that has one column per sender. The rows are the mean SNR (linear), the airtime in s, the
 remaining bits times 1e9, the rounding error of the remaining bits times 1e9, and, from row `_GAIN` on, the fading gains
-of the planned blocks. A sender whose upload has ended has infinite remaining bits."""
+of the planned blocks. For a sender whose upload has ended, the number of remaining bits is set to infinity."""
 
 
 class SharedRequests(NamedTuple):
-    """Uploads in the order of requests: sizes in bits, request times and timeouts in ns, mean SNRs, and fading keys."""
+    """Uploads in the order of their requests, as arrays [uploads].
+
+    The arrays contain sizes in bits, request times in ns, timeouts in ns, mean SNRs (linear), and keys of the fading
+    draws.
+    """
 
     size_bit: IntArray
     requested_ns: IntArray
@@ -51,22 +55,22 @@ class SharedRequests(NamedTuple):
 
 
 Ended = list[tuple[int, int, int, float]]
-"""Row index, start in ns, end in ns and airtime in s of each upload, sorted by end time."""
+"""Uploads sorted by end time. Each item is (index of the upload, start time in ns, end time in ns, airtime in s)."""
 
 
 @final
 class SharedCohort:
     """Computes the uploads of one cohort on an idle band; all times are bit-identical to those of `PlainAir`.
 
-    `PlainAir` counts work in large integers. This class stores the remaining work as a float and its rounding error
-    (Fast2Sum, Dekker 1971), and computes the rates for several possible numbers of senders in one step. If rounding
-    errors make an end time uncertain, the result is None.
+    `PlainAir`, the model with events, counts remaining bits in large integers. This class stores the remaining bits as
+    a float together with its rounding error (Fast2Sum, Dekker 1971), and computes the rates for several possible
+    numbers of senders in one step. If rounding errors make an end time uncertain, the result is None.
 
     Args:
-        rule: function that returns the allocation of each sender, see `Sharing.plain_rule`.
+        rule: function that returns the SINR and the band share of each sender, see `Sharing.plain_rule`.
         share: function that returns the share of the band for each of n senders, given n; None if rates depend on more
             than the number of senders.
-        blocks: number of fading blocks in the next plan.
+        blocks: number of fading blocks whose gains are drawn together at first.
     """
 
     def __init__(
@@ -92,7 +96,10 @@ class SharedCohort:
         self._block = self._least = self._foreseen = 0
 
     def play(self, uploads: SharedRequests) -> Ended | None:
-        """Compute all uploads; return None if an upload may be lost or has an uncertain end time."""
+        """Return the start time, end time and airtime of each upload.
+
+        The result is None if an upload may be lost, or if rounding errors make an end time uncertain.
+        """
         self._uploads, self._started_ns = uploads, uploads.requested_ns.tolist()
         requested_ns, self._limit_ns = self._started_ns, uploads.limit_ns.tolist()
         place, now_ns, total = 0, requested_ns[0], len(requested_ns)
@@ -117,7 +124,7 @@ class SharedCohort:
         """Add the senders that start now and draw the fading gains of the next blocks.
 
         Returns:
-            The edges of these blocks in ns.
+            The edges [blocks + 1] of these blocks in ns.
         """
         band, new, known, m = self._band, self._new, self._numbers, len(self._place)
         self._n += len(new)
@@ -147,7 +154,7 @@ class SharedCohort:
         return [now_ns, *(number * band.coherence_ns for number in range(first + 1, first + count + 1))]
 
     def _start(self, now_ns: int) -> None:
-        """Add the columns of new senders, and fill all rows except the fading gains."""
+        """Add a column for each new sender to the array of senders, and fill all rows except the fading gains."""
         of, uploads = self._of, self._uploads
         for column, place in enumerate(self._new, len(self._place)):
             of[_SNR, column], of[_LEFT, column] = uploads.snr[place], uploads.size_bit[place] * float(NS_PER_S)
@@ -157,7 +164,7 @@ class SharedCohort:
         self._risen += len(self._new)
 
     def _draw(self, begin: int, first: int, count: int) -> None:
-        """Draw the fading gains of all columns from `begin` on, for `count` blocks from the block number `first` on."""
+        """Draw the fading gains of senders from column `begin` on, for `count` fading blocks from number `first` on."""
         places = self._place[begin:]
         if len(places) == count == 1 and not self._band.constant:
             key = self._uploads.key.item(places[0])
@@ -167,7 +174,7 @@ class SharedCohort:
             self._of[_GAIN:, begin : len(self._place)] = self._band.gains(self._uploads.key[places][None, :], numbers)
 
     def _keep(self, more: int, rows: int) -> None:
-        """Drop the columns of senders that have ended; make room for `rows` rows and at least `more` new columns."""
+        """Remove the columns of senders that have ended; reserve `rows` rows and at least `more` new columns."""
         kept, old = self._on_air(), self._of
         n, same = len(kept), min(rows, len(old))
         self._of = np.zeros((rows, n + more + _SPARE))
@@ -179,7 +186,10 @@ class SharedCohort:
         return np.flatnonzero(self._of[_LEFT, : len(self._place)] < np.inf)
 
     def _rates(self, block: int, row: int) -> Array:
-        """Rates [columns] in bit/s in the block with the number `block`, which is the block `row` of the plan."""
+        """Return the rates [columns] in bit/s of all senders in the fading block with the number `block`.
+
+        `row` is the index of this block among the planned blocks.
+        """
         if self._table is None or block != self._block or not 0 <= self._n - self._least < len(self._table):
             if len(self._place) > self._n:
                 self._keep(0, len(self._of))
@@ -197,10 +207,10 @@ class SharedCohort:
         return self._table[self._n - self._least, : len(self._place)]
 
     def _foresee(self, block: int) -> int:
-        """Fill the columns of the senders that will probably start in this block.
+        """Fill in advance the columns of the senders that will probably start in the fading block number `block`.
 
         Returns:
-            The number of filled columns.
+            The number of filled columns, including the columns of current senders.
         """
         uploads, column, place = self._uploads, len(self._place), self._next
         most = min(place + _MOST_CHANGES, len(self._started_ns), place + self._of.shape[1] - column)
@@ -212,7 +222,10 @@ class SharedCohort:
         return column
 
     def _extended(self, table: Array, columns: slice, row: int = 0) -> Array | None:
-        """Return the table of rates with `columns` filled in; None if their rates depend on other columns."""
+        """Fill the columns `columns` of a table of rates; return the table, or None if rates depend on other columns.
+
+        `row` is the index of the fading block among the planned blocks.
+        """
         snr = (self._of[_SNR, columns] * self._of[_GAIN + row, columns])[None, :]
         if self._share is not None:
             table[:, columns] = self._band.rates_bps(snr * self._boosts, self._shares)
@@ -227,7 +240,9 @@ class SharedCohort:
     def _advance(self, edges_ns: list[int], next_ns: int) -> int | None:
         """Carry bits until an upload ends, the next upload is requested, or the plan ends; return this time in ns.
 
-        The result is None if an upload reaches its timeout or has an uncertain end time.
+        The result is None if an upload reaches its timeout, or if rounding errors make its end time uncertain.
+        `edges_ns` contains the edges of the planned fading blocks in ns, and `next_ns` is the time of the next request
+        in ns.
         """
         now_ns = edges_ns[0]
         if now_ns - self._started_ns[self._place[0]] > MOST_BLOCKS * self._band.coherence_ns:
@@ -265,7 +280,7 @@ class SharedCohort:
         of[_POWER_S] += span_ns / NS_PER_S
 
     def _end_ns(self, column: int, rate_bps: Array, now_ns: int) -> int | None:
-        """Return the end time in ns of an upload at its current rate; None if rounding errors make it uncertain."""
+        """Return the end time in ns of the upload in a column at its current rate; None if rounding errors matter."""
         place, rate = self._place[column], rate_bps.item(column)
         needed = (self._of.item(_LEFT, column) + self._of.item(_ERROR, column)) / rate
         whole = math.ceil(needed)
@@ -274,7 +289,7 @@ class SharedCohort:
         return now_ns + whole if whole - needed > error and needed - (whole - 1) > error else None
 
     def _end(self, due: list[int], now_ns: int) -> bool:
-        """Take the senders in the columns `due` off the air; return True if no sender has exceeded its timeout."""
+        """End the uploads in the columns `due` now; return True if none of these uploads has exceeded its timeout."""
         in_time = True
         for column in due:
             place = self._place[column]
@@ -296,13 +311,13 @@ class SharedCohort:
 
 
 class Uploads(NamedTuple):
-    """Uploads that the links deliver, sorted by end time, and uploads with equal end times by request.
+    """Uploads of a cohort that the links deliver, sorted by end time, then by the order of requests.
 
     Attributes:
-        device: [uploads] the sender.
+        device: [uploads] number of the sending device.
         size_bit: [uploads] number of bits on the air.
         requested_ns, started_ns, ended_ns: [uploads] times in ns.
-        air_s: [uploads] airtime in s, times the share of the sender's power.
+        air_s: [uploads] airtime in s, multiplied by the fraction of its full power that the sender uses.
         power_w: [uploads] power in W that the sender consumes while it transmits.
         snr: [uploads] mean SNR (linear).
     """
@@ -319,7 +334,7 @@ class Uploads(NamedTuple):
 
 @dataclass(slots=True)
 class Carried:
-    """One upload, with those attributes of `Uploads` that faults read."""
+    """One upload, with only those attributes that models of random loss read."""
 
     sender: int
     size_bit: int
@@ -331,7 +346,7 @@ class Carried:
 
 @final
 class CohortBand:
-    """Broadcasts and uploads of cohorts on one medium.
+    """Computes the broadcasts to cohorts of devices, and the uploads from cohorts, on one medium.
 
     Args:
         medium: the medium, with one cell and any number of antennas.
@@ -344,13 +359,13 @@ class CohortBand:
         self.loses = bool(medium.faults.losing)
         """True if transfers may be lost at random."""
         self.broadcasts = medium.is_certain and not self.loses and alone and medium.settings.broadcasts
-        """True if `broadcast_end_ns` may be called."""
+        """True if the medium meets the conditions for calls of `broadcast_end_ns`."""
         self.uploads = (
             medium.is_certain
             and not medium.turns.clustered
             and ((alone and places == 1) or (isinstance(air, PlainAir) and places is None))
         )
-        """True if `upload` may be called."""
+        """True if the medium meets the conditions for calls of `upload`."""
 
     @property
     def is_idle(self) -> bool:
@@ -359,7 +374,7 @@ class CohortBand:
     def broadcast_end_ns(self, devices: IntArray, size_bit: int, now_ns: int) -> int | None:
         """Return the end time in ns of a broadcast to `devices` [n] that starts now.
 
-        None if a device may be out of reach.
+        The result is None if a device may be out of reach.
         """
         band, (snr, keys) = self._medium.band, self._links(devices, down=True)
         until_ns = self._until_ns(snr, keys, np.full(len(devices), size_bit))
@@ -376,7 +391,7 @@ class CohortBand:
         return max(ends_ns) if min(carried_bit) == size_bit else None
 
     def record_broadcast(self, devices: IntArray, size_bit: int, number: int, started_ns: int, ended_ns: int) -> None:
-        """Record a broadcast of the payload with this number to `devices` [n], which are in increasing order."""
+        """Record a broadcast of the payload number `number` to `devices` [n], which must be in increasing order."""
         medium, n = self._medium, len(devices)
         ledger, radios, air_s = medium.ledger, medium.radios, (ended_ns - started_ns) / NS_PER_S
         energy_j = medium.drawn_w(SERVER) * air_s + radios.transmit_j_per_bit * float(size_bit)
@@ -404,7 +419,10 @@ class CohortBand:
         ledger.energy_j += energy_j + rx_energy_j
 
     def upload(self, devices: IntArray, size_bit: IntArray, requested_ns: IntArray) -> Uploads | None:
-        """Compute one upload from each of the distinct `devices` [n]; None if an upload may be lost."""
+        """Compute one upload from each of `devices` [n], which must be distinct; return None if an upload may be lost.
+
+        `size_bit` [n] contains the sizes in bits, and `requested_ns` [n] the request times in ns.
+        """
         snr, keys = self._links(devices, down=False)
         limit_ns = self._until_ns(snr, keys, size_bit)
         if limit_ns is None:
@@ -427,7 +445,10 @@ class CohortBand:
         return Uploads(*of_sender, started_ns, ended_ns, air_s, drawn_w, snr[order])
 
     def _in_turn(self, rows: list[Any]) -> list[tuple[int, int, int, float]] | None:
-        """Compute uploads that take turns: return row index, start in ns, end in ns and airtime in s of each upload."""
+        """Compute uploads that are sent one at a time; return None if an upload may be lost.
+
+        Each item of the result is (row index, start time in ns, end time in ns, airtime in s of an upload).
+        """
         band, free_ns, ended = self._medium.band, 0, []
         share, bandwidth_hz, threshold, gain, rate_of, coherence_ns, constant = band.for_one
         is_plain = share == 1.0 and threshold <= 0.0 and not constant
@@ -447,7 +468,7 @@ class CohortBand:
         return ended
 
     def _as_columns(self, uploads: SharedRequests) -> Ended | None:
-        """Return the result of `_together`, computed with arrays; None if only `_together` can compute the result."""
+        """Compute uploads that share the band, with arrays instead of a list; None if arrays cannot be used."""
         air, access = self._medium.air, self._medium.settings.access
         if not isinstance(air, PlainAir) or not air.is_plain or not isinstance(access, RatedAccess):
             return None
@@ -461,7 +482,10 @@ class CohortBand:
         return ended
 
     def _together(self, rows: list[Any]) -> list[tuple[int, int, int, float]] | None:
-        """Compute uploads that share the band: return row index, start in ns, end in ns and airtime in s of each."""
+        """Compute uploads that share the band; return None if an upload may be lost.
+
+        Each item of the result is (row index, start time in ns, end time in ns, airtime in s of an upload).
+        """
         medium, air = self._medium, self._medium.air
         assert isinstance(air, PlainAir)
         before, ended, next_ns, place = air.blocks, [], FOREVER_NS, 0
@@ -486,7 +510,7 @@ class CohortBand:
         return None
 
     def fates(self, sent: Uploads) -> list[str]:
-        """Return the reason for which a fault loses each upload; an empty string for an upload that arrives."""
+        """Return the reason for the random loss of each upload; an empty string for an upload that arrives."""
         if not self.loses:
             return [""] * len(sent.device)
         rows = zip(*(column.tolist() for column in sent[:4]), strict=True)
@@ -495,8 +519,8 @@ class CohortBand:
     def record_uploads(self, sent: Uploads, numbers: IntArray, fates: Sequence[str]) -> Array:
         """Record uploads; return the energy in J of each upload [uploads].
 
-        `numbers` are the numbers of the payloads in the records, and `fates` the reasons for losses. The caller adds
-        the energies to the total energy of the ledger.
+        `numbers` contains the numbers of the payloads in the records. `fates` contains the reasons for losses, which
+        are empty for uploads that arrive. The caller adds the energies to the total energy of the ledger.
         """
         medium, n, size_bit = self._medium, len(sent.device), sent.size_bit.astype(np.float64)
         ledger, radios = medium.ledger, medium.radios

@@ -17,11 +17,11 @@ from fednet_emu.records.ledger import SERVER
 
 
 class RadioLoads:
-    """The battery loads of all bursts on the air.
+    """The loads on the batteries of all senders and receivers in one medium.
 
-    The energy per bit is a load in addition to the transmit and receive power. This load follows from the planned rates
-    or, for a burst whose end is computed at its start, from the mean rate. If such a burst ends early, its energy is
-    corrected when it ends.
+    The energy per bit is a load in addition to the transmit and receive power. This load is computed from the planned
+    rates. For a burst (transmission) whose end is computed at its start, it is computed from the mean rate; if the
+    burst ends early, its energy is corrected when it ends.
     """
 
     def __init__(self, batteries: Batteries, radios: Radios, lose: Callable[[Burst], None]) -> None:
@@ -46,13 +46,13 @@ class RadioLoads:
                     self._received_bits[leg] = load(leg.receiver, RECEIVING, bits_w, _lose_nothing)
 
     def follow(self, powers: Iterable[Power]) -> None:
-        """Set the loads on the senders' batteries to the planned powers of the next blocks."""
+        """Set the loads on the senders' batteries to the planned powers in the next fading blocks."""
         for first, from_ns, shares in powers:
             if first in self._sending:
                 self._batteries.change(self._sending[first], from_ns, [first.drawn_w * share for share in shares])
 
     def follow_bits(self, rates: Iterable[Rates]) -> None:
-        """Set the loads for the energy per bit according to the planned rates of the next blocks."""
+        """Set the loads for the energy per bit according to the planned rates in the next fading blocks."""
         if not self._sent_bits and not self._received_bits:
             return
         change, radios = self._batteries.change, self._radios
@@ -68,7 +68,7 @@ class RadioLoads:
         """End the loads of a burst; return the energy in J of each receiver, apart from its energy per received bit.
 
         Args:
-            burst: the burst.
+            burst: the transmission that ends.
             energy_j: energy in J that the sender has used for the transmit power.
             bits_j: energy in J that the sender has used for its energy per bit, summed over all sent bits.
             now_ns: present time in ns.
@@ -102,20 +102,20 @@ def _mean_bps(legs: Burst, power_s: float) -> float:
 
 
 def _lose_nothing() -> None:
-    """Do nothing for the load of the energy per bit when a battery runs empty.
+    """Do nothing if the battery runs empty under the load of the energy per bit.
 
-    The load of the radio's power on the same battery already cancels the transfer.
+    The load of the radio's power on the same battery cancels the transfer in this case.
     """
 
 
 @dataclass(frozen=True)
 class Radios:
-    """The senders and receivers of one medium.
+    """Power parameters of the senders and receivers of one medium.
 
     Attributes:
         sender: the radio of all senders.
         sending: power of each sending device in addition to its idle power; None if senders are base stations.
-        receive_w: power in W of each receiving device in addition to its idle power; None for no power.
+        receive_w: power in W of each receiving device in addition to its idle power; None if the power is 0.
         transmit_j_per_bit: energy in J per bit sent by a device, in addition to its power.
         receive_j_per_bit: energy in J per bit received by a device, in addition to its power.
         controlled: True if the transmit power is set separately for each link.
@@ -144,6 +144,9 @@ class Radios:
         return Transmitter(self.sending.efficiency[sender], self.sending.circuit_w[sender])
 
     def drawn_w(self, device: int, power_w: float | None, part: float) -> float:
-        """Power in W that a sender consumes at the fraction `part` of the power `power_w` (None for full power)."""
+        """Return the power in W that a sender consumes if it radiates the fraction `part` of `power_w`.
+
+        `power_w` is a radiated power in W; None means the full power of the radio.
+        """
         radiated_w = (self.sender.tx_power_w if power_w is None else power_w) * part
         return self.transmitter(device).drawn_w(radiated_w)

@@ -1,4 +1,7 @@
-"""The medium carries transfers from request to delivery. It processes all starts and ends at one instant together."""
+"""The medium: one shared band, which carries each transfer from its request to its delivery.
+
+All transmission starts and ends at the same instant are processed in one step.
+"""
 
 from __future__ import annotations
 
@@ -33,28 +36,28 @@ from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS, ReceptionRow
 
 Row = tuple[float, float, list[float], int]
-"""Results of a burst: the number of bits on the air, the energy in J for sending, the energies in J for each reception,
-and the end time of the transmission in ns."""
+"""Results of a transmission: a tuple of the number of transmitted bits, the energy in J that the sender has used, a
+list of the energies in J that the receivers have used, and the end time of the transmission in ns."""
 
 
 @final
 class Medium:
-    """One shared band in one direction: uplink, downlink or sidelink, in one cell or several.
+    """One shared band in one direction (uplink, downlink or sidelink), in one or several cells.
 
-    A transfer waits for its connection and its grant, then waits in the queue, and is then on the air. Between its
-    transmission and its reception, a transfer has a tail: the time for propagation and decoding. The next transfer may
-    be on the air during this tail.
+    A transfer waits for its connection and its grant, then waits in the queue, and is then transmitted. The reception
+    ends later than the transmission, by the time for propagation and decoding. The next transfer may be transmitted
+    during this time.
 
     Attributes:
-        has_snr: True if links have an SNR; links with recorded rates and wires have none.
+        has_snr: True if links have an SNR. Wired links and links with recorded rates have no SNR.
         is_delayed: True if transfers have delays other than the time in the queue and the airtime.
-        is_shared: True if other users send files in the band, too.
+        is_shared: True if users outside the federation also transmit files in the band.
 
     Args:
-        use: how the access scheme uses the band.
-        rates: recorded rates, at which `use` carries bits; None without recorded rates.
-        hands_over: True if transfers on the air may change cells.
-        connections: connections of the transport protocol; None without a transport protocol.
+        use: the access scheme's settings for the band: its queue, rate model, delays and default timeouts.
+        rates: recorded rates, at which `use` carries bits; None if the channel determines the rates.
+        hands_over: True if a device may change cells (handover) during a transfer.
+        connections: connections of the transport protocol; None if there is no transport protocol.
     """
 
     def __init__(
@@ -82,12 +85,12 @@ class Medium:
         self.is_shared = isinstance(self.turns, SharedTurns)
         self._connections = connections
         self._waits: list[tuple[int, bool, int, Callable[..., object], tuple[Any, ...]]] = []
-        """Heap of scheduled calls: time in ns, True if the call ends the wait of a transfer for its connection or
-        grant, serial number, function, and arguments."""
+        """Heap of scheduled calls. Each entry is (time in ns, True if the call ends the wait of a transfer for its
+        connection or grant, serial number, function, arguments)."""
         self._number = count()
         self._late: dict[Transfer, tuple[Burst, Row | None]] = {}
-        """For each leg in its tail (off the air, but not delivered): its burst, and the results of the burst until
-        these are recorded."""
+        """Transfers whose transmission has ended but which are not delivered yet. Each is mapped to its burst and to
+        the results of the burst; the results are None if they are recorded independently of the transfer."""
         self._moving = self.air if self.air.follows_movement else None
         self._moves_ns = links.until_ns() if self._moving is not None else FOREVER_NS
         self._links = None if links.until_ns() < FOREVER_NS or rates is not None else links.now()
@@ -118,9 +121,10 @@ class Medium:
 
     @property
     def is_certain(self) -> bool:
-        """True if airtimes depend only on the links.
+        """True if the links alone determine all airtimes.
 
-        This excludes other users, batteries, delays, absences, movement and handovers.
+        The value is False if there are other users, batteries, delays, absent devices, movement, several cells,
+        recorded rates or outages.
         """
         one_band = self.rates is None and self._serving is None and self.links.until_ns() == FOREVER_NS
         unbroken = not self.is_shared and self._loads is None and not self.faults.ending
@@ -136,7 +140,7 @@ class Medium:
 
     @property
     def is_foreign(self) -> bool:
-        """True if all transfers that wait or are on the air are files of other users."""
+        """True if all transfers that wait or are on the air are files of users outside the federation."""
         here = (self._requests, self._on_air, self._early(), self._late, self.turns.waiting())
         return all(type(transfer) is FileTransfer for some in here for transfer in some)
 
@@ -145,7 +149,7 @@ class Medium:
         return [transfer for *_, (transfer, *_) in waits if not transfer.cancelled]
 
     def drawn_w(self, sender: int, power_part: float = 1.0) -> float:
-        """Power in W that a sender consumes while it transmits with the share `power_part` of its full power."""
+        """Return the power in W that a sender consumes if it transmits at the share `power_part` of its full power."""
         if not self._powers_differ and power_part == 1.0:
             return self._full_w
         return self.radios.drawn_w(sender, self.links.now().power_w(sender), power_part)
@@ -218,9 +222,10 @@ class Medium:
         return transfers
 
     def cancel(self, transfer: Transfer, reason: str) -> None:
-        """Cancel a transfer that waits or is on the air, and record its airtime so far; its event never triggers.
+        """Cancel a transfer that has not been delivered yet, and record its airtime so far; its event never triggers.
 
-        A broadcast continues for its remaining receivers, and ends immediately if no receiver remains.
+        If the transfer is part of a broadcast, the broadcast continues for its remaining receivers. It ends immediately
+        if no receiver remains. Transfers that have already ended are not changed.
         """
         if transfer.triggered or transfer.cancelled:
             return
@@ -240,7 +245,7 @@ class Medium:
         self._settle_at(now_ns)
 
     def _give_up(self, leg: Transfer, reason: str) -> None:
-        """Cancel a leg in its tail; if this leaves no leg of its burst to be delivered, record the burst now."""
+        """Cancel a transfer after its transmission; record its burst now if no other transfer of the burst remains."""
         burst, row = self._late[leg]
         if row is None:
             del self._late[leg]
@@ -268,8 +273,8 @@ class Medium:
     def expected_bps(self, devices: IntArray, links: Links, at_s: float) -> Array:
         """Return the rate in bit/s of the link between the server and each of `devices` [n].
 
-        Each link is alone in the band and has its mean SNR. With recorded rates, the result is the recorded rates at
-        the time `at_s` in s.
+        The rate assumes that the link is alone in the band and has its mean SNR. If there are recorded rates, the
+        result is the recorded rate at the time `at_s` in s.
         """
         if self.rates is not None:
             return self.rates.rates_bps(devices, at_s)
@@ -277,14 +282,17 @@ class Medium:
         return self.band.mean_bps(links.snrs(devices, stations))
 
     def _settle_at(self, time_ns: int) -> None:
-        """Schedule `_settle` at `time_ns`, which must not be later than the call that is already scheduled."""
+        """Schedule `_settle` at the time `time_ns` in ns, in place of the call that is already scheduled.
+
+        `time_ns` must not be later than the time of that call.
+        """
         if self._due_ns != time_ns:
             if self._timer is not None:
                 self._timer.cancel()
             self._due_ns, self._timer = time_ns, self.clock.call_at(time_ns, self._settle)
 
     def _settle(self, timer: Any) -> None:
-        """Process the present instant: first all ends, then the new requests in a fixed order, then all starts."""
+        """Process the present instant: first all transmission ends, then new requests in a fixed order, then starts."""
         now_ns, turns, air, waits = self.clock.now, self.turns, self.air, self._waits
         self._due_ns, self._timer, queue = FOREVER_NS, None, turns.only
         while waits and waits[0][0] <= now_ns:
@@ -344,7 +352,10 @@ class Medium:
                 first.drawn_w = self.radios.drawn_w(first.sender, links.power_w(first.sender), first.power_part)
 
     def _enqueue(self) -> None:
-        """Sort the new requests and add them to the queue; all requests of a broadcast become one burst."""
+        """Sort the new requests and add them to the queue.
+
+        All requests of a broadcast become one burst (one transmission). Any other request is a burst with one transfer.
+        """
         requests = sorted(self._requests, key=CANONICAL)
         self._requests.clear()
         if self._serving is not None:
@@ -367,10 +378,10 @@ class Medium:
             self.turns.add(burst)
 
     def _start(self, burst: Burst) -> bool:
-        """Start a burst without its cancelled transfers and its transfers of absent devices.
+        """Start a burst, after removing its cancelled transfers and its transfers from or to absent devices.
 
         Returns:
-            False if no transfer of the burst is left.
+            True if the burst has started; False if no transfer of the burst remains.
         """
         now_ns, gaps_ns, on_air, some_are_gone = self.clock.now, 0, self._on_air, False
         if self._connections is not None:
@@ -413,7 +424,8 @@ class Medium:
     def _limit(self, transfer: Transfer, patience: Patience, gaps_ns: int) -> None:
         """Set the timeout of a transfer that starts now.
 
-        A transfer with a timeout of 0 is lost for the reason "unreachable".
+        `gaps_ns` is the time in ns for which the transfer may wait for acknowledgements, and is added to the timeout. A
+        transfer with a timeout of 0 is lost for the reason "unreachable".
         """
         limit_ns = patience.limit_ns(transfer.size_bit, transfer.snr, los=transfer.fading_key & 1 == 1)
         transfer.until_ns = self.clock.now + limit_ns + (gaps_ns if limit_ns else 0)
@@ -421,7 +433,11 @@ class Medium:
             transfer.until_reason = "unreachable"
 
     def _may_start(self, transfer: Transfer, now_ns: int) -> bool:
-        """Return True if no fault keeps a transfer from starting; shorten `until_ns` if a fault ends the transfer."""
+        """Return True if no fault prevents a transfer from starting.
+
+        If a fault prevents the start, record the transfer as lost. If a fault ends the transfer before its timeout, set
+        its `until_ns` to the time of the fault.
+        """
         for fault in self.faults.ending:
             until_ns = fault.until_ns(transfer, now_ns)
             if until_ns <= now_ns:
@@ -446,9 +462,9 @@ class Medium:
         self._deliver([transfer])
 
     def _end_alone(self, burst: Burst, now_ns: int) -> None:
-        """Faster version of `_end` for a burst with one delivered leg and without delays.
+        """End a burst on the air, in a faster way than `_end`; only for a medium without delays.
 
-        For any other burst, this method calls `_end`.
+        If the burst has several receivers, or if it is lost or cancelled, this method calls `_end`.
         """
         leg = burst[0]
         if len(burst) > 1 or leg.lost or leg.cancelled:
@@ -484,7 +500,10 @@ class Medium:
             self.unheard.append(Unheard(leg))
 
     def _end(self, burst: Burst, now_ns: int) -> None:
-        """Take a burst off the air: compute energies and outcomes, and deliver the legs now or after their tails."""
+        """End a burst on the air: compute its energies and outcomes, and deliver its transfers.
+
+        A transfer with a delay between transmission and reception is delivered after this delay.
+        """
         turns, first, reception_delay_ns = self.turns, burst[0], 0
         received: Burst = []
         tails: Burst = []
@@ -529,10 +548,10 @@ class Medium:
             self._deliver(received)
 
     def _receive_j(self, burst: Burst, energy_j: float, bits_j: float, now_ns: int) -> list[float]:
-        """Energy in J for the reception of each leg of a burst whose transmission ends.
+        """Return the energy in J that each receiver has used for the reception of a burst that ends now.
 
-        `energy_j` is the energy in J that the sender has used for its power, and `bits_j` the energy in J that it has
-        used for its energy per bit.
+        `energy_j` is the energy in J that the sender has used for its transmit power. `bits_j` is the energy in J that
+        the sender has used in addition, in proportion to the sent bits.
         """
         radios, span_ns = self.radios, now_ns - burst[0].started_ns
         if self._loads is not None:
@@ -586,7 +605,7 @@ class Medium:
         ledger.transfers.append(columns)
 
     def _deliver(self, legs: Burst) -> None:
-        """Complete legs that have arrived or are lost, and trigger the events of all legs that are not cancelled."""
+        """Complete transfers that have arrived or are lost; the events of transfers that are not cancelled trigger."""
         now_ns = self.clock.now
         for leg in legs:
             self._late.pop(leg, None)
@@ -614,5 +633,5 @@ def _radios(transfer: Transfer) -> tuple[int, int]:
 _new = tuple.__new__  # takes half the time of a named tuple's constructor
 
 CANONICAL = attrgetter("requested_ns", "sender", "receiver")
-"""Sort key of requests: by time, then by sender, then by receiver. The result does not depend on the order in which
-requests are made at one instant."""
+"""Sort key of transfer requests: request time, then sender, then receiver. The results of a run therefore do not depend
+on the order in which requests are made at one instant."""

@@ -37,13 +37,14 @@ FRAME_MS = 10
 
 @dataclass(frozen=True)
 class TddPattern:
-    """A TDD pattern with a subcarrier spacing.
+    """A periodic sequence of downlink (D), uplink (U) and special (S) slots in time-division duplex (TDD).
 
     Ignored here: the few symbols of a special slot that carry data.
 
     Attributes:
         slots: one letter D, S or U for each slot of the period.
-        subcarrier_spacing_khz: 15, 30, 60 or 120; a slot lasts 1 to 1/8 ms (TS 38.211 clause 4.3.2).
+        subcarrier_spacing_khz: subcarrier spacing, which is 15, 30, 60 or 120 kHz; a slot lasts 1 to 1/8 ms (TS 38.211
+            clause 4.3.2).
 
     Raises:
         ValueError: the pattern is invalid; the message suggests a valid pattern.
@@ -89,7 +90,7 @@ class TddPattern:
 
 
 class Grants(NamedTuple):
-    """Uplink slots that are granted after a scheduling request at one occasion.
+    """Slots of the uplink access procedure that starts with a scheduling request in one slot.
 
     Attributes:
         after: slot of the previous request occasion; the request for data that arrive after the start of this slot is
@@ -115,11 +116,12 @@ class Latency(NamedTuple):
 
 @dataclass(frozen=True)
 class UplinkAccess:
-    """Scheduling request, buffer status report and grant (TS 38.321 clauses 5.4.4 and 5.4.5).
+    """Procedure by which a device gets uplink slots: scheduling request, buffer status report and grant.
 
-    Arriving data wait for an uplink slot in which the device may send a request. The base station needs `decode` slots
-    to decode, and sends the grant in the next downlink or special slot. The granted slot is the first uplink slot at
-    least `k2` slots after the grant, and carries the report. The same procedure then grants the first slot with data.
+    The procedure follows TS 38.321 clauses 5.4.4 and 5.4.5. Arriving data wait for an uplink slot in which the device
+    may send a request. The base station needs `decode` slots to decode, and sends the grant in the next downlink or
+    special slot. The granted slot is the first uplink slot at least `k2` slots after the grant, and carries the report.
+    The same procedure then grants the first slot with data.
     Ignored here: lost requests, other devices' grants, and times within a slot.
 
     Attributes:
@@ -157,7 +159,7 @@ class UplinkAccess:
         )
 
     def latency(self, *, bulk: bool) -> Latency:
-        """Return the exact latency from the arrival of data to the end of a granted slot.
+        """Return the minimum, mean and maximum time, in slots, from the arrival of data to the end of a granted slot.
 
         The slot is the first data slot if `bulk` is True, and the slot of the buffer status report otherwise. Arrivals
         of data are uniformly distributed over the hyperperiod.
@@ -169,7 +171,7 @@ class UplinkAccess:
 
     @cached_property
     def bulk_slots(self) -> list[int]:
-        """First slot that carries data, for data that arrive at the start of each slot [hyperperiod]."""
+        """First slot with data, for data that arrive at the start of each slot of the hyperperiod [hyperperiod]."""
         occasions = [each.occasion for each in self.occasions]
         bulk = [*(each.bulk for each in self.occasions), self.occasions[0].bulk + self.hyperperiod]
         return [bulk[bisect_left(occasions, slot)] for slot in range(self.hyperperiod)]
@@ -190,7 +192,7 @@ class WholeBlocks(OfLaw):
     """
 
     law: RateLaw
-    """Rate law on a part of the carrier."""
+    """Rate law of a transmission on a part of the carrier."""
 
     count: int = Field(gt=0)
     """Number of resource blocks in the whole carrier."""
@@ -243,7 +245,11 @@ class Best:
 
 
 def in_whole_blocks(law: RateLaw, bandwidth_hz: float, block_hz: float) -> RateLaw:
-    """Return `law` restricted to whole resource blocks of a carrier; unchanged if `law` is not `Narrowed`."""
+    """Return a rate law in which a sender uses whole resource blocks of a carrier.
+
+    `bandwidth_hz` is the width of the carrier in Hz, and `block_hz` the width of a block in Hz. If `law` is not of the
+    class `Narrowed`, it is returned unchanged.
+    """
     if not isinstance(law, Narrowed):
         return law
     count = int(bandwidth_hz / block_hz)
@@ -262,7 +268,7 @@ class InSlots(OfLaw):
     """
 
     law: RateLaw
-    """Rate law on the whole band."""
+    """Rate law of a transmission on the whole band."""
 
     whole_hz: float = Field(gt=0)
     """Width of the band in Hz."""
@@ -288,7 +294,10 @@ class InSlots(OfLaw):
 
 @final
 class Climbing(Sharing):
-    """Sharing of slots between transfers whose current coding scheme permits only a fraction of their full rate."""
+    """Sharing of slots between transfers whose coding schemes rise with the time since their start.
+
+    A transfer has only the fraction of its full rate that its current coding scheme permits.
+    """
 
     overlapping = False
 
@@ -314,7 +323,7 @@ class Climbing(Sharing):
 
 @final
 class ClimbingAir(SharedAir):
-    """Transmissions in the slots of one cell, with coding schemes that rise as in `Climbing`."""
+    """Transmissions in the slots of one cell, with coding schemes that rise with the time since a transfer's start."""
 
     def __init__(self, slots: Sharing, band: Band, law: NrBlocks, links: LinksOverTime) -> None:
         self._climbing, self._bursts = Climbing(slots, law), list[Burst]()
@@ -438,9 +447,9 @@ class NrGrants(RatedAccess):
         return won
 
     def allocate(self, inputs: RateInputs, power: Array | None) -> Allocation:
-        """Return each leg's SINR at full power in its slots.
+        """Return the SINR of each transfer in its slots, at the full power of its sender.
 
-        All interference from other cells falls into the slots of this direction.
+        All interference from other cells is assumed to fall into the slots of this direction.
         """
         assert power is not None, "slots always say who sends"
         active, duty = inputs.active, self.duty(down=inputs.band.down)
@@ -453,7 +462,11 @@ class NrGrants(RatedAccess):
 
 @final
 class SlotDelays:
-    """Delays in one direction, before the first slot with data and after the first transmission of the last block."""
+    """Delays of transfers in one direction of a TDD pattern.
+
+    A transfer waits before its first slot with data. After the first transmission of its last block, it waits for
+    decoding and for repetitions.
+    """
 
     def __init__(self, access: NrGrants, band: Band) -> None:
         self._frame, self._key, self._numbers, down = access.frame, band.access_key, band.numbers, band.down
@@ -483,7 +496,7 @@ class SlotDelays:
         return (periods * len(data_slots) + data_slots[slot]) * self._slot_ns - at_ns
 
     def after_ns(self, transfer: Transfer, now_ns: int) -> int:
-        """Time in ns for decoding the last block, and for its repetitions."""
+        """Return the time in ns for decoding the last block of a transfer, and for the repetitions of this block."""
         repeats = 0
         if self._loss:
             sender, receiver = transfer.sender, transfer.receiver

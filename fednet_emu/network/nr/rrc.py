@@ -22,17 +22,17 @@ class Rrc(Idle):
 
     The states are RRC_CONNECTED and RRC_IDLE (TS 38.331 clauses 5.3.3 and 5.3.8). A device that trains for longer than
     the timer waits for its connection once per round. Messages in both directions restart the timer and wait for the
-    connection. Broadcasts reach idle devices, so that they do neither. At the start of a run no device is connected.
-    Both defaults are assumptions; the values differ between operators, and a private cell may never release
-    connections.
-    Ignored here: paging cycles, the energy before the release, and that lost messages also restart the timer.
+    connection. Broadcasts reach idle devices; they neither restart the timer nor wait. At the start of a run no device
+    is connected. Both defaults are assumptions; the values differ between operators, and a private cell may never
+    release connections.
+    Ignored here: paging cycles, the energy before the release, and the restart of the timer by lost messages.
     """
 
     inactivity_s: float = Field(10.0, ge=0, le=1e6)
     """Time in s without messages after which the connection is released."""
 
     promotion_s: float = Field(0.2, ge=0, le=1e6)
-    """Time in s to connect a device again."""
+    """Time in s for setting up the connection of an idle device."""
 
 
 IDLES: dict[str, type[Idle]] = kinds(Rrc)
@@ -66,7 +66,7 @@ class RadioConnections:
         self._seen_ns[max(transfer.sender, transfer.receiver)] = now_ns
 
     def around(self, use: Use) -> Use:
-        """Return `use` with an additional delay before each transfer, until its device is connected."""
+        """Return a copy of the scheme's settings `use` in which transfers also wait for the device's RRC connection."""
 
         def before_ns(transfer: Transfer, now_ns: int) -> int:
             wait_ns = self.enter(transfer, now_ns)

@@ -22,12 +22,12 @@ from fednet_emu.radio.rates.shannon import Shannon
 class Planned(RatedAccess):
     """Each device of a round has its own share of the band, or its own turn, at a planned power and clock frequency.
 
-    A planner assigns band shares, transmit powers and clock frequencies at the start of each round, from what the
-    server knows: mean SNRs, nominal computing times, and sizes of messages. Messages without a grant get an equal share
-    of the band. If the sum of all shares exceeds the band, all shares are reduced by the same factor. The planner plans
-    each cell separately, and each cell has the whole band.
-    Ignored here: frequency selectivity, and the bits that inform devices of their grants. Plans also ignore fading
-    beyond the planner's `margin_db`, movement, stragglers, queues on the downlink, and interference from other cells.
+    A planner assigns band shares, transmit powers and clock frequencies at the start of each round, from mean SNRs,
+    nominal computing times, and sizes of messages. Messages without a grant get an equal share of the band. If the sum
+    of all shares exceeds the band, all shares are reduced by the same factor. The planner plans each cell separately,
+    and each cell has the whole band.
+    Ignored here: frequency selectivity, and the signalling bits of grants. Plans also ignore fading beyond the
+    planner's `margin_db`, movement, stragglers, queues on the downlink, and interference from other cells.
     """
 
     DIRECTIONS: ClassVar[frozenset[str]] = frozenset({"uplink"})

@@ -1,4 +1,4 @@
-"""The base class of planners, and their inputs at the start of a round."""
+"""The base class of planners, and the inputs of a plan at the start of a round."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ carried."""
 
 @dataclass(frozen=True)
 class Round:
-    """One round of one cell, with arrays [n] whose entry k belongs to the k-th participating device.
+    """Inputs of the plan for one round in one cell, with arrays [n] whose entry k is for the k-th participating device.
 
     Attributes:
         ready_s: [n] times at which devices have received the model, in s from the start of the round.
@@ -38,14 +38,14 @@ class Round:
         size_bit: number of bits of an upload.
         snr: [n] SNRs (linear) of the uplinks at full power on the whole band, averaged over fading.
         power_w: [n] full transmit powers in W.
-        amplifier_efficiency: [n] radiated power of each device divided by the power that its amplifier consumes, or one
-            number for all devices.
-        circuit_w: [n] power in W that all other parts of a transmitter consume while it sends, or one number for all
+        amplifier_efficiency: [n] radiated power of each device divided by the power that its amplifier consumes; a
+            single number applies to all devices.
+        circuit_w: [n] power in W that the rest of a transmitter consumes while it sends; a single number applies to all
             devices.
         weight: [n] weights of the updates: the number of samples of each device.
         bandwidth_hz: width of the band in Hz.
         law: the rate law of a fading block: `shannon`, which a narrowing rule may restrict to a part of the band.
-        bits_j: energy in J of an upload that depends on its bits only, not on the transmit power.
+        bits_j: energy in J of an upload that depends only on the number of bits, not on the transmit power.
         rng: random generator for the plan of the round.
     """
 
@@ -72,19 +72,19 @@ class Round:
 
     @property
     def shannon(self) -> Shannon:
-        """The Shannon rate law without narrowing, for which closed forms exist."""
+        """The Shannon rate law without restriction to a part of the band; closed forms exist only for this law."""
         law = self.law.law if isinstance(self.law, Narrowed) else self.law
         assert isinstance(law, Shannon), "a scenario with planned access has this law"
         return law
 
     @cached_property
     def gamma(self) -> Array:
-        """SNRs [n] (linear) divided by the SNR gap of the rate law."""
+        """SNRs [n] (linear) of the uplinks at full power, divided by the SNR gap of the rate law."""
         return np.asarray(self.snr / db_to_linear(self.shannon.gap_db))
 
     @property
     def need_s(self) -> float:
-        """Time in s for an upload of s bits on the whole band of B Hz at 1 nat/s/Hz: s ln 2 / B."""
+        """Time in s for an upload on the whole band at 1 nat/s/Hz: s ln 2 / B, for s bits and a band of B Hz."""
         return self.size_bit * LN_2 / self.bandwidth_hz
 
     @property
@@ -99,12 +99,12 @@ class Round:
 
     @cached_property
     def widest(self) -> Array:
-        """Share of the band on which each device has its highest rate at full power [n]; below 1 for weak signals."""
+        """Share [n] of the band on which each device has its highest rate at full power; below 1 for weak signals."""
         return np.minimum(1.0, self.gamma / math.expm1(self.lowest)) if self.lowest > 0 else np.ones(len(self.gamma))
 
     @cached_property
     def shortest_s(self) -> Array:
-        """Minimum airtime in s of each device's upload [n]: at full power, on the band share `widest`."""
+        """Minimum airtime [n] in s of each device's upload, at full power and on the band share `widest`."""
         with np.errstate(divide="ignore"):
             widest = self.widest
             efficiency = np.minimum(
@@ -126,9 +126,9 @@ class Planner(Component):
 
     @property
     def draws(self) -> bool:
-        """True if plans are random. A round is then planned only once, even if the plan leaves out devices."""
+        """True if plans are random. In this case, a round is planned only once, even if the plan leaves out devices."""
         return False
 
     @abstractmethod
     def plan(self, round_: Round) -> Grant[Array]:
-        """Return the grants of all devices in a round, which has at least one device and no SNR of 0."""
+        """Return the grants (planned resources) of all devices in a round with at least one device and no SNR of 0."""

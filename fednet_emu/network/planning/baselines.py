@@ -19,8 +19,8 @@ from fednet_emu.network.planning.base import Planner, Round
 from fednet_emu.network.planning.fedl import Fedl, computing_s, in_turns, sending_efficiency
 
 _PRICES = (-80.0, 80.0)
-"""Natural logarithms of the smallest and largest weight of time relative to energy (in J/s) in the search for the best
-weight."""
+"""Natural logarithms of the smallest and the largest weight of time in J/s, between which the best weight is
+searched."""
 _HALVINGS = 100
 
 
@@ -28,7 +28,7 @@ class EqualBand(Planner):
     """Full power, full clock frequency and an equal share of the band for each device (EB-FDMA)."""
 
     def plan(self, round_: Round) -> Grant[Array]:
-        """Return equal shares of the band.
+        """Return grants with equal shares of the band at full power and full clock frequency.
 
         A device with a weak signal uses only the part of its share on which its rate is highest.
         """
@@ -49,7 +49,7 @@ class Turns(Planner):
     is too short, devices have full power and clock frequency."""
 
     def plan(self, round_: Round) -> Grant[Array]:
-        """Return full powers and clock frequencies, or FEDL's solution for a round that takes `round_s`."""
+        """Return grants at full power and clock frequency, or FEDL's solution for the round duration `round_s`."""
         full = np.ones(len(round_.snr))
         fastest = Grant.undisturbed(full, full, full, in_turns(round_.ready_s + round_.compute_s, round_.shortest_s))
         if self.round_s is None:
@@ -62,7 +62,7 @@ class Turns(Planner):
 
 
 def turns_s(round_: Round, j_per_s: float) -> float:
-    """Return the computing time plus the airtimes of all uploads in s, in FEDL's solution with the weight `j_per_s`."""
+    """Return computing time plus airtime of all uploads in s, in FEDL's solution with the weight `j_per_s` of time."""
     efficiency = sending_efficiency(round_, j_per_s)
     return computing_s(round_, j_per_s) + float((round_.need_s / (efficiency * round_.widest)).sum())
 

@@ -1,4 +1,4 @@
-"""Closed forms with Lambert's W function for the efficiency of an upload.
+"""Closed forms with Lambert's W function for the spectral efficiency of an upload.
 
 An upload has s bits, and takes the time t on the share b of a band of B Hz. The spectral efficiency is u nat/s/Hz, so
 that b t u = s ln 2 / B. The power is P b (e^u - 1) / gamma, where gamma is the SNR at full power P on the whole band,
@@ -27,8 +27,9 @@ _BRANCH, _SERIES = 0.02, (-221 / 8505, 769 / 17280, -43 / 540, 11 / 72, -1 / 3, 
 def full_power_efficiency(a: Array) -> Array:
     """Return the spectral efficiency u [n] of uploads at full power: the largest u with (e^u - 1) / u <= `a`.
 
-    `a` is gamma t B / (s ln 2), see the docstring of the module. The solution is u = -1/a - W(-e^(-1/a) / a) with the
-    lower branch of Lambert's W. If a <= 1, no bandwidth suffices, and the result is 0.
+    `a` [n] is gamma t B / (s ln 2), where gamma is the SNR at full power on the whole band of B Hz divided by the SNR
+    gap, t the airtime in s, and s the number of bits. u is in nat/s/Hz. The solution is u = -1/a - W(-e^(-1/a) / a)
+    with the lower branch of Lambert's W. If a <= 1, no bandwidth suffices, and the result is 0.
     """
     with np.errstate(all="ignore"):
         q = 1.0 / np.maximum(a, 1e-300)
@@ -46,9 +47,10 @@ def full_power_efficiency(a: Array) -> Array:
 def priced_efficiency(y: Array) -> Array:
     """Return the spectral efficiency u [n] that minimises energy plus weighted bandwidth, or energy plus weighted time.
 
-    u solves (u - 1) e^u + 1 = `y`, so that u = 1 + W((y - 1) / e) with Lambert's W. Near the branch point of W, where W
-    loses digits, a series replaces W. The argument `y` selects one of two problems, in which eta is the efficiency of
-    the amplifier.
+    u, in nat/s/Hz, solves (u - 1) e^u + 1 = `y`, so that u = 1 + W((y - 1) / e) with Lambert's W. Near the branch point
+    of W, where W loses digits, a series replaces W. The argument `y` [n] determines which of two problems is solved. In
+    both, P is the full transmit power, gamma the SNR at P on the whole band divided by the SNR gap, eta the efficiency
+    of the amplifier, and t the airtime.
     Weighted bandwidth: y = c gamma eta / (P t), where c is the weight of the whole band. The share b that belongs to u
     minimises P t b (e^u - 1) / (gamma eta) + c b, for a constant product b u.
     Weighted time: y = (K + P_c) gamma eta / P, where K is the weight of time and P_c the circuit power. u minimises the
@@ -63,9 +65,9 @@ def priced_efficiency(y: Array) -> Array:
 def root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
     """Return the zero of an increasing function between `low` and `high`, for each element.
 
-    The result is `high` for elements at which the function is negative everywhere, and `low` for elements at which the
-    function is positive everywhere. Chandrupatla's method (Advances in Engineering Software 28(3), 1997): inverse
-    quadratic interpolation or bisection.
+    For an element, the result is `high` if the function is negative everywhere, and `low` if it is positive everywhere.
+    The method is Chandrupatla's (Advances in Engineering Software 28(3), 1997), which uses inverse quadratic
+    interpolation or bisection.
     """
     a, b = low, high
     f_a, f_b = function(a), function(b)
@@ -95,7 +97,8 @@ def root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
 def least(fits: Callable[[float], bool], low: float, high: float) -> float:
     """Return the smallest number, at least `low`, for which `fits` is True.
 
-    The number is found by bisection; `high` is a first guess of an upper limit.
+    The number is found by bisection. `high` is a first guess of an upper limit, which is doubled until `fits` is True.
+    `fits` must be False below the result and True above it.
     """
     if fits(low):
         return low

@@ -52,8 +52,8 @@ class Fedl(Planner):
 def in_turns(starts_s: Array, air_s: Array) -> Array:
     """Return the end times in s of uploads [n] that are sent one at a time.
 
-    The uploads are ready at the times `starts_s` [n], and last for `air_s` [n]. They are sent in the order in which
-    they are ready; uploads that are ready in the same ns are sent in the order of the devices.
+    The uploads are ready at the times `starts_s` [n] in s, and last for `air_s` [n] in s. They are sent in the order in
+    which they are ready; uploads that are ready in the same ns are sent in the order of the devices.
     """
     ends_s, free_s = np.empty(len(air_s)), 0.0
     for place in np.argsort(np.round(starts_s * NS_PER_S), kind="stable").tolist():
@@ -62,7 +62,7 @@ def in_turns(starts_s: Array, air_s: Array) -> Array:
 
 
 def computing_s(round_: Round, j_per_s: float) -> float:
-    """Return the computing time T in s of all devices that minimises the computing energy plus `j_per_s` T."""
+    """Return the common computing time T in s that minimises the devices' computing energy plus `j_per_s` times T."""
     slowest_s = float(round_.compute_s.max())
     longest_s = round_.compute_s / round_.min_clock
     order = np.argsort(-longest_s, kind="stable")
@@ -74,7 +74,7 @@ def computing_s(round_: Round, j_per_s: float) -> float:
 
 
 def sending_efficiency(round_: Round, j_per_s: float, min_power_w: float = 0.0) -> Array:
-    """Return the spectral efficiencies [n] that minimise sending energy plus `j_per_s` times sending time.
+    """Return the spectral efficiencies [n] that minimise each device's sending energy plus `j_per_s` times its airtime.
 
     Efficiencies are in nat/s/Hz.
     """

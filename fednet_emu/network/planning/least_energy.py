@@ -60,7 +60,7 @@ def shortest(round_: Round) -> Grant[Array]:
 
 
 def narrowest(round_: Round, air_s: Array) -> tuple[Array, Array]:
-    """Return the smallest band shares [n] with which uploads take at most `air_s` [n], and their powers [n].
+    """Return the smallest band shares [n] with which uploads take at most `air_s` [n] in s, and the powers [n].
 
     Powers are fractions of full power. Airtimes below `round_.shortest_s` are raised to this minimum.
     """
@@ -72,7 +72,7 @@ def narrowest(round_: Round, air_s: Array) -> tuple[Array, Array]:
 
 
 def powers(round_: Round, share: Array, air_s: Array) -> Array:
-    """Return the powers [n] with which uploads on the band shares `share` [n] take the airtimes `air_s` [n].
+    """Return the powers [n] with which uploads on the band shares `share` [n] take the airtimes `air_s` [n] in s.
 
     Powers are fractions of full power.
     """
@@ -104,9 +104,9 @@ class LeastEnergy(Planner):
 
 
 class _Choice(NamedTuple):
-    """Optimal choice of each device at a given price of the band.
+    """Optimal resources of each device at a given price of the band (Lagrange multiplier of the bandwidth limit).
 
-    The choice consists of airtimes in s [n], spectral efficiencies in nat/s/Hz [n] and band shares [n].
+    The resources are airtimes in s [n], spectral efficiencies in nat/s/Hz [n] and band shares [n].
     """
 
     air_s: Array
@@ -115,7 +115,7 @@ class _Choice(NamedTuple):
 
 
 def cheapest(round_: Round, end_s: float) -> Grant[Array]:
-    """Return the grants with minimum energy for a round of `end_s` s, which must exceed the shortest duration."""
+    """Return the grants with minimum energy for a round of `end_s` seconds, which must exceed the shortest duration."""
     high = 1.0
     while _choice(round_, end_s, high).share.sum() > 1.0 and high < _HUGE:
         high *= 100.0
@@ -139,9 +139,9 @@ def cheapest(round_: Round, end_s: float) -> Grant[Array]:
 
 
 def _choice(round_: Round, end_s: float, price: float) -> _Choice:
-    """Return the optimal choice of each device if the whole band costs `price` J.
+    """Return the optimal resources of each device if the whole band costs `price` J.
 
-    This is a convex problem in the sending time of the device.
+    The optimum minimises energy plus cost of the band, which is a convex problem in the device's airtime.
     """
     left_s = end_s - round_.ready_s
     air_s = root(lambda air_s: _slope(round_, left_s, air_s, price), round_.shortest_s, left_s - round_.compute_s)
@@ -150,7 +150,7 @@ def _choice(round_: Round, end_s: float, price: float) -> _Choice:
 
 
 def _efficiency(round_: Round, air_s: Array, price: float) -> tuple[Array, Mask]:
-    """Return the optimal efficiencies [n] for the airtimes `air_s` [n], and a mask [n] of devices at full power."""
+    """Return the optimal spectral efficiencies [n] for the airtimes `air_s` [n], and the mask [n] of full powers."""
     drawn_w = round_.power_w / round_.amplifier_efficiency
     wanted = np.minimum(priced_efficiency(price * round_.gamma / (drawn_w * air_s)), round_.highest)
     full = full_power_efficiency(round_.gamma * air_s / round_.need_s)
@@ -158,7 +158,7 @@ def _efficiency(round_: Round, air_s: Array, price: float) -> tuple[Array, Mask]
 
 
 def _slope(round_: Round, left_s: Array, air_s: Array, price: float) -> Array:
-    """Return each device's slope [n]: the derivative of its energy plus its cost of the band by its airtime."""
+    """Return the derivative [n], with respect to the airtime, of each device's energy plus its cost of the band."""
     u, at_full_power = _efficiency(round_, air_s, price)
     drawn_w = round_.power_w / round_.amplifier_efficiency
     with np.errstate(all="ignore"):

@@ -31,7 +31,7 @@ _EXACT = {"xtol": 1e-15, "rtol": 1e-14}
 
 
 class RoundCost(NamedTuple):
-    """Times in s and energies in J of a round in which each device computes and uploads once.
+    """Times in s and energies in J for computing and sending in a round in which each device uploads once.
 
     The computing time is that of the slowest device. The sending time and both energies are sums over devices.
     """
@@ -43,13 +43,14 @@ class RoundCost(NamedTuple):
 
 
 class LocalAccuracy(NamedTuple):
-    """Solution of SUB3.
+    """Solution of the subproblem SUB3 of FEDL, which determines the local accuracy.
 
     Attributes:
         theta: local accuracy, which is the relative error that remains after the local steps of a round.
-        cost: energy plus kappa times the duration of all rounds, in J, up to a constant factor of the paper.
+        cost: total energy plus kappa (J/s) times total duration of all rounds, in J, up to a constant factor of the
+            paper.
         eta: share of computing in the cost of a round (INFOCOM); step size of the surrogate (ToN).
-        progress: reduction of the global error in a round (Theta in ToN, 1 - theta in INFOCOM).
+        progress: relative reduction of the global error in a round (Theta in ToN, 1 - theta in INFOCOM).
     """
 
     theta: float
@@ -95,9 +96,9 @@ def ton_accuracy(
     """Return the solution whose theta minimises (sending + ln(C / theta) / decay * computing) / Theta (ToN).
 
     theta is the local accuracy; `sending` and `computing` are the costs of a round in J: energy plus `j_per_s` times
-    the time. C is c rho, and rho is `smoothness` / `convexity`. Theta = 2 eta rho ((1 - theta)^2 / rho^2 - theta (1 +
-    theta) - (1 + theta)^2 eta / 2) is a parabola in the step size eta. With eta at the vertex of this parabola, the
-    derivative with respect to theta has one root.
+    the time. C is `c` rho, and rho is `smoothness` / `convexity`, the condition number. Theta = 2 eta rho ((1 -
+    theta)^2 / rho^2 - theta (1 + theta) - (1 + theta)^2 eta / 2) is a parabola in the step size eta. With eta at the
+    vertex of this parabola, the derivative with respect to theta has one root.
     """
     computing, sending = cost.compute_j + j_per_s * cost.compute_s, cost.send_j + j_per_s * cost.send_s
     rho = smoothness / convexity
@@ -120,7 +121,7 @@ def ton_accuracy(
 
 
 class Convergence(NamedTuple):
-    """Rounds and local steps until convergence, as functions of the local accuracy (Yang et al., Section II).
+    """Numbers of rounds and local steps until convergence, given the local accuracy (Yang et al., Section II).
 
     Attributes:
         rounds: number of rounds at a local accuracy of 0 (a).
@@ -146,20 +147,20 @@ class Convergence(NamedTuple):
         return self.total_rounds(eta) * float(np.max(planner.plan(self.round_of(step, eta)).ends_s))
 
     def energies_j(self, step: Round, eta: float, planner: Planner) -> tuple[float, float]:
-        """Return the energies in J for computing and for sending, summed over all devices and rounds."""
+        """Return the total energies in J for computing and for sending at the local accuracy `eta`."""
         round_ = self.round_of(step, eta)
         computing_j, sending_j = energy_j(round_, planner.plan(round_))
         return self.total_rounds(eta) * float(computing_j.sum()), self.total_rounds(eta) * float(sending_j.sum())
 
     def shortest(self, step: Round, planner: Planner) -> tuple[float, float]:
-        """Return the local accuracy with the shortest completion time, and this completion time in s."""
+        """Return the local accuracy with the shortest completion time of all rounds, and this completion time in s."""
         return _least(lambda eta: self.completion_s(step, eta, planner), _EDGE, 1 - 1e-6)
 
     def cheapest(self, step: Round, within_s: float, *, in_turns: bool = False) -> tuple[float, float]:
-        """Return the local accuracy with the minimum energy, and this energy in J.
+        """Return the local accuracy with the minimum energy over all rounds, and this energy in J.
 
-        The completion time is at most `within_s`; both results are NaN if `within_s` is too short. Devices have shares
-        of the band or, with `in_turns`, take turns.
+        The completion time is at most `within_s` s; both results are NaN if `within_s` is too short. Devices take turns
+        if `in_turns` is True, and otherwise have shares of the band.
         """
         fastest: Planner = Turns() if in_turns else LeastTime()
         best, min_s = self.shortest(step, fastest)

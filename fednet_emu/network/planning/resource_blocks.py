@@ -1,4 +1,4 @@
-"""One resource block per device, assigned so that the uploads that arrive represent as many samples as possible.
+"""One resource block per device, assigned so that successful uploads represent as many samples as possible.
 
 Chen, Yang, Saad, Yin, Poor, Cui: "A Joint Learning and Communications Framework for Federated Learning Over Wireless
 Networks", IEEE Transactions on Wireless Communications 20(1), 2021, https://arxiv.org/abs/1909.07972, Section III.
@@ -91,14 +91,14 @@ class ResourceBlocks(Planner):
         return np.where(allowed[np.arange(len(block)), block], block, -1)
 
     def air_s(self, round_: Round, sinr: Array) -> Array:
-        """Airtimes [n, blocks] in s of an upload at the SINRs `sinr` [n, blocks]; infinite if the rate is 0."""
+        """Return airtimes [n, blocks] in s of uploads at the SINRs `sinr` [n, blocks]; infinite if the rate is 0."""
         with np.errstate(divide="ignore"):
             return np.asarray(round_.size_bit / round_.law.rates_bps(sinr, round_.bandwidth_hz * self._part(round_)))
 
     def _part(self, round_: Round) -> float:
         """Return the share of the band for each block.
 
-        Blocks are `block_hz` wide, or equal parts of the band if blocks of this width do not all fit into it.
+        Blocks are `block_hz` wide. They are equal parts of the band if `block_hz` is null or too large for the band.
         """
         return min(1.0 / self.blocks, (self.block_hz or round_.bandwidth_hz) / round_.bandwidth_hz)
 
@@ -115,7 +115,7 @@ class ResourceBlocks(Planner):
 
 
 def assign(worth: Array, allowed: Mask) -> IntArray:
-    """Assign at most one block to each device and one device to each block, so that the sum of `worth` is largest.
+    """Assign at most one block to each device and one device to each block such that the sum of `worth` is maximal.
 
     Args:
         worth: [n, blocks] value of each pair of device and block, above 0.

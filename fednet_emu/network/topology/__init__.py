@@ -20,14 +20,14 @@ AnyEdges = Annotated[Edges, Slot("edges", EDGES)]
 
 
 class Topology(Component):
-    """The edges between devices, and the clusters of devices."""
+    """A device-to-device topology: the edges between devices, and the clusters of devices."""
 
     edges: AnyEdges
     clusters: AnyClusters = EqualClusters(count=1)
 
 
 class Graphs:
-    """The directed graphs of one run, each computed on request.
+    """The directed graphs of one run; each graph is computed when it is needed.
 
     Raises:
         DataError: recorded contacts cannot be read.
@@ -38,7 +38,7 @@ class Graphs:
         self._edges = topology.edges.source(inputs)
 
     def at(self, at_s: float, *name: int) -> Digraph:
-        """Return the directed graph at a simulated time in s.
+        """Return the directed graph at the simulated time `at_s` in s.
 
         `name` is the key of the graph's random draws, and starts with the round number.
 

@@ -26,7 +26,7 @@ class Clusters(Component):
 
     @abstractmethod
     def group(self, inputs: TopologyInputs, at_s: float) -> IntArray:
-        """Return the group of each device [devices]."""
+        """Return the index of the group of each device [devices] at the time `at_s` in s."""
 
 
 class EqualClusters(Clusters):

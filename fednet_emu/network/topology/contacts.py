@@ -1,4 +1,4 @@
-"""Edges from recorded contacts between devices."""
+"""Edges of a graph from recorded contacts between devices."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Contacts(Edges):
 
     format: Literal["one", "intervals", "snapshots"] = "one"
     """Format of the trace. `one`: lines `t CONN a b up` and `t CONN a b down` of the ONE simulator (StandardEvents);
-    device k is node k, which may also be named `pk`. Two up events of a pair without a down event in between are one
+    device k is node k, which may also be named `pk`. Two up events of a pair without an intermediate down event are one
     contact, which lasts until the first down event, as in the simulator. `intervals`: lines `a b begin end` with times
     in s; device k is node k + 1. `snapshots`: lines `t a b` for contacts in the 20 s before t, as published by
     SocioPatterns; time starts 20 s before the first line, and devices are the nodes in the order of their numbers.
@@ -68,7 +68,7 @@ class Contacts(Edges):
         return partial(self._at, trace, inputs.count)
 
     def _at(self, trace: ContactTrace, count: int, group: IntArray, at_s: float, name: tuple[int, ...]) -> Ends:
-        """Return the edges at a simulated time in s; the trace repeats after its end."""
+        """Return the edges at the simulated time `at_s` in s; the trace repeats after its end."""
         since_s = at_s if self.step_s is None else self.step_s * name[0]
         time_s = (self.start_s + since_s) % max(trace.period_s, 1e-9)
         there = (trace.up_s <= time_s) & (time_s < trace.down_s + self.memory_s)
@@ -82,7 +82,7 @@ class Contacts(Edges):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContactTrace:
-    """Contacts between the nodes `first` and `second` from `up_s` to `down_s`, as arrays sorted by start time."""
+    """Contacts of nodes `first` and `second` from `up_s` to `down_s` in s, as arrays [contacts] sorted by `up_s`."""
 
     first: IntArray
     second: IntArray
@@ -100,8 +100,8 @@ def read_contacts(where: str, text: str, *, directed: bool = False) -> ContactTr
 
     A contact without an end lasts until the last line. Repeated events have no effect, as in the ONE: a pair that is up
     stays up, and a pair that is down stays down. The order of the nodes does not matter. Contacts over different
-    interfaces are different contacts. With `directed`, `a b` and `b a` are two contacts; if only one of the two is up,
-    a down event in either order ends it. Lines about messages are ignored.
+    interfaces are different contacts. If `directed` is True, `a b` and `b a` are two contacts; if only one of the two
+    is up, a down event in either order ends it. Lines about messages are ignored.
 
     Raises:
         DataError: a line has another form, a node has contact with itself, or the time decreases.
@@ -177,7 +177,7 @@ _READERS = {"one": read_contacts, "intervals": read_intervals, "snapshots": read
 
 
 def _action(text: str) -> str:
-    """Check that `text` is CONN or a message action (created, sent, delivered, aborted, dropped or removed)."""
+    """Return `text` if it is the code of a contact or message event; raise ValueError otherwise."""
     if text not in ("CONN", "C", "S", "DE", "A", "DR", "R"):
         raise ValueError("is no action of the ONE")
     return text

@@ -1,4 +1,4 @@
-"""Device-to-device transmissions as a directed graph that consists of clusters."""
+"""Device-to-device transmissions as a directed graph of devices, which is divided into clusters."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 class Digraph:
     """A directed graph of devices without edges between clusters.
 
-    Every device also has an edge to itself, because the device has its own payload. These edges are included in every
-    degree, but not in `sender` and `receiver`.
+    Every device also has a self-loop, because a device always has its own payload. Self-loops count in every degree,
+    but are not in `sender` and `receiver`.
 
     Attributes:
-        cluster: [devices] index of each device's cluster, counted from 0; -1 for a device that takes no part.
+        cluster: [devices] index of each device's cluster, counted from 0; -1 for a device that does not participate.
         sender: [edges] device that sends over each edge; edges are sorted by sender, then receiver.
         receiver: [edges] device that receives over each edge.
     """
@@ -74,16 +74,16 @@ class Digraph:
         return [0, *np.cumsum(self.out_degree - 1).tolist()]
 
     def receivers(self, device: int) -> list[int]:
-        """Return the receivers of a device, without the device itself."""
+        """Return the device numbers of the receivers of a device, without the device itself."""
         receivers: list[int] = self.receiver[self._starts[device] : self._starts[device + 1]].tolist()
         return receivers
 
     def among(self, there: Mask) -> Digraph:
-        """Return the graph of the devices in the mask `there` [devices]; all other devices take no part."""
+        """Return the graph of the devices in the mask `there` [devices]; all other devices are excluded."""
         return Digraph.of(np.where(there, self.cluster, -1), self.sender, self.receiver)
 
     def kept(self, edges: Mask) -> Digraph:
-        """Return a graph with the same clusters and only the edges in a mask [edges], such as edges without losses."""
+        """Return a graph with the same clusters and only the edges in the mask `edges` [edges]."""
         return Digraph(self.cluster, self.sender[edges], self.receiver[edges])
 
     def mutual(self) -> Digraph:
@@ -93,7 +93,7 @@ class Digraph:
 
     @cached_property
     def mixing(self) -> coo_array:
-        """Return the mixing matrix A [devices, devices], whose columns sum to 1.
+        """Mixing matrix A [devices, devices], whose columns sum to 1.
 
         A[i, j] is 1 / (out-degree of j) if j sends to i or j = i, and otherwise 0.
         """
@@ -118,7 +118,7 @@ class Digraph:
 
 
 def strong_components(count: int, sender: IntArray, receiver: IntArray) -> IntArray:
-    """Return the index of the strongly connected component of each of `count` nodes.
+    """Return the index [count] of the strongly connected component of each of `count` nodes.
 
     Components have indices from 0 in no particular order.
     """

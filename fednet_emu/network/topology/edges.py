@@ -1,4 +1,4 @@
-"""Edges of device-to-device graphs: the base class, and classes of edges that do not depend on the radio."""
+"""Edges of device-to-device graphs: the base class, and edges that do not depend on radio links."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fednet_emu.network.links.links import PairLinks
 from fednet_emu.network.topology.digraph import strong_components
 
 Ends = tuple[IntArray, IntArray]
-"""Senders [edges] and receivers [edges] of edges."""
+"""Device numbers of the senders [edges] and of the receivers [edges] of a graph's edges."""
 
 MAX_REDRAWS = 200
 
@@ -33,10 +33,10 @@ class TopologyInputs:
 
     Attributes:
         count: number of devices.
-        streams: the random streams of the run.
+        streams: the random streams (generators) of the run.
         paths: positions of the devices over time.
         links_at: function that returns the links between devices at a time in s.
-        data_dir: folder of recorded data.
+        data_dir: folder of recorded data; None for the default folder.
     """
 
     count: int
@@ -47,7 +47,7 @@ class TopologyInputs:
 
 
 EdgeSource = Callable[[IntArray, float, tuple[int, ...]], Ends]
-"""Function that returns the edges of one graph, without edges from a device to itself.
+"""Type of a function that returns the edges of one graph, without edges from a device to itself.
 
 The arguments of the function are the group of each device [devices], the simulated time in s, and the key of the random
 draws, which starts with the round number. The result may contain edges between groups, which the caller drops.
@@ -55,11 +55,11 @@ draws, which starts with the round number. The result may contain edges between 
 
 
 class Edges(Component):
-    """Source of the edges of a device-to-device graph."""
+    """Rule that determines the edges of a device-to-device graph."""
 
     @abstractmethod
     def source(self, inputs: TopologyInputs) -> EdgeSource:
-        """Return the source of the edges for one run.
+        """Return the function that computes the edges of each graph in one run.
 
         Raises:
             DataError: recorded contacts cannot be read.
@@ -104,7 +104,7 @@ class ListedEdges(Edges):
 
 
 def fixed(pairs: Sequence[tuple[int, int]], *, directed: bool) -> EdgeSource:
-    """Return a source of edges that do not change, without duplicates; edges lead both ways if `directed` is false."""
+    """Return a source of constant edges without duplicates; edges lead both ways if `directed` is False."""
     ends = np.array(pairs, np.int64).reshape(-1, 2)
     sender, receiver = np.unique(ends if directed else np.concatenate((ends, ends[:, ::-1])), axis=0).T
     return lambda group, at_s, name: (sender, receiver)
@@ -135,7 +135,7 @@ class RandomRegular(Edges):
         """Draw one regular graph for each group; the random numbers of a group do not depend on later groups.
 
         Raises:
-            ScenarioError: no graph drawn for a group was strongly connected.
+            ScenarioError: none of the graphs drawn for a group was strongly connected.
         """
         sizes = np.bincount(group)
         order = np.argsort(group, kind="stable")
@@ -173,7 +173,7 @@ class RandomRegular(Edges):
     def _attempt(
         self, streams: Streams, groups: int, size: int, name: tuple[int, ...]
     ) -> tuple[IntArray, IntArray, IntArray]:
-        """Draw edges for some groups; return the group of each edge, and its sender and receiver within the group."""
+        """Draw edges of `groups` groups; return [edges] the group, and the sender and receiver within the group."""
         steps_each = min(self.degree, size) - 1
 
         def draws(what: str, *shape: int) -> Array:

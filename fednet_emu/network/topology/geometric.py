@@ -1,4 +1,4 @@
-"""Edges from the radio: links with a sufficient mean SINR at the devices' present positions."""
+"""Edges of a graph from radio links: an edge for each link with a sufficient mean SINR at the present positions."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from fednet_emu.units import db_to_linear
 class Geometric(Edges):
     """An edge for every link whose mean SINR at the devices' present positions reaches a threshold.
 
-    The SINR is averaged over fading. With `slots`, each draw assigns a random slot to every device. A device cannot
-    receive in its own slot (half duplex), and signals of other senders in the slot of a link's sender count as noise.
-    Without `slots` there is no interference. Links have the parameters of the sidelink, including `asymmetry`.
+    The SINR is averaged over fading. If `slots` is set, each draw of the graph assigns a random slot to every device. A
+    device cannot receive in the slot in which it sends (half duplex), and signals of other senders in the slot of a
+    link's sender count as noise. If `slots` is null, there is no interference. Links have the parameters of the
+    sidelink, including `asymmetry`.
     Ignored here: fading, and interference from senders beyond `reach_m`.
     """
 
@@ -50,12 +51,12 @@ class Geometric(Edges):
 
 
 def sinr_in_slots(snr: Array, receiver: IntArray, slot: IntArray) -> Array:
-    """Return the SINR (linear) of each link [links], if links with the same receiver and slot interfere.
+    """Return the SINR (linear) of each link [links]; links with the same receiver and slot interfere.
 
     Ignored here: senders without a link to the receiver.
 
     Args:
-        snr: [links] SNR (linear) of each link alone.
+        snr: [links] SNR (linear) of each link without interference.
         receiver: [links] receiver of each link.
         slot: [links] slot of each link's sender.
     """

@@ -47,7 +47,7 @@ class GraphFile(Edges):
 
 
 class NamedGraph(NamedTuple):
-    """Names of nodes, and edges as pairs of these names, in the order of a file.
+    """A graph from a file: names of nodes, and edges as pairs of these names, in the order of the file.
 
     `directed` is True if edges lead only from the first node to the second.
     """
@@ -74,7 +74,7 @@ def read_graphml(where: str, content: bytes) -> NamedGraph:
 
 
 def read_edges(where: str, content: bytes) -> NamedGraph:
-    """Read a list of edges.
+    """Read a graph from a text with one edge per line.
 
     Raises:
         DataError: the content is not UTF-8 text, or a line has only one name.

@@ -1,4 +1,4 @@
-"""Edges between satellites in line of sight: rings in planes, grids across planes, or all satellites in sight."""
+"""Edges between satellites in line of sight: rings in orbital planes, grids across planes, or all visible pairs."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class SatelliteEdges(Edges):
 
 
 def in_sight(sky: SatelliteView, sender: IntArray, receiver: IntArray, at_s: float, min_height_m: float) -> Mask:
-    """Mask [pairs] of satellite pairs whose line of sight stays at least `min_height_m` above the Earth's surface."""
+    """Return the mask [pairs] of satellite pairs whose line of sight passes at least `min_height_m` above the Earth."""
     place_m = sky.orbits.positions_m(np.arange(sky.count), at_s)
     one, way = place_m[sender], place_m[receiver] - place_m[sender]
     length2 = way[:, 0] ** 2 + way[:, 1] ** 2 + way[:, 2] ** 2

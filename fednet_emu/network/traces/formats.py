@@ -1,4 +1,4 @@
-"""File formats of recorded rates: the user's own CSV files, and formats of public data sets."""
+"""File formats of recorded link rates: CSV files of the user, and formats of public data sets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HOW_COLUMNS = "write lines of two numbers, seconds and Mbit/s, in the order of 
 
 
 class FileTraces(RateTraces):
-    """Files that contain one rate trace each."""
+    """Traces of link rates from files, each of which contains one trace."""
 
     path: str
     """A trace file, or a folder or archive with trace files. A relative path is looked up in the data folder first."""
@@ -138,7 +138,7 @@ def _stamp_s(text: str) -> float:
 
 
 class Lumos5gTraces(FileTraces):
-    """Lines "t_s Mbps": downlink throughput in Mbit/s during the second that starts at t_s.
+    """Lines "t_s Mbps": downlink throughput in Mbit/s during the second that starts at the time t_s in s.
 
     From Narayanan et al., "A variegated look at 5G in the wild", SIGCOMM 2021. Some seconds are missing or repeated: a
     rate applies until the time of the next line, and rates of the same second are averaged.
@@ -193,10 +193,10 @@ class MahimahiTraces(FileTraces):
 
 
 def packet_series(where: str, text: str, packet_bit: float) -> RateSeries:
-    """Return a series with one rate per millisecond, from lines that state the times of packets in ms.
+    """Return a series with one rate per millisecond, from a text with the time in ms of one packet per line.
 
     Raises:
-        DataError: the lines are not whole numbers in increasing order, or the last number is 0.
+        DataError: the lines are not integers in non-decreasing order, or the last integer is 0.
     """
     plain = _PLAIN.fullmatch(text)  # matches nearly every file; parsing is then a hundred times as fast
     line_ms = np.array(text.split() if plain else [], np.int64)

@@ -1,4 +1,4 @@
-"""Rate traces: piecewise-constant rates over time that repeat endlessly, and the base class of their sources."""
+"""Rate traces: piecewise-constant link rates over time, repeated endlessly, and the base class of their sources."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BIT_PER_KBIT = 1e3
 
 
 class RateTraces(Component):
-    """Recorded rates of links, and their assignment to devices."""
+    """Recorded rates of links (traces), and the assignment of traces to devices."""
 
     assignment: Literal["in-turn", "random"] = "in-turn"
     """Assignment of traces to devices. in-turn: devices get the traces in the order of the traces' names, which starts
@@ -49,7 +49,7 @@ class RateTraces(Component):
 
 
 def holding_until_next(where: str, time_s: Array, rate_bps: Array, last_s: float | None = None) -> RateSeries:
-    """Return a series in which the rate of each row [rows] applies until the time of the next row.
+    """Return a series in which the rate of each row [rows] in bit/s applies until the time of the next row in s.
 
     The times must not decrease. The series starts at the first row. The rates of rows with equal times are averaged.
     The last rate applies for `last_s`. If `last_s` is None, the last rate applies as long as the rate before it, or for
@@ -66,7 +66,7 @@ def holding_until_next(where: str, time_s: Array, rate_bps: Array, last_s: float
 
 
 def holding_since_last(where: str, time_s: Array, rate_bps: Array) -> RateSeries:
-    """Return a series in which the rate of each row [rows] applies from the time of the previous row to its own time.
+    """Return a series in which the rate of each row [rows] applies from the previous row's time to the row's time.
 
     The series starts at the time of the first row; the rate of the first row is not used.
 
@@ -124,12 +124,12 @@ class RateSeries:
 
     @cached_property
     def _per_ns(self) -> list[int]:
-        """Work per ns [n] at each rate, in the units of `kernel.work`."""
+        """Bits per ns [n] at each rate, in the integer units of `kernel.work`."""
         return [work_per_ns(rate_bps) for rate_bps in self._rate_bps]
 
     @cached_property
     def _done(self) -> list[int]:
-        """Work that is carried from the start of the series to each edge [n + 1]."""
+        """Bits that are carried from the start of the series to each edge [n + 1], in integer units."""
         spans_ns = (end_ns - start_ns for start_ns, end_ns in pairwise(self._edges_ns))
         return [0, *accumulate(per_ns * span_ns for per_ns, span_ns in zip(self._per_ns, spans_ns, strict=True))]
 
@@ -147,7 +147,7 @@ class RateSeries:
         return self._carried_bit[-1] / self.period_s
 
     def rate_at_bps(self, time_s: float) -> float:
-        """Rate in bit/s at a time in s; at an edge, the rate after the edge."""
+        """Return the rate in bit/s at a time in s; at an edge, the rate after the edge."""
         return self._rate_bps[bisect_right(self._edges_s, time_s % self.period_s) - 1]
 
     def bits_between(self, start_ns: int, end_ns: int) -> float:
@@ -173,7 +173,7 @@ class RateSeries:
         return turns * self._done[-1] + self._done[edge] + self._per_ns[edge] * (phase_ns - self._edges_ns[edge])
 
     def averaged(self, window_s: float) -> RateSeries:
-        """Return the series averaged over windows of `window_s`, of which the last may be shorter.
+        """Return the series averaged over windows of `window_s` s; the last window may be shorter.
 
         The total number of bits does not change.
         """
@@ -213,12 +213,12 @@ class DeviceRates:
         return np.array([self.rate_bps(device, time_s) for device in devices.tolist()])
 
     def bits_between(self, device: int, start_ns: int, end_ns: int) -> float:
-        """Number of bits that a device's link carries between two times in ns."""
+        """Return the number of bits that a device's link carries between two times in ns."""
         series, offset_ns = self._series[self.trace.item(device)], self._offset_ns[device]
         return series.bits_between(offset_ns + start_ns, offset_ns + end_ns)
 
     def needed_ns(self, device: int, size_bit: int, start_ns: int) -> int:
-        """Time in ns that a device's link needs for `size_bit` bits from `start_ns` on."""
+        """Return the time in ns that a device's link needs for `size_bit` bits from the time `start_ns` in ns on."""
         return self._series[self.trace.item(device)].needed_ns(size_bit, self._offset_ns[device] + start_ns)
 
     def _of(self, device: int) -> tuple[RateSeries, float]:

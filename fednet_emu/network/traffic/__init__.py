@@ -1,1 +1,1 @@
-"""Traffic of other users in the bands of the federation: settings, arrivals of files, and shares of the bands."""
+"""Traffic of users outside the federation in its bands: settings, arrivals of files, and shares of the bands."""

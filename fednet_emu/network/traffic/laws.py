@@ -1,4 +1,4 @@
-"""Distributions of file sizes and of gaps between files, given by their quantile functions."""
+"""Probability distributions of file sizes, and of time gaps between files, given by their quantile functions."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from fednet_emu.component.slot import Slot, kinds
 
 
 class Law(Component):
-    """A distribution of file sizes in bytes, or of gaps between files in s."""
+    """A probability distribution of file sizes in bytes, or of time gaps between files in s."""
 
     UNIT: ClassVar[str]
-    """Unit at the end of the names of settings."""
+    """Unit of the distribution, `byte` or `s`, which is the last part of the names of its settings."""
 
     @abstractmethod
     def quantiles(self, uniform: Array) -> Array:
-        """Return the quantiles [n] at the numbers `uniform` [n] in (0, 1)."""
+        """Return the quantiles [n] of the distribution at the probabilities `uniform` [n] in (0, 1)."""
 
     @property
     @abstractmethod
     def mean(self) -> float:
-        """Mean of the distribution, in the unit."""
+        """Mean of the distribution, in bytes or in s."""
 
     def of(self, what: str) -> Any:
         """Return the value of the setting whose name consists of `what` and the unit, such as `mean_byte`."""
@@ -60,11 +60,11 @@ class LogNormalLaw(Law):
     """The log-normal distribution, truncated at an upper limit."""
 
     sigma: float = Field(gt=0, le=10)
-    """Standard deviation of the natural logarithm."""
+    """Standard deviation of the natural logarithm of the size or gap."""
 
     @property
     def _level(self) -> float:
-        """Logarithm of the upper limit, in standard deviations above the mean of the logarithm."""
+        """Logarithm of the upper limit, in standard deviations above the mean logarithm; infinity if unlimited."""
         most = self.of("max")
         return math.inf if most is None else math.log(most / self.of("mean")) / self.sigma + self.sigma / 2
 
@@ -84,7 +84,7 @@ class ParetoLaw(Law):
     """Bounded Pareto distribution, in which most values are small and a few large values make up most of the sum."""
 
     shape: float = Field(gt=0, le=10)
-    """Exponent of the tail; 1.1 to 1.5 are heavy tails."""
+    """Tail exponent (shape parameter) of the Pareto distribution; values from 1.1 to 1.5 give heavy tails."""
 
     @model_validator(mode="after")
     def _has_an_end(self) -> Self:
@@ -167,7 +167,7 @@ class FixedGap(FixedLaw):
 
 
 class ExponentialGap(ExponentialLaw):
-    """Exponentially distributed gaps between files; with `after: arrival`, files arrive by a Poisson process."""
+    """Exponentially distributed gaps between files; if `after` is `arrival`, files arrive by a Poisson process."""
 
     kind, UNIT = "exponential", "s"
     mean_s: float = Field(gt=0, le=1e9)

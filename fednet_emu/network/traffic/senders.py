@@ -1,4 +1,4 @@
-"""Files of other users over time: a file arrives, waits for earlier files of its user, and is then transmitted."""
+"""Files of other users over time: each file arrives, waits for earlier files of its user, and is transmitted."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from fednet_emu.records.reasons import CODE
 from fednet_emu.records.rows import KINDS, TrafficRow
 
 MOST_FILES = 10_000
-"""Number of files of one class that wait or are on the air, at which a run ends with an error."""
+"""Number of files of one user class, waiting or on the air, at which a run ends with an error."""
 _SOME = 1000
-"""Number of arrivals of files between two checks whether the algorithm is in a deadlock."""
+"""Number of file arrivals between two checks for a deadlock of the algorithm."""
 
 
 @final
 class OtherUsers:
-    """Sender of the files of all other users.
+    """Simulates the arrivals and the transmissions of the files of all users outside the federation.
 
     Args:
-        media: the media, of class `Medium`, by the code of the direction.
+        media: the medium (`Medium`) of each direction, by the code of the direction.
         names: names of the classes of other users.
 
     Attributes:
-        under_way: the source of each file that a medium now carries.
+        under_way: the files that a medium transmits or queues, each with its source.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class OtherUsers:
         self._arm()
 
     def _expect(self, source: Source, since_ns: int) -> None:
-        """Draw the next file of a source, which arrives when the gap that begins at `since_ns` is over."""
+        """Draw the next file of a source; the gap before its arrival begins at the time `since_ns`."""
         drawn = next(source.files, None)
         if drawn is not None:
             gap_ns, source.size_bit = drawn
@@ -120,7 +120,8 @@ class OtherUsers:
     def _count(self, of: int, by: int) -> None:
         """Change the number of files of a class that wait or are on the air.
 
-        The total number of files is integrated over time.
+        Also update the integral of the total number of files over time, and raise `ScenarioError` if the class has too
+        many files.
         """
         now_ns, present = self._clock.now, self._present
         self._ledger.traffic_ns += sum(present) * (now_ns - self._changed_ns)
@@ -133,7 +134,7 @@ class OtherUsers:
     def _is_alone(self) -> bool:
         """Return True if only other users are active.
 
-        All remaining events are then timers of the media, and the media carry only files of other users.
+        In this case, all remaining events are timers of the media, and the media carry only files of other users.
         """
         timers = sum(medium.is_timed for medium in self._media.values())
         return self._clock.waking <= timers and all(medium.is_foreign for medium in self._media.values())

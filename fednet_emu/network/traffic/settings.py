@@ -26,29 +26,29 @@ class Traffic(Component):
     name: str = Field(pattern=NAMED)
     """Name of the class in records and reports."""
     users: int = 1
-    """Number of users. If `trace` is set, the trace determines this number. With `place: per-file`, this is the number
-    of positions that files take in turn."""
+    """Number of users. If `trace` is set, the trace determines this number. If `place` is `per-file`, it is the number
+    of positions to which files are assigned in turn."""
     direction: Literal["uplink", "downlink"] = "uplink"
-    """uplink: users send; downlink: users receive."""
+    """Direction of the files. uplink: users send files. downlink: users receive files."""
     placement: AnyPlacement | None = None
     """Rule for the positions of the users; null means the placement of the devices."""
     size: AnySize | None = None
-    """Distribution of file sizes, which are rounded to whole bytes; `network.overhead` adds headers. Required without a
-    trace."""
+    """Distribution of file sizes, which are rounded to whole bytes; `network.overhead` adds headers. Required if
+    `trace` is null."""
     gap: AnyGap | None = None
-    """Distribution of the gaps between the files of a user or, with `place: per-file`, between all files of the class.
-    Required without a trace."""
+    """Distribution of the time gaps between the files of a user or, if `place` is `per-file`, between all files of the
+    class. Required if `trace` is null."""
     after: Literal["arrival", "end"] = "arrival"
-    """Start of a gap. arrival: when the previous file arrives, so that a file may have to wait for earlier files of the
-    user. end: when the transfer of the previous file ends, as for a user who reads a web page before loading the next
-    page."""
+    """Time at which a gap starts. arrival: when the previous file arrives, so that a file may have to wait for earlier
+    files of the user. end: when the transfer of the previous file ends, as for a user who reads a web page before
+    loading the next page."""
     place: Literal["per-user", "per-file"] = "per-user"
     """Positions of files. per-user: the files of a user are transmitted one by one, at the position of the user.
-    per-file: each file has the next of `users` positions, and does not wait for other files."""
+    per-file: files are assigned to `users` positions in turn, and do not wait for each other."""
     slice: str | None = Field(None, pattern=NAMED)
     """Name of the slice in `network.slices` that carries the files; null means the slice `others`."""
     warm_up_s: float = Field(0.0, ge=0, le=1e9)
-    """Warm-up time in simulated s. Files that arrive during the warm-up are left out of the delays in the summary."""
+    """Warm-up time in s of simulated time. The delays in the summary exclude files that arrive during the warm-up."""
     trace: str | None = None
     """Recorded files, which replace `size` and `gap`. The setting names a CSV file with the columns user, start_s and
     size_byte, or the folder of another run, whose messages in this direction are used as files."""
@@ -63,7 +63,7 @@ class Traffic(Component):
         return users
 
     def problems(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        """Yield the key and the error of each setting that contradicts another setting."""
+        """Yield the key and the error message of each setting that contradicts another setting."""
         if self.trace is None:
             for key in ("size", "gap"):
                 if getattr(self, key) is None:
@@ -84,7 +84,7 @@ class Traffic(Component):
         yield from self._unsuited(scenario)
 
     def _unsuited(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        """Yield the key and the error of each setting of a scenario that does not allow other users in a band."""
+        """Yield the key and the error message of each setting of the scenario that excludes other users in a band."""
         way, network = getattr(scenario.network, self.direction), scenario.network
         access = way.access
         if access.only_sums or access.kind in {"planned", "lora"}:
@@ -98,7 +98,7 @@ class Traffic(Component):
 
 
 def problems(classes: Sequence[Traffic], scenario: Any) -> Iterator[tuple[str, str]]:
-    """Yield the key and the error of each setting, in any class, that contradicts another setting."""
+    """Yield the key and the error message of each setting, in any user class, that contradicts another setting."""
     first: dict[str, int] = {}
     for place, its in enumerate(classes):
         if its.name in first:

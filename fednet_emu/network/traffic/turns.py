@@ -1,4 +1,4 @@
-"""Order of transmissions in a band with other users, and the time that the federation loses to these users' files."""
+"""Order of transmissions in a band that other users share, and the time that the federation loses to their files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fednet_emu.network.slices import Slices
 
 
 class CellUse:
-    """Bursts on the air in one cell, and the band share that the federation loses to files of other users.
+    """State of one cell: bursts (transmissions), and the band share that the federation loses to other users' files.
 
     Attributes:
         own: number of the federation's bursts on the air.
-        files: number of files on the air, by slice.
-        queues: waiting bursts by priority.
+        files: number of other users' files on the air, by the index of the network slice.
+        queues: waiting bursts, by priority.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class CellUse:
         self.part, self._taken_s, self._since_ns = 0.0, 0.0, 0
 
     def taken_s(self, now_ns: int) -> float:
-        """Return the band share lost to files, integrated over time until `now_ns`, in s."""
+        """Return the integral of the band share lost to files over the time from 0 to `now_ns`, in s."""
         self._taken_s += self.part * ((now_ns - self._since_ns) / NS_PER_S)
         self._since_ns = now_ns
         return self._taken_s
@@ -39,16 +39,16 @@ class CellUse:
 
 @final
 class SharedTurns(TurnQueue):
-    """Queue in order of priority, then of request, which also measures the time that the federation loses to files.
+    """Queue of bursts in order of priority, then of request, which also measures the time lost to other users' files.
 
     The lost time is an integral over time. If bursts divide the band, the integrand is 1 - share / (share without the
     files) while the transfer is on the air. If bursts take turns, the integrand is the fraction of files among the
-    bursts on the air while the transfer waits. With handovers, a transfer counts in the cell where the transfer
+    bursts on the air while the transfer waits. After a handover, a transfer still counts in the cell in which it
     started.
 
     Args:
-        divides: True if bursts on the air divide the band.
-        slices: the slices, which state the priorities of transfers and the band shares.
+        divides: True if bursts on the air divide the band; False if they take turns.
+        slices: the network slices, which determine the priorities of transfers and the band shares.
     """
 
     def __init__(self, places: int | None, cells: int, clock: Clock, *, divides: bool, slices: Slices) -> None:
@@ -117,12 +117,12 @@ class SharedTurns(TurnQueue):
         cell.part = self._slices.taken(cell.own, cell.files, divides=self._divides)
 
     def _mark(self, burst: Burst, cell: CellUse) -> None:
-        """Record the value of `taken_s` at the start of the period in which a burst can lose time to files."""
+        """Store the present value of `taken_s`, from which the time that a burst loses to files is counted."""
         if type(burst[0]) is not FileTransfer:
             self._since_s.update(dict.fromkeys(burst, cell.taken_s(self._clock.now)))
 
     def _note(self, burst: Burst, cell: CellUse) -> None:
-        """Record the time in s that a burst has lost to files."""
+        """Store the time in s that a burst of the federation has lost to files of other users."""
         if type(burst[0]) is not FileTransfer:
             taken_s = cell.taken_s(self._clock.now)
             self._lost_s[burst[0]] = taken_s - self._since_s[burst[0]]
@@ -130,9 +130,9 @@ class SharedTurns(TurnQueue):
                 del self._since_s[leg]
 
     def lost_s(self, first: Transfer) -> float:
-        """Return the time in s that a transfer has lost to files.
+        """Return the time in s that a transfer has lost to files of other users.
 
-        This method must be called once, when the transfer is recorded.
+        The stored time is deleted, so that this method must be called only once, when the transfer is recorded.
         """
         since_s = self._since_s.pop(first, None)
         if since_s is not None:

@@ -1,4 +1,4 @@
-"""The other users of a run: their positions, the keys of their random streams, and their files."""
+"""The users outside the federation in a run: their positions, the keys of their random streams, and their files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BATCH = 256
 """Maximum number of files whose sizes and gaps are drawn in one call."""
 
 Files = Iterator[tuple[int, int]]
-"""Sequence of files: for each file, the gap in ns before its arrival, and its size in bits."""
+"""Iterator over files. Each item is (gap in ns before the arrival of the file, size in bits)."""
 
 
 @dataclass
@@ -36,12 +36,12 @@ class Source:
     """Source of the files of one user, or of a class whose files use several radios in turn.
 
     Attributes:
-        of: index of the class.
-        kind: code of the direction.
+        of: index of the user class.
+        kind: code of the direction, 0 for uplink or 1 for downlink.
         user: index of the first user within the class.
         radio: index of the first user's radio, counted after all devices.
         places: number of radios that the files use in turn.
-        slice: index of the slice.
+        slice: index of the network slice that carries the files.
         files: iterator over the future files.
         follows: True if a gap begins at the end of the previous file.
         queues: True if a file waits until the previous file has ended.
@@ -69,12 +69,12 @@ class Source:
 
 
 class Users(NamedTuple):
-    """The other users of all classes.
+    """The users outside the federation, of all classes.
 
     Attributes:
         xy_m: coordinates [users, 2] in m.
         numbers: [users] keys of random streams, each of which depends only on the class name and the index of the user.
-        sources: the sources of files.
+        sources: the sources of the users' files.
     """
 
     xy_m: Array
@@ -91,16 +91,16 @@ def users_of(
     data_dir: Path | None = None,
     slices: Sequence[str] = (OTHERS,),
 ) -> Users:
-    """Return the users of all classes; their radio numbers follow those of the devices.
+    """Return the users of all classes; their radio numbers begin after the device numbers.
 
     Args:
         placement: placement of users whose class sets no placement.
         devices: number of devices.
         wire_bit: function that adds headers to a size in bits.
-        slices: names of the slices.
+        slices: names of the network slices.
 
     Raises:
-        DataError: a trace cannot be used.
+        DataError: a trace of files cannot be read or contains no files.
     """
     places, numbers, sources = [np.empty((0, 2))], [np.empty(0, np.int64)], list[Source]()
     radio = devices
@@ -120,7 +120,7 @@ def users_of(
 
 
 def _places_m(placement: Placement, name: str, count: int, streams: Streams) -> Array:
-    """Return the coordinates of users in m [count, 2], drawn separately for each user.
+    """Return the coordinates [count, 2] in m of a class's users, drawn separately for each user.
 
     Listed positions are repeated cyclically.
     """
@@ -132,7 +132,7 @@ def _places_m(placement: Placement, name: str, count: int, streams: Streams) -> 
 
 
 def _flows(its: Traffic, streams: Streams, wire_bit: Callable[[int], int], data_dir: Path | None) -> Iterator[Files]:
-    """Yield the files of each source of a class."""
+    """Yield an iterator over the files of each source of a user class."""
     if its.trace is not None:
         for rows in _recorded(its, locate(its.trace, data_dir)).values():
             gaps = [later - earlier for earlier, later in pairwise([0, *(start_ns for start_ns, _ in rows)])]
@@ -147,7 +147,7 @@ def _flows(its: Traffic, streams: Streams, wire_bit: Callable[[int], int], data_
 
 
 def drawn_files(size: Law, gap: Law, keys: tuple[int, int], wire_bit: Callable[[int], int]) -> Files:
-    """Yield an infinite sequence of files from the distributions of sizes and gaps."""
+    """Yield (gap in ns, size in bits) of an infinite sequence of files, drawn from distributions of sizes and gaps."""
     first, batch = 0, 4
     while True:
         numbers = np.arange(first, first + batch)
@@ -167,7 +167,7 @@ _CELLS: dict[str, Callable[[str], Any]] = {
 
 
 def _recorded(its: Traffic, path: Path) -> dict[Any, list[tuple[int, int]]]:
-    """Return the start times in ns and the sizes in bits of the recorded files, by user."""
+    """Return, for each user, the start times in ns and the sizes in bits of the recorded files."""
     rows = _of_run(path, KINDS.index(its.direction)) if path.is_dir() else _of_csv(path)
     flows: dict[Any, list[tuple[int, int]]] = {}
     for user, start_s, size_bit in rows:
@@ -191,7 +191,7 @@ def _of_csv(path: Path) -> Iterator[tuple[str, float, int]]:
 
 
 def _of_run(folder: Path, kind: int) -> Iterator[tuple[int, float, int]]:
-    """Yield the device, the request time in s and the size in bits of each message of a run in one direction.
+    """Yield the device, the request time in s and the size in bits of each message in one direction of an earlier run.
 
     Messages are sorted by request time.
     """

@@ -1,4 +1,4 @@
-"""TCP slow start: the window, and the transmission of a transfer in several bursts.
+"""TCP slow start: the congestion window, and the division of a transfer into several bursts.
 
 A sender sends one window of bits and waits for the acknowledgements, which arrive one round trip after the first bit
 and double the window. Once the bits of a window keep the line busy for a whole round trip, acknowledgements arrive as
@@ -20,7 +20,7 @@ from fednet_emu.network.air.transfer import Burst, Transfer
 
 
 class Window(NamedTuple):
-    """Number of bits that a sender may have in flight.
+    """Limits of the bits in flight: the bits that a sender has sent and that are not acknowledged yet.
 
     Attributes:
         first_bit: bits in the first round trip of a transfer.
@@ -35,12 +35,12 @@ class Window(NamedTuple):
     def after(self, burst_bit: int) -> int:
         """Return the size in bits of the burst that follows a burst of `burst_bit` bits.
 
-        The earlier burst was sent within a round trip.
+        The earlier burst must have been sent within one round trip.
         """
         return min(2 * burst_bit, self.max_bit)
 
     def gaps(self, size_bit: int) -> int:
-        """Return how often a transfer of `size_bit` waits for acknowledgements on a line of infinite rate."""
+        """Return how often a transfer of `size_bit` bits waits for acknowledgements on a link of infinite rate."""
         burst_bit, count = self.first_bit, 0
         while burst_bit < size_bit and burst_bit < self.max_bit:
             size_bit -= burst_bit
@@ -48,7 +48,7 @@ class Window(NamedTuple):
         return count + max(-(-size_bit // burst_bit) - 1, 0)
 
     def duration_s(self, size_bit: int, rate_bps: float) -> float:
-        """Return the time in s from the first bit to the last bit on a line of constant rate, in closed form."""
+        """Return the time in s from the first to the last bit of a transfer at a constant rate, in closed form."""
         burst_bit, rounds, rtt_s = self.first_bit, 0, self.rtt_ns / 1e9
         while burst_bit < size_bit and burst_bit < rate_bps * rtt_s:
             size_bit -= burst_bit
@@ -58,15 +58,15 @@ class Window(NamedTuple):
     def next_bit(self, used_bit: int, size_bit: float, rate_bps: float, idle_s: float) -> int:
         """Return the first window in bits for the next transfer on a connection.
 
-        The window grows by the acknowledged bits. Its growth ends when the acknowledgements of one round trip arrive
-        without a pause for half a round trip, before a queue builds up (HyStart, RFC 9406 and Linux's Cubic). An idle
-        connection halves its window for each retransmission timeout that passes, down to the initial window (RFC 2861
-        and Linux's `tcp_slow_start_after_idle`). The timeout is the round trip plus 200 ms, the minimum of Linux.
+        The window grows by the number of acknowledged bits. The growth ends when the acknowledgements of one round trip
+        arrive without a pause for half a round trip, before a queue builds up (HyStart, RFC 9406 and Linux's Cubic). An
+        idle connection halves its window for each retransmission timeout that passes, down to the initial window (RFC
+        2861 and Linux's `tcp_slow_start_after_idle`). The timeout is the round trip plus 200 ms, the minimum of Linux.
 
         Args:
             used_bit: first window in bits of the last transfer.
-            size_bit: bits of the last transfer.
-            rate_bps: mean rate on the air of the last transfer.
+            size_bit: number of bits of the last transfer.
+            rate_bps: mean rate in bit/s of the last transfer while it was on the air.
             idle_s: time in s since the end of the last transfer.
         """
         half_bit, burst_bit = rate_bps * self.rtt_ns / 2e9, used_bit
@@ -79,7 +79,7 @@ class Window(NamedTuple):
 
 @dataclass(slots=True)
 class Flow:
-    """A transfer that is sent in several bursts.
+    """State of a transfer that is sent in several bursts, with a gap after each burst.
 
     Attributes:
         burst: the transfer, in a list of one.
@@ -90,9 +90,9 @@ class Flow:
         window_bit: bits of the current window.
         released_ns: start time of the current burst in ns.
         sent_bit: bits sent in earlier bursts.
-        power_s: airtime in s of earlier bursts, times the share of the sender's power.
+        power_s: airtime in s of earlier bursts, multiplied by the fraction of the sender's power.
         silent_ns: start time of the current gap in ns; `FOREVER_NS` while the transfer is on the air.
-        early_bit: bits beyond the current burst that `air` got before the acknowledgements arrive.
+        early_bit: number of bits that were added to the current burst before its acknowledgements arrive.
     """
 
     burst: Burst
@@ -126,9 +126,9 @@ class Flow:
 
 @final
 class SlowStartAir(Air):
-    """Model of transmissions with slow start, in which each burst of a transfer is a transmission of another model.
+    """Model of transmissions with slow start; another model `air` transmits each burst of a transfer.
 
-    A burst that keeps the line busy for a round trip is followed immediately by all remaining bits of its transfer. The
+    A burst that keeps the link busy for a round trip is followed immediately by all remaining bits of its transfer. The
     remaining bits are added as soon as it is certain that the burst lasts for a round trip: no other transmission ends
     before the acknowledgements of the burst arrive, and new transmissions only make the burst longer.
     """
@@ -165,13 +165,13 @@ class SlowStartAir(Air):
         self._air.start(released, now_ns)
 
     def settle(self) -> None:
-        """Add up the energies that earlier bursts of all current transfers have used."""
+        """Add the energy of earlier bursts to the energy total of each current transfer."""
         for leg, flow in self._flows.items():
             leg.settle(flow.power_s)
             flow.power_s = 0.0
 
     def cut(self, leg: Transfer, burst: Burst, now_ns: int) -> None:
-        """Give up a leg, whose `until_ns` must be the present time.
+        """Abort a transfer, whose `until_ns` must be the present time.
 
         A transfer that waits for acknowledgements ends with the next `advance`.
         """
@@ -213,7 +213,7 @@ class SlowStartAir(Air):
     def _extend(self, until_ns: int) -> bool:
         """Release all remaining bits of transfers whose acknowledgements arrive by `until_ns`.
 
-        No transmission may end before `until_ns`. Return True if any transfer got bits.
+        No transmission may end before `until_ns`. The result is True if bits were added to a transfer.
         """
         found = False
         for leg, flow in [*self._holding.items()]:
@@ -230,7 +230,8 @@ class SlowStartAir(Air):
     def powers(self) -> Iterator[Power]:
         """Yield the planned powers of transfers.
 
-        The power is 0 in a gap. On the air, it is the power that `air` plans or, without such a plan, full power.
+        The power is 0 in a gap. During a burst, it is the power that `air` has planned, or full power if `air` plans
+        none.
         """
         for leg, flow in self._flows.items():
             yield leg, (self._now_ns,), (1.0 if flow.silent_ns == FOREVER_NS else 0.0,)
@@ -240,7 +241,7 @@ class SlowStartAir(Air):
         return self._air.rates()
 
     def _is_over(self, burst: Burst, now_ns: int) -> bool:
-        """Return True if a burst ends its transfer; otherwise release the next burst, or start a gap."""
+        """Return True if a transfer ends with this burst; otherwise release its next burst, or start a gap."""
         leg = burst[0]
         flow = self._flows[leg]
         left_bit = flow.size_bit - flow.sent_bit - leg.transmitted_bit
@@ -285,7 +286,7 @@ class SlowStartAir(Air):
         flow.silent_ns = FOREVER_NS
 
     def _close(self, flow: Flow, now_ns: int) -> None:
-        """Set the size, the start time, the carried bits and the `power_s` of a transfer that has ended.
+        """Set the size, start time, carried bits and airtime of a transfer that has ended.
 
         The values include all bursts of the transfer.
         """

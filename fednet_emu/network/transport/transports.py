@@ -32,15 +32,15 @@ class Transport(Component):
 
     @property
     def rtt_ns(self) -> int:
-        """Round-trip time in ns of the path, without its radio part."""
+        """Round-trip time in ns of the wired part of the path."""
         return 0
 
     def wire_bit(self, size_bit: int) -> int:
-        """Return the bits on the air for a message of `size_bit`, including headers."""
+        """Return the number of bits on the air for a message of `size_bit` bits, including headers."""
         return size_bit
 
     def ack_bit(self, wire_bit: int) -> int:
-        """Return the bits that the receiver of a message sends back as acknowledgements."""
+        """Return the number of acknowledgement bits for a message of `wire_bit` bits on the air."""
         return 0
 
 
@@ -51,7 +51,7 @@ class NoTransport(Transport):
 
 
 class EndToEndTransport(Transport):
-    """A transport protocol with its own headers, over a path that consists of the radio and a wired part."""
+    """A transport protocol with headers, over a path that consists of the radio link and a wired part."""
 
     rtt_s: float = Field(0.02, ge=0, le=3600)
     """Round-trip time in s of the wired part of the path, without queueing delay. A message arrives half a round-trip
@@ -101,8 +101,8 @@ class ConnectedTransport(EndToEndTransport):
     """If true, two nodes use one connection for all messages in both directions, until a message is lost; if false,
     each message has a separate connection."""
     idle_restart: bool = True
-    """Whether an idle connection halves its window, down to the initial window, for each retransmission timeout
-    (`rtt_s` + 0.2 s) that passes (RFC 2861). If true, slow start begins again after some seconds of training."""
+    """Whether an idle connection halves its window for each retransmission timeout (`rtt_s` + 0.2 s) that passes, down
+    to the initial window (RFC 2861). If true, slow start begins again after some seconds of training."""
     receive_window_byte: float = Field(4.0e6, ge=IP_MTU_BYTE, le=1e12)
     """Maximum number of bytes that have been sent but not yet acknowledged, which limits the bytes per round trip."""
 
@@ -114,7 +114,7 @@ class ConnectedTransport(EndToEndTransport):
 
     @property
     def window(self) -> Window:
-        """The window of a new connection, in bits on the wire."""
+        """The congestion window of a new connection, in bits that include headers."""
         max_bit = round(8 * self.receive_window_byte)
         return Window(min(8 * self.packet_byte * self.initial_window, max_bit), max_bit, self.rtt_ns)
 
@@ -178,7 +178,7 @@ class Session(Component):
 
     @property
     def patience_ns(self) -> int:
-        """Time limit in ns for establishing a connection."""
+        """Time limit in ns for the setup of a connection."""
         return FOREVER_NS
 
     @property
@@ -190,7 +190,7 @@ class Session(Component):
         return (transport.handshakes + self.handshakes) * transport.rtt_ns
 
     def refuses(self, transport: Transport) -> bool:
-        """Return True if the setup of every connection exceeds the time limit."""
+        """Return True if the setup time of a connection reaches the time limit, so that no connection is possible."""
         return self.connect_ns(transport) >= self.patience_ns
 
     def framed_bit(self, size_bit: int) -> int:
@@ -231,7 +231,7 @@ class Grpc(Session):
 
     @override
     def framed_bit(self, size_bit: int) -> int:
-        """Add 5 bytes for gRPC, 9 bytes for each HTTP/2 frame, and 22 bytes for each TLS record."""
+        """Return `size_bit` plus 5 bytes for gRPC, 9 per HTTP/2 frame and, if `tls` is set, 22 per TLS record."""
         framed_bit = size_bit + 8 * 5
         per_frame = 8 * (9 + 22 * self.tls)
         return framed_bit + per_frame * -(-framed_bit // (8 * _FRAME_BYTE))
@@ -245,7 +245,7 @@ class Grpc(Session):
 
 @final
 class Connections:
-    """The transport connections of a run, over all its media."""
+    """State of all transport connections of a run, in all directions."""
 
     def __init__(self, transport: EndToEndTransport, session: Session) -> None:
         self._transport, self._session = transport, session
@@ -265,7 +265,7 @@ class Connections:
     def enter(self, transfer: Transfer, now_ns: int) -> Phases:
         """Return the sizes and the setup delay of a message that is requested now.
 
-        The message is refused if the session cannot set up a connection within its time limit.
+        If the session cannot set up a connection within its time limit, the message is marked as refused, and is lost.
         """
         bits = self._bits.get(transfer.size_bit)
         if bits is None:
@@ -284,7 +284,7 @@ class Connections:
         return phases
 
     def start(self, transfer: Transfer, now_ns: int) -> int:
-        """Set the window of a transfer that starts now; return the maximum total duration in ns of its waits."""
+        """Set the window of a transfer that starts now; return its maximum total wait in ns for acknowledgements."""
         window, phases = self.window, transfer.phases
         if window is None or phases is None:
             return 0
@@ -298,7 +298,7 @@ class Connections:
         return self._gaps(window, transfer.size_bit) * window.rtt_ns
 
     def leave(self, transfer: Transfer, now_ns: int) -> int:
-        """Record window and rate of the connection of a message whose transmission ends now.
+        """Record the window and the rate of the connection over which a transmission ends now.
 
         Returns:
             The delay in ns until the message is received.
