@@ -256,7 +256,7 @@ def test_who_is_late_is_left_out(algorithm: str) -> None:
 def test_it_goes_on_from_a_checkpoint_file(algorithm: str, engine: str) -> None:
     """Cut after each of its rounds, each part resumed from the one before: no bit differs, nothing is trained twice."""
     settings = settings_of(
-        algorithm, "30 % loss", f"training.engine={engine}", "evaluation.every_rounds=2", "stop.rounds=3"
+        algorithm, "30 % loss", f"training.engine={engine}", "evaluation.every_rounds=2", "stop.rounds=4"
     )
     whole = run_small(*settings)
     last, _ = resumed_every_round(whole.round, *settings)
