@@ -227,7 +227,7 @@ class StudyFile(Component):
 
     @property
     def all_seeds(self) -> tuple[int, ...]:
-        """The seeds as a tuple."""
+        """The seeds of the study; if the study states only a number of seeds n, these are 0 to n - 1."""
         return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
 
     @property
@@ -240,7 +240,10 @@ class StudyFile(Component):
         return axes_of(self.root.value.get("grid"))
 
     def unfit_aims(self, scenario: Scenario) -> Iterator[Problem]:
-        """If runs of `scenario` have no accuracy, yield the key path and the problem of each setting that needs one."""
+        """Yield the key path and an error text for each setting of the study that needs an accuracy, if runs have none.
+
+        Runs of `scenario` have no accuracy if the data are a regression.
+        """
         target, search = self.target, self.search
         if scenario.data is None or not scenario.data.regression:
             return

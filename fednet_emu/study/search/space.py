@@ -92,7 +92,7 @@ class Parameter:
     values: tuple[Level, ...] | Range
     """The levels between which the search chooses, or a range of numbers."""
     when: Mapping[str, frozenset[str]]
-    """Condition: the parameter is varied only if every earlier parameter named here has one of the given labels."""
+    """Condition under which the parameter is varied: every earlier parameter named here has one of the given labels."""
 
     def applies(self, point: Point) -> bool:
         """Return True if the parameter is varied when earlier parameters have the values in `point`."""
@@ -144,7 +144,7 @@ def label_of(parameters: Sequence[Parameter], point: Point) -> str:
 
 
 def corners(parameters: Sequence[Parameter]) -> Iterator[Point]:
-    """Yield a few points for a first check, which together contain every choice and both ends of every range."""
+    """Yield a few points for a first check, which together cover every choice and both ends of every range."""
     for varied in parameters:
         for end in varied.ends:
             point: dict[str, Value] = {}
