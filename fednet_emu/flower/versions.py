@@ -50,7 +50,7 @@ def identity(node: int) -> Iterator[None]:
 
 
 def empty_run() -> Any:
-    """Return Flower's description of a run with the ID `RUN_ID`, which an app may read."""
+    """Return Flower's description of a run with the ID `RUN_ID`, as an app would read it."""
     for place in ("flwr.supercore.run", "flwr.common.typing"):
         try:
             return import_module(place).Run.create_empty(RUN_ID)
