@@ -1,4 +1,4 @@
-"""Scenarios given by Python code as a name, a path, a mapping or a `Scenario`; settings may be Python objects."""
+"""Scenarios specified in Python by a name, a path, a mapping or a `Scenario`; settings may be Python objects."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Settings = Mapping[str, Any] | Iterable[str | Setting]
 """Changed settings: a mapping such as `{"algorithm.lr": 0.05}`, or strings `key.path=value` as in the option
 `--set`."""
 Network = Model | nn.Module | Callable[..., nn.Module]
-"""A model component, a PyTorch module, or a function or class that makes a module."""
+"""A model component, a PyTorch module, or a function or class that returns a module."""
 
 
 def named(scenario: ScenarioLike | Document) -> tuple[str, Document]:

@@ -41,7 +41,7 @@ BYTE_PER_DEVICE = 400
 BYTE_PER_EVENT = 100
 """Memory in bytes of the record of one transfer or computation."""
 VECTORS = 3
-"""Number of model vectors that every run holds in memory: initial, current and next model."""
+"""Number of model vectors in memory in every run: the initial, the current and the next model."""
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -167,7 +167,7 @@ def links_at_start(scenario: Scenario, data_dir: Path | str | None = None) -> tu
 def _parameters(scenario: Scenario, extent: Extent | None, data_dir: Path | None) -> tuple[int | None, int, int]:
     """Return the numbers of trained and frozen parameters, and the size in bits of what each device receives once.
 
-    The result is (None, 0, 0) if the data or the model are unknown or come from user code.
+    The result is (None, 0, 0) if the size of the data or model is unknown, as for models from user code.
     """
     model = scenario.model
     if extent is None or extent.outputs is None or model is None or isinstance(model, UserModule | GivenModule):
@@ -199,7 +199,7 @@ def readable(size_byte: float) -> str:
 
 
 class AtStart(NamedTuple):
-    """Links [devices] in one direction at the initial positions, with the linear mean SNR on the whole band."""
+    """Links [devices] in one direction at the initial positions, with the mean SNR (linear) on the whole band."""
 
     mean_snr: Array
     in_sight: Mask

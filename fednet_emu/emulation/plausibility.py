@@ -29,7 +29,7 @@ from fednet_emu.units import linear_to_db
 
 
 class Bound(NamedTuple):
-    """Plausible range of a quantity: limits (None for no limit), unit, name, source, and kind of evidence (`mark`)."""
+    """Plausible range of a quantity: limits (None if unlimited), unit, name, source, and kind of evidence (`mark`)."""
 
     low: float | None
     high: float | None

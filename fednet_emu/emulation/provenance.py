@@ -59,7 +59,7 @@ def _packages(_path: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
 
 
 def dependencies(scenario_text: str, origin: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the dependencies of the learned values: two runs with equal dependencies learn the same values.
+    """Return the dependencies of the learned values; two runs with equal dependencies compute the same values.
 
     `scenario_text` is the resolved scenario with its seed, and `origin` is the result of `provenance`.
     """

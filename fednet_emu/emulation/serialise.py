@@ -114,7 +114,7 @@ def packed(content: Any, tensors: dict[str, Tensor]) -> bytes:
 
 
 def unpacked(body: bytes) -> tuple[Any, dict[str, Tensor]]:
-    """Return the JSON content and the tensors of a file made by `packed`."""
+    """Return the JSON content and the tensors of a file whose bytes `packed` has returned."""
     tensors = safetensors.torch.load(body)
     return json.loads(bytes(tensors.pop(CONTENT).numpy())), tensors
 

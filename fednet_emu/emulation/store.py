@@ -42,7 +42,7 @@ LOG = logging.getLogger("fednet_emu")
 MAGIC, FORMAT = b"fednet_emu learning", b"3"
 KNOWN, SNAPSHOT, REPLY, HEAD = ".known", ".snapshot", ".reply", "head.json"
 CHAPTER_S = 1.0
-"""Minimum host time in s between two writes of files `*.known`."""
+"""Minimum host time in s between two writes of files `*.known`, which contain the values that a run has read."""
 MOST_BYTE = 1_000_000
 """Maximum size in bytes of the tensors of a value that is stored in a file `*.known`."""
 MOST_SNAPSHOTS = 16
@@ -64,7 +64,7 @@ def to_bytes(name: str, content: Any, tensors: dict[str, Tensor]) -> bytes:
 
 
 def from_bytes(name: str, data: bytes) -> tuple[Any, dict[str, Tensor]]:
-    """Return the content and the tensors of an entry's file `data`, which `to_bytes` has made.
+    """Return the content and the tensors of an entry from the bytes `data` that `to_bytes` has returned.
 
     Raises:
         Refused: the data are damaged, of another format, or of an entry with another name.

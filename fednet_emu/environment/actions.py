@@ -57,7 +57,7 @@ class Answer(NamedTuple):
 
 
 class Actions(NamedTuple):
-    """The kinds of decisions (acts) in an environment with `n` devices and cohorts of `k` devices."""
+    """The decisions (acts) of an agent in an environment with `n` devices, of which a cohort has `k` devices."""
 
     acts: tuple[str, ...]
     alone: bool  # True if an action is the value of the only act, not a mapping from acts to values

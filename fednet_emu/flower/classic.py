@@ -91,7 +91,7 @@ def _asking(what: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
 def _registering(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """Return a replacement for `start_update_client_manager_thread`, which updates the clients without a thread.
 
-    The clients are updated whenever the client manager is asked for clients.
+    The clients are updated whenever the client manager is queried.
     """
 
     def register(grid: Any, client_manager: Any, *args: Any, **options: Any) -> Any:

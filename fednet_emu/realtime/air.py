@@ -52,7 +52,7 @@ class _Link:
     def claim(self) -> tuple[int, int, int]:
         """Return the sort key of the next packet, and request a turn for the link if it needs one.
 
-        Control packets come first, in order of arrival. Other packets are in the order of the turns of their links.
+        Control packets are first, in order of arrival. Other packets are in the order of the turns of their links.
         """
         packet, arrived_ns = self.queue[0]
         if len(packet) <= CONTROL_BYTE:

@@ -103,8 +103,8 @@ MOST_LATE = 0.01
 MOST_WAITING = 0.1
 """Maximum share of time for which a program waits for a processor; a run with a larger share is marked as doubtful."""
 STARVED = 0.02
-"""Maximum share of a message's duration in which the sender's queue is empty, beyond the gaps that TCP is predicted to
-make. A message with a larger share counts as starved: its program was too slow to supply data."""
+"""Maximum share of a message's duration in which the sender's queue is empty, without the gaps that TCP is predicted to
+cause. A message with a larger share counts as starved: its program was too slow to supply data."""
 
 
 class Ran(NamedTuple):

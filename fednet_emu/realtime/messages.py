@@ -1,10 +1,10 @@
 """Reconstruction of the messages of programs from their packets.
 
-On each TCP connection, a message is an uninterrupted sequence of payload in one direction. Short answers in the other
+On each TCP connection, a message is an uninterrupted sequence of payload in one direction. Short responses in the other
 direction, of at most `ANSWER_BYTE` in total (such as window updates and pings of HTTP/2, in TLS records), do not
-interrupt a message, unless the answer is an unencrypted HTTP/1 message. Answers divide a message into parts; at the
-start and at the end of the message, parts of less than `LEAST_BYTE` are cut off. Apart from the detection of HTTP/1,
-only lengths of packets are used, so that messages may be encrypted.
+interrupt a message, unless the response is an unencrypted HTTP/1 message. Responses divide a message into sections. At
+the start and at the end of the message, sections of less than `LEAST_BYTE` are cut off. Apart from the detection of
+HTTP/1, only lengths of packets are used, so that messages may be encrypted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fednet_emu.realtime.air import Departure
 from fednet_emu.realtime.packets import Segment, segment
 
 ANSWER_BYTE = 200
-"""Maximum total payload in bytes of an answer that does not interrupt a message."""
+"""Maximum total payload in bytes of a response in the other direction that does not interrupt a message."""
 LEAST_BYTE = 2000
 """Minimum payload of a message in bytes; any smaller sequence of payload counts as control traffic."""
 _ROUND = 1 << 32
@@ -27,7 +27,7 @@ incomplete."""
 
 @dataclass(slots=True)
 class Message:
-    """A message, or the section of a message between two short answers in the other direction.
+    """A message, or the section of a message between two short responses in the other direction.
 
     Attributes:
         upwards: True for a message on the uplink.

@@ -3,7 +3,7 @@
     document = apply_overrides(load("cyclic-fedavg"), ["algorithm.lr=0.05"])
     scenario = validate(Scenario, document)
 
-A document knows the file and line of each value. This module combines the modules `yaml_text`, `library`, `includes`
+A document records the file and line of each value. This module combines the modules `yaml_text`, `library`, `includes`
 and `overrides`.
 """
 
@@ -40,7 +40,7 @@ class Document:
 
     Attributes:
         root: the settings as a tree of values, each with its file and line.
-        path: the scenario file; None for a scenario that comes from text or from a mapping.
+        path: the scenario file; None if the scenario was read from text or from a mapping.
         short_forms: settings whose value may be a file name, each with the folder in which the file is looked up.
     """
 

@@ -177,9 +177,9 @@ class Training(Component):
     the host time. Null saves no checkpoints."""
 
     reuse: bool = True
-    """Whether the run reuses learnt values that earlier runs have stored, and stores its own for later runs. A value is
-    reused only if it results from the same computations, so results are the same to the last bit. false computes every
-    value."""
+    """Whether the run reuses training results that earlier runs have stored, and stores its own results for later runs.
+    A result is reused only if it follows from the same computations, so results are the same to the last bit. false
+    computes every value."""
 
     @field_validator("engine", mode="before")
     @classmethod
@@ -297,7 +297,7 @@ class Scenario(Component):
 
     @property
     def events_depend_on_learning(self) -> bool:
-        """True if learnt values can affect events or the end of the run. A timing-only run has no such values."""
+        """True if training results can affect events or the end of the run. A timing-only run has no such results."""
         links = self.network.uplink, self.network.downlink
         return (
             self.algorithm.events_depend_on_learning

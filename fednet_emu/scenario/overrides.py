@@ -52,7 +52,7 @@ class Setting:
     @staticmethod
     @lru_cache(maxsize=256)
     def parse(text: str) -> Setting:
-        """Parse an override `key.path=value`. Error messages give `--set key.path` as the place of the value.
+        """Parse an override `key.path=value`. Error messages state `--set key.path` as the origin of the value.
 
         Raises:
             ScenarioError: the text has no key, or the value is not valid YAML.

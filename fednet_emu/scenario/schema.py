@@ -36,7 +36,7 @@ from fednet_emu.units import unit_of
 def documented_fields(model_class: type[BaseModel]) -> dict[str, FieldInfo]:
     """Return the fields of a class by name, with their docstrings.
 
-    A field without docstring gets the docstring of the field that it overrides.
+    If a field has no docstring, the docstring of the field that it overrides is used.
     """
     texts: dict[str, str] = {}
     for owner in reversed(model_class.__mro__):

@@ -53,7 +53,7 @@ def slots() -> Mapping[str, Place]:
 
 
 def slot_of(name: str) -> Place:
-    """Return the slot with the given name, or the slot at the given key of a scenario.
+    """Return the slot (setting with a choice between several kinds) with the name `name`, or at the key `name`.
 
     Raises:
         ScenarioError: the slot or key does not exist.

@@ -81,7 +81,7 @@ class Node:
 
 
 def node_of(value: Any, place: Place, path: KeyPath = ()) -> Node:
-    """Convert nested Python values to a tree in which all nodes have the same place.
+    """Convert nested Python values to a tree in which all nodes have the origin `place`.
 
     Objects of other types, such as components, are kept unchanged.
 

@@ -225,8 +225,8 @@ LINE_WIDTH = 120
 def dump(model: BaseModel) -> str:
     """Return a component as YAML text with all settings, including those with default values.
 
-    The key `kind` comes first. Parsing and validating the text gives an equal component. Large and small numbers are
-    written as `2.0e+7`, and lists without mappings are written on one line.
+    The key `kind` is the first key. The text can be parsed and validated to an equal component. Large and small numbers
+    are written as `2.0e+7`, and lists without mappings are written on one line.
     """
     settings = model.model_dump(mode="json")
     return "".join(_written(json.dumps({key: value})) for key, value in settings.items()) or "{}\n"
@@ -234,7 +234,7 @@ def dump(model: BaseModel) -> str:
 
 @lru_cache(maxsize=512)
 def _written(settings: str) -> str:
-    """Convert a mapping from JSON to YAML text. Results are cached, because runs of a study share most parts."""
+    """Convert a mapping from JSON to YAML text. Results are cached, because runs of a study share most settings."""
     yaml = YAML(typ="safe", pure=True)
     yaml.Representer = _Representer
     yaml.width = LINE_WIDTH
@@ -246,7 +246,7 @@ def _written(settings: str) -> str:
 
 
 class _Representer(SafeRepresenter):
-    """Defines how `dump` writes values. The keys of a mapping keep their order, except that `kind` comes first."""
+    """Defines how `dump` writes values. The keys of a mapping keep their order, except that `kind` is first."""
 
     def represent_dict(self, data: dict[str, Any]) -> Any:
         ordered = {key: data[key] for key in sorted(data, key=lambda key: key != "kind")}

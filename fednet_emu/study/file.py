@@ -84,7 +84,8 @@ class Search(Component):
     minimised."""
     behind: float | None = Field(None, gt=0, le=0.5)
     """Quantile of the accuracies of earlier settings that a trial must reach to continue. The accuracies are compared
-    at equal costs: at 1/4, 1/2 and 3/4 of the cap. Null for no such rule. Applies only if the target is an accuracy."""
+    at equal costs: at 1/4, 1/2 and 3/4 of the cap. With null, trials are not ended for this reason. Applies only if the
+    target is an accuracy."""
     min_rounds: int = Field(1, gt=0)
     """Minimum number of rounds that any setting needs to reach the target. The cost of these rounds is computed without
     training; if it exceeds a limit, the setting is not tried."""

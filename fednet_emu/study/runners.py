@@ -63,8 +63,8 @@ class Job:
     store: Path | None = None
     """Folder of training results that the runs of the study reuse; None for the folder in the user's cache."""
     group: str = ""
-    """Name of a group of runs that probably need the same training. The first run of a group ends before the others
-    start, so that they can reuse its training results. Empty for a run without a group."""
+    """Name of a group of runs that probably need the same training; empty if the run is in no group. The first run of a
+    group ends before the other runs start, so that they can reuse its training results."""
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class StudyRun:
     digest: str
     """Fingerprint of the resolved scenario and of `timing_only`."""
     settings: tuple[Setting, ...]
-    """Changes that the study makes to the settings of the base scenario, apart from the seed."""
+    """Changes by the study to the settings of the base scenario, apart from the seed."""
     timing_only: bool
 
     @property

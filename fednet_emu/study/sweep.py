@@ -95,7 +95,7 @@ def _per_run(summary: Mapping[str, Any]) -> dict[str, float]:
 
 
 def aim(target: Target | None) -> tuple[Measure | None, float]:
-    """Return the metric of a target (accuracy or loss) and the value to reach; None and NaN without a target."""
+    """Return the metric of a target (accuracy or loss) and the value to reach; None and NaN if `target` is None."""
     if target is None:
         return None, math.nan
     if target.accuracy is not None:

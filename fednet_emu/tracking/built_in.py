@@ -1,4 +1,4 @@
-"""The trackers for MLflow, TensorBoard and W&B (Weights & Biases); each imports its library when it is made."""
+"""The trackers for MLflow, TensorBoard and W&B (Weights & Biases); each imports its library when it is created."""
 
 from __future__ import annotations
 

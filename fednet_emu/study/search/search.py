@@ -67,7 +67,7 @@ def load_search(
     data_dir: Path | str | None = None,
     timing_only: bool = False,
 ) -> RunMaker:
-    """Check a study that has the key `search`, and return the maker of its runs.
+    """Check a study that has the key `search`, and return a `RunMaker` for its runs.
 
     `overrides` are settings that apply to all runs. If `trials` is given, it replaces the number of settings to try
     that the study states.

@@ -99,7 +99,7 @@ class Parameter:
         return all(point.get(name) in labels for name, labels in self.when.items())
 
     def level(self, value: Value) -> Level:
-        """Return the level whose settings give the parameter the value `value`."""
+        """Return the level whose settings assign `value` to the parameter."""
         if isinstance(self.values, Range):
             setting = Setting(self.name, Node(value, Place(f"search.space.{self.name}")))
             return Level(level_label(value), {self.name: value}, (setting,))
@@ -226,7 +226,7 @@ def _set_twice(parameters: Iterable[Parameter], node: Node) -> Iterator[str]:
 STARTUP = 10
 """Number of trials with random settings, before proposals depend on outcomes."""
 TRIES = 50
-"""Maximum number of draws per requested point. If they do not give enough new points, the next sampler is used, or
+"""Maximum number of draws per requested point. If these draws yield too few new points, the next sampler is used, or
 fewer points are returned."""
 
 
@@ -253,7 +253,8 @@ def proposals(
 ) -> list[Point]:
     """Return `count` new points of the search space to try; fewer if the space is exhausted.
 
-    `known` lists all points tried so far with their objectives. The first `startup` points are random.
+    `known` lists all points tried so far with their objectives, which are minimised. The first `startup` points are
+    random.
     """
     optuna = require_optuna()
     seen = {_key(point) for point, _ in known}

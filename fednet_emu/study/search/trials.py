@@ -188,7 +188,7 @@ def costs_of(aim: Aim, trials: Sequence[Sequence[Outcome]]) -> list[Array]:
 
 
 def values_of(aim: Aim, trials: Sequence[Sequence[Outcome]]) -> list[tuple[float, ...]]:
-    """Return the mean objectives of each trial over its runs; a trial without runs gets the largest objectives."""
+    """Return the mean objectives of each trial over its runs; a trial without runs has the largest objectives."""
     costs = costs_of(aim, trials)
     most = np.max([its.max(axis=0) for its in costs if len(its)] or [np.ones(max(len(aim.costs), 1))], axis=0)
     return [tuple(map(float, its.mean(axis=0) if len(its) else most)) for its in costs]
