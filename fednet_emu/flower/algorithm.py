@@ -98,7 +98,7 @@ class Flower(FlowerApp):
     """Path of the folder of the app, which contains `pyproject.toml`; relative paths start at the current folder."""
 
     def config(self) -> Config:
-        """Return the run configuration in the folder, with the overrides in `run_config`."""
+        """Return the default run configuration from the app's folder, with the overrides in `run_config`."""
         return AppFolder.read(self.app).fused(self.run_config)
 
     def home(self) -> AbstractContextManager[None]:

@@ -136,7 +136,7 @@ def path_text(path: KeyPath) -> str:
 
 
 def problem_text(place: Place, path: KeyPath, what: str) -> str:
-    """Return a line of text that states the place, the key path and the problem."""
+    """Return a line of text that states the file and line of a setting, its key path, and the problem `what`."""
     return f"{place}  {path_text(path)}: {what}" if path else f"{place}  {what}"
 
 

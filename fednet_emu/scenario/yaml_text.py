@@ -54,7 +54,7 @@ def parse(text: str, source: str, *, quoted: bool = True) -> Node:
 
 
 def parse_value(text: str, place: Place) -> Node:
-    """Parse one value, such as `3` or `[1, 2]`, and return its tree. All nodes have the `place` of the value."""
+    """Parse one value, such as `3` or `[1, 2]`, and return its tree, in which all nodes have the origin `place`."""
     root = _compose(text, lambda line: place)
     return Node(None, place) if root is None else _convert(root, lambda line: place)
 

@@ -42,7 +42,7 @@ _MAYBE_LEARNT = ("deadline_s", "retries")
 
 @dataclass(frozen=True)
 class StudyRun:
-    """One run of a study."""
+    """One run of a study, which has one level of each axis and one seed."""
 
     study: StudyFile
     label: str

@@ -44,7 +44,7 @@ class Jobs(NamedTuple):
     array: Path
     """Script of the array, whose elements execute the runs."""
     last: Path
-    """Script that writes the tables after all elements have ended."""
+    """Script of the last job, which writes the tables after all elements of the array have ended."""
     runs: int
 
 

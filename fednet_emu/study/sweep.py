@@ -1,4 +1,4 @@
-"""Sweeps: they execute the unfinished runs of a study, and write tables of all runs."""
+"""Sweeps, which execute the unfinished runs of a study, and write tables of all runs."""
 
 from __future__ import annotations
 
