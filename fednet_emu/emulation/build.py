@@ -1,4 +1,4 @@
-"""Builds and connects all parts of an emulation from a scenario; each part receives only the inputs it needs."""
+"""Builds the components of an emulation (network, devices, learning task, training engine) from a scenario."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class Dealt(NamedTuple):
     """The samples of a federation, assigned to the devices and the server.
 
     Attributes:
-        samples: training and test samples, after the transformations by attack, groups and noise.
+        samples: training and test samples, after changes by an attack, by device groups and by feature noise.
         splits: assignment of the training samples and of the test samples to the devices.
         held: samples held out for the server: its own training samples and the validation samples.
-        groups: the true group of each device [devices]; None unless groups transform the data.
+        groups: index of each device's group [devices]; None if the scenario has no groups.
     """
 
     samples: Samples
@@ -60,7 +60,7 @@ class Dealt(NamedTuple):
     groups: IntArray | None
 
     def counts(self) -> DataSplit:
-        """Number of samples of each device by label or target, after the transformations."""
+        """Return the number of samples on each device by label; in a regression, quantiles of each device's targets."""
         return _split(self.samples.train_y, self.samples.test_y, self.splits, self.samples.classes)
 
 
@@ -73,7 +73,7 @@ def deal(scenario: Scenario, streams: Streams, data_dir: Path | None) -> Dealt:
     """Load the dataset, hold out the server's samples, split the other samples, and apply attack, groups and noise.
 
     Raises:
-        ScenarioError: parts of the scenario are incompatible, or the algorithm has its own data.
+        ScenarioError: settings of the scenario are incompatible, or the algorithm brings its own data.
         DataError: the data cannot be read.
     """
     (data, partition, _), server = scenario.learning(), scenario.server
@@ -101,15 +101,15 @@ def build(
     host: HostTime | None = None,
     task: LearningTask | None = None,
 ) -> Federation:
-    """Build the emulation of a valid scenario, ready to run.
+    """Return the federation that emulates a valid scenario, ready to run.
 
-    If `timing_only`, training and evaluation are skipped; simulated time, bits and energy stay the same. If `learning`
-    is False, only the network and the devices are built, because external programs have the data and the model. `host`
-    measures how much host time each part of the program takes. `task` is the learning task of an earlier run with the
-    same learning settings and streams.
+    If `timing_only` is True, training and evaluation are skipped; simulated time, bits and energy are the same as with
+    training. If `learning` is False, only the network and the devices are built, because external programs have the
+    data and the model. `host` measures the host time of each activity of the emulator. `task` is the learning task of
+    an earlier run with the same learning settings and seeds.
 
     Raises:
-        ScenarioError: parts of the scenario are incompatible.
+        ScenarioError: settings of the scenario are incompatible.
         DataError: the data cannot be read.
     """
     folder = data_folder(data_dir)
@@ -155,7 +155,7 @@ def build_processors(
     presence: Presence,
     folder: Path | None,
 ) -> Processors:
-    """The processors of the devices and of the server."""
+    """Return the model of the processors of the devices and of the server."""
     devices = scenario.devices
     return Processors(
         clock,
@@ -174,7 +174,7 @@ def build_processors(
 
 
 def build_engine(training: Training, threads: int, host: HostTime | None) -> Engine:
-    """Build the engine that trains; with Ray, this call starts or joins the cluster.
+    """Return the training engine. If the engine is `ray`, also start a Ray cluster or connect to an existing one.
 
     Raises:
         FednetError: Ray is missing, or the cluster cannot be reached or has no capacity.
@@ -186,7 +186,10 @@ def build_engine(training: Training, threads: int, host: HostTime | None) -> Eng
 
 
 def _local_engine(training: Training, threads: int, host: HostTime | None) -> Engine:
-    """Build an engine of threads, with worker processes for large stacks of jobs (none in a run of a sweep)."""
+    """Return the engine that trains on this host.
+
+    Large stacks of jobs are sent to worker processes, except on a GPU and in a run of a sweep.
+    """
     make = ENGINES[training.engine]
     here = make() if training.engine == "serial" else SpreadEngine([make() for _ in range(threads)])
     alone = parent_process() is not None or training.device != "cpu" or not hasattr(os, "fork")
@@ -202,7 +205,7 @@ def _number(training: Training) -> int | None:
 
 
 def paths_of(scenario: Scenario, streams: Streams, data_dir: Path | None) -> Paths:
-    """Place the devices, and create their paths of movement."""
+    """Draw the initial positions of the devices, and return their trajectories."""
     devices = scenario.devices
     xy_m = devices.placement.positions_m(devices.count, streams("placement"))
     paths = devices.mobility.paths(xy_m, devices.where_they_roam(), streams, data_dir)
@@ -212,7 +215,7 @@ def paths_of(scenario: Scenario, streams: Streams, data_dir: Path | None) -> Pat
 def build_presence(
     scenario: Scenario, clock: Clock, ledger: Ledger, streams: Streams, paths: Paths, idle_w: PerDevice
 ) -> Presence:
-    """Build the model of when devices are present, and any batteries; idle energy is counted from now on."""
+    """Return the model of device availability and batteries; also start to count the devices' idle energy."""
     devices, batteries = scenario.devices, None
     ledger.idle = IdleEnergy(idle_w.total)
     if devices.battery is not None:
@@ -221,7 +224,7 @@ def build_presence(
 
 
 def build_task(scenario: Scenario, streams: Streams, data_dir: Path | None, timing_only: bool) -> LearningTask:
-    """Split the data among the devices, and build the model."""
+    """Return the learning task, which consists of the data, split among the devices, and the initial model."""
     device, network = _torch_device(scenario.training), scenario.learning()[2].located(data_dir)
     with noting() as files:
         samples, splits, held, groups = deal(scenario, streams, data_dir)
@@ -261,7 +264,7 @@ def build_network(
     data_dir: Path | None = None,
     powers: DevicePowers | None = None,
 ) -> Network:
-    """Build the network that connects the devices on their paths."""
+    """Return the network that connects the devices, which move along `paths`, with the base stations."""
     settings = scenario.network
     channel = scenario.channel.on_site(settings.cells.positions_m(), data_dir)
     ledger.stations_w = settings.cells.count * (channel.base_station.stated("idle_w") or 0.0)
@@ -271,7 +274,7 @@ def build_network(
 
 
 def unfit_augmentation(scenario: Scenario, input_shape: tuple[int, ...]) -> Iterator[Problem]:
-    """Yield the key path and problem of an augmentation that does not fit samples of shape `input_shape`."""
+    """Yield the key path and an error text if the data augmentation does not fit samples of shape `input_shape`."""
     augment = getattr(scenario.algorithm, "augment", None)
     what = augment.unfit(input_shape) if isinstance(augment, Augmentation) else None
     if what:
@@ -279,7 +282,7 @@ def unfit_augmentation(scenario: Scenario, input_shape: tuple[int, ...]) -> Iter
 
 
 def unfit_statistics(scenario: Scenario, model: FlatModel) -> Iterator[Problem]:
-    """Yield the key path and problem of settings that would treat running statistics as parameters."""
+    """Yield the key path and an error text for each setting that would treat batch-norm statistics as parameters."""
     if not model.n_statistics:
         return
     got = f"got a model with {model.n_statistics} running statistics, as of batch norm"
@@ -292,7 +295,7 @@ def unfit_statistics(scenario: Scenario, model: FlatModel) -> Iterator[Problem]:
 
 
 def unfit_metrics(scenario: Scenario, samples: Samples) -> Iterator[Problem]:
-    """Yield the key paths and problems of metrics that do not apply to a model of these samples."""
+    """Yield the key path and an error text for each metric that does not apply to a model of these samples."""
     for place, metric in enumerate(scenario.evaluation.metrics):
         own = scenario.learning()[2].own_loss
         what = f"measures scores of classes, got a model with {own}; leave it out" if own else metric.unfit(samples)
@@ -310,7 +313,7 @@ _SMALL_MODEL_FLOP = 1e7
 
 
 def _torch_device(training: Training) -> torch.device:
-    """Return the torch device on which models are trained; for a GPU, also set whether it may use TF32."""
+    """Return the PyTorch device for training. For a GPU, also set whether matrix products may use the format TF32."""
     if training.engine == "ray":  # the GPUs belong to Ray's actors
         return torch.device("cpu")
     if training.device == "cuda" and not torch.cuda.is_available():

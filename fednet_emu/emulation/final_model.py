@@ -27,7 +27,7 @@ class FinalModel:
 
     Attributes:
         states: trained parameters and running statistics by name, one mapping for each model.
-        own: whether there is one model for each device instead of a global model.
+        own: True if each device has its own model, False if there is a single global model.
         input_shape: shape of one sample.
         outputs: number of outputs of the model.
         data_dir: folder of the files that the model reads; None for the folder given by the environment variable
@@ -66,7 +66,7 @@ def final_model(fed: Federation, data_dir: Path | None) -> FinalModel | None:
 
 
 def save_model(model: FinalModel, folder: RunFolder) -> None:
-    """Save a global model in a run folder, as tensors without code. Models of single devices are too large to save."""
+    """Save a global model in a run folder, as tensors without code. Do nothing if each device has its own model."""
     if not model.own:
         content = {"state": model.states[0], "input_shape": list(model.input_shape), "outputs": model.outputs}
         file = BytesIO()

@@ -1,4 +1,4 @@
-"""Scenarios given by Python code as a name, a path, a mapping or a `Scenario`; settings may be Python objects."""
+"""Scenarios specified in Python by a name, a path, a mapping or a `Scenario`; settings may be Python objects."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ from fednet_emu.scenario.problems import validate
 from fednet_emu.scenario.tree import Place, node_of
 
 ScenarioLike = str | Path | Mapping[str, Any] | Scenario
-"""A scenario: its name in the library, its path, a mapping with the keys of a scenario file, or a `Scenario`."""
+"""Ways to specify a scenario: name in the library, path, mapping with the keys of a scenario file, or `Scenario`."""
 Settings = Mapping[str, Any] | Iterable[str | Setting]
-"""Changed settings: a mapping such as `{"algorithm.lr": 0.05}`, or strings `key.path=value` as for `--set`."""
+"""Changed settings: a mapping such as `{"algorithm.lr": 0.05}`, or strings `key.path=value` as in the option
+`--set`."""
 Network = Model | nn.Module | Callable[..., nn.Module]
-"""A model component, a PyTorch module, or a function or class that makes a module."""
+"""A model component, a PyTorch module, or a function or class that returns a module."""
 
 
 def named(scenario: ScenarioLike | Document) -> tuple[str, Document]:
-    """Return a scenario's name in the records, and its document; raise a `FednetError` for any other object."""
+    """Return a scenario's name for records, and its settings as a `Document`; raise `FednetError` for other types."""
     if isinstance(scenario, Scenario):
         return scenario.title or UNNAMED, filled(from_mapping(_plain(scenario), UNNAMED))
     if isinstance(scenario, Mapping):
@@ -58,7 +59,7 @@ def changes(
     model: Network | str | None = None,
     data: Dataset | Samples | str | None = None,
 ) -> Iterator[str | Setting]:
-    """Yield the changed settings in the order in which they apply; arguments such as `seed` override `settings`."""
+    """Yield overrides of settings in the order in which they apply: first `settings`, then arguments such as `seed`."""
     if isinstance(settings, str):
         raise FednetError(f"settings: expected a mapping, got '{settings}'; for example {{'algorithm.lr': 0.05}}")
     if isinstance(settings, Mapping):
@@ -80,13 +81,13 @@ def scenario_of(
     data_dir: str | Path | None = None,
     **given: Any,
 ) -> tuple[str, Outlook]:
-    """Apply `changes` to a scenario and check it; return its name and its `Outlook` (estimates of the run).
+    """Apply overrides to a scenario and check it; return its name and its `Outlook`, which has estimates of the run.
 
-    An unchanged `Scenario` object is already valid, so only the compatibility of its parts is checked. `given` are the
-    arguments `seed`, `algorithm`, `model` and `data` of `changes`.
+    An unchanged `Scenario` object is already valid, so only the compatibility of its settings is checked. `given` are
+    the arguments `seed`, `algorithm`, `model` and `data` of the function `changes`.
 
     Raises:
-        ScenarioError: all problems of the scenario.
+        ScenarioError: the scenario is invalid; all problems are listed.
     """
     changed = list(changes(settings, **given))
     if isinstance(scenario, Scenario) and not changed:
@@ -109,7 +110,7 @@ def _component(key: Any, value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Convert components of this package to plain settings as in a file; components of other packages stay objects."""
+    """Return `value` with components of this package as mappings of settings; other components stay objects."""
     if isinstance(value, Component):
         if not is_ours(type(value)) or isinstance(value, GivenModule | GivenSamples | GivenFlower):
             return value
@@ -121,7 +122,7 @@ def _plain(value: Any) -> Any:
 
 
 NODES = 10
-"""Number of devices if neither the scenario nor the app states one, as in Flower's simulation."""
+"""Default number of devices for a Flower app that states no number; the same as in Flower's simulation."""
 WEEK_S = 604_800.0
 
 URBAN_CELL: dict[str, Any] = {
@@ -133,18 +134,18 @@ URBAN_CELL: dict[str, Any] = {
     "network": {"uplink": {"access": "ofdma"}, "downlink": {"mode": "broadcast"}},
     "stop": {"simulated_s": WEEK_S},
 }
-"""Default scenario of apps: phones around a small base station in a street, with a shared uplink. The app decides when
-the run ends."""
+"""Default scenario of Flower apps: phones near a small urban base station share the uplink. The run ends when the app
+ends, or after a week of simulated time."""
 
 
 def app_in(app: str, scenario: ScenarioLike | None) -> tuple[ScenarioLike, str, list[str]]:
-    """Return the scenario of an app, its name, and the settings that add the app to the scenario.
+    """Return the scenario of a Flower app, the name of the run, and the overrides that add the app to the scenario.
 
     The app replaces data, partition, model and algorithm of a given scenario. The attack, groups, server, edge servers
     and sidelink of the scenario are removed.
 
     Raises:
-        ScenarioError: the folder `app` has no app.
+        ScenarioError: the folder `app` contains no Flower app.
     """
     try:
         folder = AppFolder.read(app)

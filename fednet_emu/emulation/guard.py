@@ -96,7 +96,7 @@ def none_left_behind() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _blas(_modules: int) -> list[Any]:
-    """BLAS libraries of this process; the search is slow, so it is repeated only if the number of modules changes."""
+    """Return the BLAS libraries of this process. The search is slow; it is repeated only if modules were imported."""
     from threadpoolctl import ThreadpoolController
 
     return list(ThreadpoolController().select(user_api="blas").lib_controllers)

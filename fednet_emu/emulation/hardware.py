@@ -22,9 +22,9 @@ class Hardware:
     """Speeds and powers of the devices of one run.
 
     Attributes:
-        which: index of each device's profile, as one byte per device; 0 without profiles.
-        powers: powers of the devices while idle, sending and receiving.
-        overhead_s: fixed time in s of each computation.
+        which: index of each device's hardware profile, as one byte per device; 0 if there are no profiles.
+        powers: powers of the devices in W while idle, sending and receiving.
+        overhead_s: fixed time in s that each computation of a device takes in addition to its operations.
         energy: for each profile, the model of the computing energy above idle power; None if the energy is unknown.
     """
 
@@ -35,7 +35,7 @@ class Hardware:
 
 
 def hardware(scenario: Scenario, streams: Streams) -> Hardware:
-    """Assign profiles to the devices of a scenario; settings of the scenario replace values of the profiles."""
+    """Assign profiles to the devices, and return their hardware. Settings of the scenario replace profile values."""
     devices, radio = scenario.devices, scenario.channel.device
     profiles: tuple[Profile | None, ...] = devices.profiles or (None,)
     which = dealt(devices.profiles, devices.count, lambda: streams("profile"))
@@ -51,7 +51,7 @@ def hardware(scenario: Scenario, streams: Streams) -> Hardware:
 
 
 def speeds(scenario: Scenario, which: bytes, streams: Streams, data_dir: Path | None) -> Array:
-    """Speeds [devices] in FLOP/s from `devices.speed` and the profiles, divided by `devices.slowdown`."""
+    """Return the speeds [devices] in FLOP/s from `devices.speed` or the profiles, divided by `devices.slowdown`."""
     devices = scenario.devices
     law, nominal = devices.speed, PerDevice(tuple(its.compute.flop_per_s for its in devices.profiles), which)
     drawn = nominal.all if law is None else law.draw(devices.count, streams("speed"), data_dir)
@@ -62,7 +62,7 @@ def speeds(scenario: Scenario, which: bytes, streams: Streams, data_dir: Path | 
 
 
 def unfit(scenario: Scenario) -> Iterator[Problem]:
-    """Yield the problems of profiles: a wrong number of profiles, no speed of the devices, or contradictory powers."""
+    """Yield errors about hardware profiles: a wrong number of profiles, no computing speed, or contradictory powers."""
     devices, profiles = scenario.devices, scenario.devices.profiles
     if devices.profile == () or len(profiles) > MOST_PROFILES:
         yield ("devices", "profile"), f"is 1 to {MOST_PROFILES} profiles, got {len(profiles)}; give this number"
@@ -94,7 +94,7 @@ def _stated(profile: Profile | None) -> Stated:
 
 
 def law_of(given: ComputeEnergy | None, profile: Profile | None) -> ComputeEnergy | None:
-    """Return the energy model of computations from the settings, otherwise from a profile's power; None if unknown."""
+    """Return the energy model of computations: `given`, else a model with the profile's power, else None."""
     if given is not None:
         return given
     active_w = None if profile is None else profile.compute.active_w
@@ -102,10 +102,10 @@ def law_of(given: ComputeEnergy | None, profile: Profile | None) -> ComputeEnerg
 
 
 def unsplit(scenario: Scenario, radio: DeviceRadio) -> Iterator[tuple[str, float, float]]:
-    """Yield the profiles with constant power while sending, because no source relates it to the transmit power.
+    """Yield the hardware profiles with a constant power while sending, which does not depend on the transmit power.
 
-    Each result has the profile's title, the sending power in W above idle power, and the transmit power in dBm at which
-    the source states this power.
+    For these profiles, no source relates the two powers. Each item is (title, power in W above idle power while
+    sending, transmit power in dBm at which the source states this power).
     """
     profiles = scenario.devices.profiles or (None,)
     powers = DevicePowers.of(scenario.channel.device, b"", tuple(map(_stated, profiles)))
@@ -118,7 +118,7 @@ def unsplit(scenario: Scenario, radio: DeviceRadio) -> Iterator[tuple[str, float
 
 
 def notes(scenario: Scenario) -> Iterator[str]:
-    """Yield sentences about privacy, about uncounted energies, and about the numbers with the weakest evidence."""
+    """Yield notes for the user about privacy, energies that are not counted, and values with weak evidence."""
     devices, rounds = scenario.devices, scenario.stop.rounds
     if rounds is not None and (bound := scenario.privacy(rounds)) is not None:
         yield f"{rounds} rounds reveal at most epsilon = {bound.epsilon:.4g} of a device, at delta = {bound.delta:g}"

@@ -41,15 +41,15 @@ def load_scenario(name: str | Path, overrides: Iterable[str] = ()) -> Scenario:
 
 
 def checked(document: Document) -> Scenario:
-    """Validate a document completely; a `ScenarioError` lists all problems with file and line."""
+    """Validate a document, and return the scenario; raise a `ScenarioError` that lists all problems with lines."""
     return examined(Outlook(validate(Scenario, document)), document).scenario
 
 
 def examined(outlook: Outlook, document: Document | None = None) -> Outlook:
-    """Check that the parts of a scenario are compatible and that its links work, and return `outlook`.
+    """Check that the settings of a scenario are compatible and that messages can arrive, and return `outlook`.
 
     Raises:
-        ScenarioError: all problems, with their lines in `document` unless it is None.
+        ScenarioError: a check fails; all problems are listed, with line numbers if `document` is given.
     """
     refuse_contradictions(outlook, document)
     refuse(unreachable(outlook), document)
@@ -57,7 +57,7 @@ def examined(outlook: Outlook, document: Document | None = None) -> Outlook:
 
 
 def refuse_contradictions(outlook: Outlook, document: Document | None) -> None:
-    """Raise a `ScenarioError` if a scenario does not fit into memory or has incompatible parts, for any seed."""
+    """Raise a `ScenarioError` if a scenario does not fit into memory, or has settings that contradict each other."""
     scenario = outlook.scenario
     refuse(
         list(unaffordable(outlook))
@@ -69,7 +69,7 @@ def refuse_contradictions(outlook: Outlook, document: Document | None) -> None:
 
 
 def refuse(problems: Iterable[Problem], document: Document | None = None) -> None:
-    """Raise a `ScenarioError` with all problems and their lines in the document, if there are any problems."""
+    """Raise a `ScenarioError` that lists `problems` with their lines in `document`; do nothing if there are none."""
     found = list(problems)
     if found:
         places = (Place(UNNAMED, 0) if document is None else document.place(path) for path, _ in found)
@@ -87,13 +87,13 @@ def warnings_of(outlook: Outlook) -> Iterator[Problem]:
 
 
 def warn(outlook: Outlook, stacklevel: int = 2) -> None:
-    """Issue the warnings about a scenario as `ScenarioWarning`; `stacklevel` is as for `warnings.warn`."""
+    """Issue the warnings about a scenario as `ScenarioWarning`; `stacklevel` is that of `warnings.warn`."""
     for path, sentence in warnings_of(outlook):
         warnings.warn(f"{path_text(path)}: {sentence}", ScenarioWarning, stacklevel=stacklevel + 1)
 
 
 def poor_links(outlook: Outlook) -> Iterator[Problem]:
-    """Find devices with unreachable or very slow links at their initial positions."""
+    """Yield warnings about devices whose links are unusable or very slow at their initial positions."""
     scenario, cost, network = outlook.scenario, outlook.cost, outlook.scenario.network
     model_bit = FLOAT_BIT * cost.parameters if cost.parameters else None
     sizes_bit = cost.upload_bit or model_bit, model_bit
@@ -132,7 +132,10 @@ def _of_all(some: Mask) -> str:
 
 
 def _named(some: Mask, order: Array, say: Callable[[float], str]) -> str:
-    """List at most `_NAMED` devices of the mask `some`, by increasing value in `order`; `say` formats a value."""
+    """Return text that names the first `_NAMED` devices of the mask `some`, sorted by the values in `order`.
+
+    `say` formats a value.
+    """
     (places,) = np.nonzero(some)
     first = places[np.argsort(order[places], kind="stable")[:_NAMED]]
     text = "; ".join(f"{device_label(int(place))}, {say(float(order[place]))}" for place in first)
@@ -143,7 +146,7 @@ _HELP = "more power, shorter distances or more base stations would help"
 
 
 def crowded(outlook: Outlook) -> Iterator[Problem]:
-    """Find slices and bands that users overload, and prioritized files that must wait until an upload has ended."""
+    """Yield warnings about overloaded slices and bands, and about prioritized files that must wait for an upload."""
     places = {its.name: place for place, its in enumerate(outlook.scenario.traffic)}
     network, known, slices = outlook.scenario.network, list(crowds(outlook)), Slices(outlook.scenario.network.slices)
     total, so_far = (defaultdict[tuple[str, str], float](float) for _ in range(2))
@@ -166,4 +169,4 @@ def crowded(outlook: Outlook) -> Iterator[Problem]:
 
 
 CHECKS: tuple[Callable[[Outlook], Iterator[Problem]], ...] = (poor_links, crowded, *PLAUSIBLE)
-"""All checks for warnings, in the order in which they run."""
+"""All functions that yield warnings about a scenario, in the order in which they run."""

@@ -41,7 +41,7 @@ BYTE_PER_DEVICE = 400
 BYTE_PER_EVENT = 100
 """Memory in bytes of the record of one transfer or computation."""
 VECTORS = 3
-"""Number of model vectors that every run holds in memory: initial, current and next model."""
+"""Number of model vectors in memory in every run: the initial, the current and the next model."""
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -53,7 +53,7 @@ class Cost:
         devices: number of devices.
         rounds: maximum number of rounds; None if another limit ends the run.
         participants: maximum number of devices whose updates are in memory at the same time.
-        answers: number of devices that receive, compute and send in a round.
+        answers: number of devices that receive a message, compute and send a reply in a round.
         parameters: number of trained parameters of the model; None if it depends on data or user code not read yet.
         data_byte: memory of the samples in bytes; 0 if unknown.
         upload_bit: maximum size in bits of a model on the uplink, without headers; None if unknown, or if no models are
@@ -77,7 +77,7 @@ class Cost:
 
     @classmethod
     def of(cls, scenario: Scenario, extent: Extent | None, data_dir: Path | None = None) -> Cost:
-        """Estimate the cost of a scenario; a `ScenarioError` if the model cannot be built for the data."""
+        """Return an estimate of the size of a run; raise `ScenarioError` if the model cannot be built for the data."""
         count, (parameters, frozen, shipped_bit) = scenario.devices.count, _parameters(scenario, extent, data_dir)
         sends_models = "uplink-compression" in scenario.algorithm.uses
         samples = None if extent is None or extent.samples is None else max(1, -(-extent.samples // count))
@@ -100,7 +100,7 @@ class Cost:
 
     @property
     def events(self) -> int | None:
-        """Number of transfers and computations of all rounds; None if unknown."""
+        """Total number of transfers and computations in all rounds; None if unknown."""
         if self.rounds is None or self.events_each is None:
             return None
         return self.events_each * self.answers * self.rounds
@@ -112,7 +112,7 @@ class Cost:
 
     @property
     def max_byte(self) -> int:
-        """Memory of the run in bytes with an update from each participant of a round and the records of all rounds."""
+        """Maximum memory of the run in bytes, with one update per participant and the records of all rounds."""
         return self.min_byte + self.participants * self.model_byte + BYTE_PER_EVENT * (self.events or 0)
 
     def __str__(self) -> str:
@@ -165,7 +165,10 @@ def links_at_start(scenario: Scenario, data_dir: Path | str | None = None) -> tu
 
 
 def _parameters(scenario: Scenario, extent: Extent | None, data_dir: Path | None) -> tuple[int | None, int, int]:
-    """Count trained parameters, frozen parameters and bits sent once to a device; (None, 0, 0) for user code."""
+    """Return the numbers of trained and frozen parameters, and the size in bits of what each device receives once.
+
+    The result is (None, 0, 0) if the size of the data or model is unknown, as for models from user code.
+    """
     model = scenario.model
     if extent is None or extent.outputs is None or model is None or isinstance(model, UserModule | GivenModule):
         return None, 0, 0
@@ -196,7 +199,7 @@ def readable(size_byte: float) -> str:
 
 
 class AtStart(NamedTuple):
-    """Links [devices] in one direction at the initial positions, with the linear mean SNR on the whole band."""
+    """Links [devices] in one direction at the initial positions, with the mean SNR (linear) on the whole band."""
 
     mean_snr: Array
     in_sight: Mask
@@ -204,7 +207,7 @@ class AtStart(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Outlook:
-    """A scenario and estimates of its run, each computed at its first use. The scenario may be too large to run.
+    """A scenario and estimates of its run, each computed on first access. The scenario may be too large to run.
 
     `data_dir` is the folder of datasets, whose headers are read; None for the folder given by the environment variable
     FEDNET_DATA.
@@ -215,7 +218,7 @@ class Outlook:
 
     @cached_property
     def extent(self) -> Extent | None:
-        """Size of the data; None if unknown, for example for an algorithm with its own data."""
+        """Number and shape of the samples; None if unknown, for example for an algorithm with its own data."""
         data = self.scenario.data
         return None if data is None else data.extent(data_folder(self.data_dir))
 
@@ -225,7 +228,7 @@ class Outlook:
 
     @property
     def secrecy(self) -> str:
-        """Sentence about the cost of secure aggregation; empty without it, or if the size of the model is unknown."""
+        """Sentence about the cost of secure aggregation; empty if it is not used or the model size is unknown."""
         rule, n, m = self.scenario.network.uplink.secure_aggregation, self.cost.participants, self.cost.parameters
         if rule is None or m is None:
             return ""
@@ -237,7 +240,7 @@ class Outlook:
 
     @property
     def company(self) -> str:
-        """Sentence about the files of other users and the host time to simulate them; empty without other users."""
+        """Sentence about the load of other users and the host time to simulate their files; empty if there are none."""
         rate = host_s = 0.0
         loads = []
         for its in crowds(self):
@@ -249,13 +252,13 @@ class Outlook:
 
     @cached_property
     def links(self) -> tuple[AtStart, AtStart]:
-        """Uplinks and downlinks at the start; for a million devices, computing them takes seconds."""
+        """Uplinks and downlinks at the initial positions of the devices; for a million devices, this takes seconds."""
         up, down = (AtStart(links.mean_snr, links.in_sight) for links in links_at_start(self.scenario, self.data_dir))
         return up, down
 
 
 class Crowd(NamedTuple):
-    """Offered load of a class of other users, estimated before the run from the distributions of sizes and gaps."""
+    """Load that a class of other users offers, estimated from the distributions of file sizes and gaps."""
 
     name: str
     direction: str
@@ -263,8 +266,8 @@ class Crowd(NamedTuple):
     files_per_s: float
     offered_bps: float
     load: float
-    """Airtime in s that the files arriving in a cell per second need, each alone in the band; from 1 on, queues
-    grow."""
+    """Airtime in s that the files arriving per second in a cell would need if each were sent alone in the band. Queues
+    grow without limit if the load is 1 or more."""
 
 
 HOST_S = {"tdma": 2e-5}
@@ -297,10 +300,10 @@ def crowds(outlook: Outlook) -> Iterator[Crowd]:
 
 @dataclass(frozen=True)
 class Needed:
-    """Minimum requirement that a link in one direction must meet to carry any data."""
+    """Minimum SINR that a link in one direction needs to carry any data, and the fading of the link."""
 
     sinr: float
-    """Minimum linear SINR of a fading block for a transmission."""
+    """Minimum SINR (linear) of a fading block in which data can be transmitted."""
     by_rate: bool
     """True if the rate model of the channel sets the minimum SINR; False if the access scheme does."""
     fading: Fading
@@ -320,12 +323,15 @@ class Needed:
         return "the rate law" if self.by_rate else "the threshold of the access scheme"
 
     def mean_snr(self, in_sight: Mask) -> Array:
-        """Return the mean SNR [links] below which a link, with or without line of sight, never carries a bit."""
+        """Return the mean SNR (linear) [links] below which a link never carries data.
+
+        `in_sight` [links] is True for links with line of sight.
+        """
         return self.sinr / np.where(in_sight, self.fading.peak(True), self.fading.peak(False))
 
 
 def unaffordable(outlook: Outlook) -> Iterator[Problem]:
-    """Find the part of a scenario (devices, data or model) that does not fit into the memory of this host."""
+    """Yield an error if the devices, the data or the model of a scenario do not fit into the memory of this host."""
     host_byte, extent, count = host_memory_byte(), outlook.extent, outlook.scenario.devices.count
     device_byte, data_byte = BYTE_PER_DEVICE * count, extent.byte if extent else 0
     here = f"this host has {readable(host_byte)}"
@@ -341,7 +347,7 @@ def unaffordable(outlook: Outlook) -> Iterator[Problem]:
 
 
 def unreachable(outlook: Outlook) -> Iterator[Problem]:
-    """Find directions in which no device can ever deliver a message.
+    """Yield an error for each direction (uplink or downlink) in which no device can ever deliver a message.
 
     In such a direction, even the best of 10^8 fading blocks does not raise the SNR of any device at its initial
     position to the minimum SINR that the rate model and the access scheme require. Recorded rates are ignored, so that
@@ -361,7 +367,7 @@ def unreachable(outlook: Outlook) -> Iterator[Problem]:
 
 
 def expected_s(scenario: Scenario, way: Uplink, links: AtStart, size_bit: int) -> Array:
-    """Return the expected duration [devices] in s of a message sent alone in the band at the link's mean rate."""
+    """Return the expected duration [devices] in s of a message of `size_bit` bits, each sent alone in the band."""
     channel = scenario.channel
     reception = scenario.network.reception if way.DIRECTION == "uplink" else ONE_ANTENNA
     law = channel.medium_rate(reception.branches(1))

@@ -1,6 +1,6 @@
 """Plausibility checks of devices, radios and messages; bounds and their sources are in `plausibility.csv`.
 
-The checks cover the settings and the initial links, computed as arrays for up to a million devices.
+The checks cover the settings and the links at the devices' initial positions, for up to a million devices.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fednet_emu.units import linear_to_db
 
 
 class Bound(NamedTuple):
-    """Plausible range of a quantity: limits (None for no limit), unit, name, source, and kind of evidence (`mark`)."""
+    """Plausible range of a quantity: limits (None if unlimited), unit, name, source, and kind of evidence (`mark`)."""
 
     low: float | None
     high: float | None
@@ -56,14 +56,14 @@ class Bound(NamedTuple):
         return too_low or (self.high is not None and value > self.high)
 
     def judge(self, path: tuple[str, ...], value: float, got: str = "") -> Iterator[Problem]:
-        """Yield the key path and a sentence if a value is out of range; the sentence has `got` after the value."""
+        """Yield a warning (key path, sentence) if `value` is out of range; `got` follows the value in the sentence."""
         if self.excludes(value):
             value_text = f"{amount(value, self.unit)}{got}"
             yield path, f"is not plausible, got {value_text}; {self.what}: {self.reach} ({self.cited})"
 
 
 def amount(value: float, unit: str) -> str:
-    """Format a value with its unit; hertz, watts and seconds get a unit prefix such as M or k."""
+    """Return a value with its unit as text; for Hz, W and s, the unit has a prefix such as M or k."""
     if unit in ("Hz", "W", "s") and 1e-9 <= abs(value) < 1e12:
         size, prefix = next((size, prefix) for size, prefix in _PREFIXES if abs(value) >= size)
         return f"{value / size:.4g} {prefix}{unit}"
@@ -96,7 +96,10 @@ _FLOAT_BYTE = 4
 
 
 def computing(outlook: Outlook) -> Iterator[Problem]:
-    """Check clock frequencies, speeds and idle powers; if clock and speed are plausible, also the computing power."""
+    """Yield warnings about implausible clock frequencies, computing speeds, idle powers and computing powers.
+
+    Computing power and energy efficiency are checked only if clock frequency and speed are plausible.
+    """
     scenario, devices = outlook.scenario, outlook.scenario.devices
     # the speed of each device, or the median speed
     given = getattr(devices.speed, "flop_per_s", None) or getattr(devices.speed, "median_flop_per_s", None) or ()
@@ -151,7 +154,7 @@ def _extremes(values: Array) -> list[float]:
 
 
 def memory(outlook: Outlook) -> Iterator[Problem]:
-    """Find profiles with too little memory for the model, its gradient and the state of the local optimizer."""
+    """Yield warnings about profiles with too little memory for model, gradient and optimizer state."""
     scenario = outlook.scenario
     if not any(profile.memory_bytes for profile in scenario.devices.profiles):
         return
@@ -173,7 +176,7 @@ def memory(outlook: Outlook) -> Iterator[Problem]:
 
 
 def radiated(outlook: Outlook) -> Iterator[Problem]:
-    """Check the radiated powers of devices and base stations against the limits of the band and of their profiles."""
+    """Yield warnings about transmit powers beyond the limits of the band or of the hardware profile."""
     channel = outlook.scenario.channel
     exempt = next((name for low, high, name in _LICENCE_EXEMPT if low <= channel.carrier_hz <= high), None)
     beams = " above 24 GHz" if channel.carrier_hz >= _FR2_HZ else ""
@@ -190,7 +193,10 @@ def radiated(outlook: Outlook) -> Iterator[Problem]:
 
 
 def power_while_sending(outlook: Outlook) -> Iterator[Problem]:
-    """Find devices with constant power while sending, although their transmit power is not that of their profile."""
+    """Yield warnings about devices with constant power while sending, if their transmit power is not the source's.
+
+    Such a power is published for a single transmit power, and may be wrong at other transmit powers.
+    """
     scenario, network, side = outlook.scenario, outlook.scenario.network, outlook.scenario.network.sidelink
     access, control = network.uplink.access, network.power_control
     radios: list[tuple[tuple[str, ...], DeviceRadio, str]] = []
@@ -213,7 +219,7 @@ def power_while_sending(outlook: Outlook) -> Iterator[Problem]:
 
 
 def width(outlook: Outlook) -> Iterator[Problem]:
-    """Check the bandwidth against the narrowest and widest channels that exist around the carrier frequency."""
+    """Yield a warning if the bandwidth is narrower or wider than all real channels near the carrier frequency."""
     carrier_hz, bandwidth_hz = outlook.scenario.channel.carrier_hz, outlook.scenario.channel.bandwidth_hz
     above = "width above 7 GHz" if carrier_hz <= _FR2_TOP_HZ else "width above 52 GHz"
     name = next((name for top_hz, name in _WIDTH_TO_HZ if carrier_hz <= top_hz), above)
@@ -222,7 +228,7 @@ def width(outlook: Outlook) -> Iterator[Problem]:
 
 
 def heights(outlook: Outlook) -> Iterator[Problem]:
-    """Check that base-station antennas are above those of devices, and that heights fit the path-loss model."""
+    """Yield warnings if base-station antennas are below the devices, or if heights do not fit the path-loss model."""
     channel, path = outlook.scenario.channel, ("channel", "base_station", "height_m")
     station_m, device_m = channel.base_station.height_m, channel.device.height_m
     if station_m < device_m:
@@ -239,7 +245,7 @@ def heights(outlook: Outlook) -> Iterator[Problem]:
 
 
 def strong_links(outlook: Outlook) -> Iterator[Problem]:
-    """Find directions in which the median of the devices' mean SNR is too high for real radios."""
+    """Yield a warning for each direction in which the median of the devices' mean SNR is too high for real radios."""
     network = outlook.scenario.network
     for way, links in zip((network.uplink, network.downlink), outlook.links, strict=True):
         if way.trace is None:
@@ -250,7 +256,7 @@ def strong_links(outlook: Outlook) -> Iterator[Problem]:
 
 
 def slots(outlook: Outlook) -> Iterator[Problem]:
-    """Find uploads that take less than a slot if the median device is alone in the band and sends at its mean rate."""
+    """Yield a warning if an upload of the median device, alone in the band at its mean rate, takes less than a slot."""
     scenario, size_bit = outlook.scenario, outlook.cost.upload_bit
     channel, uplink = scenario.channel, scenario.network.uplink
     if size_bit is None or uplink.trace is not None or uplink.access.only_sums:
@@ -273,10 +279,10 @@ PLAUSIBLE: tuple[Callable[[Outlook], Iterator[Problem]], ...] = (
     *(computing, memory, radiated, power_while_sending),
     *(width, heights, strong_links, slots),
 )
-"""All plausibility checks, in the order in which they run."""
+"""All functions that yield plausibility warnings, in the order in which they run."""
 
 
 def as_table() -> str:
-    """Format the plausible ranges as a Markdown table."""
+    """Return the plausible ranges as a Markdown table."""
     rows = dict.fromkeys(f"| {its.what} | {its.reach} | {its.cited} |" for its in BOUNDS.values())
     return "\n".join(("| what | plausible | source |", "|---|---|---|", *rows))

@@ -63,20 +63,19 @@ def play(
     study: tuple[str, Path] | None = None,
     store: Path | None = None,
 ) -> Ended:
-    """Run a scenario, in memory or into a folder.
+    """Run a scenario and return its results; write records to the folder `out` unless it is None.
 
-    The folder is created only after all parts have been built. The folder records how the run ended: done, diverged,
-    interrupted or failed. After an interruption or failure, the records so far are written before the exception
-    propagates. If the call is repeated later, it reads the learned values from the folder and computes only missing
-    values.
+    The folder is created only after the emulation has been built. The status in the folder states how the run ended:
+    done, diverged, interrupted or failed. After an interruption or failure, the records so far are written before the
+    exception propagates. A repeated call reads the learned values from the folder, and computes only missing values.
 
     Args:
         name: the scenario's name, for the records.
         out: the run folder; None writes nothing.
-        timing_only: whether to skip training and evaluation.
-        force: whether to replace an existing run in the folder, once the new run is done or has diverged; until then
-            the new run is in the sub-folder `unfinished`.
-        keep_model: whether to return the final model, and to save a global model as `model.pt` in the folder.
+        timing_only: True to skip training and evaluation.
+        force: True to replace an existing run in the folder, once the new run is done or has diverged; until then the
+            new run is in the sub-folder `unfinished`.
+        keep_model: True to return the final model, and to save a global model as `model.pt` in the folder.
         on_round: function that is called with the federation at the end of every round.
         track: the trackers of the run.
         study: name and folder of the study that the run belongs to, for trackers.
@@ -119,7 +118,7 @@ def play(
 
 
 def _remember(fed: Federation, scenario: Scenario, own: Path | None, store: Path | None) -> list[Saver]:
-    """Let a run read learned values from its own folder and the shared store, and write new values to both."""
+    """Connect a run to stored learned values (its own folder and the shared store); return the savers of new values."""
     if scenario.algorithm.own_learning:
         LOG.info("learning is not shared: %s has its own learning", scenario.algorithm.kind)
         return []
@@ -141,16 +140,16 @@ def _remember(fed: Federation, scenario: Scenario, own: Path | None, store: Path
 
 
 MOST_TRIED_BYTE, MOST_TRIED_DEVICES = 1e9, 20_000
-"""Maximum memory in bytes and maximum number of devices of a scenario that `tried` runs, chosen so that `tried` takes
-only seconds."""
+"""Maximum estimated memory in bytes, and maximum number of devices, of a scenario whose first round `tried` simulates.
+With these limits, `tried` takes only seconds."""
 
 
 def tried(outlook: Outlook) -> str:
     """Build a scenario and run its first round without training, to find the errors of a run before it starts.
 
     Returns:
-        The reason why the scenario was not tried; empty if it was. Large scenarios, external algorithms and apps, and
-        scenarios with missing files are not tried.
+        The reason why the round was not simulated; empty if it was simulated. Large scenarios, external algorithms and
+        apps, and scenarios with missing files are not simulated.
 
     Raises:
         FednetError: the error with which the run would end.
@@ -170,7 +169,7 @@ def tried(outlook: Outlook) -> str:
 
 
 def describe(fed: Federation, scenario: Scenario, data_dir: Path | str | None) -> None:
-    """Record where the devices have been so far, for report pages and traces."""
+    """Add to the ledger the positions of the devices so far and, if there is one, the map of path gains."""
     fed.ledger.described[SCENE] = scene(scenario, fed.network, fed.clock.now_s, data_dir).frame
     if fed.network.gains is not None:
         fed.ledger.described[GROUND] = partial(ground, fed.network.gains)

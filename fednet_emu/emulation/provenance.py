@@ -1,4 +1,4 @@
-"""What a run depends on besides its scenario: commit of this package, versions of plug-ins, checksums of data files."""
+"""Dependencies of a run besides its scenario: commit of this package, versions of plug-ins, checksums of data files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def provenance(scenario: Scenario, read: Read) -> dict[str, Any]:
 
 
 def plugins(scenario: Scenario) -> dict[str, str]:
-    """Return the origins of the classes in a scenario that do not belong to this package, and of a Flower app."""
+    """Return the package version or file checksum of each external class in a scenario, and of a Flower app."""
     names = sorted(set(_outside(scenario)))
     packages = _packages(tuple(sys.path)) if names else {}
     return {name: _origin(name, packages) for name in names} | _app(scenario.algorithm)
@@ -54,12 +54,12 @@ def plugins(scenario: Scenario) -> dict[str, str]:
 
 @cache
 def _packages(_path: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
-    """Return the packages of each module. The metadata of all packages on the path is read once, which takes long."""
+    """Return the packages that provide each module. The result is cached, because reading the metadata is slow."""
     return packages_distributions()
 
 
 def dependencies(scenario_text: str, origin: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the dependencies of the learned values: two runs with equal dependencies learn the same values.
+    """Return the dependencies of the learned values; two runs with equal dependencies compute the same values.
 
     `scenario_text` is the resolved scenario with its seed, and `origin` is the result of `provenance`.
     """

@@ -1,4 +1,4 @@
-"""Writing of a run's records, however the run ends, as far as there is disk space."""
+"""Writing of the records of a run, even if the run fails, is interrupted or fills the disk."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LOG = logging.getLogger("fednet_emu")
 
 SUMMARY = "summary.json"
 APPROXIMATE = "events depend on learnt numbers: a timing-only run, which takes nominal ones, is an approximation"
-"""Note to the user before a run whose events depend on learned values."""
+"""Note to the user at the start of a run in which events depend on learned values."""
 
 
 def _carbon(scenario: Scenario, summary: Mapping[str, Any]) -> dict[str, float]:
@@ -57,11 +57,12 @@ def recorded(
     *,
     measured: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Context manager around a run: at the end, however it ends, write all records and fill in the summary.
+    """Context manager that at the end of a run, even a failed one, writes all records and fills in the summary.
 
-    `savers` store learned values; the caller may extend the list inside the block. `measured` is True for a run of real
-    programs. Such a run has no event digest and no check for divergence. Nor is it checked that only one sender
-    transmits at a time, because an interrupted message loses its turn.
+    `savers` store learned values; the caller may extend the list inside the block. `facts` are the first entries of the
+    summary, and `started` is the host time (`time.perf_counter`) at which the run started. `measured` is True for a run
+    of real programs. Such a run has no event digest and no check for divergence. It is also not checked that only one
+    sender transmits at a time, because an interrupted message loses its turn.
 
     Raises:
         DataError: not all records of the ended run can be written; the status is then `failed`.
@@ -195,9 +196,9 @@ def totals(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str, 
 
 
 def _energies(ledger: Ledger) -> dict[str, float | None]:
-    """Energies in J of the whole network and its parts; `compute_j` is None if a device's energy model is unknown.
+    """Return energies in J of the whole network and its components; `compute_j` is None if an energy model is missing.
 
-    `idle_j` is the idle energy of the devices, and `waiting_j` the part of it in times without any activity. The
+    `idle_j` is the idle energy of the devices, and `waiting_j` the share of it in times without any activity. The
     energies of transmission, reception and computation are counted in addition to the idle energy.
     """
     devices = {name: ledger.energies.column(name)[:-1] for name in EnergyRow._fields[1:]}
@@ -235,7 +236,10 @@ def _laws(fed: Federation, ledger: Ledger) -> dict[str, str]:
 
 
 def _privacy(fed: Federation, scenario: Scenario, *, measured: bool) -> dict[str, float | None]:
-    """Privacy guarantee after the completed rounds, empty without one; an infinite epsilon becomes None."""
+    """Return epsilon and delta of the privacy guarantee after the completed rounds; empty if there is no guarantee.
+
+    An infinite epsilon becomes None.
+    """
     bound, algorithm = scenario.privacy(fed.round), scenario.algorithm
     found = {} if bound is None else {"epsilon": bound.epsilon, "delta": bound.delta}
     if isinstance(algorithm, LocalTraining) and not measured:
@@ -256,7 +260,7 @@ def _last_evaluation(ledger: Ledger) -> dict[str, float | None]:
 
 @contextmanager
 def _log_file(folder: RunFolder | None) -> Iterator[None]:
-    """Write the log messages of this thread to the run's log file; messages of other threads are left out."""
+    """Inside the `with` block, write log messages of this thread, but of no other thread, to the run's log file."""
     if folder is None:
         yield
         return
@@ -280,12 +284,12 @@ class _LogFile(logging.FileHandler):
             super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (the name is given by logging)
-        """Ignore errors while writing a log message; errors while writing tables are reported elsewhere."""
+        """Ignore errors while writing a log message; a full disk is reported when tables are written."""
 
 
 MOST_TIMES = 41
 MOST_PLACES = 200_000
-"""Maximum number of sampled times, and maximum number of sampled positions over all devices and times."""
+"""Maximum number of sampled times, and maximum product of devices and times, in the table of device positions."""
 
 
 def scene(scenario: Scenario, network: Network, until_s: float, data_dir: Path | str | None = None) -> Scene:
@@ -303,11 +307,11 @@ def scene(scenario: Scenario, network: Network, until_s: float, data_dir: Path |
 
 
 MOST_GROUND = 40_000
-"""Approximate maximum number of grid points in the map of gains."""
+"""Approximate maximum number of grid points in the map of path gains."""
 
 
 def ground(gains: Gains) -> pd.DataFrame:
-    """Return the table `ground`: the best station's gain in dB at the points of a grid; large grids are thinned."""
+    """Return a table with the gain in dB from the best base station to points of a grid; large grids are thinned."""
     every = max(1, math.ceil(math.sqrt(gains.gain_db[0].size / MOST_GROUND)))
     best_db = gains.gain_db.max(axis=0)[::every, ::every]
     x_m, y_m = np.meshgrid(gains.x_m[::every], gains.y_m[::every], indexing="ij")

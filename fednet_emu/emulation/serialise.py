@@ -57,7 +57,7 @@ class Writer:
         return ["record", _name(kind), *map(self.plain, _fields(value))]
 
     def small(self, value: Any, max_byte: float) -> Any:
-        """Return the JSON form (as `plain`) of a value whose new tensors have at most `max_byte` bytes in total.
+        """Return the JSON form of a value, as `plain` does, if its new tensors have at most `max_byte` bytes in total.
 
         Raises:
             NotPlain: the new tensors are larger, or the value has no JSON form; no tensor of the value is then stored.
@@ -98,7 +98,7 @@ class Writer:
         return self._names[id(value)]
 
     def _unshared(self, tensor: Tensor) -> Tensor:
-        """Return the tensor, or a copy if it shares memory with another one, which safetensors cannot write."""
+        """Return `tensor`, or a copy if it shares memory with a stored tensor, which safetensors cannot write."""
         storage = tensor.untyped_storage()
         if storage.nbytes() != tensor.nbytes or storage.data_ptr() in self._memory:
             return tensor.clone()
@@ -114,7 +114,7 @@ def packed(content: Any, tensors: dict[str, Tensor]) -> bytes:
 
 
 def unpacked(body: bytes) -> tuple[Any, dict[str, Tensor]]:
-    """Return the JSON content and the tensors of a file made by `packed`."""
+    """Return the JSON content and the tensors of a file whose bytes `packed` has returned."""
     tensors = safetensors.torch.load(body)
     return json.loads(bytes(tensors.pop(CONTENT).numpy())), tensors
 
@@ -161,7 +161,7 @@ class Reader:
 
 
 def _name(kind: type) -> str:
-    """Return the name by which `_class` finds a class: `module:Outer.Inner`."""
+    """Return the name of a record class, `module:Outer.Inner`; raise `NotPlain` if no class has this name."""
     name = f"{kind.__module__}:{kind.__qualname__}"
     try:
         found = _class(name)

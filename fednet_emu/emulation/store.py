@@ -6,11 +6,11 @@ follows, whose tensor `content` is JSON and contains the entry's name. Entries n
 temporary name and then renamed, so that any number of runs may write to a folder. A damaged, truncated or misplaced
 entry counts as missing.
 
-A folder of entries has a sub-folder for each head. A head has the inputs of the learning: data, model, seed, software
-and host. A file `*.known` has the computed values, such as scores, that the run has read during about a second of host
-time. It also has the rolling digests (hashes of all learning operations so far) of the training wavefronts that the run
-has passed. A file `*.snapshot` has the values in the deferred graph that are still needed. A file `*.reply` has values
-of an algorithm with its own learning.
+A folder of entries has a sub-folder for each head. A head is the set of inputs of the learning: data, model, seed,
+software and host. A file `*.known` contains the computed values, such as scores, that the run has read during about a
+second of host time. It also contains the rolling digests (hashes of all learning operations so far) of the training
+wavefronts that the run has completed. A file `*.snapshot` contains the values in the deferred graph that are still
+needed. A file `*.reply` contains values of an algorithm that implements its own learning.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LOG = logging.getLogger("fednet_emu")
 MAGIC, FORMAT = b"fednet_emu learning", b"3"
 KNOWN, SNAPSHOT, REPLY, HEAD = ".known", ".snapshot", ".reply", "head.json"
 CHAPTER_S = 1.0
-"""Minimum host time in s between two writes of files `*.known`."""
+"""Minimum host time in s between two writes of files `*.known`, which contain the values that a run has read."""
 MOST_BYTE = 1_000_000
 """Maximum size in bytes of the tensors of a value that is stored in a file `*.known`."""
 MOST_SNAPSHOTS = 16
@@ -54,7 +54,7 @@ MOST_HEADS = 100
 
 
 class Refused(ValueError):  # noqa: N818  (states what happens to the entry)
-    """An entry of the store cannot be used; the text is the reason."""
+    """An entry of the store cannot be used; the error text states the reason."""
 
 
 def to_bytes(name: str, content: Any, tensors: dict[str, Tensor]) -> bytes:
@@ -64,7 +64,7 @@ def to_bytes(name: str, content: Any, tensors: dict[str, Tensor]) -> bytes:
 
 
 def from_bytes(name: str, data: bytes) -> tuple[Any, dict[str, Tensor]]:
-    """Return the content and the tensors of an entry's file `data`, which `to_bytes` has made.
+    """Return the content and the tensors of an entry from the bytes `data` that `to_bytes` has returned.
 
     Raises:
         Refused: the data are damaged, of another format, or of an entry with another name.
@@ -84,10 +84,10 @@ def from_bytes(name: str, data: bytes) -> tuple[Any, dict[str, Tensor]]:
 
 
 def read_entry(path: Path) -> tuple[Any, dict[str, Tensor]]:
-    """Return the content and the tensors of an entry, and update the time of its last use.
+    """Return the content and the tensors of the entry in a file, and update the file's time of last use.
 
     Raises:
-        Refused: the entry cannot be used.
+        Refused: the file is damaged, too large or a link, or belongs to another user.
     """
     if not is_own(path):
         raise Refused("is a link, no file, or belongs to another user")
@@ -110,12 +110,12 @@ class Head(NamedTuple):
 
     @property
     def digest(self) -> bytes:
-        """Hash of all inputs."""
+        """Hash of all inputs, 16 bytes."""
         return blake2b(json.dumps(dict(self.items), sort_keys=True).encode(), digest_size=16).digest()
 
 
 def is_own(path: Path, *, folder: bool = False) -> bool:
-    """Return True if a path is a file (with `folder`, a folder) of this user, and no link."""
+    """Return True if `path` is a file (a folder if `folder` is True) of this user, and not a link."""
     try:
         found = path.lstat()
     except OSError:
@@ -129,12 +129,13 @@ class Shelf:
     """The stored values of learning programs with the same head (inputs), in the run's folder and a shared folder.
 
     Args:
-        own: the folder of the run's own entries, which is used until the run is finished; None for no such folder.
-        shared: the folder whose entries all runs read and write; None for no such folder.
+        own: the folder of the run's own entries, which is used until the run is finished; None to write no such
+            entries.
+        shared: the folder whose entries all runs read and write; None to share no entries.
         head: the inputs of the run's learning.
 
     Attributes:
-        passed: rolling digests of the wavefronts that earlier runs have passed.
+        passed: rolling digests of the training wavefronts that earlier runs have completed.
         snapshots: the snapshot files of earlier runs, by rolling digest.
     """
 
@@ -193,18 +194,18 @@ class Shelf:
             raise KeyError(key) from None
 
     def put(self, key: bytes, value: Any) -> None:
-        """Store the computed value of `key` at the next write, if the value can be serialised and is small."""
+        """Record the computed value of `key`; the next write stores it if it can be serialised and is small."""
         self._read.append((key, value))
         self._write_in_time()
 
     def note(self, rolling: bytes) -> None:
-        """Record that the run has passed the wavefront with the rolling digest `rolling`."""
+        """Record that the run has completed the training wavefront with the digest `rolling`."""
         if rolling not in self.passed:
             self._noted.append(rolling.hex())
             self._write_in_time()
 
     def load(self, rolling: bytes) -> dict[bytes, Any]:
-        """Return the values of a snapshot by the digests of their graph nodes; empty if the snapshot cannot be used."""
+        """Return the values of the snapshot `rolling` by the digest of the graph node; empty if it cannot be used."""
         found = self._load(self.snapshots.pop(rolling))
         if found is None:
             return {}
@@ -219,7 +220,7 @@ class Shelf:
         return values
 
     def part_ways(self, name: str) -> None:
-        """Write the values so far, then stop writing to the shared folder; `name` is the reason."""
+        """Write the values so far, then stop writing to the shared folder, because `name` cannot be serialised."""
         self.write()
         self._ended = name
 
@@ -261,7 +262,7 @@ class Shelf:
             self._put(named.hexdigest() + KNOWN, content, writer.tensors)
 
     def keep(self, rolling: bytes, values: Mapping[bytes, Any]) -> None:
-        """Store a snapshot of graph values under a rolling digest, in place of earlier ones in the run's folder.
+        """Store graph values as a snapshot named `rolling`, which replaces earlier snapshots in the run's folder.
 
         Raises:
             NotPlain: a value cannot be stored without code.
@@ -311,7 +312,7 @@ class Shelf:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write an entry atomically, even if several processes write it at once; a `DataError` if this is impossible."""
+    """Write an entry atomically, even if several processes write it at once; raise a `DataError` if writing fails."""
     part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}{PART}")
     with file_errors(path, "written"):
         try:
@@ -338,7 +339,7 @@ def _text(error: Exception) -> str:
 COST = 1 / 64
 """Maximum share of the run's host time that writing snapshots may take."""
 LAST_BYTE = 2**26
-"""Maximum size in bytes of a run's last snapshot at which it is written regardless of `COST`."""
+"""Maximum size in bytes of a run's last snapshot up to which it is written regardless of `COST`."""
 SLOWEST_BYTE_PER_S = 100e6
 """Assumed writing speed in bytes per second before the first snapshot."""
 
@@ -358,7 +359,7 @@ class Saver:
         self._over, self._plain = False, True
 
     def __call__(self, fed: Federation) -> None:
-        """Save a snapshot if the last snapshot is at least `every_s` old and `COST` allows it."""
+        """Save a snapshot if the last one is at least `every_s` seconds old and the time limit `COST` permits it."""
         if self._every_s is not None and time.monotonic() - self._saved >= self._every_s:
             self.save_cheaply(fed)
 
@@ -371,8 +372,8 @@ class Saver:
     def save(self, fed: Federation) -> None:
         """Write the recorded values, and save a snapshot if possible.
 
-        No snapshot is saved during a computation or a sum. Before the end of the run, snapshots are saved only if an
-        interval (`every_s`) is given and the graph has no postponed values.
+        No snapshot is saved while a computation or a sum is in progress. Before the end of the run, snapshots are saved
+        only if an interval (`every_s`) is given and the graph has no postponed values.
 
         Raises:
             DataError: values or snapshot cannot be written.
@@ -408,7 +409,7 @@ class Saver:
 
 @final
 class Replies(Kept):
-    """Values by key of an algorithm with its own learning, each written immediately to a file in the run's folder."""
+    """Store of an algorithm with its own learning. Each value is written at once, by its key, to the run's folder."""
 
     def __init__(self, folder: Path, head: Head) -> None:
         self._folder, self._head = folder / head.digest.hex(), head
@@ -457,7 +458,7 @@ def usable(folder: Path | None) -> Path | None:
 
 
 def limit_of(folder: Path) -> int:
-    """Maximum size in bytes of a folder of entries."""
+    """Return the maximum size in bytes of a folder of entries."""
     with suppress(OSError, ValueError):
         return int((folder / LIMIT).read_text(encoding="ascii"))
     return MOST
@@ -471,7 +472,7 @@ def set_limit(folder: Path, max_byte: int) -> None:
 
 
 def differing(folder: Path, head: Head) -> str:
-    """Name of the first input that differs between `head` and the most similar head in a folder; empty if none."""
+    """Return the first input in which `head` differs from the most similar head in a folder; empty if none."""
     found: list[list[str]] = []
     for path in sorted(folder.glob(f"*/{HEAD}"))[:MOST_HEADS]:
         with suppress(OSError, ValueError, AttributeError):
@@ -499,7 +500,7 @@ def entries_in(folder: Path) -> Iterator[Entry]:
 
 
 def bound(folder: Path, max_byte: float) -> int:
-    """Delete the least recently used entries until at most `max_byte` remain; return the number of bytes freed."""
+    """Delete the least recently used entries until at most `max_byte` bytes remain; return the freed bytes."""
     entries = sorted(entries_in(folder))
     left = sum(entry.byte for entry in entries)
     freed = 0

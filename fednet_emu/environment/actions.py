@@ -1,4 +1,4 @@
-"""Actions of agents: action spaces whose members are all valid, and the decisions that follow from an action."""
+"""Action spaces in which every action is valid, and the decisions that follow from an action."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LEAST = 1e-9  # minimum value of an act that is a fraction, such as a share of t
 class Answer(NamedTuple):
     """The decisions that follow from an action.
 
-    The run asks a question whenever it needs one of these decisions.
+    Whenever a run needs a decision, it stops with a `Question`; the method `to` returns the requested decision.
     """
 
     invited: list[int] = []  # noqa: RUF012  (never modified)
@@ -38,7 +38,7 @@ class Answer(NamedTuple):
     grants: Mapping[str, Array] = {}  # fractions [devices] of the band, power or clock frequency, by act
 
     def to(self, planner: Planner, question: Question) -> Any:
-        """Return the answer to a question of the run.
+        """Return the decision that the run requests by `question`: the devices to invite, or the division of resources.
 
         If the action does not divide a resource (band, power or clock frequency), the planner divides it.
         """
@@ -57,7 +57,7 @@ class Answer(NamedTuple):
 
 
 class Actions(NamedTuple):
-    """The kinds of decisions (acts) in an environment with `n` devices and cohorts of `k` devices."""
+    """The decisions (acts) of an agent in an environment with `n` devices, of which a cohort has `k` devices."""
 
     acts: tuple[str, ...]
     alone: bool  # True if an action is the value of the only act, not a mapping from acts to values
@@ -83,8 +83,8 @@ class Actions(NamedTuple):
         """Return the decisions that follow from `action`, if the server has the knowledge `view`.
 
         Raises:
-            FednetError: the action has a wrong shape, contains nan, or names a subset out of range; with `strict`, also
-                if the action chooses a device that cannot be invited.
+            FednetError: the action has a wrong shape, contains nan, or names a subset out of range. If `strict` is set,
+                the error is also raised if the action invites no device or a device that cannot be invited.
         """
         given = {self.acts[0]: action} if self.alone else action
         if not isinstance(given, Mapping) or set(given) != set(self.acts):

@@ -1,4 +1,4 @@
-"""Several agents that control one run: devices decide whether to take part, or base stations divide their bands."""
+"""Several agents that control one run: devices decide whether to join a round, or base stations divide their bands."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from fednet_emu.errors import ScenarioError
 class Parallel(ParallelEnv):  # type: ignore[misc]
     """PettingZoo parallel environment, whose agents are either devices or base stations.
 
-    Each device decides whether to take part in a round; each base station divides its band among devices.
+    Each device decides whether to join a round; each base station divides its band among its devices.
 
     Args:
         env: the environment to control; its acts must be `invite` for devices, and `("share",)` for stations.
         agents: `devices` or `stations`.
-        reward: one function of a `Step` for each agent, by the name of the agent; None gives all agents the reward of
-            the environment.
+        reward: mapping from the name of each agent to its reward, a function of a `Step`; None gives all agents the
+            reward of the environment.
 
     Attributes:
         keys: the keys in the observation of an agent: first `action_mask` and the keys with one number per device, then
-            the keys of the whole run. Of `action_mask` and of each key with one number per device, a device observes
-            only its own number. A station observes all numbers, with 0 for devices of other cells.
+            the keys with one number for the whole run. Of `action_mask` and of each key with one number per device, a
+            device observes only its own number. A station observes all numbers, with 0 for devices of other cells.
     """
 
     metadata: dict[str, Any] = {"name": "fednet_emu_rounds_v0", "render_modes": []}  # noqa: RUF012
@@ -74,7 +74,7 @@ class Parallel(ParallelEnv):  # type: ignore[misc]
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> Any:
-        """Return the action space: for a device, 0 or 1 (take part); for a station, the band share of each device."""
+        """Return the action space: for a device, 1 to join or 0; for a station, the band share of each device."""
         return self.action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -83,7 +83,7 @@ class Parallel(ParallelEnv):  # type: ignore[misc]
         return self._seen(seen), {name: dict(info) for name in self.agents}
 
     def step(self, actions: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
-        """Run one round with the actions of all agents."""
+        """Run one round with the actions of all agents; return observations, rewards and other results by agent."""
         env, names = self._env, self.agents
         owners = np.arange(self._n) if self._devices else self._cells()
         given = [np.broadcast_to(np.asarray(actions.get(name, 0.0), float), self._n) for name in self.possible_agents]

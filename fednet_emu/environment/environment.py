@@ -53,9 +53,9 @@ CHOICES = {"vary": ("all", "chance", "nothing"), "per": ("round", "answer"), "in
 
 
 class Known:
-    """A question of the run, with the server's knowledge, for policies in Python.
+    """A decision that a run requests, and the server's knowledge at this time, for policies in Python.
 
-    If the object is pickled or copied, the result is None.
+    A pickled or copied object becomes None.
     """
 
     def __init__(self, question: Question) -> None:
@@ -76,8 +76,8 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
     An episode has the same events and losses as `fe.run` with the same decisions.
 
     Args:
-        scenario: the scenario, as for `fe.run`.
-        settings: overrides of settings, as for `fe.run`.
+        scenario: the scenario, in any form that `fe.run` accepts.
+        settings: overrides of settings, in any form that `fe.run` accepts.
         act: the decisions of the agent: the cohort (`scores`, `invite` or `subset`); the resources that a planner would
             divide (`share`, `power`, `clock`); the work of the round (`deadline`, `steps`, `ratio`). A tuple of names
             gives a `Dict` action space.
@@ -86,7 +86,8 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         reward: the name of a reward, a mapping from names to weights, or a function of a `Step`.
         vary: what a new seed changes: `all` for everything; `chance` for everything except data, split, initial model,
             placement, speeds and shadowing (see `scene_seed`); or `nothing`.
-        per: `round` for a step per round; `answer`, with an asynchronous algorithm, for a step per invited device.
+        per: `round` for one step per round, or `answer` for one step per invited device. The value `answer` requires an
+            asynchronous algorithm.
         invalid: treatment of devices that cannot be invited: `drop` leaves them out, `error` raises an error.
         timing_only: True to simulate only the timing, without training.
         data_dir: the folder with data sets.
@@ -221,8 +222,8 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Apply an action to the pending decision, and run until the next decision.
 
-        `action` is a member of the action space, or a function that returns the answer to each question of the run (see
-        `play`).
+        `action` is a member of the action space, or a function that returns the decision for each `Question` of the run
+        (see `play`).
 
         Raises:
             ResetNeeded: no run is in progress.
@@ -251,7 +252,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
 
     @property
     def question(self) -> Question | None:
-        """The question of the run that waits for an answer; None before and after an episode."""
+        """The decision for which the run waits; None before and after an episode."""
         return None if self._ended else self.fed.question
 
     def close(self) -> None:
@@ -334,7 +335,7 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
         }
 
     def _go(self, run: Callable[[], bool]) -> bool:
-        """Run until the next question (return True) or the end (return False); an unexpected error closes the run."""
+        """Continue the run; return True at the next decision, False at the end. An unexpected error closes the run."""
         try:
             with nullcontext() if self._timing_only else self._settings():
                 if run():
@@ -363,14 +364,14 @@ class Environment(gymnasium.Env, gymnasium.utils.EzPickle):  # type: ignore[misc
 
 
 def choice(rule: Selection, view: ServerView, streams: Streams) -> list[int]:
-    """Return the cohort that `rule` chooses in a normal run; `uniform` draws from its own stream of `streams`."""
+    """Return the cohort that `rule` chooses in a run without agent; the rule `uniform` draws it by `streams`."""
     if type(rule) is Uniform:
         return draw(view.there, view.size, streams("cohort", view.t))
     return sorted(int(number) for number in rule.choose(view))
 
 
 def space(keys: Iterable[str], n: int, largest: float = LARGEST) -> Any:
-    """Return the observation space: a one-dimensional box for each key, and the binary `action_mask` of `n` devices."""
+    """Return the observation space of `n` devices: a box in +/- `largest` for each key, and a binary `action_mask`."""
     own = {key: 1 if key in OF_RUN else n for key in keys}
     boxes = {key: spaces.Box(-largest, largest, (size,), np.float32) for key, size in own.items()}
     return spaces.Dict({MASK: spaces.MultiBinary(n), **boxes})
@@ -401,7 +402,7 @@ class Played(NamedTuple):
 
 
 def play(env: Environment, *rules: Selection | Planner, seed: int | None = None) -> Played:
-    """Run an episode with a selection rule, a planner, or both, by default as in the scenario; return the rewards.
+    """Run an episode with a selection rule and a planner, by default those of the scenario; return the rewards.
 
     The episode has the same event digest as a normal run of the scenario with this rule and planner.
 

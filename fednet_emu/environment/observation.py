@@ -1,4 +1,4 @@
-"""Observations by key: columns of a `ServerView` and, if requested, oracle keys, unknown to a real server."""
+"""Observations by key: the server's knowledge and, if requested, values that no real server knows (oracle keys)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KNOWN = (*SERVER, *REPORTED, *ORACLE)
 
 
 def keys_of(observe: str | Iterable[str]) -> tuple[str, ...]:
-    """Return the keys that `observe` names, without the mask; `server` and `oracle` stand for sets of keys."""
+    """Return the observation keys that `observe` names, without the mask; `server` and `oracle` mean sets of keys."""
     names, sets = (observe,) if isinstance(observe, str) else tuple(observe), {"server": SERVER, "oracle": ORACLE}
     every = (key for name in names for key in sets.get(name, (name,)))
     return tuple(key for key in dict.fromkeys(every) if key != MASK)
@@ -55,7 +55,7 @@ def observed(
     """Return the observation with the given keys and the mask; without oracle keys, only `view` determines the numbers.
 
     Unknown numbers become 0, and infinite numbers become `LARGEST`. `mask` lists the indices of the devices that the
-    action may choose, by default all devices that can be invited. `oracle` has the values of oracle keys.
+    action may choose, by default all devices that can be invited. `oracle` has the values that no real server knows.
     """
     allowed = np.zeros(len(view.asked), np.int8)
     allowed[view.there if mask is None else np.array(mask, np.int64)] = 1
@@ -73,7 +73,7 @@ def observed(
 
 
 def best(scores: Any, view: ServerView) -> list[int]:
-    """Return the available devices with the highest `scores` [devices] as cohort; ties go to the lower device index."""
+    """Return the available devices with the highest `scores` [devices] as cohort; ties go to the lower index."""
     there = view.there
     order = np.argsort(-np.asarray(scores)[there], kind="stable")
     chosen: list[int] = sorted(there[order[: view.size]].tolist())
@@ -81,7 +81,7 @@ def best(scores: Any, view: ServerView) -> list[int]:
 
 
 def constants(view: ServerView, capacity_j: float) -> dict[str, float]:
-    """Return the divisor of each key, such as the mean rate or the mean duration of the first round.
+    """Return the divisor for scaling each observation key, such as the mean rate or the mean time of the first round.
 
     `capacity_j`, the battery capacity in J, is the divisor of `charge_j`; if it is 0, the divisor is 1.
     """
@@ -99,7 +99,7 @@ def constants(view: ServerView, capacity_j: float) -> dict[str, float]:
 
 
 def divided(observation: Mapping[str, NDArray[Any]], by: Mapping[str, float]) -> Observation:
-    """Return an observation with all numbers divided by constants and clipped to +/- `LIMIT`; the mask is unchanged."""
+    """Return an observation with each key divided by its value in `by` and clipped to +/- `LIMIT`, except the mask."""
     by = {key: max(by.get(key, 1.0), sys.float_info.min) for key in observation}
     scaled = {
         key: np.clip(its / np.float64(by[key]), -LIMIT, LIMIT).astype(np.float32) for key, its in observation.items()

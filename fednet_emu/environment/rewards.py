@@ -15,7 +15,7 @@ from fednet_emu.errors import FednetError, did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What happened in a step, which lasts from one decision to the next."""
+    """Record of a step, which lasts from one decision of the agent to the next."""
 
     round: int  #: number of completed rounds
     began_s: float  #: simulated time of the decision, in s
@@ -59,7 +59,7 @@ def _towards(target: float, base: float, step: Step) -> float:
 
 
 def towards(accuracy: float, base: float = 64.0) -> Reward:
-    """Return the reward function base^(a - accuracy) - 1, with the latest accuracy a, or a = 0 before any evaluation.
+    """Return the reward function base^(a - accuracy) - 1, where a is the latest accuracy (0 before any evaluation).
 
     This is the reward of FAVOR, whose experiments use the base 64 (Wang, Kaplan, Niu, Li: "Optimizing Federated
     Learning on Non-IID Data with Reinforcement Learning", INFOCOM 2020).
@@ -77,7 +77,7 @@ def within(energy_j: float, each: float = 1.0) -> Reward:
 
 
 def reward_of(given: str | Mapping[str, float] | Reward) -> Reward:
-    """Return the reward function for a name, a mapping from names to weights, or a function of a `Step`."""
+    """Return the reward function for a name, a mapping from names to weights in a sum, or a function of a `Step`."""
     weights = {given: 1.0} if isinstance(given, str) else given
     return partial(_weighted, dict(weights)) if isinstance(weights, Mapping) else weights
 
@@ -85,7 +85,7 @@ def reward_of(given: str | Mapping[str, float] | Reward) -> Reward:
 def refusals(reward: Any, *, trained: bool, every_rounds: int | None) -> Iterator[str]:
     """Yield errors about unknown names of rewards, and about rewards that need accuracies that the run lacks.
 
-    `every_rounds` is the number of rounds between evaluations.
+    `trained` is True if the run trains a model. `every_rounds` is the number of rounds between evaluations.
     """
     function = getattr(reward, "func", None)
     names = reward.args[0] if function is _weighted else ()
@@ -124,5 +124,5 @@ class Curve(NamedTuple):
         return cls(tuple(total[places].tolist()), tuple(scores["accuracy"].tolist()))
 
     def __call__(self, updates: float) -> float:
-        """Return the accuracy after `updates` updates."""
+        """Return the accuracy after `updates` arrived updates, by linear interpolation."""
         return float(np.interp(updates, *self))

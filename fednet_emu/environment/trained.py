@@ -96,7 +96,7 @@ def export(model: Any, env: Any, path: str | Path) -> Trained:
         model: a model of Stable-Baselines3 with a `MultiInputPolicy`; or an `nn.Sequential` of linear layers, tanh and
             ReLU, which maps one vector to the scores. The vector has the values of all keys in the order of the
             observation space.
-        env: the environment in which the agent was trained, with or without `scaled`.
+        env: the environment in which the agent was trained, either unwrapped or wrapped by `scaled`.
         path: the path of the file.
 
     Raises:

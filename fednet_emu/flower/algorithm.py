@@ -34,14 +34,15 @@ class FlowerApp(Algorithm):
     run_config: dict[str, Any] = Field(default_factory=dict)
     """Overrides of the app's run configuration, like those of `flwr run --run-config`."""
     work: FlowerWork = FlowerWork()
-    """Number of floating-point operations of a client per message, from which the computing time of the client
-    follows."""
+    """Number of floating-point operations of a client per message. The computing time of the client is this number
+    divided by its speed."""
     lost: Literal["error", "silence"] = "error"
-    """Effect of a lost message or reply on the server app. With `error`, the server app immediately gets Flower's
-    `Error` as the reply. With `silence`, it gets no reply, and waits until its timeout or until the message expires."""
+    """Effect of a lost message or reply on the server app. With `error`, the server app immediately receives Flower's
+    `Error` as the reply. With `silence`, it receives no reply, and waits until its timeout or until the message
+    expires."""
     control: AnyControl = NoControl()
-    """The polling loops by which the processes of a Flower deployment find messages; with none, messages are processed
-    without delay."""
+    """The polling loops by which the processes of a Flower deployment find messages; with `none`, messages are
+    processed without delay."""
     deadline_s: float | None = Field(None, gt=0)
     """Maximum time in simulated s that the server waits for replies; a shorter timeout of the app takes precedence. The
     work of late devices is cancelled. With null, only the timeout of the app applies."""
@@ -56,18 +57,18 @@ class FlowerApp(Algorithm):
 
     @abstractmethod
     def load_server(self) -> Any:
-        """Return the `ServerApp`."""
+        """Return the `ServerApp` of the app."""
 
     @abstractmethod
     def load_client(self) -> Any:
-        """Return the `ClientApp`."""
+        """Return the `ClientApp` of the app."""
 
     def files(self) -> list[Path]:
-        """Return the files with the app's code and configuration, in order."""
+        """Return the files with the app's code and configuration, in a fixed order."""
         return []
 
     def run(self, fed: Federation) -> Process:
-        """Return the process that runs the `ServerApp`, with the devices as nodes."""
+        """Return the simulation process that runs the `ServerApp`, with the devices as nodes."""
         from fednet_emu.flower.running import played
 
         return played(self, fed)
@@ -97,7 +98,7 @@ class Flower(FlowerApp):
     """Path of the folder of the app, which contains `pyproject.toml`; relative paths start at the current folder."""
 
     def config(self) -> Config:
-        """Return the run configuration in the folder, with the overrides in `run_config`."""
+        """Return the default run configuration from the app's folder, with the overrides in `run_config`."""
         return AppFolder.read(self.app).fused(self.run_config)
 
     def home(self) -> AbstractContextManager[None]:
@@ -123,7 +124,7 @@ class Flower(FlowerApp):
         return AppFolder.read(self.app).sources()
 
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        """Yield errors for a missing app, for unknown settings, and for a missing Flower package."""
+        """Yield errors for a missing app, for unknown settings, and for missing packages of Flower."""
         try:
             folder = AppFolder.read(self.app)
         except NoApp as problem:

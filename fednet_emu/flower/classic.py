@@ -18,11 +18,11 @@ from fednet_emu.flower.grid import EmulatedGrid
 from fednet_emu.flower.host import StandIn, StandIns
 
 LOOK_S = 1.0
-"""Interval in simulated s at which the server looks for new clients, as in the strategies of the message interface."""
+"""Interval in simulated s at which the server checks for new clients, as in the strategies of the message interface."""
 
 
 def at_once(grid: EmulatedGrid, calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Run the calls, and return the result or exception of each.
+    """Run the functions `calls` concurrently, and return the result or exception of each, in the order of `calls`.
 
     Each call may send messages and wait for their replies once. The messages of all calls are sent together.
     """
@@ -58,7 +58,7 @@ def _ended(call: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _sorted_out(grid: EmulatedGrid, clients: Sequence[Any], calls: Sequence[Callable[[], Any]]) -> tuple[Any, Any]:
-    """Return the results and the failures of `calls`, as two lists in the format of Flower's server."""
+    """Run `calls`, and return their results and their failures as two lists in the format of Flower's server."""
     results: list[Any] = []
     failures: list[Any] = []
     grid.scores.in_strategy = True
@@ -91,7 +91,7 @@ def _asking(what: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
 def _registering(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """Return a replacement for `start_update_client_manager_thread`, which updates the clients without a thread.
 
-    The clients are updated whenever the client manager is asked for clients.
+    The clients are updated whenever the client manager is queried.
     """
 
     def register(grid: Any, client_manager: Any, *args: Any, **options: Any) -> Any:
@@ -201,7 +201,7 @@ def _tell(server: Any, what: str, loss: float | None, metrics: dict[str, Any]) -
 
 
 def _classic() -> Iterator[StandIn]:
-    """Yield the patches of the functions and methods of Flower's classic server."""
+    """Yield the patches of Flower's classic server, each as the object to patch and its replacement."""
     from flwr.server import server
     from flwr.server.compat import app
 

@@ -23,10 +23,10 @@ message."""
 APP_POLL_S = 3.0
 """Pause in s of a `ServerApp` between two attempts to collect replies."""
 BACKOFF_S, MOST_BACKOFF_S, JITTER = 1.0, 10.0, 0.2
-"""Pauses of a `ServerApp` that waits for an announced reply: the first and the maximum pause in s, and the relative
-jitter. The pause doubles after each attempt."""
+"""Pauses of a `ServerApp` while it waits for a reply that the client has announced: the first and the maximum pause in
+s, and the relative jitter. The pause doubles after each attempt."""
 PUSH_SESSION_S = 180.0
-"""Time in s after its announcement at which a reply that has not arrived counts as lost."""
+"""Time in s after the announcement of a reply at which the server counts the reply as lost, if it has not arrived."""
 OFFLINE_S = 60.0
 """Time in s without a heartbeat after which a SuperNode counts as offline."""
 FETCH_TRIPS, PUSH_TRIPS = 4, 6
@@ -71,7 +71,7 @@ AnyControl = Annotated[Control, Slot("control", CONTROLS)]
 
 @final
 class Loops:
-    """The polling loops of a run, as processes of simulated time."""
+    """The polling loops of a run. Most methods return a simulation process, which waits for simulated time to pass."""
 
     def __init__(self, control: Flower141, fed: Federation) -> None:
         self._control, self._fed = control, fed
@@ -86,7 +86,7 @@ class Loops:
         return float(draws.random())
 
     def fetch(self, device: int) -> Process:
-        """Wait until the SuperNode of a device has fetched its next message; it is then busy until `release`."""
+        """Wait until the SuperNode of a device has fetched its next message; it then stays busy until `release`."""
         while device in self._busy:
             yield self._fed.sleep(REPLY_POLL_S)
         self._busy.add(device)
@@ -101,26 +101,26 @@ class Loops:
         yield self._fed.sleep(self._uniform(device) * TASK_POLL_S + self._control.start_s)
 
     def notice(self, fetched_ns: int) -> Process:
-        """Wait until a SuperNode that received its message at `fetched_ns` has noticed and announced the reply."""
+        """Wait until a SuperNode that received its message at `fetched_ns` (ns) has found and announced the reply."""
         wait_ns = -(self._fed.clock.now - fetched_ns) % round(REPLY_POLL_S * NS_PER_S)
         yield self._fed.sleep(wait_ns / NS_PER_S + PUSH_TRIPS * self._control.rtt_s)
 
     def release(self, device: int) -> None:
-        """Mark the SuperNode of a device as idle; from now on, it polls for the next message."""
+        """Mark the SuperNode of a device as idle, so that it polls for its next message from now on."""
         self._busy.discard(device)
         self._free_ns[device] = self._fed.clock.now
 
     def unnoticed_s(self, announced_ns: int | None) -> float:
-        """Return the time in s until the server notices a loss.
+        """Return the time in s from now until the server detects a loss.
 
-        `announced_ns` is the time at which the lost reply was announced; it is None if no reply was announced.
+        `announced_ns` is the time in ns at which the lost reply was announced; it is None if no reply was announced.
         """
         if announced_ns is None:
             return OFFLINE_S
         return PUSH_SESSION_S - (self._fed.clock.now - announced_ns) / NS_PER_S
 
     def collect(self, ready: Container[str], number: str) -> Process:
-        """Wait, with growing pauses between checks, until the announced reply `number` is in `ready`."""
+        """Wait until the announced reply with the ID `number` is in `ready`; the pauses between checks grow."""
         pause_s = BACKOFF_S
         while number not in ready:
             spread = 1.0 + JITTER * (2.0 * self._uniform(self._fed.server.index) - 1.0)

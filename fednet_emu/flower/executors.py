@@ -1,6 +1,6 @@
 """Execution of `ClientApp`s on messages, one after the other in this process or in parallel in worker processes.
 
-In any process, the state and the random numbers are those of the device.
+The state and the random numbers belong to the device, so that results do not depend on the process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fednet_emu.host import Beside, clean_context, end_with_parent
 from fednet_emu.learning.models.flops import FlopCount
 
 App = Any
-"""A `FlowerApp`; the class is not imported, because its module imports `running`."""
+"""A Flower app as an algorithm (`FlowerApp`). The class is not imported, because its module imports `running`."""
 
 _KINDS = {"metrics": MetricRecord, "config": ConfigRecord}
 
@@ -47,7 +47,7 @@ class Task(NamedTuple):
         content: the records of the message.
         node_config: the configuration of the device.
         run_config: the configuration of the run.
-        state: the state of the device, in the format of `records`.
+        state: the state of the device as a list of plain values, as returned by `records`.
         counts: True if PyTorch counts the floating-point operations.
     """
 
@@ -67,10 +67,10 @@ class Done(NamedTuple):
     """The result of a task, as values of plain Python types.
 
     Attributes:
-        reply: the reply, in the format of `plain`.
+        reply: the kind and the content of the reply, as returned by `plain`.
         counted: number of floating-point operations; None if operations were not counted.
         slept_s: simulated time in s that the client has spent in `time.sleep`.
-        state: the new state of the device, in the format of `records`.
+        state: the new state of the device as a list of plain values, as returned by `records`.
     """
 
     reply: tuple[str, Any]
@@ -113,25 +113,25 @@ def done(app: ClientApp, task: Task) -> Done:
 
 
 def plain(reply: Message) -> tuple[str, Any]:
-    """Convert a reply to values of plain types: its kind (`content` or `error`), and its records or its error."""
+    """Return a reply as plain values: its kind (`content` or `error`), and its records or its error."""
     if reply.has_content():
         return "content", records(reply.content)
     return "error", (int(reply.error.code), str(reply.error.reason or ""))
 
 
 def reply_of(kept: Sequence[Any], message: Message) -> Message:
-    """Return the reply to a message from the values `kept` that `plain` has returned."""
+    """Return the reply to `message` from the plain values `kept`, which `plain` has returned."""
     kind, value = kept
     return Message(content_of(value) if kind == "content" else Error(*value), reply_to=message)
 
 
 def records(content: RecordDict) -> list[Any]:
-    """Convert records to values of plain types: the name, kind and content of each record; arrays become bytes."""
+    """Return records as plain values: the name, kind and content of each record, with arrays as bytes."""
     return [(name, *_record(record)) for name, record in content.items()]
 
 
 def content_of(kept: Sequence[Any]) -> RecordDict:
-    """Return the records from the values `kept` that `records` has returned."""
+    """Return the records from the plain values `kept`, which the function `records` has returned."""
     return RecordDict({name: _made(kind, value) for name, kind, value in kept})
 
 
@@ -160,7 +160,7 @@ def _bytes(data: bytes) -> Any:
 
 
 def _value(value: Any) -> Any:
-    """Return a value of a record, with NumPy arrays in place of bytes."""
+    """Return a value of a record, with a NumPy array in place of bytes."""
     if isinstance(value, bytes):
         return _bytes(value)
     return list(map(_value, value)) if isinstance(value, list) else value
@@ -195,7 +195,7 @@ class InProcess:
 
 
 class _Outcome(NamedTuple):
-    """The result of a task in a worker process, and the level and text of each log record."""
+    """The result of a task in a worker process, and the level and text of each message that the task has logged."""
 
     result: Done | AppFailed
     log: list[tuple[int, str]]
@@ -203,7 +203,7 @@ class _Outcome(NamedTuple):
 
 @final
 class WorkerProcesses:
-    """Worker processes that have imported the app; each task goes to the process with the fewest awaited results.
+    """Worker processes that have imported the app. Each task is sent to the process with the fewest awaited results.
 
     The assignment of tasks to processes therefore depends on their order in simulated time, not on the host's speed.
 
@@ -221,7 +221,7 @@ class WorkerProcesses:
         self._workers: list[_Worker] = []
 
     def start(self, task: Task) -> Result:
-        """Start a task in one of the worker processes."""
+        """Start a task in one of the worker processes, and return a function that waits for the result."""
         if not self._workers:
             self._workers = [_Worker(self._context, self._source) for _ in range(self._count)]
         worker = min(self._workers, key=lambda its: its.awaited)  # ties go to the first worker
@@ -237,7 +237,7 @@ class WorkerProcesses:
 
 @final
 class _Worker:
-    """Handle of the main process for a worker process that has imported the app.
+    """A worker process that has imported the app, as seen from the main process.
 
     Attributes:
         awaited: number of tasks whose results have not been requested yet.
@@ -307,7 +307,7 @@ class _Worker:
         return _Outcome(AppFailed(task.where, what), [])
 
     def dismiss(self) -> None:
-        """Ask the process to end; if it is executing a task, kill it."""
+        """Request that the process ends; kill it if it is executing a task."""
         self._process.dismiss(at_once=self.busy)
 
     def end(self) -> None:
@@ -316,7 +316,7 @@ class _Worker:
 
 
 def _receive(workers: list[_Worker]) -> None:
-    """Wait for results of the busy workers, and receive them."""
+    """Wait until at least one of the busy workers has results, and receive these results."""
     busy = {worker.connection: worker for worker in workers if worker.busy}
     for ready in connection.wait(list(busy)):
         busy[ready].receive()  # type: ignore[index]
@@ -353,7 +353,7 @@ Executor = InProcess | WorkerProcesses
 
 
 def _threads() -> tuple[int, int | None]:
-    """Return the numbers of intra-op threads of PyTorch and NumPy, which affect the last bits of results."""
+    """Return the numbers of intra-op threads of PyTorch and NumPy, on which the last bits of results depend."""
     blas = (its["num_threads"] for its in threadpool_info() if its["user_api"] == "blas")
     return torch.get_num_threads(), max(blas, default=None)
 

@@ -20,11 +20,11 @@ Config = dict[str, bool | int | float | str]
 
 
 class NoApp(ValueError):  # noqa: N818  (a property of the folder)
-    """A folder that a setting names contains no Flower app; the error text does not name the setting."""
+    """A folder that a setting names contains no Flower app. The error text does not name the setting."""
 
 
 class AppFolder(NamedTuple):
-    """What the folder of a Flower app states about the app.
+    """Information about a Flower app from the file `pyproject.toml` in its folder.
 
     Attributes:
         path: the folder of the app.
@@ -42,7 +42,7 @@ class AppFolder(NamedTuple):
 
     @classmethod
     def read(cls, name: str) -> AppFolder:
-        """Read the file `pyproject.toml` in the folder `name`.
+        """Read the file `pyproject.toml` in the folder `name`, and return its information about the app.
 
         Raises:
             NoApp: the folder contains no Flower app.
@@ -69,11 +69,11 @@ class AppFolder(NamedTuple):
         return sorted(found)
 
     def fused(self, changes: Mapping[str, Any]) -> Config:
-        """Return the run configuration with the overrides in `changes`."""
+        """Return the default run configuration of the app, with the overrides in `changes`."""
         return {**self.config, **dict(flat(changes))}
 
     def problems(self, changes: Mapping[str, Any]) -> Iterator[str]:
-        """Yield a problem for each override in `changes` whose key is unknown to the app or whose value is invalid."""
+        """Yield an error text for each override in `changes` with an invalid value, or a key unknown to the app."""
         for key, value in flat(changes):
             if key not in self.config:
                 known = did_you_mean(key, self.config) or f"; its settings are: {', '.join(self.config) or 'none'}"
@@ -99,7 +99,10 @@ def _table(project: Mapping[str, Any], path: str) -> Mapping[str, Any]:
 
 
 def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the settings of a table, with the keys of nested tables joined by dots; an empty table is a value."""
+    """Yield (key, value) for each setting of a table, with the keys of nested tables joined by dots.
+
+    An empty nested table counts as a value.
+    """
     for key, value in table.items():
         if isinstance(value, Mapping) and value:
             yield from flat(value, f"{prefix}{key}.")

@@ -1,8 +1,7 @@
 """Flower's `Grid` on the emulated network, through which a `ServerApp` sends messages and waits for replies.
 
-The app runs in a greenlet. When the app would block, `wait` passes a process of simulated time to the engine, and the
-app continues with the result of this process. No threads are used, so that results do not depend on the host's
-scheduling.
+The app runs in a greenlet. When the app would block, `wait` passes a simulation process to the engine, and the app
+continues with the result of this process. No threads are used, so that results do not depend on the host's scheduling.
 """
 
 from __future__ import annotations
@@ -27,12 +26,13 @@ POLL_S = 0.1
 """Pause in simulated s after an attempt to pull replies that finds none, if the app has already tried at the same
 instant. Flower's in-memory Grid has the same pause."""
 LOOKS = 1000
-"""Maximum number of queries for nodes at one instant; every further query takes the simulated time `POLL_S`."""
+"""Maximum number of queries for nodes at one instant. Each further query waits for the simulated time `POLL_S`."""
 VAIN_WAITS = 1000
-"""Number of waits after which an app counts as deadlocked, if no message is in transit and no device can be absent."""
+"""Number of waits after which an app counts as deadlocked, if no message is in transit and devices are always
+available."""
 VAIN_WAITS_FOR_SOMEBODY = 100_000
-"""Number of waits after which an app counts as deadlocked, if no message is in transit and devices can be absent. They
-take about a day, because Flower's strategies wait 1 s each time."""
+"""Number of waits after which an app counts as deadlocked, if no message is in transit and devices can be absent. So
+many waits take about a day of simulated time, because Flower's strategies wait 1 s each time."""
 
 
 @final
@@ -51,11 +51,11 @@ class Program:
 
     @property
     def is_here(self) -> bool:
-        """True if this property is read by code of the program."""
+        """True if the code that reads this property belongs to the program."""
         return getcurrent() is self._greenlet
 
     def wait(self, process: Process) -> Any:
-        """Run a process while the calling program waits, and return its result; end the program if the run is over."""
+        """Run a simulation process while the program waits; return its result. If the run is over, end the program."""
         if self._closing:
             self._told_to_end += 1
             if self._told_to_end > WARNINGS:
@@ -64,7 +64,7 @@ class Program:
         return self._greenlet.parent.switch(process)
 
     def process(self) -> Process:
-        """Run the program as a process; an exception of an awaited process ends the program, and is raised here."""
+        """Run the program as a simulation process. An exception of an awaited process ends it, and is raised here."""
         answer: Any = None
         try:
             while True:
@@ -77,7 +77,7 @@ class Program:
             self.close()
 
     def close(self) -> None:
-        """End the program while it waits; its `finally` blocks are executed, but cannot wait."""
+        """End the program while it waits. Its `finally` blocks are executed, but cannot wait again."""
         self._closing = True
         if self._greenlet and not self._greenlet.dead:
             with self._inside():
@@ -106,11 +106,11 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
 
     @property
     def run(self) -> Any:
-        """Flower's description of the run."""
+        """Flower's description of the run, which apps may read."""
         return self._run
 
     def set_run(self, run: Any) -> None:
-        """Do nothing, because the grid belongs to one run."""
+        """Do nothing, because the grid belongs to a single run."""
 
     def create_message(
         self,
@@ -120,7 +120,7 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
         group_id: str,
         ttl: float | None = None,
     ) -> Message:
-        """Return a new message of Flower."""
+        """Return a new Flower message with the records `content`, addressed to the node `dst_node_id`."""
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> list[int]:
@@ -137,7 +137,7 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
         return list(self._wait(self._post.push(self._post.letters(list(messages)))))
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """Return the replies that have arrived for the messages with these IDs."""
+        """Return the replies to the messages with these IDs that have arrived and were not returned before."""
         numbers = list(message_ids)
         replies: list[Message] = self._wait(self._post.pull(numbers))
         if replies:
@@ -180,8 +180,8 @@ class EmulatedGrid(Grid):  # type: ignore[misc]
         """Count a wait, to detect an app that waits for an impossible event, for example for more nodes than exist.
 
         Raises:
-            Deadlock: the app has waited too many times (fewer if no device can be absent), and no message is in
-                transit.
+            Deadlock: the app has waited too many times while no message was in transit. The maximum number of waits is
+                smaller if no device can be absent.
         """
         self._vain += 1
         always = self._fed.presence.always

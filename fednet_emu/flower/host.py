@@ -1,9 +1,9 @@
 """What an app shares with the emulator's process: patched attributes, clocks, random generators, folder, exceptions.
 
 `time.sleep`, `time.time`, `time.monotonic`, `time.perf_counter` and Flower's clock are patched: in a thread that is
-inside `simulated`, they use the simulated clock, and elsewhere the host's clock. So other code may keep references to
-patched functions. While the standard library waits for threads, processes or coroutines, it uses the host's clock, and
-simulated time does not advance.
+inside `simulated`, they use the simulated clock, and elsewhere the host's clock. Other code may therefore keep
+references to patched functions. While the standard library waits for threads, processes or coroutines, it uses the
+host's clock, and simulated time does not advance.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ _host_sleep, host_time_s = time.sleep, time.time
 
 @contextmanager
 def simulated(clock: SimulatedTime) -> Iterator[None]:
-    """Make code of this thread read simulated time inside the `with` block."""
+    """Inside the `with` block, replace the clock of this thread by the simulated clock `clock`."""
     before, _here.clock = _here.clock, clock
     try:
         yield
@@ -119,7 +119,7 @@ def simulated(clock: SimulatedTime) -> Iterator[None]:
 
 @contextmanager
 def at(now_ns: int) -> Iterator[None]:
-    """Make code of this thread read the fixed time `now_ns` inside the `with` block; the code must not sleep."""
+    """Inside the `with` block, stop the clock of this thread at `now_ns` (ns); code must not call `time.sleep`."""
     with simulated(SimulatedTime(lambda: now_ns, _awake)):
         yield
 
@@ -133,7 +133,10 @@ def _awake(_seconds: float) -> None:
 
 
 def _read(real: Callable[[], Any], by_ns: Callable[[int], Any]) -> Callable[[], Any]:
-    """Return a replacement for the clock function `real`; `by_ns` converts simulated ns to the value of `real`."""
+    """Return a replacement for the clock function `real`, which reads the simulated clock inside `simulated`.
+
+    `by_ns` converts simulated time in ns to the value that `real` would return.
+    """
 
     def stand_in() -> Any:
         clock = _here.clock
@@ -164,7 +167,7 @@ _WAITING = (
     "concurrent.futures._base",
     *(f"multiprocessing.{part}" for part in ("connection", "managers", "pool", "queues", "synchronize")),
 )
-"""Modules of the standard library that measure waiting times by `time`, and must keep the host's clock."""
+"""Modules of the standard library that measure waiting times with the module `time`, and must keep the host's clock."""
 _HOST = SimpleNamespace(**vars(time))
 
 
@@ -203,7 +206,7 @@ class Generators:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Use this state inside the `with` block; the first block seeds the generators, later blocks continue."""
+        """Inside the `with` block, use this state. The first block seeds the generators, and later blocks continue."""
         with _GENERATORS:
             host = _state()
             if self._state is None:
@@ -272,7 +275,7 @@ def _folder() -> str | None:
 
 @contextmanager
 def app_code(where: str) -> Iterator[None]:
-    """Convert exceptions of app code inside the `with` block to `AppFailed`; `where` names the code.
+    """Convert exceptions of app code inside the `with` block to `AppFailed`; `where` names the code in the error text.
 
     Raises:
         AppFailed: the app code raises an exception or calls `sys.exit`; the text is the traceback of the app.

@@ -47,10 +47,10 @@ def importable(folder: Path) -> Iterator[None]:
 
 
 def part_of(folder: AppFolder, part: Literal["server", "client"]) -> Any:
-    """Import the `ServerApp` or the `ClientApp` of an app.
+    """Import and return the `ServerApp` or the `ClientApp` of an app.
 
     Raises:
-        ScenarioError: the object is no `ServerApp` or `ClientApp`.
+        ScenarioError: the imported object is no `ServerApp` or `ClientApp`.
     """
     reference, wanted = (folder.server, ServerApp) if part == "server" else (folder.client, ClientApp)
     module_name, _, name = reference.partition(":")
@@ -67,20 +67,20 @@ def part_of(folder: AppFolder, part: Literal["server", "client"]) -> Any:
 
 
 def _names_of(folder: Path) -> list[str]:
-    """Return the names of loaded modules that modules of the folder replace, with the names of their submodules."""
+    """Return the names of loaded modules (and their submodules) that have the same name as modules in the folder."""
     entries = {path.stem if path.suffix == ".py" else path.name for path in folder.iterdir()}
     own = {name for name in entries & set(sys.modules) if _found_in(folder, name)}
     return [name for name in sys.modules if name.partition(".")[0] in own]
 
 
 def _found_in(folder: Path, name: str) -> bool:
-    """Return True if an import of `name` would find a module in the folder, as opposed to a folder of data."""
+    """Return True if an import of `name` would find code in the folder; a folder with only data does not count."""
     specs = (finder.find_spec(name, None) for finder in sys.meta_path)
     spec = next(filter(None, specs), None)
     return spec is not None and _is_from(folder, spec.origin, spec.submodule_search_locations or ())
 
 
 def _is_from(folder: Path, file: str | None, places: Iterable[str]) -> bool:
-    """Return True if a module belongs to the folder; packages of a virtual environment in the folder do not count."""
+    """Return True if the file of a module is in the folder, but not in a virtual environment inside it."""
     paths = [Path(file)] if file is not None else [Path(place) for place in list(places)[:1]]
     return any(path.is_relative_to(folder) and "site-packages" not in path.parts for path in paths)

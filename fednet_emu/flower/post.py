@@ -1,4 +1,4 @@
-"""The devices of a Flower app, and its messages as processes of simulated time (downlink, computation, uplink).
+"""Simulation of a Flower app's messages (downlink, computation, uplink) and of the devices that reply to them.
 
 A round of the app begins when the app sends messages that request training, and ends when it sends later such messages.
 """
@@ -25,7 +25,7 @@ from fednet_emu.flower.work import FlowerWork, Toll
 
 
 class Answer(NamedTuple):
-    """The answer of a device: the reply, its number of operations, and the time in s spent in `time.sleep`."""
+    """The reply of a device, its number of floating-point operations, and the time in s spent in `time.sleep`."""
 
     reply: Message
     flop: float
@@ -36,7 +36,7 @@ class Answering(NamedTuple):
     """A message whose reply a device is computing.
 
     Attributes:
-        answer: function that waits for and returns the answer; raises `AppFailed` if the `ClientApp` fails.
+        answer: function that waits for the reply and returns it; raises `AppFailed` if the `ClientApp` fails.
         flop: number of floating-point operations; None if the number is unknown until the reply is complete.
     """
 
@@ -46,11 +46,11 @@ class Answering(NamedTuple):
 
 @final
 class Clients:
-    """The devices of a Flower app in a run, which compute replies in parallel on the host.
+    """The devices of a Flower app in a run, whose replies are computed in parallel on the host.
 
     The emulator waits for a reply only when the simulation needs the reply, so that several clients train in parallel.
-    If the number of operations is known from an earlier message, the reply is needed when the device has finished its
-    simulated computation, otherwise when the device begins this computation.
+    If the number of operations is known from an earlier message, the reply is needed at the end of the device's
+    simulated computation. Otherwise it is needed at the start, because the number determines the computing time.
     """
 
     def __init__(self, fed: Federation, config: Config, work: FlowerWork, executor: Executor) -> None:
@@ -61,7 +61,7 @@ class Clients:
         self._toll = Toll(work)
 
     def begin(self, device: Device, message: Message, content: RecordDict) -> Answering:
-        """Start to compute the reply of a device to a message, after a wait for the previous reply of the device.
+        """Wait for the device's reply to its previous message, if any; then start to compute the reply to this message.
 
         The seed of random numbers depends on the device, the message type, and the number of earlier messages of this
         type.
@@ -116,7 +116,7 @@ class Clients:
 Lost = Literal["error", "silence"]
 
 ERROR_BYTE = 8
-"""Size in bytes of an error without its reason; the length of the reason in UTF-8 is added."""
+"""Size in bytes of a transmitted error without its reason; the length of the reason in UTF-8 is added."""
 
 
 class Over(Exception):  # noqa: N818  (an event)
@@ -139,11 +139,11 @@ class Turns:
 
     @property
     def number(self) -> int:
-        """Number of the round in progress, or else of the last round; 0 before the first round."""
+        """Number of the round in progress or, between rounds, of the last round; 0 before the first round."""
         return self._fed.round + self.going_on
 
     def begin(self, invited: int) -> None:
-        """Prepare for training messages to `invited` devices: start a round, or extend the round in progress.
+        """Start a round, or extend the round in progress, because training messages are sent to `invited` devices.
 
         Messages that the app sends one by one at the same instant belong to one round.
 
@@ -191,10 +191,10 @@ class Post:
         fed: the federation.
         clients: the devices of the app.
         turns: the rounds of the app.
-        lost: the effect of a lost message on the server app, as in `FlowerApp.lost`.
+        lost: the effect of a lost message on the server app: `error` or `silence`, as in the setting `lost`.
         deadline_s: maximum time in s that the server waits for replies, in addition to time limits of the app; None for
             no maximum.
-        loops: the polling loops; None without polling.
+        loops: the polling loops; None to process messages without delay.
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class Post:
         self.under_way = 0
 
     def letters(self, messages: Sequence[Message]) -> list[Letter]:
-        """Give IDs to messages, and copy their records; messages with equal records get one payload, for a broadcast.
+        """Assign IDs to messages and copy their records; messages with equal records share a payload for a broadcast.
 
         Raises:
             ValueError: a message is addressed to a node that does not exist.
@@ -240,8 +240,8 @@ class Post:
     def exchange(self, letters: Sequence[Letter], timeout_s: float | None) -> Process:
         """Send messages, wait for the replies, and return the replies that arrive in time.
 
-        The work of late devices is cancelled. If `lost` is `silence`, the server also waits for replies that were lost.
-        If a message expires without a reply, an error takes the place of the reply.
+        The work of late devices is cancelled. If a reply was lost and `lost` is `silence`, the server waits until the
+        time limit. If a message expires without a reply, an error takes the place of the reply.
         """
         if self._loops is not None:
             return (yield from self._collected(letters, timeout_s))
@@ -268,7 +268,7 @@ class Post:
     def pull(self, numbers: Sequence[str]) -> Process:
         """Return the replies to the messages with the IDs `numbers` that have arrived and were not returned before.
 
-        With polling loops, also wait for replies that are announced but incomplete.
+        If there are polling loops, also wait for replies that are announced but incomplete.
         """
         there = [number for number in numbers if number in self._ready or number in self._announced_ns]
         for number in there:
@@ -317,7 +317,7 @@ class Post:
             self._ready[number] = reply
 
     def _carry(self, letter: Letter) -> Process:
-        """Carry a message to its device, and the reply to the server; return the last `Delivery`, which may be lost."""
+        """Send a message to its device and the reply to the server; return the last `Delivery`, which may be lost."""
         if self._loops is None:
             return (yield from self._carry_through(letter, None))
         yield from self._loops.fetch(letter.device)

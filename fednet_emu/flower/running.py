@@ -1,4 +1,4 @@
-"""Runs of a Flower app: the `ServerApp` is a program in simulated time, and the `ClientApp` runs on the devices."""
+"""Runs of a Flower app, in which the `ServerApp` runs in simulated time and the `ClientApp` runs for each device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fednet_emu.host import frozen_before
 
 
 def played(app: App, fed: Federation) -> Process:
-    """Run the app as a process, until the `ServerApp` returns or a stop rule applies."""
+    """Run the app as a simulation process, until the `ServerApp` returns or a stop rule applies."""
     config, turns = app.config(), Turns(fed)
     here = InProcess()
     alone = fed.workers == 1 or parent_process() is not None  # a run of a sweep has a process of its own

@@ -39,7 +39,7 @@ class Scores:
         self._central = False
 
     def replies(self, replies: Sequence[Message]) -> None:
-        """Record the metrics in replies of clients."""
+        """Record the metrics in replies of clients and, unless a strategy is running, their mean as an evaluation."""
         evaluated = []
         for reply in replies:
             if reply.has_content():
@@ -53,7 +53,10 @@ class Scores:
             self._report(_mean(evaluated))
 
     def summed_up(self, what: str, metrics: Metrics | None) -> None:
-        """Record metrics that a strategy aggregates (`what` is `train` or `evaluate`) or measures (`central`)."""
+        """Record a strategy's metrics: aggregates (`what` is `train` or `evaluate`), or measurements on the server.
+
+        For measurements on the server, `what` is `central`.
+        """
         if not metrics:
             return
         self._series("server_metrics", metrics, source=what)
@@ -81,7 +84,7 @@ class Scores:
 
 
 def found(metrics: Metrics, names: frozenset[str]) -> float | None:
-    """Return the first metric whose name is in `names`, in any case and with - or _; None if no name matches."""
+    """Return the first metric whose name is in `names`, regardless of case and of - or _; None if no name matches."""
     return next(
         (
             float(value)

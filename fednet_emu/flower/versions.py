@@ -32,7 +32,7 @@ def stamp(message: Message, number: int) -> None:
 def identity(node: int) -> Iterator[None]:
     """Make `node` the source of messages that are created inside the `with` block.
 
-    Since Flower 1.37, a message takes its source from an attribute of a class.
+    Since Flower 1.37, the source of a message is an attribute of a class.
     """
     known = getattr(sys.modules.get("flwr.supercore.task_identity"), "TaskIdentity", None)
     if known is None:
@@ -50,7 +50,7 @@ def identity(node: int) -> Iterator[None]:
 
 
 def empty_run() -> Any:
-    """Return Flower's description of a run with the ID `RUN_ID`, which an app may read."""
+    """Return Flower's description of a run with the ID `RUN_ID`, as an app would read it."""
     for place in ("flwr.supercore.run", "flwr.common.typing"):
         try:
             return import_module(place).Run.create_empty(RUN_ID)

@@ -34,7 +34,7 @@ class FlowerWork(Component):
     for evaluation."""
     evaluate_flop_per_example: float | None = Field(None, ge=0)
     """Floating-point operations of evaluation per example, used only if `flop_per_example` is set. With null, a third
-    of `flop_per_example` is taken, because evaluation has no backward pass."""
+    of `flop_per_example` is used, because evaluation has no backward pass."""
 
 
 @final
@@ -48,7 +48,7 @@ class Toll:
         self._warned = False
 
     def counts(self, device: Device, kind: str) -> bool:
-        """Return True if operations must be counted, as is the case for a device's first message of type `kind`."""
+        """Return True if PyTorch must count the operations, as for a device's first message of type `kind`."""
         return self._work.flop_per_example is None and (device.index, kind) not in self._counted
 
     def learn(self, device: Device, kind: str, counted: int | None) -> None:
@@ -60,7 +60,7 @@ class Toll:
             self._most_in_training = max(counted, self._most_in_training or 0)
 
     def before(self, device: Device, kind: str) -> float | None:
-        """Return the number of operations of a message of type `kind`; None if it is unknown before the reply."""
+        """Return the number of operations of a message of type `kind`; None if unknown until the reply is complete."""
         if self._work.flop_per_example is None:
             counted = self._counted.get((device.index, kind))
             return None if counted == 0 and self._is_estimated(kind) else counted

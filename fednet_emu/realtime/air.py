@@ -1,4 +1,4 @@
-"""Emulated air for packets in one direction: queues, turns, and departures at exact instants of scenario time."""
+"""Emulated radio channel for packets in one direction: queues, turns, and departures at exact scenario times."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from fednet_emu.kernel.work import BIT, done_ns
 from fednet_emu.realtime.pace import Pace
 
 CONTROL_BYTE = 200
-"""Maximum size in bytes of packets that need no turn, such as acknowledgements; they are sent between other packets."""
+"""Maximum size in bytes of packets, such as acknowledgements, that a link may send without a turn between packets of
+other links."""
 TURN_NS = 100_000_000
 """Time in ns for which a link keeps its turn after its last packet above `CONTROL_BYTE`; other links may send during
 this time. On a busy host, a sender may wait for a processor between two packets, but for less than this time."""
 
 
 class Departure(NamedTuple):
-    """A packet whose transmission has ended, with its link and content; all times are in ns.
+    """A packet whose transmission has ended, with the link that carried it; all times are in ns.
 
-    `power_ns` is the sender's fraction of full power, integrated over the time of the transmission in ns.
+    `power_ns` is the sender's power as a fraction of full power, integrated over the time of the transmission in ns.
     """
 
     link: int
@@ -51,7 +52,7 @@ class _Link:
     def claim(self) -> tuple[int, int, int]:
         """Return the sort key of the next packet, and request a turn for the link if it needs one.
 
-        Control packets come first, in order of arrival. Other packets are in the order of the turns of their links.
+        Control packets are first, in order of arrival. Other packets are in the order of the turns of their links.
         """
         packet, arrived_ns = self.queue[0]
         if len(packet) <= CONTROL_BYTE:
@@ -65,7 +66,7 @@ _number = attrgetter("number")
 
 
 class _Cell:
-    """A cell, with the number of further links that may become active, and a heap of the links that wait for a turn."""
+    """A cell with a heap of the links that wait for a turn; `free` further links may become active."""
 
     def __init__(self, free: int) -> None:
         self.free = free
@@ -77,7 +78,7 @@ class LiveAir:
 
     If `places` is None, a link becomes active with its first packet, and stays active until its queue has been empty
     for `hold_ns`. Otherwise, at most `places` links of a cell are active at once, and links take turns in the order of
-    their requests. The link whose turn it is sends whenever it has packets, and keeps its turn for `TURN_NS` after its
+    their requests. During its turn, a link sends whenever it has packets. It keeps its turn for `TURN_NS` after its
     last packet. A transmission is never interrupted. Packets of at most `CONTROL_BYTE` are sent before all larger
     packets.
 
@@ -88,11 +89,11 @@ class LiveAir:
         pace: the source of the rates of links.
         places: maximum number of links of a cell that are active at once; None for no limit.
         queue_byte: capacity in bytes of the queue of each link; further packets are dropped.
-        hold_ns: time for which a link stays active after its queue became empty, if `places` is None.
+        hold_ns: time in ns for which a link stays active after its queue became empty, if `places` is None.
 
     Attributes:
-        next_ns: instant of the next departure or change of rates. A `put` after this instant must be preceded by a call
-            of `departures`.
+        next_ns: instant of the next departure or change of rates. Before a call of `put` after this instant,
+            `departures` must be called.
         awaited_ns: equal to `next_ns` while a packet is being transmitted; otherwise infinite, because no packet can
             depart before the next `put`.
     """
@@ -108,7 +109,7 @@ class LiveAir:
         self.next_ns = self.awaited_ns = FOREVER_NS
 
     def put(self, link: int, packet: bytes, now_ns: int) -> bool:
-        """Queue an arriving packet; return False if the packet is dropped because the queue of the link is full.
+        """Queue a packet that arrives at `now_ns`; return False if the packet is dropped because the queue is full.
 
         All departures up to `now_ns` must have been fetched by `departures`, so that `next_ns` is after `now_ns`.
         """
@@ -155,7 +156,7 @@ class LiveAir:
             self.awaited_ns = FOREVER_NS
 
     def _begin(self, link: _Link, now_ns: int, done: int) -> None:
-        """Start to transmit the packet at the head of a queue.
+        """Start to transmit the packet at the head of a link's queue.
 
         `done` is the transmission work, in the unit of `kernel.work`, that is already complete.
         """
@@ -166,7 +167,7 @@ class LiveAir:
             heappush(self._ends, (now_ns + done_ns(link.left, link.per_ns), link.number, link))
 
     def _depart(self, now_ns: int) -> Departure:
-        """Remove the packet that departs first; then its link continues, yields to another link, or becomes idle."""
+        """Return the packet that departs first; its link then continues, yields to another link, or becomes idle."""
         link = heappop(self._ends)[2]
         packet, arrived_ns = link.queue.popleft()
         link.queued_byte -= len(packet)
@@ -199,7 +200,10 @@ class LiveAir:
             self._rate(now_ns)
 
     def _take_turns(self, link: _Link, gone: bytes, now_ns: int, surplus: int) -> None:
-        """After the packet `gone`, let its link send its next packet, if any, unless another link has priority."""
+        """After the transmission of the packet `gone`, start the link's next packet, unless another link has priority.
+
+        `surplus` is the transmission work of less than 1 ns that is credited to the next packet.
+        """
         if len(gone) > CONTROL_BYTE:
             link.data_ns = now_ns
         waiting = self._cells[link.cell].waiting

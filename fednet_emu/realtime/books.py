@@ -30,7 +30,7 @@ from fednet_emu.records.rows import KINDS, TransferRow
 from fednet_emu.scenario.model import Scenario
 
 WIRE = Packets(headers="tcp-ipv4-timestamps")
-"""Headers of the packets in live runs. The headers take 52 of the 1500 bytes of a packet."""
+"""Headers of the packets in live runs, which take 52 of the 1500 bytes of a packet."""
 
 
 class Prediction(NamedTuple):
@@ -39,7 +39,7 @@ class Prediction(NamedTuple):
     Attributes:
         took_s: time in s from the request to the end of the transmission.
         ended_s: end time of the transmission, in s.
-        ack_wait_s: part of `took_s` in which TCP sends nothing, because it waits for acknowledgements.
+        ack_wait_s: time in s, included in `took_s`, in which TCP sends nothing because it waits for acknowledgements.
         lost: reason for a loss, as in `records/reasons.py`; empty if the message arrives.
     """
 
@@ -72,8 +72,8 @@ def predicted(
 ) -> list[Prediction | None]:
     """Simulate the transfer of each message of a live run; return None for a transfer that does not end.
 
-    From the live run, only the size of the payload and the arrival time of the first packet are taken; at this time,
-    the transfer is requested. Programs do not broadcast, so that each message on the downlink is for one device, and
+    Only the payload size and the arrival time of the first packet are taken from the live run; at this time, the
+    transfer is requested. Programs do not broadcast, so that each message on the downlink is for one device, and
     `downlink.mode` has no effect. The payload includes the data of sessions (such as TLS). `way_s` is the one-way delay
     of the live run in s, in addition to the time on the air; it is used only if the scenario has a transport.
     """
@@ -103,8 +103,8 @@ MOST_LATE = 0.01
 MOST_WAITING = 0.1
 """Maximum share of time for which a program waits for a processor; a run with a larger share is marked as doubtful."""
 STARVED = 0.02
-"""Maximum share of a message's duration in which the sender's queue is empty, beyond the gaps that TCP is predicted to
-make. A message with a larger share counts as starved: its program was too slow to supply data."""
+"""Maximum share of a message's duration in which the sender's queue is empty, without the gaps that TCP is predicted to
+cause. A message with a larger share counts as starved: its program was too slow to supply data."""
 
 
 class Ran(NamedTuple):
@@ -122,7 +122,7 @@ class Ran(NamedTuple):
 def write_messages(
     fed: Federation, messages: Sequence[Message], predictions: Sequence[Prediction | None]
 ) -> list[float]:
-    """Add a row to `transfers` and a row to `live_messages` for each message, in order of end times.
+    """Add a row to each of the tables `transfers` and `live_messages` for every message, in order of end times.
 
     Returns:
         The relative errors of the predicted times, for messages that are neither lost nor starved.
@@ -173,7 +173,7 @@ def _write_transfer(fed: Federation, message: Message) -> None:
 
 
 def _away_ns(presence: Presence, message: Message) -> int:
-    """Return the time in ns for which the device was absent between a message's first packet and the message's end."""
+    """Return the time in ns between the first packet and the end of a message for which its device was absent."""
     if presence.always:
         return 0
     now_ns, away_ns, own = message.arrived_ns, 0, presence.only(np.array([message.device]))
@@ -191,7 +191,10 @@ def _receive_j(radios: Radios, receiver: int, message: Message) -> float:
 
 
 def write_host(ledger: Ledger, late_ns: Mapping[int, array[int]], programs: Sequence[Ran]) -> dict[str, Any]:
-    """Write the tables `live_host`, with one row per second, and `live_programs`; return entries for the summary."""
+    """Write the tables `live_host`, with one row per second, and `live_programs`; return entries for the summary.
+
+    `late_ns` lists, for each second, the delays in ns between the due time and the writing of packets.
+    """
     for second, late in sorted(late_ns.items()):
         half, most = np.quantile(np.frombuffer(late, np.int64), (0.5, 0.99)) / NS_PER_S
         ledger.record("live_host", simulated_s=second, packets=len(late), late_p50_s=half, late_p99_s=most)
@@ -209,7 +212,7 @@ def write_host(ledger: Ledger, late_ns: Mapping[int, array[int]], programs: Sequ
 
 
 def doubts(host: Mapping[str, Any], programs: Sequence[Ran]) -> str:
-    """Return the signs that the host was too busy for the measured times to be valid; empty if there are none."""
+    """Return text about signs that the host was too busy for valid time measurements; empty if there are none."""
     found = []
     if host["late_share"] > MOST_LATE:
         found.append(f"{host['late_share']:.1%} of the packets were written more than {LATE_NS / 1e6:g} ms late")

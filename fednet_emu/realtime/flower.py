@@ -44,7 +44,7 @@ class FlowerPrograms:
         folder: the run folder; it contains a folder for files of Flower until `close` is called.
 
     Raises:
-        ScenarioError: the app cannot be run live.
+        ScenarioError: the app or the scenario is not suitable for live runs.
     """
 
     def __init__(self, fed: Federation, scenario: Scenario, folder: Path) -> None:
@@ -100,7 +100,7 @@ class FlowerPrograms:
         }
 
     def _work(self, device: int) -> dict[str, Any]:
-        """Return the quantities from which the computing times of a device follow in the scenario."""
+        """Return the quantities that determine the computing times of a device in the scenario, such as its speed."""
         work, processors = self._app.work, self._fed.processors
         training, evaluation = work.flop_per_example, work.evaluate_flop_per_example
         if training is not None and evaluation is None:
@@ -120,7 +120,7 @@ class FlowerPrograms:
         return all(path.exists() and _REGISTERED in path.read_bytes() for path in outputs)
 
     def look(self) -> None:
-        """Read the notes that the server has written since the last call."""
+        """Read the notes (JSON records of events) that the server has written since the last call."""
         path = self._file(SERVER)
         if path.exists() and path.stat().st_size > self._read:
             with path.open("rb") as file:
@@ -131,7 +131,7 @@ class FlowerPrograms:
 
     @property
     def began_ns(self) -> int | None:
-        """Start time of the `ServerApp` in ns of the host's monotonic clock; None before the start."""
+        """Start time of the `ServerApp` in ns on the host's monotonic clock; None before the start."""
         return next((note["ns"] for note in self._notes if note["what"] == "begin"), None)
 
     @property
@@ -145,12 +145,14 @@ class FlowerPrograms:
     # ---- records -----------------------------------------------------------------------------------------------------
 
     def write(self, origin_ns: int) -> float | None:
-        """Write the notes to the tables `computes`, `rounds` and `evaluations`, and the metrics to series.
+        """Write the recorded events to the tables `computes`, `rounds` and `evaluations`, and the metrics to series.
+
+        Times are counted in ns from `origin_ns` on the host's monotonic clock.
 
         Returns:
-            Mean time in s to start a Flower process on this machine, as for the setting `start_s` of
-                `algorithm.control`: the mean time from the arrival of a message to the start of its computation, minus
-                half of SuperExec's polling interval. None if there were no computations.
+            Mean time in s to start a Flower process on this machine, for the setting `start_s` of `algorithm.control`:
+                the mean time from the arrival of a message to the start of its computation, minus half of SuperExec's
+                polling interval. None if there were no computations.
         """
         self.look()
         files = [(device, self._file(device)) for device in range(self._fed.n_devices)]
@@ -191,7 +193,7 @@ class FlowerPrograms:
 
 
 class _Rounds:
-    """Records rounds and scores from the server's notes; a round ends when the next training messages are sent."""
+    """Records rounds and scores from events on the server; a round ends when the next training messages are sent."""
 
     def __init__(self, fed: Federation) -> None:
         self._fed = fed

@@ -1,4 +1,4 @@
-"""The hub of a live run: one loop that handles every packet."""
+"""The hub of a live run: a single loop that handles every packet."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _IPV4 = 4
 class Hub:
     """Reads packets from nodes, delays them as the emulated air would, and writes them to their receivers.
 
-    Due times follow in scenario time from the arrival times of packets. If the host is late, single packets are written
-    late, but these delays do not accumulate.
+    Due times are computed in scenario time from the arrival times of packets. If the host is late, single packets are
+    written late, but these delays do not accumulate.
 
     Args:
-        clock: function that returns the scenario time in ns, which runs with the host's clock.
+        clock: function that returns the scenario time in ns, which advances with the host's clock.
         ports: the file descriptor of each node, from and to which single packets can be read and written without
             blocking.
         uplink: the emulated air from devices to the server.
         downlink: the emulated air from the server to devices.
-        latency_ns: one-way delay of each packet, in addition to the time for queueing and transmission.
+        latency_ns: one-way delay of each packet in ns, in addition to the time for queueing and transmission.
         is_there: function of a device and a time that returns True if the device is available. Packets to and from
             absent devices are dropped. None if all devices are always available.
 
@@ -92,7 +92,10 @@ class Hub:
                 return news
 
     def relay(self, longest_s: float, *also: int) -> list[int]:
-        """Forward packets immediately and without records, before scenario time begins."""
+        """Forward packets without delay and without records, before scenario time begins.
+
+        Return the file descriptors in `also` that become readable within `longest_s` seconds.
+        """
         ready, _, _ = select.select([*self._waited, *also], [], [], longest_s)
         for port in ready:
             for packet, receiver in self._packets(port) if port in self._node else ():
@@ -111,7 +114,7 @@ class Hub:
                 self.traffic.dropped[downwards] += 1
 
     def _packets(self, port: int) -> list[tuple[bytes, int]]:
-        """Read up to `_AT_ONCE` packets of a node; return those with a receiver, each with the node of the receiver."""
+        """Read up to `_AT_ONCE` packets from a node; return each packet that has a receiver, with the receiver."""
         receivers, found = self._receivers[port], []
         try:
             for _ in range(_AT_ONCE):
@@ -140,7 +143,7 @@ class Hub:
                 late_ns.append(now_ns - due_ns)
 
     def _depart(self, air: LiveAir, until_ns: int, *, downwards: bool) -> None:
-        """Advance one direction to `until_ns`; schedule departed packets for their receivers, or drop them."""
+        """Advance one direction to `until_ns`; schedule transmitted packets for their receivers, or drop them."""
         ports, latency_ns, is_there, passed = self._ports, self._latency_ns, self._is_there, self.traffic.passed
         for gone in air.departures(until_ns):
             if is_there is not None and not is_there(gone.link, gone.ended_ns):

@@ -59,7 +59,7 @@ def _keep(control: socket.socket) -> None:
 
 
 def _heard(control: socket.socket) -> dict[str, Any]:
-    """Return the next request of the command.
+    """Wait for the next request of the `fednet` command and return it.
 
     Raises:
         ConnectionError: the command has ended.
@@ -76,7 +76,7 @@ def _say(control: socket.socket, **what: Any) -> None:
 
 
 class _Keeper:
-    """The first process of the PID namespace, which makes the nodes and starts the programs.
+    """The first process of the PID namespace, which creates the nodes and starts the programs.
 
     Args:
         control: the socket to the command.
@@ -92,7 +92,7 @@ class _Keeper:
         self._glances = 0
 
     def serve(self) -> NoReturn:
-        """Make the nodes, and execute requests of the command until the command ends."""
+        """Create the nodes, and execute requests of the command until the command ends."""
         step = "proc"
         with suppress(ConnectionError):
             try:
@@ -127,7 +127,7 @@ class _Keeper:
     def _start(
         self, program: int, node: int, command: list[str], more: dict[str, str], output: str, *, watch: bool
     ) -> None:
-        """Start a program in the namespace of a node; with `watch`, report once a program in the namespace listens."""
+        """Start a program in the namespace of a node. If `watch`, report when a program in the namespace listens."""
         process = os.fork()
         if process:
             self._program[process] = program

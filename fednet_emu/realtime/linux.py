@@ -56,8 +56,8 @@ def mount_proc() -> None:
 def forbid_settings() -> None:
     """Make /proc, /sys and all mounts below them read-only in this mount namespace.
 
-    Otherwise a program of the user root, even without capabilities, could change settings and control groups of the
-    host.
+    Otherwise a program of the user root could change settings and control groups of the host, even if it has no
+    capabilities.
     """
     for place in ("/proc", "/sys"):
         _call("mount", place.encode(), place.encode(), None, _BIND_ALL, None)
@@ -115,7 +115,9 @@ def open_tun() -> int:
 
 
 def configure(address: str, congestion: str | None) -> str:
-    """Configure the TUN device (address in a /16 network) and TCP in this namespace; return TCP's congestion control.
+    """Configure TCP and the TUN device (`address` in a /16 network) of this namespace; return the congestion control.
+
+    If `congestion` is None, the host's default congestion control is used.
 
     Raises:
         OSError: the host does not allow the congestion control `congestion` in namespaces.

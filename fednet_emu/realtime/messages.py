@@ -1,10 +1,10 @@
 """Reconstruction of the messages of programs from their packets.
 
-On each TCP connection, a message is an uninterrupted sequence of payload in one direction. Short answers in the other
+On each TCP connection, a message is an uninterrupted sequence of payload in one direction. Short responses in the other
 direction, of at most `ANSWER_BYTE` in total (such as window updates and pings of HTTP/2, in TLS records), do not
-interrupt a message, unless the answer is an unencrypted HTTP/1 message. Answers divide a message into parts; at the
-start and at the end of the message, parts of less than `LEAST_BYTE` are cut off. Apart from the detection of HTTP/1,
-only lengths of packets are used, so that messages may be encrypted.
+interrupt a message, unless the response is an unencrypted HTTP/1 message. Responses divide a message into sections. At
+the start and at the end of the message, sections of less than `LEAST_BYTE` are cut off. Apart from the detection of
+HTTP/1, only lengths of packets are used, so that messages may be encrypted.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from fednet_emu.realtime.air import Departure
 from fednet_emu.realtime.packets import Segment, segment
 
 ANSWER_BYTE = 200
-"""Maximum total payload in bytes of an answer that does not interrupt a message."""
+"""Maximum total payload in bytes of a response in the other direction that does not interrupt a message."""
 LEAST_BYTE = 2000
 """Minimum payload of a message in bytes; any smaller sequence of payload counts as control traffic."""
 _ROUND = 1 << 32
 _UNDER_WAY_NS = 1_000_000_000
-"""If a program is killed at most this time in ns after the last packet of its message, the message counts as
+"""Maximum time in ns between the last packet of a message and the end of its program for which the message counts as
 incomplete."""
 
 
 @dataclass(slots=True)
 class Message:
-    """A message, or a part of a message between two answers.
+    """A message, or the section of a message between two short responses in the other direction.
 
     Attributes:
         upwards: True for a message on the uplink.
@@ -40,8 +40,8 @@ class Message:
         repeated_byte: retransmitted payload in bytes.
         air_byte: transmitted bytes, with headers and retransmissions.
         starved_ns: total time, between packets of the message, for which the queue was empty.
-        gap_ns: time for which the queue was empty before the first packet of this part.
-        power_ns: the sender's fraction of full power, integrated over time in ns.
+        gap_ns: time for which the queue was empty before the first packet of this section.
+        power_ns: the sender's power as a fraction of full power, integrated over time in ns.
         lost: reason why the message is incomplete, as in `records/reasons.py`; empty for a complete message.
     """
 
@@ -66,7 +66,7 @@ class Message:
         return (self.after - self.first) % _ROUND
 
     def add(self, packet: Departure, its: Segment) -> None:
-        """Add a transmitted packet to the message."""
+        """Add a transmitted packet, whose TCP segment is `its`, to the message."""
         end = (its.sequence + its.size_byte) % _ROUND
         if (new := (end - self.after) % _ROUND) < _ROUND // 2:
             self.repeated_byte += max(its.size_byte - new, 0)
@@ -107,7 +107,7 @@ class _Connection:
         self._next: dict[bool, int] = {}  # sequence number of the next new byte, by direction
 
     def add(self, packet: Departure, its: Segment, *, upwards: bool) -> Sequence[Message]:
-        """Add a packet with payload; return the message that ends with the arrival of this packet, if any."""
+        """Add a packet with payload; return the message that ends because of this packet, or an empty sequence."""
         run, answer = self._run, self._answer
         ended: Sequence[Message] = ()
         if not run or upwards == run[0].upwards:
@@ -150,7 +150,7 @@ class Traffic:
         messages: the complete messages, in the order in which their ends were detected.
         air_byte: transmitted bytes with headers, on uplink and downlink.
         dropped: numbers of packets dropped on uplink and downlink because a queue was full.
-        died_ns: time at which the program of each device ended early, by device.
+        died_ns: end time in ns of each program that ended before the run, by device.
     """
 
     def __init__(self) -> None:
@@ -160,7 +160,7 @@ class Traffic:
         self._connections: dict[tuple[int, int, int], _Connection] = {}
 
     def passed(self, packet: Departure, *, upwards: bool) -> None:
-        """Record a transmitted packet."""
+        """Record a transmitted packet; add a message to `messages` if the packet ends it."""
         self.air_byte[not upwards] += len(packet.packet)
         its = segment(packet.packet)
         if its is None:
@@ -178,7 +178,7 @@ class Traffic:
         self.messages += connection.add(packet, its, upwards=upwards)
 
     def close(self) -> None:
-        """End all messages; a message during which the program of its device ended counts as lost."""
+        """End all messages. A message counts as lost if the program of its device ended during the message."""
         for (device, *_), connection in self._connections.items():
             for message in connection.end():
                 died_ns = self.died_ns.get(device)

@@ -93,7 +93,7 @@ class LiveOptions:
 
 
 def beneath(scenario: Scenario) -> Scenario:
-    """Return the scenario without its transport and session, because the programs use real connections."""
+    """Return the scenario without its transport and session, because programs in live runs use real connections."""
     update = {"transport": NoTransport(), "session": Session()}
     return scenario.model_copy(update={"network": scenario.network.model_copy(update=update)})
 

@@ -25,8 +25,8 @@ class Paced(NamedTuple):
 
     Attributes:
         per_ns: transmission work [links] of each link per ns, in the unit of `kernel.work`.
-        power: fraction [links] of full power that each sender uses.
-        until_ns: time until which rates and powers are valid, as long as the same links are active.
+        power: transmit power [links] of each sender, as a fraction of its full power.
+        until_ns: time in ns until which rates and powers are valid, as long as the same links are active.
     """
 
     per_ns: tuple[int, ...]
@@ -35,7 +35,7 @@ class Paced(NamedTuple):
 
 
 class Pace(Protocol):
-    """Source of the rates in one direction, uplink or downlink; a link has the index of its device."""
+    """Source of the rates in one direction, uplink or downlink; the index of a link is the index of its device."""
 
     def rates(self, links: tuple[int, ...], now_ns: int) -> Paced:
         """Return the rates from `now_ns` on, if exactly the given links (at least one) are active."""
@@ -87,7 +87,7 @@ class RatedPace:
         return known[-1]
 
     def cell(self, link: int, now_ns: int) -> int:
-        """Return the index of the cell whose station serves the link's device."""
+        """Return the index of the cell that serves the device of a link."""
         self._look_at(now_ns)
         return cell_of(self._links.now().station_of(link))
 
@@ -102,7 +102,7 @@ class RatedPace:
             self._clear()
 
     def _rated(self, links: tuple[int, ...], now_ns: int) -> list[Paced]:
-        """Return the rates in each of the next fading blocks, last block first."""
+        """Return the rates of the links in each of the next fading blocks, last block first."""
         self._show(links, now_ns)
         edges_ns, numbers = self._band.blocks(now_ns, _BLOCKS)
         rated = rate_cells(self._on_air, self._sharing, self._band, numbers)
@@ -117,7 +117,7 @@ class RatedPace:
         return blocks[::-1]
 
     def _show(self, links: tuple[int, ...], now_ns: int) -> None:
-        """Make exactly the given links active, each with an endless transmission."""
+        """Make exactly the given links active, each with a transmission that does not end."""
         wanted, there = set(links), self._there
         gone = [place for place, link in enumerate(there) if link not in wanted]
         if gone:

@@ -26,7 +26,7 @@ def way(sender: int, receiver: int) -> bytes:
 
 
 class Segment(NamedTuple):
-    """What live mode reads from the TCP segment of a packet.
+    """Fields of a packet's TCP segment that live mode uses.
 
     Attributes:
         ports: the ports of the sender and of the receiver.

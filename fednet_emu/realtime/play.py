@@ -63,7 +63,7 @@ def play_live(
         on_start: function that receives progress messages while the run starts.
 
     Raises:
-        ScenarioError: a part of the scenario cannot be run live.
+        ScenarioError: a setting of the scenario is not supported in live runs.
         Missing: this machine does not meet a requirement of live runs.
         AppFailed: a program has ended with an error.
         DataError: the run folder cannot be used.
@@ -95,7 +95,7 @@ def play_live(
 
 
 def able() -> list[str]:
-    """Return sentences about how well this machine can run scenarios live.
+    """Return sentences for the user about the conditions under which this machine runs scenarios live.
 
     Raises:
         Missing: this machine cannot run scenarios live.
@@ -320,7 +320,7 @@ class _LiveFlower(_Live):
 
 @contextmanager
 def exactly() -> Iterator[bool]:
-    """Give this thread exact timers, and real-time priority if the host permits it; yield True if it does."""
+    """Inside the `with` block, use exact timers and, if permitted, real-time priority; yield True if permitted."""
     linux.wake_exactly()
     before = os.sched_getscheduler(0), os.sched_getparam(0)
     try:

@@ -92,7 +92,7 @@ class Programs:
         self.ports = {}
 
     def fileno(self) -> int:
-        """Return the file descriptor that becomes readable when `news` has events to process."""
+        """Return the file descriptor that becomes readable when the keeper has sent reports, which `news` processes."""
         return self._control.fileno()
 
     def start(
@@ -107,8 +107,8 @@ class Programs:
     ) -> None:
         """Start a program in the namespace of a node, with additional environment variables `more`.
 
-        By default, `node` is equal to the index `program`. With `watch`, the keeper reports once a program in the node
-        listens at a TCP port.
+        By default, `node` is equal to the index `program`. If `watch` is True, the keeper reports once a program in the
+        node listens at a TCP port.
         """
         where = program if node is None else node
         self._tell(program=program, node=where, command=list(command), more=more, output=str(output), watch=watch)
@@ -171,7 +171,7 @@ class Programs:
         return FednetError(f"live: the process that keeps the namespaces has ended, got {code}; start the run again")
 
     def _hear(self, what: str) -> tuple[dict[str, Any], int]:
-        """Return the keeper's next message, which must have the key `what`, and its file descriptor, or -1 if none."""
+        """Return the keeper's next message, which must have the key `what`, and its file descriptor (-1 if none)."""
         body, ports = b"", list[int]()
         try:
             body, ports, _, _ = socket.recv_fds(self._control, _MOST_BYTE, 1)
@@ -191,20 +191,20 @@ def _silent() -> FednetError:
 
 
 def _given_environment() -> dict[bytes, bytes]:
-    """Return the environment variables with which this process was started; the programs get these variables, too."""
+    """Return the environment variables with which this process was started; the programs inherit these variables."""
     pairs = (pair.partition(b"=") for pair in Path("/proc/self/environ").read_bytes().split(b"\0"))
     return {name: value for name, sign, value in pairs if sign}
 
 
 def programs_user() -> tuple[int, int]:
-    """Return the IDs of user and group for the programs: of the caller of `sudo`, or else of this process."""
+    """Return the user ID and group ID of the programs: those of the caller of `sudo`, or else those of this process."""
     if os.geteuid() == 0 and "SUDO_UID" in os.environ:
         return int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID", os.environ["SUDO_UID"]))
     return os.getuid(), os.getgid()
 
 
 def _missing(step: str, number: int, why: str, congestion: str | None) -> Missing:
-    """Return the error for a failed `step`, which names the requirement that this machine lacks, and a remedy."""
+    """Return the error for a failed `step`; its text states the missing requirement of this machine, and a remedy."""
     if step == "tun" and congestion is not None and number in (errno.EPERM, errno.ENOENT, errno.EINVAL):
         known = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
         if congestion not in known:

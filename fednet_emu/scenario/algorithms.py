@@ -95,9 +95,9 @@ AnyAlgorithm = Annotated[Algorithm, _SLOT]
 
 
 def brings_own_learning(algorithm: Any) -> bool:
-    """Return True if an algorithm brings its own data and model.
+    """Return True if an algorithm uses its own data and model instead of those of the scenario.
 
-    The algorithm is given as an object, by its kind, or as a mapping of settings.
+    The algorithm is given as an object, by its kind (name), or as a mapping of settings.
     """
     kind = algorithm.get("kind") if isinstance(algorithm, Mapping) else algorithm
     found = _SLOT.get(kind) if isinstance(kind, str | type) else type(kind)

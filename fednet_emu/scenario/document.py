@@ -3,7 +3,7 @@
     document = apply_overrides(load("cyclic-fedavg"), ["algorithm.lr=0.05"])
     scenario = validate(Scenario, document)
 
-A document knows the file and line of each value. This module combines the modules `yaml_text`, `library`, `includes`
+A document records the file and line of each value. This module combines the modules `yaml_text`, `library`, `includes`
 and `overrides`.
 """
 
@@ -28,10 +28,10 @@ from fednet_emu.scenario.tree import KeyPath, Node, Place, file_text, merge, nod
 from fednet_emu.scenario.yaml_text import parse
 
 SHORT_FORMS: ShortForms = {"channel": "channels", "profile": "profiles", "traffic": "traffic"}
-"""Settings whose value may be a file name, and the folder in which each file is looked up."""
+"""Settings whose value may be a file name, each with the folder in which the file is looked up."""
 
 CHANNEL, PROFILE = "urban-micro", "phone-2019-mid"
-"""Default channel of a scenario, and default profile of devices for which neither a profile nor a speed is given."""
+"""Default channel of a scenario, and default hardware profile of devices if neither a profile nor a speed is given."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Document:
 
     Attributes:
         root: the settings as a tree of values, each with its file and line.
-        path: the scenario file; None for a scenario that comes from text or from a mapping.
+        path: the scenario file; None if the scenario was read from text or from a mapping.
         short_forms: settings whose value may be a file name, each with the folder in which the file is looked up.
     """
 
@@ -60,9 +60,9 @@ class Document:
         return dict(self.root.walk())
 
     def place(self, path: KeyPath) -> Place:
-        """Return the file and line of a setting.
+        """Return the file and line at which a setting is written.
 
-        If the setting is omitted, return the place of the nearest enclosing mapping or list.
+        If the setting is omitted, return the file and line of the nearest enclosing mapping or list.
         """
         while path not in self.places:
             path = path[:-1]
@@ -83,7 +83,9 @@ def load(name: str | Path, folder: Folder = "scenarios", short_forms: ShortForms
 
 
 def with_includes(root: Node, path: Path | None = None, short_forms: ShortForms = SHORT_FORMS) -> Document:
-    """Return the document of a tree, merged with the files it includes; `path` is the file of the tree, if any.
+    """Merge the tree `root` with the files that it includes, and return the resulting document.
+
+    `path` is the file from which the tree was read; None if there is no file.
 
     Raises:
         ScenarioError: an included file is invalid; all problems are listed.
@@ -116,7 +118,7 @@ def apply_overrides(document: Document, overrides: Iterable[str | Setting]) -> D
     """Return a document with some settings changed. Each change is a string `key.path=value`, as in `--set`.
 
     Raises:
-        ScenarioError: an override is malformed, or does not fit the document; one line for each such override.
+        ScenarioError: an override is malformed, or does not fit the document. The error lists all such overrides.
     """
     return replace(document, root=overridden(document.root, document.short_forms, overrides))
 

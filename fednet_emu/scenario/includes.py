@@ -20,19 +20,18 @@ from fednet_emu.scenario.yaml_text import parse
 
 INCLUDE = "include"
 MIXED, SHARE = "profile", "share"
-"""The setting whose value may be a mixture of several files, and the key that holds the share of each file."""
+"""The setting whose value may be a mixture of several files, and the key for the share of each file."""
 _TABLES = "keep large tables in files of data"
 
 ShortForms = Mapping[str, Folder]
-"""Keys whose value may be a file name, and the folder in which a file name without a path is looked up."""
+"""Keys whose value may be a file name, each with the folder in which a file name without a path is looked up."""
 
 
 def read_tree(path: Path, problems: list[str], *, quoted: bool = True) -> Node | None:
-    """Read a file as a tree without following its includes; return None for an invalid file.
+    """Read a file as a tree without following its includes; return None if the file is invalid.
 
-    The problems of an invalid file are appended to `problems`.
-
-    If the file is not a scenario, its content is quoted in `problems` only if `quoted` is True.
+    The problems of an invalid file are appended to `problems`. If `quoted` is False, they do not quote the content of a
+    file that is not a scenario.
     """
     try:
         return parse(read_text(path, quoted=quoted), file_text(path), quoted=quoted)
@@ -63,7 +62,7 @@ def read_text(path: Path, *, quoted: bool = True) -> str:
 
 
 class Spent:
-    """Number of includes followed and values read so far, which are limited."""
+    """Counter of the includes followed and the values read so far; both numbers are limited."""
 
     def __init__(self) -> None:
         self.files = 0
@@ -72,7 +71,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads one file and all its includes.
+    """Reads one file and all files that it includes.
 
     Attributes:
         short_forms: keys whose value may be a file name.
@@ -87,7 +86,7 @@ class Reader:
     spent: Spent = field(default_factory=Spent)
 
     def read(self, path: Path, at: KeyPath = ()) -> Node | None:
-        """Return the tree of a file, merged with its includes; None for an invalid file. Add errors to `problems`."""
+        """Return the tree of a file, merged with its includes; None if it is invalid. Append errors to `problems`."""
         tree = read_tree(path, self.problems, quoted=not self.files)
         if tree is None:
             return None
@@ -97,7 +96,7 @@ class Reader:
         """Return a tree merged with the files it includes; `at` is the key path of the tree within the scenario.
 
         Raises:
-            ScenarioError: the scenario exceeds a limit together with its includes.
+            ScenarioError: the scenario, including all files, exceeds a limit on its values or its nesting.
         """
         self.spent.values += 1
         if self.spent.values > MAX_VALUES:
@@ -124,7 +123,7 @@ class Reader:
         return merge(base, Node(own, node.place)) if base else Node(own, node.place)
 
     def include(self, name: Node, at: KeyPath, key: KeyPath) -> Node | None:
-        """Return the tree of the file included at key path `at`; None if it is invalid. Errors name the key `key`."""
+        """Return the tree of the file `name` included at key path `at`; None if invalid. Errors name the key `key`."""
         folder: Folder = next(
             (self.short_forms[str(its)] for its in reversed(at) if its in self.short_forms), "scenarios"
         )
@@ -155,7 +154,7 @@ class Reader:
 
 
 def _mixture(node: Node) -> Node | None:
-    """Convert a mapping from file names to shares into a list of includes; None for the settings of a profile."""
+    """Return a mapping from file names to shares as a list of includes; None if `node` has settings of a profile."""
     shares: dict[str, Node] = node.value
     numbers = all(isinstance(share.value, int | float) for share in shares.values())
     if not shares or not numbers or shares.keys() & Profile.model_fields.keys():

@@ -50,7 +50,7 @@ def find(name: str, folder: Folder = "scenarios", beside: Path | None = None) ->
 
 
 def locate(name: str, folder: Folder, beside: Path | None = None) -> Path | None:
-    """Like `find`, but return None for an unknown name.
+    """Return the path of the settings file called `name`, as `find` does, or None if the name is unknown.
 
     The file `beside` itself is returned only if no other file has the name.
     """
@@ -68,7 +68,7 @@ def locate(name: str, folder: Folder, beside: Path | None = None) -> Path | None
 def names(folder: Folder = "scenarios") -> list[str]:
     """Return the sorted names of all settings files in a library folder; files in subfolders are `subfolder/name`.
 
-    The subfolders of `scenarios` that hold studies and networks are left out.
+    The subfolders of `scenarios` with studies and networks are left out.
     """
     known = {
         path.relative_to(place).with_suffix("").as_posix()
@@ -101,7 +101,7 @@ def no_such(name: str, folder: Folder, beside: Path | None = None) -> str:
 
 
 def another_kind(name: str, what: str) -> str:
-    """Return the error message for a study given instead of a scenario, or the reverse.
+    """Return the error message for a study given instead of a scenario, or a scenario instead of a study.
 
     `what` is the type of the file that was given, "study" or "scenario".
     """

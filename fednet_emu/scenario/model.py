@@ -42,7 +42,7 @@ from fednet_emu.radio.energy import AnyComputeEnergy
 from fednet_emu.scenario.algorithms import ALGORITHMS, AnyAlgorithm, brings_own_learning
 
 Problem = tuple[tuple[str, ...], str]
-"""The key path of a setting, and the problem with the setting."""
+"""A problem with a setting: the key path of the setting, and the error text."""
 
 LEARNING = ("data", "partition", "model", "groups", "feature_noise", "attack")
 """Settings of the data and the model. They must be null if the algorithm brings its own data and model."""
@@ -93,7 +93,7 @@ class Devices(Component):
 
     @property
     def profiles(self) -> tuple[Profile, ...]:
-        """The profiles as a tuple; empty without a profile."""
+        """The hardware profiles as a tuple; empty if no profile is set."""
         if self.profile is None or isinstance(self.profile, tuple):
             return self.profile or ()
         return (self.profile,)
@@ -177,9 +177,9 @@ class Training(Component):
     the host time. Null saves no checkpoints."""
 
     reuse: bool = True
-    """Whether the run reuses learnt values that earlier runs have stored, and stores its own for later runs. A value is
-    reused only if it results from the same computations, so results are the same to the last bit. false computes every
-    value."""
+    """Whether the run reuses training results that earlier runs have stored, and stores its own results for later runs.
+    A result is reused only if it follows from the same computations, so results are the same to the last bit. false
+    computes every value."""
 
     @field_validator("engine", mode="before")
     @classmethod
@@ -207,7 +207,7 @@ class Scenario(Component):
     waived: ClassVar[Mapping[str, Sequence[str]]] = {
         "algorithm": [kind for kind, its in ALGORITHMS.items() if its.own_learning]
     }
-    """Kinds for which settings that are otherwise required may be null, by the setting that has the kind."""
+    """Kinds with which otherwise required settings may be null, by the name of the setting that has the kind."""
     filled: ClassVar[frozenset[str]] = frozenset({"channel"})
     """Settings that are taken from the library if they are missing. A setting that lacks required keys is completed
     from the library."""
@@ -248,7 +248,7 @@ class Scenario(Component):
     @model_validator(mode="before")
     @classmethod
     def _algorithms_may_bring_their_own(cls, given: Any) -> Any:
-        """Set missing settings of the data and the model to null if the algorithm brings its own data and model."""
+        """Return `given`; set missing data and model settings to null if the algorithm uses its own data and model."""
         if isinstance(given, Mapping) and brings_own_learning(given.get("algorithm")):
             return {**dict.fromkeys(LEARNING), **given}
         return given
@@ -271,7 +271,7 @@ class Scenario(Component):
 
     @override
     def conflicts(self, scenario: Any) -> Iterator[tuple[str, str]]:
-        """Yield the problems of data and model settings (missing or superfluous), traffic, slices and metrics."""
+        """Yield (key, error text) for missing or superfluous data and model settings, traffic, slices and metrics."""
         kind, own = self.algorithm.kind, self.algorithm.own_learning
         for key in LEARNING:
             value, default = getattr(self, key), type(self).model_fields[key].default
@@ -289,7 +289,7 @@ class Scenario(Component):
             yield "evaluation.metrics", f"{what}; leave them out"
 
     def untimed(self) -> Iterator[Problem]:
-        """Yield the reasons why a run of the scenario without training (timing-only) is impossible."""
+        """Yield the key path and the reason if a run of the scenario without training (timing-only) is impossible."""
         if self.algorithm.own_learning:
             kind = self.algorithm.kind
             what = f"the sizes and numbers of messages are known only when the clients run, got {kind}"
@@ -297,7 +297,7 @@ class Scenario(Component):
 
     @property
     def events_depend_on_learning(self) -> bool:
-        """True if learnt values can affect events or the end of the run. A timing-only run has no such values."""
+        """True if training results can affect events or the end of the run. A timing-only run has no such results."""
         links = self.network.uplink, self.network.downlink
         return (
             self.algorithm.events_depend_on_learning
@@ -306,19 +306,20 @@ class Scenario(Component):
         )
 
     def contradictions(self) -> Iterator[Problem]:
-        """Yield the key path and the problem of each setting that contradicts another setting."""
+        """Yield the key path and an error text for each setting that contradicts another setting."""
         for place, part in _parts(self):
             for key, what in part.conflicts(self):
                 yield (*place, *filter(None, key.split("."))), what
 
     def users(self, part: str) -> str:
-        """Return the names of the algorithms whose `uses` contain `part`, joined into one string."""
+        """Return the names of the algorithms that support the setting or feature `part`, joined into one string."""
         return ", ".join(kind for kind, its in ALGORITHMS.items() if part in its.uses)
 
     def unless_used(self, part: str, without: str, got: str, key: str = "") -> Iterator[tuple[str, str]]:
-        """Yield (key, problem) if the algorithm does not use the setting `key`.
+        """Yield (key, error text) if the algorithm does not use the setting `key`.
 
-        `part` is the name of the setting in the `uses` of algorithms; `without` describes an algorithm without `part`.
+        `part` is the name of the setting in the `uses` of algorithms; `without` describes an algorithm that lacks
+        `part`.
         """
         algorithm = self.algorithm
         if part not in algorithm.uses:
@@ -327,7 +328,7 @@ class Scenario(Component):
             yield key, f"the algorithm {algorithm.kind} {without}, got {got}; leave it out, or {remedy}"
 
     def privacy(self, rounds: int) -> Privacy | None:
-        """Return the privacy guarantee of one device after `rounds` rounds; None without a guarantee."""
+        """Return the privacy guarantee of one device after `rounds` rounds; None if there is no guarantee."""
         always = isinstance(self.devices.availability, Always) and self.devices.battery is None
         return self.algorithm.privacy(rounds, self.devices.count, always_there=always)
 

@@ -52,7 +52,7 @@ class Setting:
     @staticmethod
     @lru_cache(maxsize=256)
     def parse(text: str) -> Setting:
-        """Parse an override `key.path=value`. Error messages give `--set key.path` as the place of the value.
+        """Parse an override `key.path=value`. Error messages state `--set key.path` as the origin of the value.
 
         Raises:
             ScenarioError: the text has no key, or the value is not valid YAML.
@@ -67,7 +67,7 @@ def overridden(root: Node, short_forms: ShortForms, overrides: Iterable[str | Se
     """Return a tree with some settings changed. Each change is a string `key.path=value` or a `Setting`.
 
     Raises:
-        ScenarioError: an override is malformed, or does not fit the tree; one line for each such override.
+        ScenarioError: an override is malformed, or does not fit the tree. The error lists all such overrides.
     """
     problems: list[str] = []
     for override in overrides:
@@ -117,7 +117,7 @@ def _refuse_a_part(old: Node | None, path: KeyPath, value: Node) -> None:
 
 
 def _resolve(root: Node, keys: list[str], place: Place) -> KeyPath:
-    """Return the key path of an override, with list indices as numbers; raise an error for an invalid key path."""
+    """Return the key path of an override, with list indices as numbers; raise a `ScenarioError` for an invalid path."""
     path: KeyPath = ()
     node: Node | None = root
     for key in keys:
@@ -174,10 +174,10 @@ def _opened(node: Node) -> Node:
 
 
 def _with_kind(settings: dict[str, Node], kind: Node) -> dict[str, Node]:
-    """Change the kind of a component, and mark the settings that were written for the previous kind.
+    """Return the settings of a component with a new kind; mark the settings that were written for the previous kind.
 
     Settings from options that precede the first change of the kind count as written for the new kind. Settings in a
-    mapping without a kind were written for the default kind, which only the component class knows; see `swaps`.
+    mapping without a kind were written for the default kind, which only the component class defines; see `swaps`.
     """
     before = settings.get("kind", Node(THE_DEFAULT, Place("", 0)))
     if before.value == kind.value:

@@ -68,7 +68,7 @@ def _sentences(model_class: type[BaseModel], document: Document, details: list[E
 
 
 def _settled(model_class: type[BaseModel], details: list[ErrorDetails]) -> Iterator[tuple[Spot, ErrorDetails]]:
-    """Reduce the errors that pydantic reports for all members of a union to the helpful ones.
+    """Yield one location and error for each wrong value, from the errors that pydantic reports for members of unions.
 
     If the value has the right type for one member of the union, only that member's errors are kept. Otherwise, one
     error about the whole union is reported.
@@ -90,7 +90,7 @@ def _settled(model_class: type[BaseModel], details: list[ErrorDetails]) -> Itera
 
 
 def _pointed(detail: ErrorDetails) -> ErrorDetails:
-    """Move an error about a boolean in a list from the list to its entry. Other errors are returned unchanged."""
+    """Return the error; if it is about a boolean in a list, replace the location of the list by that of its entry."""
     path = _path_to_boolean(detail["input"]) if detail["type"] == "not_a_boolean" else None
     value = detail["input"]
     for index in path or ():
@@ -106,7 +106,7 @@ def _path_to_boolean(value: Any) -> tuple[int, ...] | None:
 
 
 def settled(model_class: type[BaseModel], document: Document) -> tuple[Document, list[str]]:
-    """Return a document without the settings that do not fit a changed kind, and messages about these settings."""
+    """Return a document without settings that do not fit the new kind of a component, and messages about them."""
     told: list[str] = []
     if not _has_swaps(document.root):
         return document, told

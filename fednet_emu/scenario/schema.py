@@ -36,7 +36,7 @@ from fednet_emu.units import unit_of
 def documented_fields(model_class: type[BaseModel]) -> dict[str, FieldInfo]:
     """Return the fields of a class by name, with their docstrings.
 
-    A field without docstring gets the docstring of the field that it overrides.
+    If a field has no docstring, the docstring of the field that it overrides is used.
     """
     texts: dict[str, str] = {}
     for owner in reversed(model_class.__mro__):
@@ -49,7 +49,7 @@ def documented_fields(model_class: type[BaseModel]) -> dict[str, FieldInfo]:
 
 @cache
 def docstrings(owner: type) -> dict[str, str]:
-    """Return the docstrings of the fields that a class declares; empty if its source code is not available."""
+    """Return the docstrings of the fields that a class declares, by field; empty if its source is not available."""
     declared = _classes(owner.__module__).get(owner.__qualname__)
     if declared is None:
         try:
@@ -66,7 +66,10 @@ def docstrings(owner: type) -> dict[str, str]:
 
 @cache
 def _classes(module: str) -> dict[str, ast.stmt]:
-    """Return the classes at the top level of a module. `inspect.getsource` of a class would parse the module anew."""
+    """Return the syntax trees of the top-level classes of a module, by class name.
+
+    The result is cached, because `inspect.getsource` of a class would parse the module anew.
+    """
     try:
         body = ast.parse(inspect.getsource(sys.modules[module])).body
     except (KeyError, OSError, TypeError):
@@ -81,7 +84,7 @@ Choice = tuple[frozenset[str], Schema]
 """One possible form of a value: the names of the JSON types that the value may then have, and its schema."""
 
 _SHARES = {"type": "object", "minProperties": 1, "additionalProperties": {"type": "number"}}
-"""Schema of a mixture, which maps file names to shares."""
+"""Schema of a mixture of hardware profiles: a mapping from file names to shares."""
 _EVERY_TYPE = frozenset({"object", "array", "string", "number", "boolean", "null"})
 _INCLUDE_SCHEMA = {
     "type": "string",
@@ -92,7 +95,7 @@ _INCLUDE_SCHEMA = {
 def json_schema(
     model_class: type[BaseModel], short_forms: Iterable[str] = tuple(SHORT_FORMS), *, includes: bool = True
 ) -> Schema:
-    """Return the JSON schema (draft 2020-12) of the documents of a model class.
+    """Return the JSON schema (draft 2020-12) of the files that describe a `model_class`.
 
     The settings in `short_forms` may be file names. Mappings may include files, unless `includes` is False.
     """
@@ -114,7 +117,7 @@ class _Builder:
     ) -> Schema:
         """Return a reference to the definition of a class, and add the definition if it is missing.
 
-        If `kind` is given, the key `kind` must have this value. With `partial`, no keys are required.
+        If `kind` is given, the key `kind` must have this value. If `partial` is True, no keys are required.
         """
         if name not in self.definitions:
             self.definitions |= {name: {}, f"{name}.partial": {}}  # ends the recursion for a class that contains itself
@@ -159,7 +162,7 @@ class _Builder:
         return {**choice[1], **({"description": text} if text else {}), **default}
 
     def _value(self, shape: Shape, *, partial: bool, filled: bool = False) -> Choice:
-        """Return the JSON types and the schema of the values of a shape.
+        """Return the JSON types and the schema of the values that a setting with the type `shape` allows.
 
         If `filled` is True, the value may omit required keys, because the library supplies them.
         """
@@ -243,7 +246,7 @@ class _Builder:
         }
 
     def _without_kind(self, slot: str, kinds: Mapping[str, type[BaseModel]], kind: str | None, default: Any) -> Schema:
-        """Return the schema of a mapping without a kind, which `Slot.meant` completes; `kind` is the default kind."""
+        """Return the schema of a mapping that does not state its kind; `kind` is the default kind of the component."""
         required = {"required": ["kind"]}
         if kind and kind not in kinds:  # the default comes from another package, and has no kind in this table
             return {"type": "object"}

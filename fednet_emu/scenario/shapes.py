@@ -34,16 +34,17 @@ _WORDS: dict[type, str] = {
     Sequence: "a list",
     Set: "a list",
 }
-"""Names of types in error messages. A type that is not in this table has the name of its first base class that is."""
+"""Names of types in error messages. A type that is not in this table has the name of its first base class in the
+table."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A type annotation, split into the bare type and the metadata that `Annotated` and `Field` attach to it.
+    """Type of a setting: a type annotation, split into the bare type and its metadata (from `Annotated` and `Field`).
 
     Attributes:
         annotation: The bare type; a union only if there are at least two members besides None.
-        metadata: Slots and bounds from the annotation.
+        metadata: Slots (choices between several kinds of component) and bounds from the annotation.
         slot: The slot that lists the class as a kind, if the type is a component class.
         entered: True if the type is a union, and the path has already selected one of its members.
         optional: True if null is allowed.
@@ -59,7 +60,7 @@ class Shape:
 
     @staticmethod
     def of(annotation: Any, metadata: Iterable[Any] = ()) -> Shape:
-        """Return the shape of a type annotation that is written in a class, with the metadata of its field."""
+        """Create a `Shape` from a type annotation that is written in a class, and from the metadata of its field."""
         found = tuple(_flat(metadata))
         if get_origin(annotation) is Annotated:
             bare, *more = get_args(annotation)
@@ -75,42 +76,42 @@ class Shape:
 
     @property
     def choice(self) -> Slot | None:
-        """The slot from which a kind must be chosen; None if no component of a slot is expected."""
+        """The slot (choice between several kinds) that the annotation names; None if it names no slot."""
         return next((item for item in self.metadata if isinstance(item, Slot)), None)
 
     @property
     def members(self) -> list[Shape]:
-        """The members of a union, except None; an empty list for other types."""
+        """The members of a union, except None; an empty list if the type is not a union."""
         if self.choice is None and get_origin(self.annotation) in (Union, types.UnionType):
             return [Shape.of(member) for member in get_args(self.annotation) if member is not types.NoneType]
         return []
 
     @property
     def settings(self) -> dict[str, Shape]:
-        """The settings of a component class, by name; empty for other types."""
+        """The types of a component's settings, by name; empty if the type is not a component class."""
         return {} if self.model is None or self.choice is not None else _settings_of(self.model)
 
     @property
     def model(self) -> type[BaseModel] | None:
-        """The component class; None for other types."""
+        """The component class; None if the type is not a component class."""
         return self.annotation if isinstance(self.annotation, type) and issubclass(self.annotation, BaseModel) else None
 
     @property
     def entries(self) -> tuple[Any, ...]:
-        """The types that the entries of a list or the values of a mapping may have; empty for other types."""
+        """The types that the entries of a list or the values of a mapping may have; empty for types without entries."""
         origin = get_origin(self.annotation)
         is_container = isinstance(origin, type) and issubclass(origin, Mapping | Sequence | Set)
         return get_args(self.annotation) if is_container else ()
 
     @property
     def literals(self) -> tuple[Any, ...]:
-        """The values allowed by a Literal, or by the Literals in a union; empty for other types."""
+        """The values allowed by a Literal, or by the Literals in a union; empty if there are none."""
         if get_origin(self.annotation) is Literal:
             return get_args(self.annotation)
         return tuple(choice for member in self.members for choice in member.literals)
 
     def chosen(self, given: Any) -> type[BaseModel] | None:
-        """Return the class of a slot's component, from the kind in `given` or the default kind; None if unknown."""
+        """Return the component class of the kind in `given`, else of the default kind; None if the kind is unknown."""
         if self.choice is None:
             return None
         if isinstance(given, Mapping):
@@ -118,11 +119,11 @@ class Shape:
         return self.choice.get(given)
 
     def step(self, element: str | int) -> tuple[bool, Shape] | None:
-        """Follow one element of a pydantic location to the shape to which it leads.
+        """Follow one element of a pydantic location, which is a path of keys and tags (kinds or union members).
 
         Returns:
-            Whether `element` is a key (True) or a tag (False), and the shape to which it leads. None if there is no
-            such shape.
+            Whether `element` is a key (True) or a tag (False), and the type to which it leads. None if there is no such
+            type.
         """
         if self.choice is not None:
             component = self.choice.get(str(element))
@@ -218,9 +219,9 @@ class Spot:
 
     Attributes:
         path: The keys of the location, without the tags.
-        shape: The shape of the setting; None if the classes do not define the setting.
-        parent: The shape of the mapping or list that contains the setting.
-        union: The path and shape of the outermost union along the location; None without a union.
+        shape: The type of the setting; None if the classes do not define the setting.
+        parent: The type of the mapping or list that contains the setting.
+        union: The path and type of the outermost union along the location; None if there is no union.
     """
 
     path: KeyPath
@@ -230,7 +231,7 @@ class Spot:
 
 
 def walk(model_class: type[BaseModel], location: tuple[str | int, ...]) -> Spot:
-    """Return the setting at a pydantic location, found by following the annotations from a model class."""
+    """Return the setting at a pydantic location (a path of keys and tags) in the class `model_class`."""
     path: KeyPath = ()
     shape: Shape | None = Shape(model_class)
     parent: Shape | None = None

@@ -28,24 +28,24 @@ _SENTENCE = re.compile(r".+?(?<!et al)[.!?](?=\s+[^\sa-z]|\s*$)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Place:
-    """A slot, and the keys of a scenario at which it is used.
+    """A slot (setting with a choice between several kinds), and the keys of a scenario at which it is used.
 
     Attributes:
         slot: the slot.
-        keys: the key paths of the settings that hold a component of the slot, such as `network.uplink.access`.
+        keys: the key paths of the settings whose value is a component of the slot, such as `network.uplink.access`.
     """
 
     slot: Slot
     keys: tuple[str, ...]
 
     def described(self) -> dict[str, str]:
-        """Return each kind with the first sentence of its docstring, or with the error if it cannot be imported."""
+        """Return a description of each kind: the first sentence of its docstring, or the error if its import fails."""
         return {kind: _described(self.slot, kind) for kind in self.slot.names()}
 
 
 @cache
 def slots() -> Mapping[str, Place]:
-    """Return all slots of a scenario by name, in alphabetical order."""
+    """Return all slots (settings with a choice between several kinds) of a scenario by name, in alphabetical order."""
     found: dict[str, tuple[Slot, list[str]]] = {}
     for path, slot in _slots_below([Shape.of(Scenario)], (), frozenset()):
         found.setdefault(slot.name, (slot, []))[1].append(".".join(path))
@@ -53,7 +53,7 @@ def slots() -> Mapping[str, Place]:
 
 
 def slot_of(name: str) -> Place:
-    """Return the slot with the given name, or the slot at the given key of a scenario.
+    """Return the slot (setting with a choice between several kinds) with the name `name`, or at the key `name`.
 
     Raises:
         ScenarioError: the slot or key does not exist.
@@ -115,7 +115,7 @@ def _settings_in_words(component: type[BaseModel]) -> dict[str, str]:
 
 
 def settings_below(keys: Sequence[str]) -> Mapping[str, Sequence[Shape]]:
-    """Return the settings below a key path. A setting has one shape for each kind in which it occurs."""
+    """Return the types of the settings below a key path, by name; one type for each kind that has the setting."""
     shapes: Sequence[Shape] = [Shape.of(Scenario)]
     for key in keys:
         shapes = _inside(shapes).get(key, [])
@@ -124,7 +124,7 @@ def settings_below(keys: Sequence[str]) -> Mapping[str, Sequence[Shape]]:
 
 
 def choices(shapes: Iterable[Shape]) -> list[str]:
-    """Return the kinds, literals and booleans that a setting allows, as strings; empty for numbers."""
+    """Return the kinds, literals and booleans that a setting allows, as strings; empty if it allows none of these."""
     found: list[Any] = []
     for shape in shapes:
         found += shape.choice.names() if shape.choice is not None else shape.literals
@@ -149,7 +149,10 @@ def _described(slot: Slot, kind: str) -> str:
 def _slots_below(
     shapes: Sequence[Shape], path: tuple[str, ...], inside_of: frozenset[str]
 ) -> Iterator[tuple[tuple[str, ...], Slot]]:
-    """Yield the slots below a key path; a slot inside one of its own kinds is not entered again."""
+    """Yield the key path and the slot of each choice of a kind below a key path.
+
+    A slot inside one of its own kinds is not entered again, so that the recursion ends.
+    """
     for slot in dict.fromkeys(slot for shape in shapes for slot in _slots_of(shape)):
         yield path, slot
         inside_of |= {slot.name}

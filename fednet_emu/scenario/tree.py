@@ -1,7 +1,7 @@
 """The tree of a scenario: nested values, each with the file and line at which it was written.
 
-Trees are immutable. Merging two trees, or setting a value, returns a new tree, in which every value keeps its place. An
-error about a setting can therefore name the file and line.
+Trees are immutable. Merging two trees, or setting a value, returns a new tree, in which every value keeps its file and
+line for error messages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_SHOWN = 60
 
 
 THE_DEFAULT = "the default"
-"""Name that stands for the default kind, in the case of settings that were written in a mapping without a kind."""
+"""Name of the default kind, for settings that were written in a mapping without a kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +49,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One value with its place. The values of a mapping and the entries of a list are nodes, too.
+    """One value with the place (file and line) where it was written.
 
-    The keys of a mapping are strings.
+    The values of a mapping and the entries of a list are nodes, too. The keys of a mapping are strings.
 
     Attributes:
         value: the value.
         place: where the value was written.
-        written_for: the kind for which a setting was written, if the kind of its component has changed since; else
-            None.
+        written_for: the kind for which a setting was written; None if the kind of its component has not changed since.
     """
 
     value: Any
@@ -65,7 +64,7 @@ class Node:
     written_for: Any = None
 
     def plain(self) -> Any:
-        """Return the value as nested dicts, lists and scalars, without the places."""
+        """Return the value as nested dicts, lists and scalars, without files and lines."""
         if isinstance(self.value, dict):
             return {key: child.plain() for key, child in self.value.items()}
         if isinstance(self.value, list):
@@ -73,7 +72,7 @@ class Node:
         return self.value
 
     def walk(self, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Place]]:
-        """Yield the key path and the place of this value and of all values nested in it."""
+        """Yield the key path and the place (file and line) of this value and of all values nested in it."""
         yield path, self.place
         if isinstance(self.value, dict | list):
             parts = self.value.items() if isinstance(self.value, dict) else enumerate(self.value)
@@ -82,7 +81,7 @@ class Node:
 
 
 def node_of(value: Any, place: Place, path: KeyPath = ()) -> Node:
-    """Convert nested Python values to a tree in which all nodes have the same place.
+    """Convert nested Python values to a tree in which all nodes have the origin `place`.
 
     Objects of other types, such as components, are kept unchanged.
 
@@ -108,7 +107,7 @@ def node_of(value: Any, place: Place, path: KeyPath = ()) -> Node:
 
 
 def merge(base: Node, own: Node) -> Node:
-    """Merge two trees. Mappings are merged key by key; any other value of `own` replaces that of `base`.
+    """Merge two trees and return the result. Mappings are merged key by key; any other value of `own` replaces `base`.
 
     A mapping in `own` with a different `kind` replaces the mapping in `base` completely, because the old settings
     belong to the old kind. If `base` has a string where `own` has a mapping, the string is treated as `{kind: STRING}`.
@@ -137,12 +136,12 @@ def path_text(path: KeyPath) -> str:
 
 
 def problem_text(place: Place, path: KeyPath, what: str) -> str:
-    """Return a line of text that states the place, the key path and the problem."""
+    """Return a line of text that states the file and line of a setting, its key path, and the problem `what`."""
     return f"{place}  {path_text(path)}: {what}" if path else f"{place}  {what}"
 
 
 def kind_text(kind: Any) -> str:
-    """Return the kind of a component, a name or a class, as text."""
+    """Return the kind of a component as text; `kind` is a name or a class."""
     return kind.__name__ if isinstance(kind, type) else str(kind)
 
 

@@ -41,17 +41,17 @@ WORDS = {
     "switch": "ethernet",
     "walk": "per-block",
 }
-"""Former kinds and values."""
+"""Present kinds and values, by their former names."""
 
 
 def present_key(key: str, known: Collection[str]) -> str | None:
-    """Return the present name of the setting formerly called `key`, if it is among the `known` names; else None."""
+    """Return the present name of the setting formerly called `key`; None if it is not one of the `known` names."""
     new = KEYS.get(key, key.replace("least_", "min_", 1).replace("most_", "max_", 1))
     return new if new != key and new in known else None
 
 
 def present_word(word: object, known: Collection[str]) -> str | None:
-    """Return the present form of the former kind or value `word`, if it is among the `known` ones; else None."""
+    """Return the present form of the former kind or value `word`; None if it is not one of the `known` words."""
     new = WORDS.get(word) if isinstance(word, str) else None
     return new if new in known else None
 
@@ -100,7 +100,7 @@ def is_type_error(kind: str) -> bool:
 
 
 def problem_of(model_class: type[BaseModel], data: Any, spot: Spot, detail: ErrorDetails) -> Problem:
-    """Convert one pydantic error to a `Problem`; `data` holds the settings of the whole document."""
+    """Convert one pydantic error to a `Problem`; `data` has the settings of the whole document."""
     path, kind = spot.path, detail["type"]
     if kind == "extra_forbidden":
         return _unknown_setting(model_class, data, spot)
@@ -175,7 +175,7 @@ def _unknown_kind(slot: Slot, path: KeyPath, value: Any) -> Problem:
 
 
 def _described(slot: Slot, word: str) -> str:
-    """Return a hint if a file or the value of a setting is given instead of a kind; otherwise an empty string."""
+    """Return a hint if `word`, given as a kind, is a file or the value of a setting; otherwise an empty string."""
     ending = PurePath(word).suffix.removeprefix(".")
     if ending in slot.table and "path" in slot.table[ending].model_fields:
         return f"; write {{kind: {ending}, path: {word}}}"

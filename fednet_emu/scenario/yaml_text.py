@@ -37,11 +37,11 @@ _DIGITS = 100
 def parse(text: str, source: str, *, quoted: bool = True) -> Node:
     """Parse the text of a whole file, whose top level must be a mapping. Error messages call the file `source`.
 
-    If the text is not a scenario, error messages quote it only if `quoted` is True.
+    If `quoted` is False, error messages do not quote a text that is not a scenario.
 
     Raises:
-        ScenarioError: The text is not valid YAML (only the first problem is listed), or breaks the rules above (all
-            problems are listed).
+        ScenarioError: The text is not valid YAML (only the first problem is listed), or has duplicate keys, keys that
+            are not strings, tags, or merge keys (all problems are listed).
     """
     root = _compose(text, lambda line: Place(source, line), quoted=quoted)
     if root is None:
@@ -54,7 +54,7 @@ def parse(text: str, source: str, *, quoted: bool = True) -> Node:
 
 
 def parse_value(text: str, place: Place) -> Node:
-    """Parse one value, such as `3` or `[1, 2]`. All nodes of the resulting tree have the place `place`."""
+    """Parse one value, such as `3` or `[1, 2]`, and return its tree, in which all nodes have the origin `place`."""
     root = _compose(text, lambda line: place)
     return Node(None, place) if root is None else _convert(root, lambda line: place)
 
@@ -88,7 +88,7 @@ class _TooMuchError(Exception):
 
 
 class _Composer(Composer):
-    """Parses a text into nodes of the YAML library, and stops if the text exceeds a limit."""
+    """Parses a text into nodes of the YAML library, and raises an error if the text exceeds a limit."""
 
     def __init__(self, loader: Any = None) -> None:
         super().__init__(loader)
@@ -111,7 +111,7 @@ _TOO_MANY = f"holds more than {MAX_VALUES} values, with aliases written out; kee
 
 
 def _unquoted(what: str) -> str:
-    """Remove quoted text from a message of the YAML library, except single characters and names in `<>`."""
+    """Return a message of the YAML library without quoted text, except single characters and names in `<>`."""
     return re.sub(r"'(<[^']*>|[^'])'|'[^']*'", lambda found: found[0] if found[1] else "'...'", what)
 
 
@@ -124,7 +124,7 @@ def _convert(root: Any, place: Callable[[int], Place]) -> Node:
 
 
 class _Converter:
-    """Converts the nodes of the YAML library to nodes of a `tree`, and collects violations of the rules above."""
+    """Converts nodes of the YAML library to nodes of a `tree`, and collects errors such as duplicate keys and tags."""
 
     def __init__(self, place: Callable[[int], Place]) -> None:
         self._place = place
@@ -225,8 +225,8 @@ LINE_WIDTH = 120
 def dump(model: BaseModel) -> str:
     """Return a component as YAML text with all settings, including those with default values.
 
-    The key `kind` comes first. Parsing and validating the text gives an equal component. Large and small numbers are
-    written as `2.0e+7`, and lists without mappings are written on one line.
+    The key `kind` is the first key. The text can be parsed and validated to an equal component. Large and small numbers
+    are written as `2.0e+7`, and lists without mappings are written on one line.
     """
     settings = model.model_dump(mode="json")
     return "".join(_written(json.dumps({key: value})) for key, value in settings.items()) or "{}\n"
@@ -234,7 +234,7 @@ def dump(model: BaseModel) -> str:
 
 @lru_cache(maxsize=512)
 def _written(settings: str) -> str:
-    """Convert a mapping from JSON to YAML text. Results are cached, because runs of a study share most parts."""
+    """Convert a mapping from JSON to YAML text. Results are cached, because runs of a study share most settings."""
     yaml = YAML(typ="safe", pure=True)
     yaml.Representer = _Representer
     yaml.width = LINE_WIDTH
@@ -246,7 +246,7 @@ def _written(settings: str) -> str:
 
 
 class _Representer(SafeRepresenter):
-    """Defines how `dump` writes values. The keys of a mapping keep their order, except that `kind` comes first."""
+    """Defines how `dump` writes values. The keys of a mapping keep their order, except that `kind` is first."""
 
     def represent_dict(self, data: dict[str, Any]) -> Any:
         ordered = {key: data[key] for key in sorted(data, key=lambda key: key != "kind")}

@@ -1,1 +1,1 @@
-"""Studies: sets of runs whose settings come from a grid or a search, and which are repeated with several seeds."""
+"""Studies: sets of runs whose settings are chosen by a grid or a search, and which are repeated with several seeds."""

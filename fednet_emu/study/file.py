@@ -84,7 +84,8 @@ class Search(Component):
     minimised."""
     behind: float | None = Field(None, gt=0, le=0.5)
     """Quantile of the accuracies of earlier settings that a trial must reach to continue. The accuracies are compared
-    at equal costs: at 1/4, 1/2 and 3/4 of the cap. Null for no such rule. Applies only if the target is an accuracy."""
+    at equal costs: at 1/4, 1/2 and 3/4 of the cap. With null, trials are not ended for this reason. Applies only if the
+    target is an accuracy."""
     min_rounds: int = Field(1, gt=0)
     """Minimum number of rounds that any setting needs to reach the target. The cost of these rounds is computed without
     training; if it exceeds a limit, the setting is not tried."""
@@ -227,7 +228,7 @@ class StudyFile(Component):
 
     @property
     def all_seeds(self) -> tuple[int, ...]:
-        """The seeds as a tuple."""
+        """The seeds of the study; if the study states only a number of seeds n, these are 0 to n - 1."""
         return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
 
     @property
@@ -240,7 +241,10 @@ class StudyFile(Component):
         return axes_of(self.root.value.get("grid"))
 
     def unfit_aims(self, scenario: Scenario) -> Iterator[Problem]:
-        """If runs of `scenario` have no accuracy, yield the key path and the problem of each setting that needs one."""
+        """Yield the key path and an error text for each setting of the study that needs an accuracy, if runs have none.
+
+        Runs of `scenario` have no accuracy if the data are a regression.
+        """
         target, search = self.target, self.search
         if scenario.data is None or not scenario.data.regression:
             return

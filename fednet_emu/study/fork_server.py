@@ -1,6 +1,6 @@
 """Imports of the fork server, which happen once before the first run, so that all runs share the imported modules.
 
-Without the fork server, a run would itself import late modules such as PyTorch's compiler, and look up the versions of
+Without the fork server, each run would itself import modules such as PyTorch's compiler, and look up the versions of
 code and packages. Each of these tasks takes longer than a short run. The imported objects are frozen (see `gc.freeze`
 in Python's manual): garbage collection in a run ignores them, so that their memory pages are not copied.
 """

@@ -27,7 +27,7 @@ RESERVED = frozenset(
 
 @dataclass(frozen=True)
 class Level:
-    """One level of an axis: its label (for file names), its values in table columns, and the settings it changes."""
+    """One level of a varied quantity: its label (for file names), its values in table columns, and changed settings."""
 
     label: str
     columns: Mapping[str, Any]
@@ -36,19 +36,19 @@ class Level:
 
 @dataclass(frozen=True)
 class Axis:
-    """A quantity that a study varies, with its levels in the order of the file."""
+    """A quantity that a study varies, with its levels in the order of the study file."""
 
     name: str
     levels: tuple[Level, ...]
 
 
 def settings_of(node: Node) -> tuple[Setting, ...]:
-    """Return the settings in a mapping from key paths to values; each setting knows the line of its value."""
+    """Return the settings in a mapping from key paths to values, each with the line of its value for error messages."""
     return tuple(Setting(key, as_option(child)) for key, child in (node.value or {}).items())
 
 
 def axes_of(grid: Node | None) -> list[Axis]:
-    """Return the axes of a grid, in the order of the file.
+    """Return the axes (varied quantities) of a grid, in the order of the file.
 
     Raises:
         ScenarioError: an axis is malformed; all such axes are listed, with their lines.
@@ -88,7 +88,7 @@ def reserved(name: str) -> str | None:
 
 
 def axis_problem(node: Node) -> str | None:
-    """Return the problem in the levels of an axis; None if the levels are valid."""
+    """Return an error text about the levels of an axis; None if the levels are valid."""
     if isinstance(node.value, list):
         return None if node.value else "varies nothing, got an empty list; give at least one value"
     parts = list(node.value.values()) if isinstance(node.value, dict) else []
@@ -122,7 +122,7 @@ def levels_of(name: str, node: Node) -> Iterator[Level]:
 
 
 def column_of(values: list[Any]) -> list[Any]:
-    """Convert values to one common type for a table column: numbers, booleans or text.
+    """Return values converted to one common type for a table column: numbers, booleans or text.
 
     Numbers are converted to text if two of them differ only in their type, such as the count 1 and the share 1.0.
     """
@@ -134,7 +134,7 @@ def column_of(values: list[Any]) -> list[Any]:
 
 
 def _labels(given: list[Any], column: list[Any]) -> list[str]:
-    """Return the labels of levels.
+    """Return a text label for each level of an axis.
 
     Numbers are rounded to six significant digits, unless two labels would then be equal.
     """
@@ -149,7 +149,7 @@ def _is_number(value: Any) -> bool:
 
 
 def level_label(value: Any) -> str:
-    """Return the label of a value: a short text.
+    """Return a short text that represents a value.
 
     The label of a component with the single setting `kind` is this kind. A float has at most six significant digits,
     and a decimal point or an exponent. The label of an object that YAML cannot contain is its `repr`.
@@ -181,7 +181,7 @@ def _varied_twice(axes: list[Axis]) -> Iterator[str]:
 
 
 def as_option(node: Node) -> Node:
-    """Mark a value of a study file as an override, which takes precedence over files.
+    """Return a value of a study file as an override, which takes precedence over values in scenario files.
 
     Errors about the value still name its line in the study file.
     """

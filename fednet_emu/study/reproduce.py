@@ -44,7 +44,7 @@ def fitting_studies(minutes: float) -> dict[str, float]:
 def write_reference(
     view: StudyRecords, figures: Mapping[str, Figure], folder: Path, wanted: Sequence[str] | None = None
 ) -> list[Path]:
-    """Write `cells.csv`, with one row per run, and the reference figures; none of them depends on the host's speed."""
+    """Write the table of runs (`cells.csv`) and the reference figures, and return the paths of the files."""
     chosen = {name: figure for name, figure in figures.items() if is_reference(name, wanted)}
     return [write_cells(view, folder), *save(chosen, folder, ["png"])]
 

@@ -1,6 +1,6 @@
 """Execution of the runs of a study: in parallel processes, on a Ray cluster, or one by one in this process.
 
-There is an outcome even if the process of a run crashes or is killed.
+An outcome is reported even if the process of a run crashes or is killed.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Job:
     store: Path | None = None
     """Folder of training results that the runs of the study reuse; None for the folder in the user's cache."""
     group: str = ""
-    """Name of a group of runs that probably need the same training. The first run of a group ends before the others
-    start, so that they can reuse its training results. Empty for a run without a group."""
+    """Name of a group of runs that probably need the same training; empty if the run is in no group. The first run of a
+    group ends before the other runs start, so that they can reuse its training results."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Outcome:
 
 
 class Attempt:
-    """A run that is executed in its own process; `poll` returns its outcome and enforces its limits."""
+    """A run that is executed in its own process; `poll` returns its outcome and enforces limits on time and memory."""
 
     def __init__(self, job: Job) -> None:
         context = clean_context("fednet_emu.study.fork_server")
@@ -118,7 +118,7 @@ class Attempt:
         return replace(outcome, host_s=max(0.0, time.monotonic() - self._started_s))
 
     def stop(self, verdict: Outcome | None = None) -> None:
-        """Ask the run to stop after its current event; if it has not stopped `GRACE_S` seconds later, `poll` kills it.
+        """Request that the run stops after its current event; after further `GRACE_S` seconds, `poll` kills it.
 
         The outcome of the attempt becomes `verdict`, by default `stopped`.
         """
@@ -290,7 +290,7 @@ def runner_of(scenarios: Iterable[Scenario | None], workers: int | None, ray: bo
 
 
 def _lives_here(part: object) -> bool:
-    """Return True if `part`, or an object inside it, has a class that only this process can import."""
+    """Return True if only this process can import the class of `part`, or of an object inside `part`."""
     made_by = part if isinstance(part, type) or callable(part) else type(part)
     if getattr(made_by, "__module__", "") == "__main__" or "<" in getattr(made_by, "__qualname__", ""):
         return True

@@ -42,7 +42,7 @@ _MAYBE_LEARNT = ("deadline_s", "retries")
 
 @dataclass(frozen=True)
 class StudyRun:
-    """One run of a study."""
+    """One run of a study, which has one level of each axis and one seed."""
 
     study: StudyFile
     label: str
@@ -53,7 +53,7 @@ class StudyRun:
     digest: str
     """Fingerprint of the resolved scenario and of `timing_only`."""
     settings: tuple[Setting, ...]
-    """Changes that the study makes to the settings of the base scenario, apart from the seed."""
+    """Changes by the study to the settings of the base scenario, apart from the seed."""
     timing_only: bool
 
     @property
@@ -100,7 +100,7 @@ def runs_of(
     data_dir: Path | str | None = None,
     timing_only: bool = False,
 ) -> list[StudyRun]:
-    """Make and check all runs of a study with a grid, in the order of the file.
+    """Return all runs of a study with a grid, in the order of the file, after checks of their scenarios.
 
     Args:
         study: the study, the path of a study file, or the name of a file in scenarios/studies/.
@@ -154,7 +154,7 @@ def unlike_rounds(scenarios: Iterable[Scenario]) -> str:
 
 
 def try_levels(runs: Iterable[StudyRun], data_dir: Path | str | None = None) -> None:
-    """Try the first run with each level of each axis: build the run, and simulate one round without training.
+    """For each level of each axis, build the first run that has this level, and simulate one round without training.
 
     Raises:
         ScenarioError: a run is invalid; all problems are listed, each after the label of its run.
@@ -182,7 +182,7 @@ def run_of(
     data_dir: Path | str | None = None,
     timing_only: bool = False,
 ) -> StudyRun:
-    """Make one run of a study with a grid.
+    """Return one run of a study with a grid.
 
     Args:
         study: the study, the path of a study file, or the name of a file in scenarios/studies/.
@@ -190,7 +190,7 @@ def run_of(
             single level may be left out.
         overrides: settings of the run, which take precedence over settings of the study and of the levels.
         seed: the seed of the run, not necessarily a seed of the study; None for the first seed of the study.
-        data_dir: as in `runs_of`.
+        data_dir: the folder of data sets and stored models.
         timing_only: True for a run without training.
 
     Raises:

@@ -28,8 +28,8 @@ from fednet_emu.study.file import Limits
 from fednet_emu.study.runners import Event, Job, Outcome, complete
 
 MOST_ELEMENTS = 1000
-"""Maximum number of array elements (SLURM's default for `MaxArraySize` is 1001). If there are more runs, an element
-executes several."""
+"""Maximum number of array elements (SLURM's default for `MaxArraySize` is 1001). If there are more runs, each element
+executes several runs."""
 SPARE_MB, SPARE_S = 1000, 300
 """Resources to reserve in addition to the limits of the runs: memory in MB for the supervising process, and start-up
 time in s."""
@@ -44,7 +44,7 @@ class Jobs(NamedTuple):
     array: Path
     """Script of the array, whose elements execute the runs."""
     last: Path
-    """Script that writes the tables after all elements have ended."""
+    """Script of the last job, which writes the tables after all elements of the array have ended."""
     runs: int
 
 

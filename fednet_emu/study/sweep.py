@@ -1,4 +1,4 @@
-"""Sweeps: they execute the unfinished runs of a study, and write tables of all runs."""
+"""Sweeps, which execute the unfinished runs of a study, and write tables of all runs."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _per_run(summary: Mapping[str, Any]) -> dict[str, float]:
 
 
 def aim(target: Target | None) -> tuple[Measure | None, float]:
-    """Return the metric of a target (accuracy or loss) and the value to reach; None and NaN without a target."""
+    """Return the metric of a target (accuracy or loss) and the value to reach; None and NaN if `target` is None."""
     if target is None:
         return None, math.nan
     if target.accuracy is not None:
@@ -142,7 +142,7 @@ class Sweep:
     data_dir: Path | str | None = None
     track: tuple[str, ...] = ()
     on_event: Callable[[Sweep], None] = lambda _sweep: None
-    """Function that is called when a run starts or ends."""
+    """Function that is called with the sweep when a run starts or ends."""
     runs: list[StudyRun] = field(default_factory=list)
     folder_of: list[Path] = field(default_factory=list)
     """Run folder of each run in `runs`."""
@@ -200,7 +200,7 @@ class Sweep:
                 self.on_event(self)
 
     def _note(self, place: int, outcome: Outcome | None) -> None:
-        """Record the start (None) or the outcome of a run; write a file with reason and replay command if it failed."""
+        """Record the start (None) or the outcome of a run; write reason and replay command of a failure to a file."""
         if outcome is None:
             self.running.add(place)
             self.at_once = max(self.at_once, min(len(self.running), os.cpu_count() or 1))
@@ -220,7 +220,7 @@ class Sweep:
             write_text(report, f"{run.label}\n{outcome.reason}\nreplay: {self.replay(place)}\n\n{outcome.details}")
 
     def replay(self, place: int) -> str:
-        """Return the command that repeats the run with index `place`, from its run folder if it was made in Python."""
+        """Return the command that repeats run `place`; it reads the run folder if the base scenario is not a file."""
         data = ["--data-dir", str(self.data_dir)] if self.data_dir else []
         command = self.runs[place].command or ("fednet", "run", str(self.folder_of[place] / "scenario.yaml"))
         return shlex.join([*command, *data])
@@ -312,7 +312,8 @@ def describe(
 def study_folder(out: Path, what: str = "sweep or search") -> Iterator[None]:
     """Lock the folder of a study inside the `with` block.
 
-    If another process has the lock, the error calls this process `what`.
+    Raises:
+        DataError: `out` has other content, or another process (`what` in the error text) has the lock.
     """
     if not any((out / name).is_file() for name in (STUDY, *TABLES)):
         require_free(out, "the folder of a study")

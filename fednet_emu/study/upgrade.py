@@ -48,7 +48,7 @@ def upgrade(path: Path) -> Iterator[str]:
 
 
 def _problems(path: Path) -> tuple[str, ...]:
-    """Return the problems of a scenario or study, without those that follow from its data."""
+    """Return the problems of a scenario or study file; for a scenario, checks that need its data are skipped."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ScenarioWarning)

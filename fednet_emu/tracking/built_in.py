@@ -1,4 +1,4 @@
-"""The trackers for MLflow, TensorBoard and W&B (Weights & Biases); each imports its library when it is made."""
+"""The trackers for MLflow, TensorBoard and W&B (Weights & Biases); each imports its library when it is created."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STATUSES = {"done": "FINISHED", "interrupted": "KILLED"}
 PARAMETERS_AT_ONCE, METRICS_AT_ONCE, PARAMETER_LENGTH = 100, 1000, 6000
 """Maximum number of parameters, number of metrics, and length of a parameter in one request to the MLflow server."""
 EVERY_S = 1.0
-"""Host time in seconds after a request, from which on the next log call sends the collected metrics."""
+"""Minimum host time in seconds since the last request after which a log call sends the collected metrics."""
 
 
 @final
@@ -92,7 +92,7 @@ class MLflow(Tracker):
             self._send()
 
     def _history(self, name: str) -> set[tuple[int, int]]:
-        """Return the rounds, and the times in ms, for which an earlier attempt of the run has sent a metric."""
+        """Return the (round, time in ms) of each value of a metric that an earlier attempt of the run has sent."""
         if name not in self._there:
             points = self._client.get_metric_history(self._run_id, name)
             self._there[name] = {(point.step, point.timestamp) for point in points}
@@ -126,8 +126,8 @@ class TensorBoard(Tracker):
     """Writes metrics as scalars over rounds, settings as hyperparameters, and files as text.
 
     The wall time of a metric is the simulated time. The files are in the folder `tensorboard/ID` of the run folder.
-    TensorBoard cannot remove points, so all points of a resumed run are written again. The files of a replaced run are
-    kept until the new run has finished.
+    TensorBoard cannot remove points, so all points of a resumed run are written again. If a run is replaced, its files
+    are kept until the new run has finished.
     """
 
     def __init__(self) -> None:

@@ -22,9 +22,9 @@ class RunInfo:
     """Eight hexadecimal digits that identify the run. A resumed run keeps them."""
     resumed: bool
     """True if an earlier attempt of this run may have been logged. A resumed run logs all values again from the start,
-    so a tracker must replace or skip values that already exist."""
+    so a tracker must replace or skip values that it already has."""
     name: str
-    """The name of the scenario. For a run of a study, the settings of the run are added to it."""
+    """The name of the scenario and, for a run of a study, the settings that the study varies."""
     group: str
     """The name of the study, or the name of the scenario if the run belongs to no study."""
     seed: int
@@ -33,15 +33,14 @@ class RunInfo:
     folder: Path | None
     """The run folder; None for a run in memory."""
     store: Path | None
-    """The folder that is common to several runs. It is the folder of the study, or the run folder if the run belongs to
-    no study."""
+    """The folder that several runs share: the folder of the study, or the run folder if the run belongs to no study."""
 
 
 class Costs(NamedTuple):
-    """Costs of a run up to a log call."""
+    """Costs of a run from its start to a log call."""
 
     round: int
-    """Number of completed rounds, or the round to which the metrics belong."""
+    """Number of completed rounds, or the round to which the logged metrics belong."""
     simulated_s: float
     """Simulated time so far, in seconds."""
     uplink_bit: int
@@ -55,7 +54,7 @@ class Costs(NamedTuple):
 
     @property
     def sent_bit(self) -> int:
-        """Bits sent so far, in all directions."""
+        """Number of bits sent so far on uplink, downlink and sidelink."""
         return self.uplink_bit + self.downlink_bit + self.sidelink_bit
 
     def metrics(self) -> dict[str, float]:
@@ -74,7 +73,8 @@ class Outcome:
     reason: str
     """Reason of a failure or divergence; empty otherwise."""
     summary: Mapping[str, Any]
-    """The content of summary.json, with the event digest. It is incomplete or empty if the run failed before its start.
+    """The content of summary.json, with the event digest. It is incomplete or empty if the run failed before its
+    start.
     """
     files: tuple[Path, ...]
     """The files of the run folder: scenario, summary, tables, manifest, log, and the model if there is one."""
@@ -101,7 +101,7 @@ class Tracker(Protocol):
         """
 
     def end(self, outcome: Outcome) -> None:
-        """Called when the run has ended and all its files are written."""
+        """Called after the run has ended and all its files are written."""
 
 
 BUILT_IN = {"tensorboard": "TensorBoard", "mlflow": "MLflow", "wandb": "WeightsAndBiases"}

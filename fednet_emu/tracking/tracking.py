@@ -1,4 +1,4 @@
-"""Start, feed and end the trackers of a run. A tracker that fails during the run cannot disturb it."""
+"""Start and end the trackers of a run, and send metrics to them. A failing tracker cannot disturb the run."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from fednet_emu.records.ledger import Ledger, scores_in
 from fednet_emu.tracking.tracker import Costs, Outcome, RunInfo, Scalar, Tracker
 
 AXES = ("round", "step", "simulated_s")
-"""Columns of a series that are axes instead of metrics. The first two contain the number of the round."""
+"""Columns of a series that are axes instead of metrics. The columns `round` and `step` contain the number of the
+round."""
 SINGLED_OUT = ("device", "i", "j")
 """A series with one of these columns describes single devices. Its rows are not logged as metrics."""
 
 
 class Listener:
-    """Listens to the records of a run, and logs all metrics of the same simulated time in one call."""
+    """Receives the records of a run, and logs all metrics of the same simulated time in one call."""
 
     def __init__(self, ledger: Ledger, clock: Clock, tell: Callable[[Mapping[str, float], Costs], None]) -> None:
         self._ledger, self._clock, self._tell = ledger, clock, tell
@@ -41,7 +42,7 @@ class Listener:
             self._tell(metrics, self._costs)
 
     def close(self) -> None:
-        """Log the remaining metrics, and stop listening."""
+        """Log the remaining metrics, and stop receiving records."""
         self.flush()
         self._ledger.listeners.remove(self._take)
 
@@ -85,7 +86,7 @@ NOTE = "tracking.json"
 
 
 class Tracking:
-    """Starts, feeds and ends the trackers of a run. Does nothing if there are no trackers."""
+    """Starts and ends the trackers of a run, and sends metrics to them. Does nothing if there are no trackers."""
 
     def __init__(
         self,
@@ -104,7 +105,7 @@ class Tracking:
     def start(
         self, ledger: Ledger, clock: Clock, settings: Callable[[], Mapping[str, Any]], summary: Mapping[str, Any]
     ) -> None:
-        """Start all trackers, and begin to log the records that are added to the ledger. The ledger must be empty.
+        """Start all trackers, and log the records that are added to the ledger from now on. The ledger must be empty.
 
         `settings` returns the settings of the scenario as a mapping. `summary` is filled in at the end of the run.
 
@@ -137,7 +138,7 @@ class Tracking:
             self._listener.flush()
 
     def close(self, error: BaseException | None = None) -> None:
-        """Log the end of the run, after all its records are written."""
+        """Log the end of the run (`error` if it failed), after all its records are written."""
         if self._listener is not None:
             self._listener.close()
         if not self._started:
@@ -160,7 +161,7 @@ class Tracking:
 
 
 def flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Scalar]:
-    """Return nested settings by their paths. `{"a": {"b": 1}}` becomes `{"a.b": 1}`, and lists become JSON strings."""
+    """Return nested settings as a flat mapping: `{"a": {"b": 1}}` becomes `{"a.b": 1}`. Lists become JSON strings."""
     found: dict[str, Scalar] = {}
     for key, value in settings.items():
         if isinstance(value, Mapping):

@@ -1,1 +1,1 @@
-"""Folder in which the processes of a live Flower app look up Python modules first."""
+"""Folder of modules that the processes of a live Flower app import in preference to other modules of the same name."""

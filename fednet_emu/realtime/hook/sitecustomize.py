@@ -26,7 +26,7 @@ _EXAMPLES = ("num-examples", "num_examples")
 
 
 def note(what: str, **more: Any) -> None:
-    """Append a line of JSON to the file of notes: `what` has happened, the time, and further values."""
+    """Append a JSON line to the file of notes: the event `what`, the host's time in ns, and the values `more`."""
     line = json.dumps({"what": what, "ns": time.monotonic_ns(), **more}, default=str)
     with open(os.environ["FEDNET_NOTES"], "a", encoding="utf-8") as file:
         file.write(f"{line}\n")
@@ -52,7 +52,7 @@ def _pad_client(module: Any) -> None:
 
 
 def _work(kind: str, reply: Any) -> tuple[float, float]:
-    """Return the number of operations to compute a reply, and the time in s that the device takes in the scenario."""
+    """Return the number of operations for a reply, and the time in s that the device needs for it in the scenario."""
     known = json.loads(os.environ["FEDNET_WORK"])
     per_example = known["flop_per_example"].get(kind.partition(".")[0], 0.0)
     examples = _examples(reply) if per_example else 0.0
@@ -149,7 +149,7 @@ WATCHED = {
 
 
 class Watching(MetaPathFinder):
-    """Import hook that finds the modules in `WATCHED` like Python, and patches each module after its import."""
+    """Import hook that finds the modules in `WATCHED` as Python does, and patches each module after its import."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
         """Return an import specification that also patches the module, if it is in `WATCHED`; otherwise None."""

@@ -67,7 +67,7 @@ def load_search(
     data_dir: Path | str | None = None,
     timing_only: bool = False,
 ) -> RunMaker:
-    """Check a study that has the key `search`, and return the maker of its runs.
+    """Check a study that has the key `search`, and return a `RunMaker` for its runs.
 
     `overrides` are settings that apply to all runs. If `trials` is given, it replaces the number of settings to try
     that the study states.
@@ -152,7 +152,7 @@ def _explore(asked: Search, trials: Trials) -> None:
 
 
 def _hurdles(asked: Search, trials: Trials) -> Mapping[int, Hurdle]:
-    """Return, by seed, the cap on the cost of a trial's run, and the accuracies required before the cap."""
+    """Return, by seed, the maximum cost of a run of the next trial, and the accuracies required at smaller costs."""
     ranked = _ranked(trials)
     if asked.cap is None or not trials.aim.is_single or not ranked:
         return {}
@@ -182,7 +182,7 @@ def _ranked(trials: Trials) -> list[Trial]:
 
 
 def finalists_of(asked: Search, trials: Trials) -> list[Trial]:
-    """Return the trials that enter the race: those of lowest cost.
+    """Return the finalists, which are the trials of lowest cost; only these are run with further seeds.
 
     With several costs, the Pareto front of all trials comes first, then the Pareto front of the remaining trials, and
     so on (Deb, Pratap, Agarwal, Meyarivan, "A Fast and Elitist Multiobjective Genetic Algorithm: NSGA-II", IEEE
@@ -208,7 +208,7 @@ def _dominates(first: Sequence[float], second: Sequence[float]) -> bool:
 
 
 def _race(finalists: Sequence[Trial], seeds: Sequence[int], trials: Trials) -> list[Dropped]:
-    """Run the finalists with one seed after the other; drop finalists that cannot be the best, and return the dropped.
+    """Run the finalists with one seed after the other, drop those that cannot be the best, and return the dropped ones.
 
     With several costs, finalists are dropped only at the end, if another finalist dominates them.
     """
@@ -239,7 +239,7 @@ def _race(finalists: Sequence[Trial], seeds: Sequence[int], trials: Trials) -> l
 
 BEST = "best"
 _WHY = {ENDED: "ended without it", **{cost: f"limit of {cost}" for cost in COSTS}}
-"""The text that trials.csv gives for each reason why a run missed the target."""
+"""Text in trials.csv for each reason why a run missed the target."""
 DIGITS = 9
 """Number of significant digits in trials.csv."""
 

@@ -92,14 +92,14 @@ class Parameter:
     values: tuple[Level, ...] | Range
     """The levels between which the search chooses, or a range of numbers."""
     when: Mapping[str, frozenset[str]]
-    """Condition: the parameter is varied only if every earlier parameter named here has one of the given labels."""
+    """Condition under which the parameter is varied: every earlier parameter named here has one of the given labels."""
 
     def applies(self, point: Point) -> bool:
         """Return True if the parameter is varied when earlier parameters have the values in `point`."""
         return all(point.get(name) in labels for name, labels in self.when.items())
 
     def level(self, value: Value) -> Level:
-        """Return the level whose settings give the parameter the value `value`."""
+        """Return the level whose settings assign `value` to the parameter."""
         if isinstance(self.values, Range):
             setting = Setting(self.name, Node(value, Place(f"search.space.{self.name}")))
             return Level(level_label(value), {self.name: value}, (setting,))
@@ -144,7 +144,7 @@ def label_of(parameters: Sequence[Parameter], point: Point) -> str:
 
 
 def corners(parameters: Sequence[Parameter]) -> Iterator[Point]:
-    """Yield a few points for a first check, which together contain every choice and both ends of every range."""
+    """Yield a few points for a first check, which together cover every choice and both ends of every range."""
     for varied in parameters:
         for end in varied.ends:
             point: dict[str, Value] = {}
@@ -226,7 +226,7 @@ def _set_twice(parameters: Iterable[Parameter], node: Node) -> Iterator[str]:
 STARTUP = 10
 """Number of trials with random settings, before proposals depend on outcomes."""
 TRIES = 50
-"""Maximum number of draws per requested point. If they do not give enough new points, the next sampler is used, or
+"""Maximum number of draws per requested point. If these draws yield too few new points, the next sampler is used, or
 fewer points are returned."""
 
 
@@ -253,7 +253,8 @@ def proposals(
 ) -> list[Point]:
     """Return `count` new points of the search space to try; fewer if the space is exhausted.
 
-    `known` lists all points tried so far with their objectives. The first `startup` points are random.
+    `known` lists all points tried so far with their objectives, which are minimised. The first `startup` points are
+    random.
     """
     optuna = require_optuna()
     seen = {_key(point) for point, _ in known}

@@ -1,6 +1,6 @@
 """The aim of a search (minimum cost to reach a target, or maximum accuracy within limits), and the tried settings.
 
-The outcomes of runs are read from the run folders.
+The results of runs are read from the run folders.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from fednet_emu.study.search.space import SETTING, Parameter, Point, label_of, l
 from fednet_emu.study.sweep import Sweep, aim
 
 STOPS = {"time": "simulated_s", "bits": "bits", "energy": "energy_j", DEVICE_ENERGY: "energy_j", "rounds": "rounds"}
-"""The setting under `stop` that limits each cost of a run."""
+"""The stop setting (a key under `stop` in a scenario) that limits each cost of a run."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run achieved, judged by the aim of the search."""
+    """Costs and score of a run, and the reasons if the run missed the target of the search."""
 
     costs: tuple[float, ...]
     """The minimised costs, or the negative of the maximised accuracy; infinite if the run missed the target."""
@@ -60,15 +60,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Aim:
-    """The aim of a search: the quantity that is minimised or maximised, up to which target, and within which limits."""
+    """The aim of a search: the minimised costs or the maximised accuracy, the target, and the limits on costs."""
 
     costs: tuple[str, ...]
     """Names of the minimised costs; empty if the accuracy is maximised."""
     limits: Mapping[str, float]
     measure: Measure | None
-    """Metric of the target (accuracy or loss); None without a target."""
+    """Metric of the target (accuracy or loss); None if there is no target."""
     level: float
-    """Value of the metric at which the target is reached; NaN without a target."""
+    """Value of the metric at which the target is reached; NaN if there is no target."""
 
     @classmethod
     def of(cls, study: StudyFile) -> Aim:
@@ -87,10 +87,11 @@ class Aim:
     def stops(
         self, scenario: Scenario, cap: float = math.inf, milestones: Mapping[float, float] | None = None
     ) -> dict[str, Any]:
-        """Return settings under `stop` with which a run of `scenario` ends as soon as its outcome is known.
+        """Return stop settings with which a run of `scenario` ends as soon as its outcome is known.
 
-        The settings contain the target accuracy, the limits on costs, and the conditions of a `Hurdle` (`cap`,
-        `milestones`). Stop rules of the scenario still apply.
+        The settings contain the target accuracy, the limits on costs, and the conditions of a `Hurdle`: the maximum
+        cost `cap`, and the accuracies `milestones` that are required at smaller costs. Stop rules of the scenario still
+        apply.
         """
         limits = [*self.limits.items(), *([(self.costs[0], cap)] if self.is_single and math.isfinite(cap) else ())]
         stops: dict[str, Any] = {}
@@ -138,7 +139,7 @@ class Aim:
         return Outcome(tuple(spent[cost] for cost in self.costs), math.nan)
 
     def shortfall(self, outcome: Outcome) -> float:
-        """Return the distance of a run's score from the target, relative to the target, from 0 to 1; 1 if unknown."""
+        """Return the relative distance of the score in `outcome` from the target, from 0 to 1; 1 if it is NaN."""
         if self.measure is None or not math.isfinite(outcome.score):
             return 1.0
         missing = self.level - outcome.score if self.measure == "accuracy" else outcome.score - self.level
@@ -187,7 +188,7 @@ def costs_of(aim: Aim, trials: Sequence[Sequence[Outcome]]) -> list[Array]:
 
 
 def values_of(aim: Aim, trials: Sequence[Sequence[Outcome]]) -> list[tuple[float, ...]]:
-    """Return the mean objectives of each trial over its runs; a trial without runs gets the largest objectives."""
+    """Return the mean objectives of each trial over its runs; a trial without runs has the largest objectives."""
     costs = costs_of(aim, trials)
     most = np.max([its.max(axis=0) for its in costs if len(its)] or [np.ones(max(len(aim.costs), 1))], axis=0)
     return [tuple(map(float, its.mean(axis=0) if len(its) else most)) for its in costs]
@@ -215,7 +216,7 @@ class Trial:
 
 
 class Hurdle(NamedTuple):
-    """Conditions under which a run of a trial continues."""
+    """Conditions under which a run of a trial continues: a maximum cost, and minimum accuracies at smaller costs."""
 
     cap: float = math.inf
     milestones: Mapping[float, float] = {}
@@ -230,7 +231,8 @@ class Dropped:
     seeds: int
     """Number of seeds with which the finalist had been run when it was dropped."""
     p: float
-    """The p-value of the finalist in the model confidence set; NaN with several costs, where no test is made."""
+    """The p-value of the finalist in the model confidence set; NaN if several costs are minimised, because no test is
+    made then."""
 
 
 class Trials:
@@ -244,10 +246,10 @@ class Trials:
         self._known: dict[int, Outcome] = {}
 
     def begin(self, point: Point, hurdles: Mapping[int, Hurdle], min_rounds: int) -> Trial:
-        """Add a trial with one run for each seed, or without runs if its setting is invalid or certainly too costly.
+        """Add a trial with one run for each seed, and return it; no runs if the setting is invalid or too costly.
 
         `hurdles` has the conditions for each run by its seed. `min_rounds` is the minimum number of rounds that are
-        needed to reach the target.
+        needed to reach the target; a setting is too costly if these rounds alone exceed a limit.
         """
         levels, label = levels_at(self.parameters, point), label_of(self.parameters, point)
         columns = {SETTING: label, **{name: value for level in levels for name, value in level.columns.items()}}
@@ -284,7 +286,7 @@ class Trials:
         return all(place in self.sweep.done or place in self.sweep.failures for place in trial.runs.values())
 
     def tried(self, trial: Trial) -> list[Outcome]:
-        """Return the outcomes of a trial's runs with the first seeds; empty for a trial that was not run."""
+        """Return the outcomes of a trial's runs with the first seeds (`seeds`); empty if the trial was not run."""
         return [self._outcome(trial.runs[seed]) for seed in self.seeds if seed in trial.runs]
 
     def raced(self, trial: Trial) -> list[Outcome]:
@@ -313,8 +315,8 @@ def too_costly(
     """Return the reason why a scenario certainly exceeds a limit or the cap; empty if it might succeed.
 
     The target cannot be reached in less than `rounds` rounds, so these rounds are simulated without training, which
-    takes milliseconds. They cost the same time, bits and energy as with training. For scenarios in which events or
-    message sizes depend on training, this is not true, and the result is empty.
+    takes milliseconds. They cost the same time, bits and energy as with training. If events or message sizes depend on
+    training, no such simulation is possible, and the result is empty.
     """
     limits = dict(aim.limits)
     if aim.is_single and math.isfinite(cap):
