@@ -55,7 +55,7 @@ class CohortSampler:
         return cohort
 
     def planned(self, t: int, cohort: Sequence[Device]) -> Process:
-        """Process that plans the uplink of round `t`, if uplinks are planned; it returns the participating devices."""
+        """Process that plans the resources of round `t`, if rounds are planned, and returns the participants."""
         if not self._plans.active or not cohort:
             return list(cohort)
         work = self._work
